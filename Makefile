@@ -1,0 +1,42 @@
+# make demo    the main job on the embedded model and data: table on the screen, report.html in ostta-demo/
+# make test    lint, types, import contracts and tests
+# PIP_ARGS     extra arguments for pip, such as --index-url for a CPU build of torch
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt --only-binary :all: $(PIP_ARGS)
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON := $(shell for p in python3.11 python3 python3.12 python3.13 python; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c "$(NEW_ENOUGH)" 2>/dev/null && echo $$p && break; done)
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/run.stamp
+	$(BIN)/ostta demo
+
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/dev.stamp
+	$(BIN)/python -m benchmarks
+
+$(VENV)/run.stamp: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "ostta needs Python 3.11 or newer: install it, or put it on the PATH."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) (the first time takes a minute or two) ..."
+	@$(PIP) hatchling editables
+	@$(PIP) --no-build-isolation -e ".[all]"
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/run.stamp
+	@$(PIP) --no-build-isolation -e ".[all,dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) ostta-demo ostta-runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,55 @@
+"""Backbones: an image tower and a text tower in one space.
+
+>>> from ostta import backbones
+>>> clip = backbones.load("openai/clip-vit-base-patch16")  # doctest: +SKIP
+>>> clip.classifier(["cat", "dog"]).shape  # doctest: +SKIP
+torch.Size([2, 512])
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..core.types import Error
+from .embedded import load_embedded
+from .folders import load_folder
+from .hub import fetch
+from .prompts import require_prompt_tuning
+from .protocol import DEFAULT_TEMPLATES, Backbone
+from .wrapped import wrap
+
+__all__ = ["DEFAULT_TEMPLATES", "Backbone", "backbone_names", "load", "require_prompt_tuning", "wrap"]
+
+_DOWNLOADED = "downloaded when first used"
+_NAMES = (
+    ("embedded", "small CLIP for 32 x 32 images, CIFAR-10 and CIFAR-100 classes", "ships with ostta"),
+    ("openai/clip-vit-base-patch16", "CLIP ViT-B/16, the paper's model", _DOWNLOADED),
+    ("openai/clip-vit-base-patch32", "CLIP ViT-B/32", _DOWNLOADED),
+    ("openai/clip-vit-large-patch14", "CLIP ViT-L/14", _DOWNLOADED),
+    ("laion/CLIP-ViT-B-32-laion2B-s34B-b79K", "OpenCLIP ViT-B/32, LAION-2B", _DOWNLOADED),
+    ("laion/CLIP-ViT-B-16-laion2B-s34B-b88K", "OpenCLIP ViT-B/16, LAION-2B", _DOWNLOADED),
+    ("laion/CLIP-ViT-L-14-laion2B-s32B-b82K", "OpenCLIP ViT-L/14, LAION-2B", _DOWNLOADED),
+    ("laion/CLIP-ViT-H-14-laion2B-s32B-b79K", "OpenCLIP ViT-H/14, LAION-2B", _DOWNLOADED),
+    ("google/siglip-base-patch16-224", "SigLIP ViT-B/16", _DOWNLOADED),
+    ("google/siglip2-base-patch16-224", "SigLIP 2 ViT-B/16, fixed resolution", _DOWNLOADED),
+    ("FOLDER", "any CLIP or SigLIP in the hub's format", "hf download ID --local-dir FOLDER"),
+)
+
+
+def load(name_or_folder: str | Path) -> Backbone:
+    """The backbone called "embedded", the one in a local folder, or the one of that id on the hub."""
+    if name_or_folder == "embedded":
+        return load_embedded()
+    folder = Path(name_or_folder).expanduser()
+    if folder.is_dir():
+        folder = folder.resolve()
+        return load_folder(folder, str(folder))
+    name = str(name_or_folder)
+    if isinstance(name_or_folder, Path) or name.startswith((".", "/", "~")):
+        raise Error(f"There is no folder {name!r}.")
+    return load_folder(fetch(name), name)
+
+
+def backbone_names() -> list[tuple[str, str, str]]:
+    """What `load` takes: name, what it is, how to get it."""
+    return list(_NAMES)

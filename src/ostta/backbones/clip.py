@@ -1,0 +1,119 @@
+"""Backbones of the CLIP and SigLIP families, over the towers and tokenizers of `transformers`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from ..core.types import Error, Preprocessing
+from .preprocessing import clip_preprocessing, siglip_preprocessing
+from .prompts import ensemble, fill
+from .protocol import DEFAULT_TEMPLATES
+from .towers import ImageTower, TextTower, frozen, initial_weights, weight_hash
+
+# Prompts that go through the text tower at once.
+BATCH = 256
+
+
+class TwoTowers:
+    """A `Backbone` whose text tower is there as well. A family says how it tokenises and what it recommends."""
+
+    restorable = True
+    prompt_tuning: ClassVar[bool]
+    defaults: Mapping[str, Mapping[str, Any]] = {}
+
+    def __init__(self, id: str, model: nn.Module, tokenizer: Any, preprocessing: Preprocessing) -> None:
+        """`model` is a `CLIPModel` or `SiglipModel`; it is frozen here."""
+        parts: Any = frozen(model)
+        # SigLIP's towers project inside.
+        projection = getattr(parts, "visual_projection", None)
+        self.id = id
+        self.vision: nn.Module = ImageTower(parts.vision_model, projection).eval()
+        self.text = TextTower(parts.text_model, getattr(parts, "text_projection", None)).eval()
+        self.tokenizer = tokenizer
+        self.preprocessing = preprocessing
+        self.logit_scale = float(parts.logit_scale.exp())
+        self.feature_width = int(projection.out_features if projection else parts.config.vision_config.hidden_size)
+        self.context_length = int(parts.config.text_config.max_position_embeddings)
+        self._weights = initial_weights(vision=self.vision, text=self.text)
+
+    @staticmethod
+    def usual_preprocessing(image_size: int) -> Preprocessing:
+        """For a model that comes without a processor config."""
+        raise NotImplementedError
+
+    def _tokens(self, prompts: list[str]) -> list[list[int]]:
+        tokens: list[list[int]] = self.tokenizer(prompts, padding=False, truncation=False)["input_ids"]
+        return tokens
+
+    def _padded(self, tokens: list[list[int]]) -> torch.Tensor:
+        raise NotImplementedError
+
+    @cached_property
+    def weight_hash(self) -> str:
+        return weight_hash(self._weights)
+
+    def unfamiliar(self, classes: Sequence[str]) -> list[str]:
+        return []
+
+    @torch.no_grad()
+    def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
+        prompts = fill(classes, templates)
+        tokens = self._tokens(prompts)
+        for place, own in enumerate(tokens):
+            if len(own) > self.context_length:
+                # The customary silent cut would take away the end of the name, or even all of it.
+                name = classes[place * len(classes) // len(prompts)]
+                raise Error(
+                    f"The class {name!r} is too long for {self.id}: its prompt has {len(own)} tokens, "
+                    f"and the text tower reads {self.context_length}."
+                )
+        batches = [tokens[start : start + BATCH] for start in range(0, len(tokens), BATCH)]
+        features = torch.cat([self.text(self._padded(batch)) for batch in batches])
+        return ensemble(features, len(classes))
+
+
+class Clip(TwoTowers):
+    """OpenAI's CLIP and its relatives, such as LAION's."""
+
+    prompt_tuning = True
+    usual_preprocessing = staticmethod(clip_preprocessing)
+
+    def _padded(self, tokens: list[list[int]]) -> torch.Tensor:
+        """Padded to the longest prompt: the tower is causal and reads its answer at the end of the text."""
+        padded = _pad(tokens, max(map(len, tokens)), self.tokenizer.eos_token_id)
+        # `transformers` keeps a rule for old configs: an `eos_token_id` of 2 means the highest id of the prompt. With a
+        # tokenizer that it does not fit, the tower would read elsewhere and all classes would look nearly the same.
+        end: int = self.text.text_model.config.eos_token_id  # type: ignore[assignment, union-attr]
+        found = (padded if end == 2 else padded.eq(end).int()).argmax(1)
+        if found.tolist() != [len(own) - 1 for own in tokens]:
+            raise Error(
+                f"The tokenizer of {self.id} does not fit its text tower: it ends a prompt with token "
+                f"{self.tokenizer.eos_token_id}, and the tower looks for {'the highest id' if end == 2 else end}."
+            )
+        return padded
+
+
+class Siglip(TwoTowers):
+    """SigLIP, and SigLIP 2 of fixed resolution."""
+
+    prompt_tuning = False
+    # Trained with a sigmoid and a bias: good matches have cosines near 0.1 and others below zero, where the grid has no points.
+    defaults: Mapping[str, Mapping[str, Any]] = {"lda": {"search": "exact"}}
+    usual_preprocessing = staticmethod(siglip_preprocessing)
+
+    def _tokens(self, prompts: list[str]) -> list[list[int]]:
+        # Both generations were trained on lower case. SigLIP's tokenizer sees to it; SigLIP 2's, which is Gemma's, does not.
+        return super()._tokens([prompt.lower() for prompt in prompts])
+
+    def _padded(self, tokens: list[list[int]]) -> torch.Tensor:
+        """Padded to the full length on the right, as in training: the tower reads its answer at the last position."""
+        return _pad(tokens, self.context_length, self.tokenizer.pad_token_id)
+
+
+def _pad(tokens: list[list[int]], length: int, filler: int) -> torch.Tensor:
+    return torch.tensor([own + [filler] * (length - len(own)) for own in tokens])

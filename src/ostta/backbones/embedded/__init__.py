@@ -1,0 +1,69 @@
+"""The small model that ships with the package: a CLIP for 32 x 32 images that knows the classes of CIFAR-10 and CIFAR-100."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...core.types import Error
+from ..clip import Clip
+from ..folders import load_tokenizer, quiet
+from ..preprocessing import read_preprocessing
+from .stem import Stem
+
+FOLDER = Path(__file__).parent / "model"
+
+
+class Embedded(Clip):
+    """A `Clip` that can say which class names it was trained on."""
+
+    known: frozenset[str] = frozenset()
+
+    def unfamiliar(self, classes: Sequence[str]) -> list[str]:
+        return [name for name in classes if name.lower().replace("_", " ") not in self.known]
+
+
+def load_embedded(folder: Path = FOLDER) -> Embedded:
+    """The model in `folder`, which `tools/train_embedded.py export` wrote."""
+    if not (folder / "model.safetensors").is_file():
+        raise Error(f"The embedded model is not in this installation: {folder / 'model.safetensors'} is missing.")
+    with quiet():
+        model, tokenizer = _model(folder), load_tokenizer(folder)
+    size: int = model.config.vision_config.image_size  # type: ignore[assignment, union-attr]
+    backbone = Embedded("embedded", model, tokenizer, read_preprocessing(folder, Embedded.usual_preprocessing(size)))
+    backbone.known = frozenset(_json(folder / "classes.json", []))
+    # What was found to suit this model on images held out from its training.
+    backbone.defaults = _json(folder / "defaults.json", {})
+    return backbone
+
+
+def _model(folder: Path) -> nn.Module:
+    from safetensors.torch import load_file
+    from transformers import CLIPConfig, CLIPModel
+
+    config = CLIPConfig.from_pretrained(folder, local_files_only=True, attn_implementation="sdpa")
+    # Built without memory and filled from the file: no time goes into random weights.
+    with torch.device("meta"):
+        model: Any = CLIPModel(config)
+        model.vision_model.embeddings.patch_embedding = Stem(config.vision_config.hidden_size)
+    weights = {name: tensor.float() for name, tensor in load_file(folder / "model.safetensors").items()}
+    try:
+        model.load_state_dict(weights, strict=True, assign=True)
+    except RuntimeError as problem:
+        raise Error(f"The weights in {folder} are not those of the embedded model; install the package again.") from problem
+    # Position numbers are not stored, so they are still without memory.
+    for part in (model.text_model.embeddings, model.vision_model.embeddings):
+        part.position_ids = torch.arange(part.position_embedding.num_embeddings).expand(1, -1)
+    if any(buffer.is_meta for buffer in model.buffers()):
+        raise Error("The embedded model cannot be built with this version of transformers; version 5.22 is known to work.")
+    built: nn.Module = model
+    return built
+
+
+def _json(file: Path, default: Any) -> Any:
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else default

@@ -1,0 +1,46 @@
+"""What a backbone is: an image tower and a text tower in one space, and the numbers its images need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from ..core.types import Preprocessing
+
+DEFAULT_TEMPLATES = ("a photo of a {}.",)
+
+
+class Backbone(Protocol):
+    """Never changes: adapters hold what adapts in overlays over `vision`.
+
+    id:             how to name it to `load` again: "embedded", a hub id or a folder; "wrapped" for one made by `wrap`.
+    vision:         a module from normalised images [B, 3, H, W] to raw features [B, D]; frozen, in eval mode.
+    preprocessing:  how an image becomes its canonical view; `data.views` carries it out.
+    logit_scale:    the model's own temperature, exp(logit_scale) of CLIP.
+    defaults:       options it recommends, by method or identifier name: {"rosita": {"lr": 0.01}}.
+    restorable:     whether `load(id)` gives it back; a wrapped one must be handed over.
+    """
+
+    id: str
+    vision: nn.Module
+    preprocessing: Preprocessing
+    logit_scale: float
+    defaults: Mapping[str, Mapping[str, Any]]
+    restorable: bool
+
+    @property
+    def feature_width(self) -> int:
+        """The length of a feature."""
+
+    @property
+    def weight_hash(self) -> str:
+        """SHA-256 over the initial weights, computed when first asked for."""
+
+    def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
+        """Unit text embeddings, one row a class; with several templates the renormalised mean of their embeddings."""
+
+    def unfamiliar(self, classes: Sequence[str]) -> list[str]:
+        """The class names that the model is known not to understand; empty where nothing is known."""

@@ -1,0 +1,1 @@
+"""Runs, result files, tables and reports."""

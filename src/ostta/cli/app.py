@@ -1,0 +1,38 @@
+"""The commands of `ostta`, one file each."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from . import demo, ls, run, stream
+
+app = typer.Typer(
+    help="Open-set single-image test-time adaptation for vision-language models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from .. import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    pass
+
+
+app.command("demo")(demo.demo)
+app.command("run")(run.run)
+app.command("stream")(stream.stream)
+app.add_typer(ls.app, name="ls")

@@ -1,0 +1,71 @@
+"""`ostta run`: one method on one stream, one result file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..core.types import Error
+
+
+def run(
+    backbone: Annotated[str, typer.Option(help="embedded, a hub id, or a local folder.")] = "embedded",
+    method: Annotated[str, typer.Option(help="See `ostta ls methods`.")] = "rosita",
+    desired: Annotated[str, typer.Option(help="Data set of the known classes; see `ostta ls datasets`.")] = "cifar10c",
+    undesired: Annotated[str, typer.Option(help="Data set of the unknown images.")] = "mnist",
+    identifier: Annotated[str, typer.Option(help="See `ostta ls identifiers`.")] = "lda",
+    corruption: Annotated[str, typer.Option(help="Applied to every data set whose name ends in c.")] = "snow",
+    severity: Annotated[int, typer.Option(help="1 to 5.")] = 5,
+    limit: Annotated[int | None, typer.Option(help="Only the first N desired images (and N times ratio undesired).")] = None,
+    ratio: Annotated[float, typer.Option(help="Undesired images per desired one; 0 for a closed set.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of order, corruption and augmentation.")] = 0,
+    profile: Annotated[str, typer.Option(help="reference or paper; see `ostta ls profiles`.")] = "reference",
+    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, as often as needed: --set lr=1e-3.")] = None,
+    classes: Annotated[str | None, typer.Option(help="Class names: a,b,c or a file with one a line.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the result files.")] = Path("ostta-runs"),
+    records: Annotated[bool, typer.Option("--records", help="Also keep the per-image records, as parquet.")] = False,
+) -> None:
+    """Run one method on one stream and write one result file; its path is printed last.
+
+    Example: ostta run --method rosita --desired cifar10c --undesired svhn --limit 1000 --data DATA --set losses=re,d
+    """
+    from ..bench import run as bench
+    from ..bench.result import RunSpec, read_result
+    from ..bench.table import HEADINGS, rows
+    from ..data.datasets import parse_classes
+    from .progress import progress_line
+
+    spec = RunSpec(
+        backbone=backbone,
+        method=method,
+        identifier=identifier,
+        profile=profile,
+        options=parse_options(set_ or []),
+        desired=desired,
+        undesired=undesired if ratio > 0 else None,
+        corruption=corruption,
+        severity=severity,
+        ratio=ratio,
+        limit=limit,
+        classes=None if classes is None else list(parse_classes(classes)),
+        seed=seed,
+    )
+    with progress_line(method) as watch:
+        path = bench.run(spec, data, out, keep_records=records, watch=watch)
+    for heading, cell in zip(HEADINGS, rows([read_result(path)])[0], strict=True):
+        print(f"{heading:<10} {cell}")
+    print(path)
+
+
+def parse_options(pairs: list[str]) -> dict[str, Any]:
+    """key=value texts; the values stay text, and are read by the type of the option they set."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise Error(f"--set takes key=value, not {pair!r}.")
+        options[key.strip()] = value.strip()
+    return options

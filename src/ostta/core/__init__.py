@@ -1,0 +1,1 @@
+"""Words and pure maths. Knows torch and numpy, nothing else."""

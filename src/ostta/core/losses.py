@@ -1,0 +1,71 @@
+"""The parts of the ReDUCe loss, as pure functions of one image's unit features.
+
+In the paper: L_Re is equation 5, L_D equation 7, L_U equation 8. `Neighbours` are found first and treated as constants, so the
+gradient with respect to the feature f is the closed form of the appendix: for each positive z+ that counts, -z+/tau plus the
+softmax-weighted mean of the negatives over tau, all over the normaliser.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+from .memory import FeatureBank
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The K nearest features of each bank to one image, and the classes of the positives."""
+
+    positives: torch.Tensor
+    negatives: torch.Tensor
+    labels: torch.Tensor
+
+
+def nearest(
+    features: torch.Tensor, same: FeatureBank, other: FeatureBank, k: int, *, skip_self: int | None = None
+) -> Neighbours:
+    """The `k` nearest neighbours by cosine in the image's own bank and in the other one.
+
+    `skip_self` is the row of `same` that holds the image itself, left out of its own neighbours (D6).
+    """
+    query = features.detach()
+    own = same.features @ query
+    if skip_self is not None:
+        own[skip_self] = -torch.inf
+    near = own.topk(k).indices
+    far = (other.features @ query).topk(k).indices
+    return Neighbours(same.features[near], other.features[far], same.labels[near])
+
+
+def reliable_entropy(
+    logits: torch.Tensor, augmented_logits: torch.Tensor, label: int, scale: float = 1.0
+) -> torch.Tensor:
+    """L_Re: cross-entropy of both views against the canonical view's own best class."""
+    target = torch.tensor(label, device=logits.device)
+    return functional.cross_entropy(scale * logits, target) + functional.cross_entropy(scale * augmented_logits, target)
+
+
+def contrast(
+    features: torch.Tensor,
+    neighbours: Neighbours,
+    *,
+    label: int | None,
+    temperature: float = 1.0,
+    normaliser: str = "k",
+) -> torch.Tensor:
+    """L_D for a reliable desired image (`label` given), L_U for a reliable undesired one (`label` None).
+
+    L_D counts only positives of the image's class, m_k = [label_k = label]; `normaliser` is "k" for 1/K, as published code does,
+    or "matches" for the paper's 1/K+ (D3). No matching positive gives exactly zero.
+    """
+    attraction = neighbours.positives @ features / temperature
+    repulsion = torch.logsumexp(neighbours.negatives @ features / temperature, dim=0)
+    terms = repulsion - attraction
+    if label is None:
+        return terms.mean()
+    matches = (neighbours.labels == label).to(terms.dtype)
+    count = matches.sum().clamp(min=1) if normaliser == "matches" else terms.numel()
+    return (matches * terms).sum() / count

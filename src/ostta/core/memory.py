@@ -1,0 +1,151 @@
+"""The two kinds of memory a stream has: recent scores, and features of reliable images.
+
+Both are rings in storage that is allocated once. A push can be taken back, so that a step which turns out to be impossible
+(a loss that is not finite) leaves no trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .types import Error
+
+
+class ScoreBank:
+    """The last `capacity` scores, oldest overwritten first."""
+
+    def __init__(self, capacity: int = 512) -> None:
+        if capacity < 1:
+            raise Error(f"A score bank holds at least one score, not {capacity}.")
+        self._ring: NDArray[np.float64] = np.empty(capacity, dtype=np.float64)
+        self._next = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def capacity(self) -> int:
+        return len(self._ring)
+
+    def push(self, score: float) -> None:
+        self._ring[self._next] = score
+        self._next = (self._next + 1) % self.capacity
+        self._count = min(self._count + 1, self.capacity)
+
+    def scores(self) -> NDArray[np.float64]:
+        """The scores from oldest to newest, as a new array."""
+        if self._count < self.capacity:
+            return self._ring[: self._count].copy()
+        return np.roll(self._ring, -self._next)
+
+    def sorted_with(self, score: float) -> NDArray[np.float64]:
+        """The sorted content as it would be after `push(score)`; the bank itself does not change."""
+        if self._count < self.capacity:
+            values = np.empty(self._count + 1)
+            values[:-1] = self._ring[: self._count]
+            values[-1] = score
+        else:
+            values = self._ring.copy()
+            values[self._next] = score
+        values.sort()
+        return values
+
+    def load(self, scores: NDArray[np.float64]) -> None:
+        """Replace the content; `scores` run from oldest to newest."""
+        self._next = self._count = 0
+        for score in scores[-self.capacity :]:
+            self.push(float(score))
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What one push overwrote, so that it can be undone."""
+
+    slot: int
+    features: torch.Tensor
+    label: int
+    next: int
+    count: int
+
+
+class FeatureBank:
+    """Unit features in a ring of fixed storage, each with the class it stands for.
+
+    With `groups` classes the ring is cut into equal parts, one a class, each first in first out on its own (D31); with one
+    group, the published code's choice, the oldest feature goes first whatever its class.
+    """
+
+    def __init__(self, capacity: int, width: int, groups: int = 1) -> None:
+        if capacity < 1 or groups < 1 or capacity % groups:
+            raise Error(f"A feature bank of {capacity} cannot be shared by {groups} classes.")
+        self._features = torch.zeros(capacity, width)
+        self._labels = torch.full((capacity,), -1, dtype=torch.long)
+        self._next = [0] * groups
+        self._count = [0] * groups
+
+    def __len__(self) -> int:
+        return sum(self._count)
+
+    @property
+    def capacity(self) -> int:
+        return len(self._features)
+
+    @property
+    def bytes(self) -> int:
+        return self._features.numel() * self._features.element_size()
+
+    @property
+    def features(self) -> torch.Tensor:
+        """The stored rows, as a view where the ring is filled from its start."""
+        return self._features[: self._count[0]] if len(self._count) == 1 else self._features[self._labels >= 0]
+
+    @property
+    def labels(self) -> torch.Tensor:
+        return self._labels[: self._count[0]] if len(self._count) == 1 else self._labels[self._labels >= 0]
+
+    def push(self, features: torch.Tensor, label: int = 0) -> Pushed:
+        group = label if len(self._count) > 1 else 0
+        size = self.capacity // len(self._count)
+        slot = group * size + self._next[group]
+        before = Pushed(
+            slot, self._features[slot].clone(), int(self._labels[slot]), self._next[group], self._count[group]
+        )
+        self._features[slot] = features.detach()
+        self._labels[slot] = label
+        self._next[group] = (self._next[group] + 1) % size
+        self._count[group] = min(self._count[group] + 1, size)
+        return before
+
+    def undo(self, pushed: Pushed) -> None:
+        """Take back the latest push."""
+        group = pushed.slot // (self.capacity // len(self._count))
+        self._features[pushed.slot] = pushed.features
+        self._labels[pushed.slot] = pushed.label
+        self._next[group], self._count[group] = pushed.next, pushed.count
+
+    def row(self, pushed: Pushed) -> int:
+        """The row of `features` that the latest push went to."""
+        return pushed.slot if len(self._count) == 1 else int((self._labels[: pushed.slot] >= 0).sum())
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return {
+            "features": self._features.clone(),
+            "labels": self._labels.clone(),
+            "next": torch.tensor(self._next),
+            "count": torch.tensor(self._count),
+        }
+
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        if tensors["features"].shape != self._features.shape or len(tensors["next"]) != len(self._next):
+            raise Error(
+                f"The stored feature bank has shape {tuple(tensors['features'].shape)}, "
+                f"this one needs {tuple(self._features.shape)}."
+            )
+        self._features.copy_(tensors["features"])
+        self._labels.copy_(tensors["labels"])
+        self._next, self._count = tensors["next"].tolist(), tensors["count"].tolist()

@@ -1,0 +1,96 @@
+"""The tensors that adapt, held apart from a backbone that never changes.
+
+An overlay maps parameter names of a module to its own leaf tensors. `Overlay.__call__` runs the module with them in place of the
+module's own, which is what `torch.func.functional_call` does; done here by hand on the few owning submodules, because
+`functional_call` walks every parameter of the module at every call (measured in `benchmarks/overlay.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from .types import Error
+
+# One lock a module: two threads that step two adapters on one backbone must not see each other's tensors half swapped in.
+_locks: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyDictionary()
+_locks_guard = threading.Lock()
+
+
+def _lock_of(module: nn.Module) -> threading.RLock:
+    with _locks_guard:
+        return _locks.setdefault(module, threading.RLock())
+
+
+def layernorm_names(module: nn.Module) -> list[str]:
+    """The affine parameters of every LayerNorm inside `module`, chosen by type and not by name."""
+    return [
+        f"{prefix}.{name}" if prefix else name
+        for prefix, part in module.named_modules()
+        if isinstance(part, nn.LayerNorm)
+        for name, parameter in part.named_parameters(recurse=False)
+        if parameter is not None
+    ]
+
+
+class Overlay:
+    """Adapted copies of some parameters of `module`."""
+
+    def __init__(self, module: nn.Module, names: Iterable[str]) -> None:
+        self.module = module
+        self.tensors: dict[str, torch.Tensor] = {}
+        self._owners: list[tuple[nn.Module, str, str]] = []
+        for name in names:
+            path, _, leaf = name.rpartition(".")
+            owner = module.get_submodule(path)
+            self._owners.append((owner, leaf, name))
+            # fp32 whatever the module's own precision: small updates would be lost in half precision.
+            self.tensors[name] = owner.get_parameter(leaf).detach().float().clone().requires_grad_()
+        if not self.tensors:
+            raise Error("There is nothing to adapt: the image tower has no parameter of the chosen group.")
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        with self.applied():
+            return self.module(*arguments, **keywords)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The module with the overlay's tensors in place of its own, for the time of the block."""
+        with _lock_of(self.module):
+            originals = [owner._parameters[leaf] for owner, leaf, _ in self._owners]
+            try:
+                for owner, leaf, name in self._owners:
+                    owner._parameters[leaf] = self.tensors[name]  # type: ignore[assignment]
+                yield
+            finally:
+                for (owner, leaf, _), original in zip(self._owners, originals, strict=True):
+                    owner._parameters[leaf] = original
+
+    @torch.no_grad()
+    def reset(self) -> None:
+        """Back to the module's own values."""
+        for owner, leaf, name in self._owners:
+            self.tensors[name].copy_(owner.get_parameter(leaf))
+
+    def snapshot(self) -> dict[str, torch.Tensor]:
+        return {name: tensor.detach().clone() for name, tensor in self.tensors.items()}
+
+    @torch.no_grad()
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Take over values; refused whole if a name or shape does not fit."""
+        mine = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
+        theirs = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        if mine != theirs:
+            odd = sorted(set(mine.items()) ^ set(theirs.items()))[0][0]
+            raise Error(f"The stored parameters do not fit this model: {odd} is missing or has another shape.")
+        for name, tensor in tensors.items():
+            self.tensors[name].copy_(tensor)
+
+    def parameters(self) -> list[torch.Tensor]:
+        return list(self.tensors.values())

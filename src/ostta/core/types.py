@@ -1,0 +1,143 @@
+"""The words of the project as types: what a decision, a look, an outcome and a prediction are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+import torch
+
+
+class Error(Exception):
+    """A problem that a person can act on, said in one sentence. Whatever raised it changed nothing."""
+
+
+class Verdict(StrEnum):
+    """What the identifier makes of one image (the four cases of section 4.1 of the paper)."""
+
+    RELIABLE_DESIRED = "reliable_desired"
+    UNRELIABLE_DESIRED = "unreliable_desired"
+    UNRELIABLE_UNDESIRED = "unreliable_undesired"
+    RELIABLE_UNDESIRED = "reliable_undesired"
+
+    @property
+    def desired(self) -> bool:
+        return self in (Verdict.RELIABLE_DESIRED, Verdict.UNRELIABLE_DESIRED)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An identifier's answer for one score. `threshold` is None where the identifier draws no single line through the scores."""
+
+    verdict: Verdict
+    threshold: float | None
+    mu_desired: float | None
+    mu_undesired: float | None
+
+    @property
+    def desired(self) -> bool:
+        return self.verdict.desired
+
+
+@dataclass(frozen=True, slots=True)
+class Preprocessing:
+    """How a backbone wants its images: the numbers of a processor config. `data.views` carries them out."""
+
+    image_size: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    # "crop" scales the short side to `resize` and cuts the centre; "square" scales both sides to `image_size`.
+    fit: str = "crop"
+    resize: int | None = None
+    # Pillow's filter number: 2 bilinear, 3 bicubic.
+    resample: int = 3
+
+
+class ViewSource(Protocol):
+    """The views of one image: the canonical one, and random ones that are made only when asked for."""
+
+    @property
+    def canonical(self) -> torch.Tensor:
+        """[1, 3, H, W]."""
+
+    def augmented(self, count: int) -> torch.Tensor:
+        """[count, 3, H, W]; the same call gives the same views."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a method sees in one image before any update. Tensors carry a graph where the update will need it.
+
+    `logits` are the method's final ones, which score and answer come from; `cosines` are z = f T^T, which MSP needs.
+    """
+
+    views: ViewSource
+    features: torch.Tensor
+    cosines: torch.Tensor
+    logits: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What `learn` did. `answer` gives the logits after the update; the adapter calls it only if it wants the answer.
+
+    `failed` says that the step could not be taken (a loss that is not finite): then nothing of the image may be remembered.
+    """
+
+    loss: float | None = None
+    adapted: bool = False
+    reason: str | None = None
+    answer: Callable[[], torch.Tensor] | None = None
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Milliseconds of the three parts of a step."""
+
+    encode: float = 0.0
+    decide: float = 0.0
+    update: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The answer for one image.
+
+    `score`, `threshold` and `verdict` are from before the update; `index` is from after it where the image was accepted and an
+    update happened. `label` is None for "I don't know"; `index` is the best class even then. `reason` says why no update was made.
+    """
+
+    label: str | None
+    index: int
+    known: bool
+    score: float
+    threshold: float | None
+    mu_desired: float | None
+    mu_undesired: float | None
+    verdict: Verdict | None
+    adapted: bool
+    loss: float | None
+    reason: str | None
+    ms: Timing = field(default_factory=Timing)
+    class_scores: tuple[float, ...] | None = None
+
+    def to_json(self) -> str:
+        """One line of JSON; a value that is not finite becomes null, as JSON has no word for it."""
+        content: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        content["verdict"] = None if self.verdict is None else self.verdict.value
+        content["ms"] = {name: round(getattr(self.ms, name), 3) for name in Timing.__slots__}
+        return json.dumps({name: _finite(value) for name, value in content.items()}, ensure_ascii=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else None
+    if isinstance(value, tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,99 @@
+"""The one loop: stream -> adapter -> records. No method has a loop of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import metrics
+from .adapter import Adapter
+from .core.types import Error, Prediction
+from .streams import Sample
+
+
+@dataclass
+class Records:
+    """What happened, image by image, as columns."""
+
+    source: list[str] = field(default_factory=list)
+    number: list[int] = field(default_factory=list)
+    label: list[int] = field(default_factory=list)
+    predictions: list[Prediction] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.predictions)
+
+    def add(self, sample: Sample, prediction: Prediction) -> None:
+        self.source.append(sample.source)
+        self.number.append(sample.index)
+        self.label.append(sample.label)
+        self.predictions.append(prediction)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        return np.array(self.label, dtype=np.int64)
+
+    def column(self, name: str) -> NDArray[Any]:
+        """One field of the predictions; None becomes NaN in columns of numbers."""
+        values = [getattr(prediction, name) for prediction in self.predictions]
+        if name in ("known", "adapted"):
+            return np.array(values, dtype=bool)
+        if name == "index":
+            return np.array(values, dtype=np.int64)
+        if name in ("verdict", "reason"):
+            return np.array([None if value is None else str(value) for value in values], dtype=object)
+        return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+
+    def scores(self) -> NDArray[np.float64]:
+        """The scores; one that is not finite counts as lower than all others, as such an image is never accepted."""
+        scores: NDArray[np.float64] = self.column("score")
+        finite = np.isfinite(scores)
+        if not finite.any():
+            raise Error("None of the scores is finite.")
+        return np.where(finite, scores, scores[finite].min() - 1.0)
+
+    def metrics(self) -> dict[str, float | None]:
+        return metrics.summary(self.labels, self.scores(), self.column("known"), self.column("index"))
+
+    def timings(self, part: str) -> NDArray[np.float64]:
+        return np.array([getattr(prediction.ms, part) for prediction in self.predictions])
+
+
+class Running:
+    """The accuracies so far, for the progress line, without a second pass over the records."""
+
+    def __init__(self) -> None:
+        self._right = self._desired = self._rejected = self._undesired = 0
+
+    def add(self, label: int, prediction: Prediction) -> None:
+        if label >= 0:
+            self._desired += 1
+            self._right += prediction.known and prediction.index == label
+        else:
+            self._undesired += 1
+            self._rejected += not prediction.known
+
+    @property
+    def hm(self) -> float | None:
+        if not self._desired or not self._undesired:
+            return None
+        return metrics.harmonic_mean(100 * self._right / self._desired, 100 * self._rejected / self._undesired)
+
+
+def evaluate(
+    adapter: Adapter, stream: Iterable[Sample], watch: Callable[[int, float | None], None] | None = None
+) -> Records:
+    """Step `adapter` through `stream`. `watch(images so far, HM so far)` is called after every image."""
+    records, running = Records(), Running()
+    for sample in stream:
+        prediction = adapter.step(sample.image)
+        records.add(sample, prediction)
+        running.add(sample.label, prediction)
+        if watch is not None:
+            watch(len(records), running.hm)
+    return records

@@ -1,0 +1,54 @@
+"""What a method is: options, a state, and two functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import torch
+
+from ..backbones.protocol import Backbone
+from ..core.types import Decision, Look, Outcome, ViewSource
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One line of `ostta ls methods`. Passes are of the image tower, for one image."""
+
+    trains: str
+    state: str
+    passes: str
+    paper: str
+
+
+class State(Protocol):
+    """What a method remembers, as named tensors for the state file."""
+
+    def tensors(self) -> dict[str, torch.Tensor]: ...
+
+    def load(self, tensors: dict[str, torch.Tensor]) -> None: ...
+
+
+class Method(Protocol):
+    """`look` is pure; `learn` is the only function that changes the state, and changes nothing when it reports a reason.
+
+    views:        how many views it may ask for, the canonical one included.
+    score_scale:  the largest score: 1 for cosines, 100 for scaled logits.
+    """
+
+    name: ClassVar[str]
+    Options: ClassVar[type[Any]]
+    facts: ClassVar[Facts]
+    views: int
+    score_scale: float
+
+    def __init__(self, backbone: Backbone, classifier: torch.Tensor, options: Any) -> None: ...
+
+    def start(self) -> Any:
+        """A fresh state."""
+
+    def look(self, state: Any, views: ViewSource) -> Look:
+        """Features and logits of one image under `state`."""
+
+    def learn(self, state: Any, look: Look, decision: Decision) -> Outcome:
+        """Adapt `state` to the image of `look`, or say why not."""

@@ -1,0 +1,179 @@
+"""ROSITA: contrast reliable known images with reliable unknown ones, and move only the LayerNorms (paper section 4).
+
+Costs, in forwards of the image tower: one with graph for every image; for a reliable undesired one a backward; for a reliable
+desired one the augmented view, a backward through both, and a second look for the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from ..backbones.protocol import Backbone
+from ..core.losses import contrast, nearest, reliable_entropy
+from ..core.memory import FeatureBank, Pushed
+from ..core.overlay import Overlay, layernorm_names
+from ..core.scores import cosines, unit
+from ..core.types import Decision, Error, Look, Outcome, Verdict, ViewSource
+from .protocol import Facts
+
+PARTS = ("re", "d", "u")
+
+
+@dataclass(frozen=True)
+class RositaOptions:
+    """Defaults are the published code's values; the `paper` profile changes what its text says otherwise.
+
+    lr: rate of plain SGD.
+    losses: which of L_Re, L_D, L_U act, of "re", "d", "u".
+    k: neighbours from each bank; the desired bank holds k features a class.
+    contrast_weight: the factor of L_D and L_U (D2; the paper has none, that is 1).
+    normaliser: L_D divided by "k" (published) or by the "matches" K+ (paper) (D3).
+    temperature: of L_D and L_U; a symbol without a value in the paper (D4).
+    entropy_scale: factor on the cosines inside L_Re (D5).
+    neighbours: an image just stored is "with_self" its own nearest positive (published), or "without_self" (D6).
+    undesired_bank: features of unknown images that are kept (D7).
+    desired_bank: one "shared" first-in-first-out bank (published), or k places "per_class" (D31).
+    """
+
+    lr: float = 1e-3
+    losses: tuple[str, ...] = PARTS
+    k: int = 5
+    contrast_weight: float = 0.5
+    normaliser: Literal["k", "matches"] = "k"
+    temperature: float = 1.0
+    entropy_scale: float = 1.0
+    neighbours: Literal["with_self", "without_self"] = "with_self"
+    undesired_bank: int = 64
+    desired_bank: Literal["shared", "per_class"] = "shared"
+
+    def __post_init__(self) -> None:
+        odd = sorted(set(self.losses) - set(PARTS))
+        if odd or not self.losses:
+            raise Error(f"`losses` takes some of re, d, u, not {', '.join(odd) or 'nothing'}.")
+        if self.k < 1:
+            raise Error(f"`k` is at least 1, not {self.k}.")
+        if self.undesired_bank <= self.k:
+            raise Error(f"`undesired_bank` must exceed `k` ({self.k}), or L_D and L_U never start; it is {self.undesired_bank}.")
+        if not self.lr > 0 or not self.temperature > 0:
+            raise Error(f"`lr` and `temperature` are above zero, not {self.lr} and {self.temperature}.")
+
+
+class RositaState:
+    """The adapted LayerNorms and the two feature banks."""
+
+    def __init__(self, overlay: Overlay, desired: FeatureBank, undesired: FeatureBank) -> None:
+        self.overlay = overlay
+        self.desired = desired
+        self.undesired = undesired
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        parts = {
+            "overlay": self.overlay.snapshot(),
+            "desired": self.desired.tensors(),
+            "undesired": self.undesired.tensors(),
+        }
+        return {f"{part}/{name}": tensor for part, content in parts.items() for name, tensor in content.items()}
+
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        for part, holder in (("desired", self.desired), ("undesired", self.undesired), ("overlay", self.overlay)):
+            prefix = f"{part}/"
+            holder.load({name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)})
+
+
+class Rosita:
+    name = "rosita"
+    Options = RositaOptions
+    facts = Facts(
+        "LayerNorms of the image tower",
+        "LayerNorms, 5 features a class, 64 features, score bank",
+        "1 forward; reliable: +1 backward; reliable desired: +2 forwards, +1 backward",
+        "Sreenivas & Biswas 2025 (ROSITA)",
+    )
+    views = 2
+    score_scale = 1.0
+
+    def __init__(self, backbone: Backbone, classifier: torch.Tensor, options: RositaOptions) -> None:
+        self.options = options
+        self.vision = backbone.vision
+        self.classifier = classifier
+
+    def start(self) -> RositaState:
+        classes, width = self.classifier.shape
+        groups = classes if self.options.desired_bank == "per_class" else 1
+        return RositaState(
+            Overlay(self.vision, layernorm_names(self.vision)),
+            FeatureBank(self.options.k * classes, width, groups),
+            FeatureBank(self.options.undesired_bank, width),
+        )
+
+    def look(self, state: RositaState, views: ViewSource) -> Look:
+        features = self._features(state, views.canonical)
+        z = cosines(features, self.classifier)
+        return Look(views, features, z, z)
+
+    def learn(self, state: RositaState, look: Look, decision: Decision) -> Outcome:
+        if decision.verdict is Verdict.RELIABLE_DESIRED:
+            label = int(look.logits.argmax())
+            bank, pushed = state.desired, state.desired.push(look.features, label)
+            loss = self._desired_loss(state, look, label, pushed)
+        elif decision.verdict is Verdict.RELIABLE_UNDESIRED:
+            bank, pushed = state.undesired, state.undesired.push(look.features)
+            loss = self._undesired_loss(state, look, pushed)
+        else:
+            return Outcome(reason="the score is not reliable")
+        if loss is None:
+            return Outcome(reason="the feature banks are still filling")
+        gradients = torch.autograd.grad(loss, state.overlay.parameters())
+        if not _finite(loss, gradients):
+            bank.undo(pushed)
+            return Outcome(reason="the loss or its gradient is not finite", failed=True)
+        with torch.no_grad():
+            torch._foreach_add_(state.overlay.parameters(), gradients, alpha=-self.options.lr)
+        return Outcome(loss=float(loss.detach()), adapted=True, answer=lambda: self._answer(state, look))
+
+    def _desired_loss(self, state: RositaState, look: Look, label: int, pushed: Pushed) -> torch.Tensor | None:
+        parts = []
+        if "re" in self.options.losses:
+            augmented = cosines(self._features(state, look.views.augmented(1)), self.classifier)
+            parts.append(reliable_entropy(look.logits, augmented, label, self.options.entropy_scale))
+        if "d" in self.options.losses and self._banks_full_enough(state):
+            parts.append(self._contrast(look, state.desired, state.undesired, pushed, label))
+        return torch.stack(parts).sum() if parts else None
+
+    def _undesired_loss(self, state: RositaState, look: Look, pushed: Pushed) -> torch.Tensor | None:
+        if "u" not in self.options.losses or not self._banks_full_enough(state):
+            return None
+        return self._contrast(look, state.undesired, state.desired, pushed, None)
+
+    def _contrast(
+        self, look: Look, same: FeatureBank, other: FeatureBank, pushed: Pushed, label: int | None
+    ) -> torch.Tensor:
+        own = same.row(pushed) if self.options.neighbours == "without_self" else None
+        neighbours = nearest(look.features, same, other, self.options.k, skip_self=own)
+        loss = contrast(
+            look.features,
+            neighbours,
+            label=label,
+            temperature=self.options.temperature,
+            normaliser=self.options.normaliser,
+        )
+        return self.options.contrast_weight * loss
+
+    def _banks_full_enough(self, state: RositaState) -> bool:
+        """Both banks hold more than K features, so that K remain when an image is left out of its own neighbours."""
+        return len(state.desired) > self.options.k and len(state.undesired) > self.options.k
+
+    def _features(self, state: RositaState, pixels: torch.Tensor) -> torch.Tensor:
+        return unit(state.overlay(pixels))[0]
+
+    @torch.no_grad()
+    def _answer(self, state: RositaState, look: Look) -> torch.Tensor:
+        return cosines(self._features(state, look.views.canonical), self.classifier)
+
+
+def _finite(loss: torch.Tensor, gradients: tuple[torch.Tensor, ...]) -> bool:
+    norms = torch._foreach_norm(list(gradients))
+    return bool(torch.isfinite(loss.detach() + torch.stack(norms).sum()))

@@ -1,0 +1,170 @@
+"""Which options apply: explicit option > backbone's default > profile > default of the dataclass.
+
+Methods and identifiers declare their options as frozen dataclasses; this module finds whose an option is, reads text values by
+the declared type, and remembers where each value came from, so that a result file can say so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from .core.types import Error
+from .identifiers import IDENTIFIERS
+from .methods import METHODS
+
+# What the text of the paper says where the published code does something else. `reference` is the defaults of the dataclasses.
+PROFILES: dict[str, dict[str, dict[str, Any]]] = {
+    "reference": {},
+    "paper": {
+        "lda": {"objective": "unweighted", "groups": "strict"},
+        "rosita": {"contrast_weight": 1.0, "normaliser": "matches"},
+    },
+}
+
+# Where paper and published code disagree (spec, section 17): option -> number and what it is about, for `ostta ls profiles`.
+DISAGREEMENTS: dict[str, dict[str, tuple[str, str]]] = {
+    "lda": {
+        "objective": ("D1", "variance of the two groups weighted by their size, or plainly summed"),
+        "search": ("D1", "candidates on a grid of 100, or every gap between scores"),
+        "groups": ("D8", "a score equal to a candidate counts in the upper group, or in neither"),
+    },
+    "rosita": {
+        "contrast_weight": ("D2", "factor of L_D and L_U"),
+        "normaliser": ("D3", "L_D divided by K, or by the matching positives K+"),
+        "temperature": ("D4", "temperature of L_D and L_U: a symbol without a value in the paper"),
+        "entropy_scale": ("D5", "factor on the cosines inside L_Re"),
+        "neighbours": ("D6", "whether an image may be its own nearest positive"),
+        "undesired_bank": ("D7", "size of the bank of unknown images; the paper's memory table implies 320"),
+        "desired_bank": ("D31", "one shared bank of K times C, or K places a class"),
+    },
+    "adapter": {"answer_from": ("D30", "the class is named after the update, or before it; the score is always from before")},
+}
+
+
+@dataclass(frozen=True)
+class AdapterOptions:
+    """Options of the adapter itself.
+
+    answer_from: name the class "after" the update (published) or "before" it, which saves a forward (D30).
+    templates: prompt templates, each with one {}; several are averaged.
+    class_scores: put the logits of all classes into each prediction.
+    """
+
+    answer_from: Literal["after", "before"] = "after"
+    templates: tuple[str, ...] = ("a photo of a {}.",)
+    class_scores: bool = False
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The options in force, and for each where its value came from: "explicit", "backbone", "profile" or "default"."""
+
+    method: Any
+    identifier: Any
+    adapter: AdapterOptions
+    sources: dict[str, str]
+
+    def values(self) -> dict[str, Any]:
+        parts = (self.method, self.identifier, self.adapter)
+        return {field.name: getattr(part, field.name) for part in parts for field in dataclasses.fields(part)}
+
+
+def resolve(
+    method: str,
+    identifier: str,
+    profile: str,
+    explicit: Mapping[str, Any],
+    backbone_defaults: Mapping[str, Mapping[str, Any]],
+) -> Resolved:
+    """The options of `method` and `identifier` by the order of precedence. Text values are read by the field's type."""
+    pick(method, METHODS, "method")
+    pick(identifier, IDENTIFIERS, "identifier")
+    pick(profile, PROFILES, "profile")
+    owners = {owner: options_class(owner) for owner in (method, identifier, "adapter")}
+    known = [field.name for options in owners.values() for field in dataclasses.fields(options)]
+    for name in explicit:
+        if name not in known:
+            raise Error(f"There is no option {name!r} for {method} with {identifier}{_nearest(name, known)}.")
+    built: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for owner, options in owners.items():
+        values: dict[str, Any] = {}
+        layers = (
+            ("profile", PROFILES[profile].get(owner, {})),
+            ("backbone", backbone_defaults.get(owner, {})),
+            ("explicit", explicit),
+        )
+        hints = get_type_hints(options)
+        for field in dataclasses.fields(options):
+            sources[field.name] = "default"
+            for layer, content in layers:
+                if field.name in content:
+                    values[field.name] = read_value(field.name, content[field.name], hints[field.name])
+                    sources[field.name] = layer
+        built[owner] = options(**values)
+    return Resolved(built[method], built[identifier], built["adapter"], sources)
+
+
+def options_class(owner: str) -> Any:
+    """The options dataclass of a method, an identifier or the adapter."""
+    if owner in METHODS:
+        return METHODS[owner].Options
+    return IDENTIFIERS[owner][1] if owner in IDENTIFIERS else AdapterOptions
+
+
+def pick(name: str, known: Iterable[str], kind: str) -> str:
+    """`name` if it is known, else an Error that lists what is."""
+    names = list(known)
+    if name not in names:
+        raise Error(f"There is no {kind} {name!r}{_nearest(name, names)}.")
+    return name
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}" if close else f"; there are {', '.join(sorted(known))}"
+
+
+def read_value(name: str, value: Any, hint: Any) -> Any:
+    """`value` as the type `hint` says, from text or from Python; an Error where it does not fit."""
+    origin = get_origin(hint)
+    if origin is Literal:
+        if value not in get_args(hint):
+            raise Error(f"`{name}` is one of {', '.join(map(str, get_args(hint)))}, not {value!r}.")
+        return value
+    if origin is tuple:
+        parts = value.split(",") if isinstance(value, str) else list(value)
+        inner = get_args(hint)[0]
+        return tuple(read_value(name, part.strip() if isinstance(part, str) else part, inner) for part in parts)
+    if origin in (types.UnionType,):
+        options = [option for option in get_args(hint) if option is not type(None)]
+        return None if value in (None, "none") else read_value(name, value, options[0])
+    try:
+        if hint is bool:
+            return {"true": True, "false": False, "1": True, "0": False}[str(value).lower()]
+        if hint is int and not isinstance(value, bool) and float(value) == int(float(value)):
+            return int(float(value))
+        if hint is float and not isinstance(value, bool):
+            number = float(value)
+            if number == number and abs(number) != float("inf"):
+                return number
+        if hint is str and isinstance(value, str):
+            return value
+    except (TypeError, ValueError, KeyError, OverflowError):
+        pass
+    raise Error(f"`{name}` takes {_word(hint)}, not {value!r}.")
+
+
+def _word(hint: Any) -> str:
+    return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(hint, str(hint))
+
+
+def rebuild(method: str, identifier: str, values: Mapping[str, Any], sources: Mapping[str, str]) -> Resolved:
+    """The options that a state file recorded, values and sources alike, whatever today's profiles and defaults say."""
+    resolved = resolve(method, identifier, "reference", values, {})
+    return dataclasses.replace(resolved, sources=dict(sources))
