@@ -14,7 +14,9 @@ import ostta
 from ostta import metrics
 
 GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden" / "veil"
-pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="the recorded runs (shared/golden) are not beside the project")
+pytestmark = pytest.mark.skipif(
+    not GOLDEN.exists(), reason="the recorded runs (shared/golden) are not beside the project"
+)
 
 RUNS = {
     "ZSEval": ("zero_shot", {}),

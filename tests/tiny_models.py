@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (
     CLIPConfig,
@@ -16,25 +17,19 @@ from transformers import (
     SiglipModel,
 )
 
+from ostta.backbones.embedded.stem import Stem
+
 IMAGE_SIZE = 32
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOWER = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+WIDTH = 24
 
 
 def tiny_clip(folder: Path, seed: int = 0, *, legacy_end: bool = False) -> Path:
     """A CLIP as OpenAI's are stored. `legacy_end` writes the `eos_token_id` of 2 that old configs have."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokens = [*alphabet, *(letter + "</w>" for letter in alphabet), "<|startoftext|>", "<|endoftext|>"]
-    tokenizer = CLIPTokenizer(
-        vocab={token: index for index, token in enumerate(tokens)}, merges=[], model_max_length=77
-    )
-    text = {
-        **TOWER, "vocab_size": len(tokens), "max_position_embeddings": 77, "bos_token_id": len(tokens) - 2,
-        "eos_token_id": 2 if legacy_end else len(tokens) - 1, "pad_token_id": 1,
-    }  # fmt: skip
-    vision = {**TOWER, "hidden_size": 48, "image_size": IMAGE_SIZE, "patch_size": 8}
-    torch.manual_seed(seed)
-    model = CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=24))
+    model, tokenizer = _clip_model(seed)
+    if legacy_end:
+        model.config.text_config.eos_token_id = 2
     processor = {
         "crop_size": IMAGE_SIZE, "do_center_crop": True, "do_normalize": True, "do_resize": True,
         "feature_extractor_type": "CLIPFeatureExtractor", "image_mean": [0.48145466, 0.4578275, 0.40821073],
@@ -93,6 +88,35 @@ def tiny_siglip2(folder: Path, seed: int = 0) -> Path:
     return saved
 
 
+def tiny_embedded(folder: Path, seed: int = 0) -> Path:
+    """What `tools/train_embedded.py export` writes: half precision, and a convolutional stem in place of the patches."""
+    model, tokenizer = _clip_model(seed)
+    model.vision_model.embeddings.patch_embedding = Stem(model.config.vision_config.hidden_size)
+    folder.mkdir(parents=True, exist_ok=True)
+    model.config.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    save_file(
+        {name: weight.half().contiguous() for name, weight in model.state_dict().items()}, folder / "model.safetensors"
+    )
+    (folder / "classes.json").write_text(json.dumps(["cat", "pickup truck"]))
+    return folder
+
+
+def _clip_model(seed: int) -> tuple[CLIPModel, CLIPTokenizer]:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokens = [*alphabet, *(letter + "</w>" for letter in alphabet), "<|startoftext|>", "<|endoftext|>"]
+    tokenizer = CLIPTokenizer(
+        vocab={token: index for index, token in enumerate(tokens)}, merges=[], model_max_length=77
+    )
+    text = {
+        **TOWER, "vocab_size": len(tokens), "max_position_embeddings": 77, "bos_token_id": len(tokens) - 2,
+        "eos_token_id": len(tokens) - 1, "pad_token_id": len(tokens) - 1, "projection_dim": WIDTH,
+    }  # fmt: skip
+    vision = {**TOWER, "hidden_size": 48, "image_size": IMAGE_SIZE, "patch_size": 8, "projection_dim": WIDTH}
+    torch.manual_seed(seed)
+    return CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=WIDTH)), tokenizer
+
+
 def _siglip_model(vocabulary: int, seed: int) -> SiglipModel:
     text = {**TOWER, "vocab_size": vocabulary, "max_position_embeddings": 64, "projection_size": 32}
     text |= {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
@@ -108,7 +132,7 @@ def _save(
     with torch.no_grad():
         for name, weight in (*model.text_model.named_parameters(), *model.vision_model.named_parameters()):
             if weight.ndim > 1:
-                weight.mul_(20 if "embedding" in name else 4)
+                weight.mul_(20 if "embedding" in name else 8)
         model.logit_scale.fill_(4.6)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

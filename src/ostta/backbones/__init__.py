@@ -47,6 +47,11 @@ def load(name_or_folder: str | Path) -> Backbone:
     name = str(name_or_folder)
     if isinstance(name_or_folder, Path) or name.startswith((".", "/", "~")):
         raise Error(f"There is no folder {name!r}.")
+    if "/" not in name:
+        # Models on the hub have an owner; asking it about a mistyped word would only take time.
+        raise Error(
+            f'There is no backbone {name!r}: say "embedded", a folder, or an id of the hub such as {_NAMES[1][0]}.'
+        )
     return load_folder(fetch(name), name)
 
 

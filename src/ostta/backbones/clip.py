@@ -39,6 +39,7 @@ class TwoTowers:
         self.logit_scale = float(parts.logit_scale.exp())
         self.feature_width = int(projection.out_features if projection else parts.config.vision_config.hidden_size)
         self.context_length = int(parts.config.text_config.max_position_embeddings)
+        self.vocabulary = int(parts.config.text_config.vocab_size)
         self._weights = initial_weights(vision=self.vision, text=self.text)
 
     @staticmethod
@@ -64,6 +65,8 @@ class TwoTowers:
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
         prompts = fill(classes, templates)
         tokens = self._tokens(prompts)
+        if max(map(max, tokens)) >= self.vocabulary:
+            raise Error(f"The tokenizer of {self.id} does not fit its text tower: it knows more words than the tower.")
         for place, own in enumerate(tokens):
             if len(own) > self.context_length:
                 # The customary silent cut would take away the end of the name, or even all of it.
@@ -85,7 +88,8 @@ class Clip(TwoTowers):
 
     def _padded(self, tokens: list[list[int]]) -> torch.Tensor:
         """Padded to the longest prompt: the tower is causal and reads its answer at the end of the text."""
-        padded = _pad(tokens, max(map(len, tokens)), self.tokenizer.eos_token_id)
+        last = tokens[0][-1]
+        padded = _pad(tokens, max(map(len, tokens)), last)
         # `transformers` keeps a rule for old configs: an `eos_token_id` of 2 means the highest id of the prompt. With a
         # tokenizer that it does not fit, the tower would read elsewhere and all classes would look nearly the same.
         end: int = self.text.text_model.config.eos_token_id  # type: ignore[assignment, union-attr]
@@ -93,7 +97,7 @@ class Clip(TwoTowers):
         if found.tolist() != [len(own) - 1 for own in tokens]:
             raise Error(
                 f"The tokenizer of {self.id} does not fit its text tower: it ends a prompt with token "
-                f"{self.tokenizer.eos_token_id}, and the tower looks for {'the highest id' if end == 2 else end}."
+                f"{last}, and the tower looks for {'the highest id' if end == 2 else end}."
             )
         return padded
 
@@ -112,7 +116,10 @@ class Siglip(TwoTowers):
 
     def _padded(self, tokens: list[list[int]]) -> torch.Tensor:
         """Padded to the full length on the right, as in training: the tower reads its answer at the last position."""
-        return _pad(tokens, self.context_length, self.tokenizer.pad_token_id)
+        filler: int | None = self.tokenizer.pad_token_id
+        if filler is None:
+            raise Error(f"The tokenizer of {self.id} names no pad_token, which a SigLIP needs.")
+        return _pad(tokens, self.context_length, filler)
 
 
 def _pad(tokens: list[list[int]], length: int, filler: int) -> torch.Tensor:

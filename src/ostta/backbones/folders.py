@@ -58,14 +58,21 @@ def _model(folder: Path, family: type[TwoTowers]) -> nn.Module:
     architecture: Any = CLIPModel if family is Clip else SiglipModel
     try:
         model, report = architecture.from_pretrained(
-            folder, dtype=torch.float32, attn_implementation="sdpa", local_files_only=True, output_loading_info=True
+            folder,
+            dtype=torch.float32,
+            attn_implementation="sdpa",
+            local_files_only=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
         )
     except Exception as problem:  # damaged files end in many kinds of exceptions, of several libraries
-        raise Error(f"The model in {folder} cannot be read: {_first_line(problem)}") from problem
+        raise Error(f"The model in {folder} cannot be read: {_short(problem)}") from problem
     # `transformers` would only warn, and leave what is missing at random values.
-    missing = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
+    missing = sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])])
     if missing:
-        raise Error(f"The weights in {folder} do not fit its config.json: {missing[0]} is missing or has another shape.")
+        raise Error(
+            f"The weights in {folder} do not fit its config.json: {missing[0]} is missing or has another shape."
+        )
     loaded: nn.Module = model
     return loaded
 
@@ -75,17 +82,23 @@ def load_tokenizer(folder: Path) -> Any:
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     stored = (folder / "tokenizer.json").is_file()
+    # Without any file `transformers` would make up a tokenizer of three words.
+    if not (stored or (folder / "vocab.json").is_file() or (folder / "spiece.model").is_file()):
+        raise Error(f"The folder {folder} holds no tokenizer: there is no tokenizer.json in it.")
     kind: Any = PreTrainedTokenizerFast if stored else AutoTokenizer
     try:
         return kind.from_pretrained(folder, local_files_only=True)
+    except ImportError as problem:
+        raise Error(
+            f"The tokenizer in {folder} is a spiece.model: install what reads it with `pip install sentencepiece protobuf`."
+        ) from problem
     except Exception as problem:  # as above
-        hint = "" if stored else " A spiece.model needs `pip install sentencepiece protobuf`."
-        raise Error(f"The tokenizer in {folder} cannot be read: {_first_line(problem)}{hint}") from problem
+        raise Error(f"The tokenizer in {folder} cannot be read: {_short(problem)}") from problem
 
 
-def _first_line(problem: Exception) -> str:
-    line = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
-    return line if line.endswith(".") else f"{line}."
+def _short(problem: Exception) -> str:
+    words = " ".join(str(problem).split()) or type(problem).__name__
+    return words[:200].rstrip(".!: ") + "."
 
 
 @contextmanager

@@ -46,7 +46,9 @@ def frozen(module: nn.Module) -> nn.Module:
 
 def initial_weights(**modules: nn.Module) -> dict[str, torch.Tensor]:
     """References to the weights as they are now. An overlay swaps parameters, so looking later could find adapted ones."""
-    return {f"{part}.{name}": tensor for part, module in modules.items() for name, tensor in module.state_dict().items()}
+    return {
+        f"{part}.{name}": tensor for part, module in modules.items() for name, tensor in module.state_dict().items()
+    }
 
 
 def weight_hash(weights: Mapping[str, torch.Tensor]) -> str:

@@ -56,7 +56,9 @@ class Wrapped:
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
         """The given text embeddings; there is no text tower, so `templates` has no part in them."""
         if len(classes) != len(self._text):
-            raise Error(f"There are {len(classes)} classes, but {len(self._text)} rows of text features were given to `wrap`.")
+            raise Error(
+                f"There are {len(classes)} classes, but {len(self._text)} rows of text features were given to `wrap`."
+            )
         return self._text.clone()
 
     def unfamiliar(self, classes: Sequence[str]) -> list[str]:
@@ -84,6 +86,8 @@ def wrap(
     >>> backbone.classifier(["ant", "bee", "cat", "dog"]).shape
     torch.Size([4, 16])
     """
+    if not isinstance(vision, nn.Module):
+        raise Error(f"The image tower must be a torch.nn.Module, not a {type(vision).__name__}.")
     if not (math.isfinite(logit_scale) and logit_scale > 0):
         raise Error(f"logit_scale must be a positive number, not {logit_scale}.")
     preprocessing = Preprocessing(
@@ -118,7 +122,9 @@ def _probe(tower: nn.Module, image_size: int) -> tuple[nn.Module, torch.Tensor]:
         return tower, output
     if isinstance(getattr(output, "image_embeds", None), torch.Tensor):
         return ImageEmbeds(tower).eval(), output.image_embeds
-    raise Error(f"The image tower returns a {type(output).__name__}: it must return a tensor, or an object with `image_embeds`.")
+    raise Error(
+        f"The image tower returns a {type(output).__name__}: it must return a tensor, or an object with `image_embeds`."
+    )
 
 
 def _unit_rows(text_features: torch.Tensor) -> torch.Tensor:
@@ -132,7 +138,9 @@ def _unit_rows(text_features: torch.Tensor) -> torch.Tensor:
     return functional.normalize(text, dim=1)
 
 
-def _channels(name: str, values: Sequence[float] | None, default: tuple[float, float, float]) -> tuple[float, float, float]:
+def _channels(
+    name: str, values: Sequence[float] | None, default: tuple[float, float, float]
+) -> tuple[float, float, float]:
     if values is None:
         return default
     if len(values) != 3 or not all(math.isfinite(value) for value in values):

@@ -69,7 +69,9 @@ def cumulative(records: Records) -> dict[str, NDArray[np.float64]]:
     with np.errstate(divide="ignore", invalid="ignore"):
         acc_d = 100 * np.cumsum(right & desired) / np.cumsum(desired)
         acc_u = 100 * np.cumsum(~known & ~desired) / np.cumsum(~desired)
-        hm = np.where(acc_d + acc_u > 0, 2 * acc_d * acc_u / (acc_d + acc_u), np.where(np.isnan(acc_d + acc_u), np.nan, 0.0))
+        hm = np.where(
+            acc_d + acc_u > 0, 2 * acc_d * acc_u / (acc_d + acc_u), np.where(np.isnan(acc_d + acc_u), np.nan, 0.0)
+        )
     return {"Acc_D": acc_d, "Acc_U": acc_u, "HM": hm}
 
 

@@ -65,7 +65,9 @@ def report(runs: list[tuple[Result, Records]], title: str) -> str:
     spec = results[0].spec
     notes = [side.note for side in (stream.desired, stream.undesired) if side is not None and side.note]
     if spec.backbone == "embedded":
-        notes.append("The embedded model saw these class names in training; its accuracies are not zero-shot transfer to new classes.")
+        notes.append(
+            "The embedded model saw these class names in training; its accuracies are not zero-shot transfer to new classes."
+        )
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{html.escape(title)}</title><style>{STYLE}</style></head><body>

@@ -50,6 +50,8 @@ class Side(Strict):
 
 
 class StreamInfo(Strict):
+    """The stream, and the hash of its order."""
+
     hash: str
     desired: Side
     undesired: Side | None
@@ -68,6 +70,8 @@ class Metrics(Strict):
 
 
 class Quantiles(Strict):
+    """Median and 95th percentile."""
+
     p50: float
     p95: float
 
@@ -107,6 +111,7 @@ class Result(Strict):
 
 
 def read_result(path: Path) -> Result:
+    """A result file, checked against the schema."""
     try:
         return Result.model_validate_json(path.read_bytes())
     except OSError as problem:

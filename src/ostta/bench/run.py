@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -57,11 +58,11 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
     """Open data and model; every mistake in `spec` comes out here, before any work."""
     if spec.limit is not None and spec.limit < 1:
         raise Error(f"`limit` is at least 1, not {spec.limit}.")
-    corruption = {"corruption": spec.corruption, "severity": spec.severity, "seed": spec.seed}
-    desired = open_dataset(spec.desired, root, limit=spec.limit, classes=spec.classes, **corruption)  # type: ignore[arg-type]
+    opened = partial(open_dataset, root=root, corruption=spec.corruption, severity=spec.severity, seed=spec.seed)
+    desired = opened(spec.desired, limit=spec.limit, classes=spec.classes)
     undesired = None
     if spec.undesired is not None and spec.ratio > 0:
-        undesired = open_dataset(spec.undesired, root, **corruption)  # type: ignore[arg-type]
+        undesired = opened(spec.undesired, named=False)
     stream = SingleDomain(desired, undesired, ratio=spec.ratio, seed=spec.seed)
     classes = spec.classes or desired.classes
     adapter = load(
@@ -98,10 +99,15 @@ def carry_out(prepared: Prepared, watch: Watch | None = None) -> tuple[Result, R
 
 
 def summarise(prepared: Prepared, records: Records, seconds: float) -> Result:
+    """The result of a finished run."""
     adapter, stream = prepared.adapter, prepared.stream
     labels = records.labels
     verdicts = Counter(str(verdict) for verdict in records.column("verdict"))
-    counts = {"desired": int((labels >= 0).sum()), "undesired": int((labels < 0).sum()), **dict(sorted(verdicts.items()))}
+    counts = {
+        "desired": int((labels >= 0).sum()),
+        "undesired": int((labels < 0).sum()),
+        **dict(sorted(verdicts.items())),
+    }
     counts["undesired_missing"] = stream.short_of
     counts["scores_not_finite"] = int((~np.isfinite(records.column("score"))).sum())
     return Result(
@@ -117,7 +123,7 @@ def summarise(prepared: Prepared, records: Records, seconds: float) -> Result:
         weight_hash=adapter.backbone.weight_hash,
         class_names_hash=hashlib.sha256(json.dumps(adapter.classes).encode()).hexdigest(),
         unfamiliar_classes=adapter.backbone.unfamiliar(adapter.classes),
-        metrics=Metrics(**records.metrics()),
+        metrics=Metrics.model_validate(records.metrics()),
         counts=counts,
         updates=int(records.column("adapted").sum()),
         latency_ms=_latency(records),
@@ -136,7 +142,18 @@ def write_records(records: Records, path: Path) -> None:
     import pyarrow.parquet
 
     columns: dict[str, object] = {"source": records.source, "number": records.number, "label": records.label}
-    for name in ("known", "index", "score", "threshold", "mu_desired", "mu_undesired", "verdict", "adapted", "loss", "reason"):
+    for name in (
+        "known",
+        "index",
+        "score",
+        "threshold",
+        "mu_desired",
+        "mu_undesired",
+        "verdict",
+        "adapted",
+        "loss",
+        "reason",
+    ):
         columns[name] = records.column(name)
     for part in ("encode", "decide", "update"):
         columns[f"ms_{part}"] = records.timings(part)
@@ -163,6 +180,7 @@ def run(spec: RunSpec, root: Path | None, out: Path, *, keep_records: bool = Fal
 
 
 def make_folder(path: Path) -> None:
+    """Make an output folder, or say in a sentence why it cannot be."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
@@ -170,7 +188,9 @@ def make_folder(path: Path) -> None:
 
 
 def _side(dataset: Dataset, images: int) -> Side:
-    return Side(name=dataset.name, images=images, classes=len(dataset.classes), origin=dataset.origin, note=dataset.note)
+    return Side(
+        name=dataset.name, images=images, classes=len(dataset.classes), origin=dataset.origin, note=dataset.note
+    )
 
 
 def _latency(records: Records) -> Latency:

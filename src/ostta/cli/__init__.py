@@ -17,7 +17,7 @@ def main() -> None:
     from ..core.types import Error
 
     # A warning is a sentence for the person at the terminal, not a line of source code.
-    warnings.showwarning = lambda message, *_: print(f"Note: {message}", file=sys.stderr)  # type: ignore[assignment]
+    warnings.showwarning = lambda message, *_: print(f"Note: {message}", file=sys.stderr)
     try:
         app()
     except Error as problem:

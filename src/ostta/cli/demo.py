@@ -9,7 +9,9 @@ import typer
 
 
 def demo(
-    images: Annotated[int, typer.Option(min=10, max=1000, help="Desired images; as many undesired ones join them.")] = 1000,
+    images: Annotated[
+        int, typer.Option(min=10, max=1000, help="Desired images; as many undesired ones join them.")
+    ] = 1000,
     out: Annotated[Path, typer.Option(help="Folder for the report and the result files.")] = Path("ostta-demo"),
     seed: Annotated[int, typer.Option(help="Seed of the stream's order and of the augmentation.")] = 0,
 ) -> None:

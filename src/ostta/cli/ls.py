@@ -22,6 +22,10 @@ def _print(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -
     Console().print(table)
 
 
+def _cells(row: Iterable[object]) -> list[str]:
+    return ["–" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row]
+
+
 @app.command()
 def methods() -> None:
     """The methods: what each trains, remembers and costs. Example: ostta ls methods"""
@@ -55,7 +59,9 @@ def datasets() -> None:
     """The data sets that are known by name. Example: ostta ls datasets"""
     from ..data.datasets import dataset_names
 
-    _print("Data sets", ("data set", "images", "classes", "where it comes from"), dataset_names())
+    _print(
+        "Data sets", ("data set", "images", "classes", "where it comes from"), [_cells(row) for row in dataset_names()]
+    )
 
 
 @app.command()

@@ -18,11 +18,15 @@ def run(
     identifier: Annotated[str, typer.Option(help="See `ostta ls identifiers`.")] = "lda",
     corruption: Annotated[str, typer.Option(help="Applied to every data set whose name ends in c.")] = "snow",
     severity: Annotated[int, typer.Option(help="1 to 5.")] = 5,
-    limit: Annotated[int | None, typer.Option(help="Only the first N desired images (and N times ratio undesired).")] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Only the first N desired images (and N times ratio undesired).")
+    ] = None,
     ratio: Annotated[float, typer.Option(help="Undesired images per desired one; 0 for a closed set.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of order, corruption and augmentation.")] = 0,
     profile: Annotated[str, typer.Option(help="reference or paper; see `ostta ls profiles`.")] = "reference",
-    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, as often as needed: --set lr=1e-3.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value, as often as needed: --set lr=1e-3.")
+    ] = None,
     classes: Annotated[str | None, typer.Option(help="Class names: a,b,c or a file with one a line.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the result files.")] = Path("ostta-runs"),
@@ -35,7 +39,7 @@ def run(
     from ..bench import run as bench
     from ..bench.result import RunSpec, read_result
     from ..bench.table import HEADINGS, rows
-    from ..data.datasets import parse_classes
+    from ..data.class_names import parse_classes
     from .progress import progress_line
 
     spec = RunSpec(

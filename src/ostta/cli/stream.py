@@ -21,7 +21,12 @@ SAVE_EVERY = 200
 
 
 def stream(
-    source: Annotated[str, typer.Argument(help="A folder of images, an image, a text file with one path a line, or - for such a list on stdin.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A folder of images, an image, a text file with one path a line, or - for such a list on stdin."
+        ),
+    ],
     classes: Annotated[str, typer.Option(help="Class names: a,b,c or a file with one a line.")],
     backbone: Annotated[str, typer.Option(help="embedded, a hub id, or a local folder.")] = "embedded",
     method: Annotated[str, typer.Option(help="See `ostta ls methods`.")] = "rosita",
@@ -29,13 +34,15 @@ def stream(
     profile: Annotated[str, typer.Option(help="reference or paper.")] = "reference",
     seed: Annotated[int, typer.Option(help="Seed of the augmentation.")] = 0,
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, as often as needed.")] = None,
-    state: Annotated[Path | None, typer.Option(help="State file: resumed where it exists, saved on exit and on SIGTERM.")] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="State file: resumed where it exists, saved on exit and on SIGTERM.")
+    ] = None,
 ) -> None:
     """Judge images one after the other, adapting on the way; one JSON line for each on stdout.
 
     Example: ostta stream photos/ --classes "cat,dog,ship" --state cats.ostta
     """
-    from ..data.datasets import parse_classes
+    from ..data.class_names import parse_classes
     from .run import parse_options
 
     names = list(parse_classes(classes))
@@ -92,13 +99,15 @@ def open_adapter(
         ("seed", kept.seed, fresh.seed),
     ):
         if old != new:
-            raise Error(f"{state} was made with other {name} ({_short(old, new)}); give the same, or another state file.")
+            raise Error(
+                f"{state} was made with other {name} ({_short(old, new)}); give the same, or another state file."
+            )
     return kept
 
 
 def image_paths(source: str) -> Iterator[Path]:
     """The images of a folder in the order of their names, or of a list of paths."""
-    from ..data.images import IMAGE_SUFFIXES
+    from ..data.datasets import IMAGE_SUFFIXES
 
     if source == "-":
         return (Path(line.strip()) for line in sys.stdin if line.strip())

@@ -28,19 +28,23 @@ def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str]:
     return list(checked_classes([name.strip() for name in names if name.strip()]))
 
 
-def checked_classes(names: Sequence[str]) -> tuple[str, ...]:
-    """`names`, once they are known to be a list of different, non-empty names."""
-    if isinstance(names, str):
-        raise Error(f"the classes must be a list of names, not the one text {names!r}")
+def checked_classes(classes: Sequence[str]) -> tuple[str, ...]:
+    """The class names as a tuple, or an Error: none, empty, twice, or not a list of texts at all."""
+    if isinstance(classes, str):
+        raise Error(f"The classes are a list of names, not the one text {classes!r}.")
+    names = tuple(classes)
     if not names:
-        raise Error('no class names were given: give them as "cat,dog,ship" or as a file with one name per line')
+        raise Error('There must be at least one class: give names as "cat,dog,ship" or as a file with one a line.')
+    seen: dict[str, str] = {}
     for position, name in enumerate(names):
         if not isinstance(name, str) or not name.strip():
-            raise Error(f"class number {position} is {name!r}: a class name must be a text that is not empty")
-    repeated = sorted({name for name in names if list(names).count(name) > 1})
-    if repeated:
-        raise Error(f"the class name '{repeated[0]}' was given more than once: names must differ")
-    return tuple(names)
+            raise Error(f"Class {position} is {name!r}; a class name is a text that is not empty.")
+        # Two names that read the same give the same prompt, and a classifier that can never tell them apart.
+        key = " ".join(spoken(name).lower().split())
+        if key in seen:
+            raise Error(f"The class names {seen[key]!r} and {name!r} are the same; each class needs a name of its own.")
+        seen[key] = name
+    return names
 
 
 def spoken(name: str) -> str:

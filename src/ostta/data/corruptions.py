@@ -144,7 +144,7 @@ def centre_zoom(plane: Plane, zoom: float) -> Plane:
     crop = math.ceil(side / zoom)
     start = (side - crop) // 2
     weights = _interpolation(crop, round(crop * zoom))
-    large: Plane = weights @ plane[start : start + crop, start : start + crop] @ weights.T
+    large = np.asarray(weights @ plane[start : start + crop, start : start + crop] @ weights.T, np.float32)
     trim = (len(large) - side) // 2
     return large[trim : trim + side, trim : trim + side]
 

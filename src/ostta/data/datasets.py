@@ -84,7 +84,7 @@ _KNOWN = {
         100,
         "official",
         "",
-        "Put the test split of CIFAR-100, with the fine labels in the column label, at ROOT/cifar100/test.parquet.",
+        "Put the test split of the Hugging Face set uoft-cs/cifar100 at ROOT/cifar100/test.parquet.",
     ),
     "mnist": _Known(
         "mnist/test.parquet",
@@ -126,11 +126,13 @@ def open_dataset(
     seed: int = 0,
     limit: int | None = None,
     classes: Sequence[str] | None = None,
+    named: bool = True,
 ) -> Dataset:
     """The data set called `name`; `dataset_names` lists them, `folder:PATH` and `parquet:PATH` are a person's own.
 
     `corruption`, `severity` and `seed` matter to the corrupted sets only. `limit` takes the first so many in file order.
-    `classes` gives the names in label order; for a folder it chooses and orders the class folders.
+    `classes` gives the names in label order; for a folder it chooses and orders the class folders. Without `named`, for an
+    undesired side, classes do not matter: a folder may hold images directly, and a parquet file needs no names.
 
     >>> len(open_dataset("sample:cifar10", limit=20))
     20
@@ -140,9 +142,9 @@ def open_dataset(
         raise Error(f"a limit of {limit} images cannot be used: it must be 1 or more")
     kind, _, path = name.partition(":")
     if kind == "folder" and path:
-        return _limited(_open_folder(name, Path(path).expanduser(), given), limit)
+        return _limited(_open_folder(name, Path(path).expanduser(), given, named), limit)
     if kind == "parquet" and path:
-        return _limited(_open_parquet(name, Path(path).expanduser(), given, "parquet", ""), limit)
+        return _limited(_open_parquet(name, Path(path).expanduser(), given, "parquet", "", named), limit)
     if name in _SAMPLES:
         return _limited(_open_parquet(name, _SAMPLE / _SAMPLES[name], given, "embedded", ""), limit)
     if name in _SAMPLE_CORRUPTED:
@@ -213,9 +215,13 @@ def _listed_classes(root: Path, name: str) -> tuple[str, ...] | None:
     return checked_classes([spoken(item) for item in names])
 
 
-def _open_parquet(name: str, path: Path, given: tuple[str, ...] | None, origin: str, note: str) -> Dataset:
+def _open_parquet(
+    name: str, path: Path, given: tuple[str, ...] | None, origin: str, note: str, named: bool = True
+) -> Dataset:
     images = ParquetImages(path)
     classes = given or images.class_names()
+    if classes is None and not named:
+        classes = tuple(str(label) for label in range(int(images.labels().max(initial=0)) + 1))
     if classes is None:
         raise Error(f"the class names of '{path}' are unknown: give them in label order as `classes`")
     labels = images.labels()
@@ -225,10 +231,15 @@ def _open_parquet(name: str, path: Path, given: tuple[str, ...] | None, origin: 
     return Dataset(name, checked_classes(classes), labels, origin, note, images.image)
 
 
-def _open_folder(name: str, folder: Path, given: tuple[str, ...] | None) -> Dataset:
+def _open_folder(name: str, folder: Path, given: tuple[str, ...] | None, named: bool) -> Dataset:
     if not folder.is_dir():
         raise Error(f"there is no folder '{folder}'")
     inside = sorted(item for item in folder.iterdir() if item.is_dir() and not item.name.startswith("."))
+    loose = sorted(item for item in folder.iterdir() if item.suffix.lower() in IMAGE_SUFFIXES and item.is_file())
+    if not inside and loose and not named:
+        return Dataset(
+            name, (folder.name,), np.zeros(len(loose), np.int64), "folder", "", lambda i: read_image(loose[i])
+        )
     if not inside:
         raise Error(f"'{folder}' has no folders in it: it needs one per class, with that class's images inside")
     by_class = {spoken(item.name): item for item in inside}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ from ostta.data.images import read_image
 # Encoded images kept in memory, per file: every set of the benchmark fits; a larger file is read again piece by piece.
 _CACHE_BYTES = 512 * 2**20
 
+# The public copies of CIFAR say `img`, and CIFAR-100 has coarse labels beside the fine ones.
+IMAGE_COLUMNS = ("image", "img")
+LABEL_COLUMNS = ("label", "fine_label")
+
 
 class ParquetImages:
     """Random access to the images of one file; row groups are read when first needed and decoded one image at a time."""
@@ -28,7 +33,7 @@ class ParquetImages:
             parquet = importlib.import_module("pyarrow.parquet")
         except ImportError as problem:
             raise Error(
-                "reading data sets needs the library pyarrow: install it with `pip install pyarrow`"
+                'reading data sets needs the library pyarrow: install it with `pip install "ostta[bench]"`'
             ) from problem
         try:
             self._file: Any = parquet.ParquetFile(path)
@@ -37,22 +42,24 @@ class ParquetImages:
         except Exception as problem:  # Arrow's own exceptions on damaged files have many bases.
             raise Error(f"'{path}' cannot be read as a parquet file: {problem}") from problem
         schema = self._file.schema_arrow
-        if not {"image", "label"} <= set(schema.names):
-            raise Error(f"'{path}' has the columns {', '.join(schema.names)}: it needs 'image' and 'label'")
-        if not str(schema.field("image").type).startswith("struct") or "bytes" not in str(schema.field("image").type):
+        self._image = _column(schema.names, IMAGE_COLUMNS, path)
+        self._label = _column(schema.names, LABEL_COLUMNS, path)
+        kind = str(schema.field(self._image).type)
+        if not kind.startswith("struct") or "bytes" not in kind:
             raise Error(
-                f"the column 'image' of '{path}' must be a struct of bytes and path, as the datasets library writes"
+                f"the column '{self._image}' of '{path}' must be a struct of bytes and path, as the datasets library writes"
             )
         metadata = self._file.metadata
         sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self._groups: dict[int, Any] = {}
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     def labels(self) -> npt.NDArray[np.int64]:
-        column = self._file.read(columns=["label"], use_threads=False).column("label")
+        column = self._file.read(columns=[self._label], use_threads=False).column(self._label)
         values = column.to_numpy()
         # A column with empty cells comes as floats with NaN, so this one check covers both.
         if not np.issubdtype(values.dtype, np.integer):
@@ -63,7 +70,7 @@ class ParquetImages:
         """The names that the `datasets` library left in the file, if it wrote it."""
         try:
             info = json.loads((self._file.schema_arrow.metadata or {})[b"huggingface"])
-            return tuple(spoken(name) for name in info["info"]["features"]["label"]["names"])
+            return tuple(spoken(name) for name in info["info"]["features"][self._label]["names"])
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
 
@@ -80,9 +87,18 @@ class ParquetImages:
             raise Error(f"row {row} of '{self.path}': {problem}") from problem
 
     def _bytes_of(self, group: int) -> Any:
-        if group not in self._groups:
-            table = self._file.read_row_group(group, columns=["image.bytes"], use_threads=False)
-            self._groups[group] = table.column("image").combine_chunks().field("bytes")
-            while len(self._groups) > 1 and sum(column.nbytes for column in self._groups.values()) > _CACHE_BYTES:
-                del self._groups[next(iter(self._groups))]
-        return self._groups[group]
+        # An open parquet file has one reading position, so threads take turns.
+        with self._lock:
+            if group not in self._groups:
+                table = self._file.read_row_group(group, columns=[f"{self._image}.bytes"], use_threads=False)
+                self._groups[group] = table.column(self._image).combine_chunks().field("bytes")
+                while len(self._groups) > 1 and sum(column.nbytes for column in self._groups.values()) > _CACHE_BYTES:
+                    del self._groups[next(iter(self._groups))]
+            return self._groups[group]
+
+
+def _column(names: list[str], wanted: tuple[str, ...], path: Path) -> str:
+    for name in wanted:
+        if name in names:
+            return name
+    raise Error(f"'{path}' has the columns {', '.join(names)}: it needs 'image' and 'label'")

@@ -167,7 +167,10 @@ def _centre_crop(pixels: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.uin
 def _centre_of_strip(
     image: Image.Image, resized: tuple[int, int], size: int, resample: Image.Resampling
 ) -> Image.Image:
-    """Resize a very long image and cut its centre in one go. May differ by one level from doing it in two."""
+    """Resize a very long image and cut its centre in one go.
+
+    Pillow may then take rows and columns in the other order and round differently: by a level, or a few at hard edges.
+    """
     starts, ends, shape = [], [], []
     for length, source in zip(resized, image.size, strict=True):
         cut = min(size, length)

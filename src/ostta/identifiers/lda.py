@@ -54,7 +54,8 @@ class LDA:
         if self.options.window < 2:
             raise Error(f"The identifier needs a window of at least 2 scores, not {self.options.window}.")
         self.scale = scale
-        self._grid: Floats = np.arange(100) * 0.01 * scale
+        self._grid: Floats = np.arange(100, dtype=np.float64) * 0.01 * scale
+        self._cuts = np.arange(1, self.options.window)
         self.bank = ScoreBank(self.options.window)
 
     def peek(self, score: float) -> Decision:
@@ -85,40 +86,48 @@ class LDA:
         Where no candidate has scores on both sides, all is desired and nothing reliable. On the grid that is the published
         rule, threshold 0 and means 0 and 1 (of the scale); without a grid, threshold and means are the one score there is.
         """
-        if self.options.search == "exact":
-            # Every gap between two different neighbours, cut in the middle. Rounding may put the middle on the upper
-            # neighbour, which is then still in the upper group.
-            below = np.flatnonzero(scores[1:] > scores[:-1]) + 1
-            candidates = (scores[below - 1] + scores[below]) * 0.5
-            above = below
-        else:
-            candidates = self._grid
-            below = scores.searchsorted(candidates, "left")
-            above = below if self.options.groups == "inclusive" else scores.searchsorted(candidates, "right")
         total = len(scores)
-        # Centred scores keep the difference of sums of squares accurate.
+        # Centred scores keep the differences of sums accurate.
         centre = scores[total // 2]
-        sums = np.zeros((2, total + 1))
+        sums = np.zeros(total + 1)
         centred = scores - centre
-        np.cumsum(centred, out=sums[0, 1:])
-        np.cumsum(centred * centred, out=sums[1, 1:])
-        low_count, high_count = below, total - above
-        with np.errstate(divide="ignore", invalid="ignore"):
-            low_mean = sums[0, below] / low_count
-            high_mean = (sums[0, -1] - sums[0, above]) / high_count
-            low_square = sums[1, below] - low_mean * low_mean * low_count
-            high_square = sums[1, -1] - sums[1, above] - high_mean * high_mean * high_count
-            if self.options.objective == "weighted":
-                cost = low_square + high_square
-            else:
-                cost = low_square / low_count + high_square / high_count
-        cost[(low_count == 0) | (high_count == 0)] = np.inf
-        best = int(cost.argmin()) if len(cost) else 0
-        if not len(cost):
-            return (float(scores[0]),) * 3
+        centred.cumsum(out=sums[1:])
+        if self.options.search == "exact":
+            # Cut in the middle of every gap; cuts between equal scores are struck out below.
+            below = above = self._cuts[: total - 1]
+        else:
+            below = scores.searchsorted(self._grid, "left")
+            above = below if self.options.groups == "inclusive" else scores.searchsorted(self._grid, "right")
+            # Both counts grow along the grid, so the candidates with scores on both sides are one slice of it.
+            start, stop = int(below.searchsorted(1)), int(above.searchsorted(total))
+            below, above = below[start:stop], above[start:stop]
+        if not len(below):
+            return self._inseparable(scores)
+        low, high = sums[below], sums[-1] - sums[above]
+        low_mean, high_mean = low / below, high / (total - above)
+        # The spread inside the groups is the sum of squares less what the means explain. With every score in one of the two
+        # groups, that sum is the same for all candidates and only the means matter.
+        cost = -(low * low_mean + high * high_mean)
+        if self.options.objective == "unweighted" or above is not below:
+            squares = np.zeros(total + 1)
+            (centred * centred).cumsum(out=squares[1:])
+            low_square = squares[below] - low * low_mean
+            high_square = squares[-1] - squares[above] - high * high_mean
+            weighted = self.options.objective == "weighted"
+            cost = low_square + high_square if weighted else low_square / below + high_square / (total - above)
+        if self.options.search == "exact":
+            cost[scores[1:] == scores[:-1]] = np.inf
+        best = int(cost.argmin())
         if cost[best] == np.inf:
-            return 0.0, 0.0, self.scale
-        return float(candidates[best]), float(low_mean[best] + centre), float(high_mean[best] + centre)
+            return self._inseparable(scores)
+        if self.options.search == "exact":
+            threshold = float(scores[best] + scores[best + 1]) * 0.5
+        else:
+            threshold = float(self._grid[start + best])
+        return threshold, float(low_mean[best] + centre), float(high_mean[best] + centre)
+
+    def _inseparable(self, scores: Floats) -> tuple[float, float, float]:
+        return (float(scores[0]),) * 3 if self.options.search == "exact" else (0.0, 0.0, self.scale)
 
     def _verdict(self, score: float, threshold: float, mu_undesired: float, mu_desired: float) -> Verdict:
         if self.options.reliable == "threshold":

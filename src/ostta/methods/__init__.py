@@ -6,6 +6,6 @@ from .protocol import Facts, Method
 from .rosita import Rosita
 from .zero_shot import ZeroShot
 
-METHODS: dict[str, type[Method]] = {method.name: method for method in (ZeroShot, Rosita)}
+METHODS: dict[str, type[Method]] = {"zero_shot": ZeroShot, "rosita": Rosita}
 
 __all__ = ["METHODS", "Facts", "Method"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -36,9 +36,9 @@ class Method(Protocol):
     score_scale:  the largest score: 1 for cosines, 100 for scaled logits.
     """
 
-    name: ClassVar[str]
-    Options: ClassVar[type[Any]]
-    facts: ClassVar[Facts]
+    name: str
+    Options: type[Any]
+    facts: Facts
     views: int
     score_scale: float
 

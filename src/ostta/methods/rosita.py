@@ -56,7 +56,9 @@ class RositaOptions:
         if self.k < 1:
             raise Error(f"`k` is at least 1, not {self.k}.")
         if self.undesired_bank <= self.k:
-            raise Error(f"`undesired_bank` must exceed `k` ({self.k}), or L_D and L_U never start; it is {self.undesired_bank}.")
+            raise Error(
+                f"`undesired_bank` must exceed `k` ({self.k}), or L_D and L_U never start; it is {self.undesired_bank}."
+            )
         if not self.lr > 0 or not self.temperature > 0:
             raise Error(f"`lr` and `temperature` are above zero, not {self.lr} and {self.temperature}.")
 
@@ -84,6 +86,8 @@ class RositaState:
 
 
 class Rosita:
+    """See the top of this file."""
+
     name = "rosita"
     Options = RositaOptions
     facts = Facts(

@@ -18,6 +18,8 @@ class ZeroShotOptions:
 
 
 class NoState:
+    """Nothing to remember."""
+
     def tensors(self) -> dict[str, torch.Tensor]:
         return {}
 
@@ -26,6 +28,8 @@ class NoState:
 
 
 class ZeroShot:
+    """One look, no memory but the identifier's."""
+
     name = "zero_shot"
     Options = ZeroShotOptions
     facts = Facts("nothing", "score bank", "1 forward", "Radford et al. 2021 (CLIP)")

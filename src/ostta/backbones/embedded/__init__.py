@@ -55,12 +55,16 @@ def _model(folder: Path) -> nn.Module:
     try:
         model.load_state_dict(weights, strict=True, assign=True)
     except RuntimeError as problem:
-        raise Error(f"The weights in {folder} are not those of the embedded model; install the package again.") from problem
+        raise Error(
+            f"The weights in {folder} are not those of the embedded model; install the package again."
+        ) from problem
     # Position numbers are not stored, so they are still without memory.
     for part in (model.text_model.embeddings, model.vision_model.embeddings):
         part.position_ids = torch.arange(part.position_embedding.num_embeddings).expand(1, -1)
     if any(buffer.is_meta for buffer in model.buffers()):
-        raise Error("The embedded model cannot be built with this version of transformers; version 5.22 is known to work.")
+        raise Error(
+            "The embedded model cannot be built with this version of transformers; version 5.22 is known to work."
+        )
     built: nn.Module = model
     return built
 

@@ -24,7 +24,8 @@ class ConvBlock(nn.Sequential):
     def fold(self) -> ConvBlock:
         """The same function with the batch norm's running statistics multiplied into the convolution."""
         convolution, norm = self[0], self[1]
-        assert isinstance(convolution, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d)
+        assert isinstance(convolution, nn.Conv2d)
+        assert isinstance(norm, nn.BatchNorm2d)
         merged = nn.utils.fusion.fuse_conv_bn_eval(convolution.eval(), norm.eval())
         plain = ConvBlock(merged.in_channels, merged.out_channels, merged.stride[0], norm=False)
         plain[0].load_state_dict(merged.state_dict())
@@ -32,6 +33,8 @@ class ConvBlock(nn.Sequential):
 
 
 class Residual(nn.Module):
+    """Two convolutions beside the identity."""
+
     def __init__(self, width: int, *, norm: bool) -> None:
         super().__init__()
         self.first = ConvBlock(width, width, norm=norm)

@@ -1,0 +1,64 @@
+"""What the conformance suite runs over: every method, every identifier, every kind of backbone, and a short real stream."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+
+import torch
+from torch import nn
+
+import ostta
+from ostta.data.datasets import open_dataset
+from ostta.identifiers import IDENTIFIERS
+from ostta.methods import METHODS
+
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+BACKBONES = ("embedded", "wrapped")
+CASES = tuple(itertools.product(METHODS, IDENTIFIERS, BACKBONES))
+
+
+class SmallTower(nn.Module):
+    """Some encoder of a user's own: two convolutions, two LayerNorms."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, width, 4, 4), nn.GELU(), nn.Conv2d(width, width, 2, 2), nn.Flatten(2))
+        self.norm = nn.LayerNorm(width)
+        self.mix = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.mix(self.norm(self.stem(x).transpose(1, 2))).mean(1)
+
+
+@cache
+def backbone(name: str):
+    if name == "embedded":
+        return ostta.backbones.load("embedded")
+    torch.manual_seed(0)
+    return ostta.backbones.wrap(SmallTower(), torch.randn(len(CLASSES), 16), image_size=32)
+
+
+def adapter(method: str = "rosita", identifier: str = "lda", kind: str = "wrapped", **options) -> ostta.Adapter:
+    return ostta.load(backbone(kind), CLASSES, method=method, identifier=identifier, **options)
+
+
+@cache
+def images(count: int) -> tuple:
+    """Real images in turn: one of the sample's snowy CIFAR images, one digit."""
+    desired, undesired = open_dataset("sample:cifar10c"), open_dataset("sample:mnist")
+    return tuple((desired if i % 2 == 0 else undesired).image(i // 2) for i in range(count))
+
+
+def trace(predictions) -> list[tuple]:
+    """What must be equal between two runs that are meant to be the same: all but the clock."""
+    return [(p.label, p.index, p.score, p.threshold, str(p.verdict), p.adapted, p.loss, p.reason) for p in predictions]
+
+
+def content(adapter: ostta.Adapter) -> dict[str, torch.Tensor]:
+    """Everything an adapter remembers."""
+    return {name: tensor.clone() for name, tensor in adapter._tensors().items()} | {"steps": torch.tensor(adapter.steps)}
+
+
+def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(first[name].equal(second[name]) for name in first)

@@ -1,0 +1,214 @@
+"""What the adapter and ROSITA promise beyond the conformance suite."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+from cases import CLASSES, SmallTower, adapter, backbone, content, images, same, trace
+
+import ostta
+from ostta import Error, Verdict
+from ostta.core.types import Decision, Outcome
+from ostta.methods.rosita import RositaOptions
+
+
+class Counter:
+    """Counts forwards of the image tower, with and without graph."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.plain = self.graph = 0
+        self.handle = module.register_forward_hook(self.note)
+
+    def note(self, module, inputs, output) -> None:
+        if output.requires_grad:
+            self.graph += len(output)
+        else:
+            self.plain += len(output)
+
+
+def test_rosita_pays_only_for_what_it_needs() -> None:
+    one = adapter("rosita")
+    counter = Counter(one.backbone.vision)
+    seen = set()
+    try:
+        for image in images(120):
+            counter.plain = counter.graph = 0
+            prediction = one.step(image)
+            desired = prediction.verdict is Verdict.RELIABLE_DESIRED
+            seen.add((prediction.verdict, prediction.adapted))
+            assert counter.graph == (2 if desired else 1)
+            assert counter.plain == (1 if prediction.adapted and prediction.known else 0)
+    finally:
+        counter.handle.remove()
+    assert {verdict for verdict, _ in seen} == set(Verdict)
+    assert (Verdict.RELIABLE_UNDESIRED, True) in seen
+
+
+def test_answer_before_saves_the_second_look() -> None:
+    one = adapter("rosita", answer_from="before")
+    counter = Counter(one.backbone.vision)
+    try:
+        for image in images(60):
+            one.step(image)
+    finally:
+        counter.handle.remove()
+    assert counter.plain == 0
+
+
+def test_gradients_reach_only_the_layernorms() -> None:
+    one = adapter("rosita", lr=0.1)
+    before = one.state.overlay.snapshot()
+    for image in images(60):
+        one.step(image)
+    assert set(before) == {"norm.weight", "norm.bias", "mix.2.weight", "mix.2.bias"}
+    assert all(not one.state.overlay.tensors[name].equal(before[name]) for name in before)
+    assert all(parameter.grad is None for parameter in one.backbone.vision.parameters())
+
+
+def test_a_loss_that_is_not_finite_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = adapter("rosita")
+    for image in images(60):
+        one.step(image)
+    monkeypatch.setattr("ostta.methods.rosita.reliable_entropy", lambda z, *_: z.sum() * math.inf)
+    before, refused = content(one), 0
+    for image in images(60):
+        prediction = one.step(image)
+        if prediction.verdict is Verdict.RELIABLE_DESIRED:
+            refused += 1
+            assert (prediction.adapted, prediction.loss) == (False, None)
+            assert prediction.reason == "the loss or its gradient is not finite"
+            assert prediction.label is not None
+            assert same(before, content(one))
+        before = content(one)
+    assert refused
+
+
+def test_rejected_images_keep_the_answer_from_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = adapter("zero_shot")
+
+    def learn(state, look, decision: Decision) -> Outcome:
+        return Outcome(loss=1.0, adapted=True, answer=lambda: -look.logits)
+
+    monkeypatch.setattr(one.method, "learn", learn)
+    for image in images(30):
+        best = one.predict(image).index
+        prediction = one.step(image)
+        assert (prediction.index == best) == (not prediction.known)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"lrr": 1}, "did you mean 'lr'"),
+        ({"lr": "fast"}, "takes a number"),
+        ({"lr": 0}, "above zero"),
+        ({"lr": float("nan")}, "takes a number"),
+        ({"k": 1.5}, "whole number"),
+        ({"k": 0}, "at least 1"),
+        ({"losses": "re,x"}, "not x"),
+        ({"normaliser": "both"}, "one of k, matches"),
+        ({"undesired_bank": 5}, "must exceed"),
+        ({"window": 1}, "at least 2"),
+        ({"class_scores": "perhaps"}, "true or false"),
+        ({"templates": "a photo"}, "{}"),
+    ],
+)
+def test_wrong_options_are_sentences(options: dict, words: str) -> None:
+    with pytest.raises(Error) as caught:
+        ostta.load(backbone("embedded"), CLASSES, **options)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("classes", "words"),
+    [
+        ([], "at least one class"),
+        (["cat", ""], "not empty"),
+        (["cat", "dog", "cat"], "are the same"),
+        (["sea cow", "Sea_cow"], "are the same"),
+        ("cat", "list of names"),
+        (["cat", 3], "not empty"),
+    ],
+)
+def test_wrong_classes_are_sentences(classes, words: str) -> None:
+    with pytest.raises(Error) as caught:
+        ostta.load(backbone("embedded"), classes)
+    assert words in str(caught.value)
+
+
+def test_unknown_names_are_sentences() -> None:
+    for keywords, words in (({"method": "rosta"}, "'rosita'"), ({"identifier": "ldq"}, "'lda'"), ({"profile": "x"}, "paper")):
+        with pytest.raises(Error) as caught:
+            ostta.load(backbone("wrapped"), CLASSES, **keywords)
+        assert words in str(caught.value)
+
+
+def test_precedence_of_options() -> None:
+    plain = adapter("rosita").resolved
+    assert (plain.method, plain.sources["lr"]) == (RositaOptions(), "default")
+    paper = adapter("rosita", profile="paper").resolved
+    assert (paper.method.contrast_weight, paper.identifier.objective) == (1.0, "unweighted")
+    assert paper.sources["contrast_weight"] == "profile"
+    explicit = adapter("rosita", profile="paper", contrast_weight="0.25", losses="re,u").resolved
+    assert (explicit.method.contrast_weight, explicit.method.losses) == (0.25, ("re", "u"))
+    assert explicit.sources["contrast_weight"] == "explicit"
+
+
+def test_backbone_default_beats_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backbone("wrapped"), "defaults", {"rosita": {"lr": 0.5, "contrast_weight": 0.7}})
+    resolved = adapter("rosita", profile="paper", lr=0.1).resolved
+    assert (resolved.method.lr, resolved.sources["lr"]) == (0.1, "explicit")
+    assert (resolved.method.contrast_weight, resolved.sources["contrast_weight"]) == (0.7, "backbone")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"profile": "paper"},
+        {"neighbours": "without_self"},
+        {"desired_bank": "per_class"},
+        {"desired_bank": "per_class", "neighbours": "without_self", "normaliser": "matches"},
+        {"search": "exact"},
+        {"reliable": "threshold"},
+        {"losses": ("re",)},
+        {"losses": ("d",)},
+        {"losses": ("u",)},
+        {"losses": ("d", "u")},
+        {"temperature": 0.1, "entropy_scale": 100.0, "k": 1},
+    ],
+)
+def test_every_disagreement_can_be_switched(options: dict) -> None:
+    """Each option really acts: the run differs from the reference run, and stays finite."""
+    one, reference = adapter("rosita", lr=0.05, **options), adapter("rosita", lr=0.05)
+    got, expected = trace(one.stream(images(160))), trace(reference.stream(images(160)))
+    assert got != expected
+    assert all(math.isfinite(step[2]) for step in got)
+    assert any(step[5] for step in got)
+
+
+def test_prediction_json_is_complete() -> None:
+    content = json.loads(adapter("rosita", class_scores=True).step(images(1)[0]).to_json())
+    assert set(content) == {
+        "label", "index", "known", "score", "threshold", "mu_desired", "mu_undesired", "verdict", "adapted", "loss",
+        "reason", "ms", "class_scores",
+    }  # fmt: skip
+    assert len(content["class_scores"]) == 10
+    assert set(content["ms"]) == {"encode", "decide", "update"}
+
+
+def test_wrapped_backbone_must_be_given_again(tmp_path) -> None:
+    one = adapter("rosita")
+    one.save(tmp_path / "a.ostta")
+    with pytest.raises(Error, match="wrapped backbone"):
+        ostta.Adapter.restore(tmp_path / "a.ostta")
+    other = ostta.backbones.wrap(SmallTower(), torch.randn(10, 16), image_size=32)
+    with pytest.raises(Error, match="other weights"):
+        ostta.Adapter.restore(tmp_path / "a.ostta", other)
+
+
+def test_unfamiliar_class_is_a_warning() -> None:
+    with pytest.warns(UserWarning, match="'unicycle'"):
+        ostta.load(backbone("embedded"), ["cat", "unicycle"])

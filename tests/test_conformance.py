@@ -1,0 +1,154 @@
+"""Every method with every identifier on every kind of backbone keeps the same promises."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from cases import BACKBONES, CASES, CLASSES, adapter, backbone, content, images, same, trace
+from PIL import Image
+
+import ostta
+from ostta import Error
+from ostta.methods import METHODS
+
+STEPS = 40
+each_case = pytest.mark.parametrize(("method", "identifier", "kind"), CASES)
+
+
+@each_case
+def test_predict_has_no_effect_and_agrees_with_step(method: str, identifier: str, kind: str) -> None:
+    one, other = adapter(method, identifier, kind), adapter(method, identifier, kind)
+    for image in images(STEPS):
+        before = content(one)
+        predicted = one.predict(image)
+        assert same(before, content(one))
+        stepped = one.step(image)
+        assert predicted.score == pytest.approx(stepped.score, abs=1e-5)
+        assert (predicted.adapted, predicted.loss) == (False, None)
+        other.step(image)
+    assert same(content(one), content(other))
+
+
+@each_case
+def test_same_seed_same_run(method: str, identifier: str, kind: str) -> None:
+    runs = [trace(adapter(method, identifier, kind, seed=3).stream(images(STEPS))) for _ in range(2)]
+    assert runs[0] == runs[1]
+
+
+@each_case
+def test_save_and_restore_go_on_as_if_nothing_happened(method: str, identifier: str, kind: str, tmp_path) -> None:
+    whole, first = adapter(method, identifier, kind), adapter(method, identifier, kind)
+    expected = trace(whole.stream(images(STEPS)))
+    half = trace(first.stream(images(STEPS)[: STEPS // 2]))
+    first.save(tmp_path / "state.ostta")
+    second = ostta.Adapter.restore(tmp_path / "state.ostta", backbone(kind))
+    assert second.resolved == first.resolved
+    assert half + trace(second.stream(images(STEPS)[STEPS // 2 :])) == expected
+    assert same(content(whole), content(second))
+
+
+@each_case
+def test_reset_is_a_fresh_start(method: str, identifier: str, kind: str) -> None:
+    one = adapter(method, identifier, kind)
+    fresh = content(one)
+    expected = trace(one.stream(images(STEPS)))
+    one.reset()
+    assert same(content(one), fresh)
+    assert trace(one.stream(images(STEPS))) == expected
+
+
+@each_case
+def test_two_adapters_on_one_backbone_never_touch(method: str, identifier: str, kind: str) -> None:
+    alone = trace(adapter(method, identifier, kind).stream(images(STEPS)))
+    weights = backbone(kind).weight_hash
+    parameters = {name: value.clone() for name, value in backbone(kind).vision.state_dict().items()}
+    one, other = adapter(method, identifier, kind), adapter(method, identifier, kind, seed=9)
+    mixed = []
+    for number, image in enumerate(images(STEPS)):
+        mixed.append(one.step(image))
+        other.step(images(STEPS)[-1 - number])
+    assert trace(mixed) == alone
+    assert all(value.equal(parameters[name]) for name, value in backbone(kind).vision.state_dict().items())
+    assert backbone(kind).weight_hash == weights
+
+
+@each_case
+def test_bad_images_change_nothing(method: str, identifier: str, kind: str, tmp_path) -> None:
+    one = adapter(method, identifier, kind)
+    for image in images(12):
+        one.step(image)
+    before = content(one)
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"\x89PNG\r\n\x1a\n nothing of the kind")
+    views = torch.zeros(2, 3, 32, 32)
+    for step, bad in (
+        (one.step, broken),
+        (one.step, tmp_path / "absent.jpg"),
+        (one.step, b""),
+        (one.step, np.zeros((4, 4), np.uint8)),
+        (one.step_views, views[0]),
+        (one.step_views, torch.zeros(64, 3, 16, 16)),
+    ):
+        with pytest.raises(Error):
+            step(bad)
+    streamed = list(one.stream([broken]))
+    assert streamed[0].label is None
+    assert "broken.png" in str(streamed[0].reason)
+    spoiled = one.step_views(torch.full((64, 3, 32, 32), float("nan")))
+    assert (spoiled.label, spoiled.adapted, spoiled.reason) == (None, False, "the features of this image are not finite")
+    assert "NaN" not in spoiled.to_json()
+    assert same(before, content(one))
+
+
+@each_case
+def test_small_large_and_single(method: str, identifier: str, kind: str) -> None:
+    one = adapter(method, identifier, kind)
+    assert one.step(Image.new("RGB", (1, 1), "red")).index in range(10)
+    assert one.step(Image.new("L", (7, 300))).index in range(10)
+    if kind == "embedded":
+        alone = ostta.load(backbone(kind), ["cat"], method=method, identifier=identifier)
+        assert {alone.step(image).index for image in images(STEPS)} == {0}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_too_few_views_is_said_before_anything_changes(method: str) -> None:
+    one = adapter(method)
+    if METHODS[method].views > 1:
+        with pytest.raises(Error, match="views"):
+            one.step_views(torch.zeros(1, 3, 32, 32))
+        assert one.steps == 0
+    many = torch.rand(METHODS[method].views + 3, 3, 32, 32)
+    extra, exact = adapter(method), adapter(method)
+    assert trace([extra.step_views(many)]) == trace([exact.step_views(many[:-3])])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_memory_stays_flat_over_3000_steps(method: str) -> None:
+    """A soak on the small tower: what grows with the stream shows as megabytes here."""
+    one, process = adapter(method, class_scores=False), psutil.Process()
+    views = torch.rand(97, METHODS[method].views, 3, 32, 32)
+    for number in range(500):
+        one.step_views(views[number % 97])
+    gc.collect()
+    size, before = sum(t.nbytes for t in content(one).values()), process.memory_info().rss
+    for number in range(3000):
+        one.step_views(views[number % 97])
+    gc.collect()
+    assert process.memory_info().rss - before < 8e6
+    assert sum(t.nbytes for t in content(one).values()) - size < 1e5
+
+
+def test_options_are_frozen() -> None:
+    for method in METHODS.values():
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            method.Options().lr = 1.0
+
+
+def test_backbones_are_all_covered() -> None:
+    assert {kind for _, _, kind in CASES} == set(BACKBONES)
+    assert len(CLASSES) == 10

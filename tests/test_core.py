@@ -1,0 +1,171 @@
+"""Banks, losses and the overlay."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from ostta import Error
+from ostta.core.losses import Neighbours, contrast, nearest, reliable_entropy
+from ostta.core.memory import FeatureBank, ScoreBank
+from ostta.core.overlay import Overlay, layernorm_names
+from ostta.core.scores import unit
+
+
+@settings(max_examples=40, deadline=None)
+@given(pushes=st.lists(st.integers(0, 3), max_size=40), groups=st.sampled_from([1, 4]))
+def test_feature_bank_is_a_list_with_a_limit(pushes: list[int], groups: int) -> None:
+    """Against the obvious implementation: lists, cut at the front."""
+    bank = FeatureBank(8, 2, groups)
+    plain: list[list[int]] = [[] for _ in range(groups)]
+    for number, label in enumerate(pushes):
+        undone = bank.push(torch.full((2,), 100.0 + number), label)
+        bank.undo(undone)
+        pushed = bank.push(torch.full((2,), float(number)), label)
+        assert bank.features[bank.row(pushed)][0] == number
+        group = plain[label if groups > 1 else 0]
+        group.append(number)
+        del group[: -8 // groups]
+    assert sorted(bank.features[:, 0].tolist()) == sorted(n for group in plain for n in group)
+    assert [pushes[int(n)] for n in bank.features[:, 0]] == bank.labels.tolist()
+    copy = FeatureBank(8, 2, groups)
+    copy.load(bank.tensors())
+    assert copy.features.equal(bank.features)
+    assert len(copy) == len(bank)
+
+
+def test_feature_bank_keeps_its_storage() -> None:
+    bank = FeatureBank(4, 3)
+    bank.push(torch.rand(3))
+    place = bank.features.data_ptr()
+    for _ in range(50):
+        bank.push(torch.rand(3))
+    assert bank.features.data_ptr() == place
+    assert bank.features.shape == (4, 3)
+
+
+def test_score_bank_orders_oldest_first() -> None:
+    bank = ScoreBank(3)
+    for score in (1.0, 2.0, 3.0, 4.0):
+        bank.push(score)
+    assert bank.scores().tolist() == [2.0, 3.0, 4.0]
+    assert bank.sorted_with(0.5).tolist() == [0.5, 3.0, 4.0]
+    assert bank.scores().tolist() == [2.0, 3.0, 4.0]
+
+
+def random_case(seed: int, k: int = 5, width: int = 16) -> tuple[torch.Tensor, Neighbours]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def rows(count: int) -> torch.Tensor:
+        return unit(torch.randn(count, width, generator=generator, dtype=torch.float64))
+
+    labels = torch.randint(0, 3, (k,), generator=generator)
+    return rows(1)[0].requires_grad_(), Neighbours(rows(k), rows(k), labels)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("temperature", [1.0, 0.2])
+@pytest.mark.parametrize("normaliser", ["k", "matches"])
+def test_gradient_of_desired_contrast_is_the_closed_form(seed: int, temperature: float, normaliser: str) -> None:
+    """dL_D/df = (1/N) sum over matching z+ of (-z+ + sum_j p_j z-_j) / tau, p the softmax of the negatives' similarities."""
+    features, near = random_case(seed)
+    label = int(near.labels[0])
+    contrast(features, near, label=label, temperature=temperature, normaliser=normaliser).backward()
+    p = torch.softmax(near.negatives @ features.detach() / temperature, 0)
+    matches = (near.labels == label).double()
+    count = matches.sum() if normaliser == "matches" else 5
+    closed = (matches[:, None] * (p @ near.negatives - near.positives)).sum(0) / (count * temperature)
+    torch.testing.assert_close(features.grad, closed, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("temperature", [1.0, 0.2])
+def test_gradient_of_undesired_contrast_is_the_closed_form(seed: int, temperature: float) -> None:
+    """As for L_D with every positive counted and 1/K, where the appendix misprints K+."""
+    features, near = random_case(seed)
+    contrast(features, near, label=None, temperature=temperature).backward()
+    p = torch.softmax(near.negatives @ features.detach() / temperature, 0)
+    closed = (p @ near.negatives - near.positives.mean(0)) / temperature
+    torch.testing.assert_close(features.grad, closed, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("normaliser", ["k", "matches"])
+def test_no_matching_positive_gives_zero(normaliser: str) -> None:
+    features, near = random_case(0)
+    loss = contrast(features, near, label=7, normaliser=normaliser)
+    loss.backward()
+    assert loss.item() == 0.0
+    assert not features.grad.any()
+
+
+def test_contrast_numerically() -> None:
+    features, near = random_case(3)
+    assert torch.autograd.gradcheck(lambda f: contrast(f, near, label=int(near.labels[0])), features)
+    assert torch.autograd.gradcheck(lambda f: contrast(f, near, label=None), features)
+
+
+def test_reliable_entropy_by_hand() -> None:
+    z, augmented = torch.tensor([0.3, 0.1]), torch.tensor([0.2, 0.2])
+    expected = -math.log(math.exp(0.3) / (math.exp(0.3) + math.exp(0.1))) - math.log(0.5)
+    assert reliable_entropy(z, augmented, 0).item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_nearest_by_cosine_and_without_self() -> None:
+    same, other = FeatureBank(4, 2), FeatureBank(4, 2)
+    for angle, label in ((0.0, 0), (0.1, 1), (0.5, 2), (1.0, 3)):
+        pushed = same.push(torch.tensor([math.cos(angle), math.sin(angle)]), label)
+        other.push(torch.tensor([math.cos(angle + 2), math.sin(angle + 2)]))
+    query = same.features[3].clone()
+    assert nearest(query, same, other, 2).labels.tolist() == [3, 2]
+    assert nearest(query, same, other, 2, skip_self=same.row(pushed)).labels.tolist() == [2, 1]
+
+
+class Tower(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.odd_name = nn.LayerNorm(4)
+        self.ln_not_a_norm = nn.Linear(4, 4)
+        self.blocks = nn.Sequential(nn.LayerNorm(4, elementwise_affine=False), nn.LayerNorm(4, bias=False))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.blocks(self.ln_not_a_norm(self.odd_name(x)))
+
+
+def test_layernorms_are_chosen_by_structure() -> None:
+    assert layernorm_names(Tower()) == ["odd_name.weight", "odd_name.bias", "blocks.1.weight"]
+    assert layernorm_names(nn.LayerNorm(2)) == ["weight", "bias"]
+    with pytest.raises(Error, match="nothing to adapt"):
+        Overlay(nn.Linear(2, 2), layernorm_names(nn.Linear(2, 2)))
+
+
+def test_overlay_equals_functional_call_and_leaves_the_module_alone() -> None:
+    tower = Tower().requires_grad_(False)
+    before = {name: value.clone() for name, value in tower.state_dict().items()}
+    overlay = Overlay(tower, layernorm_names(tower))
+    with torch.no_grad():
+        for tensor in overlay.parameters():
+            tensor.add_(torch.rand_like(tensor))
+    x = torch.rand(3, 4)
+    ours = overlay(x)
+    torch.testing.assert_close(ours, torch.func.functional_call(tower, overlay.tensors, (x,)))
+    gradients = torch.autograd.grad(ours.sum(), overlay.parameters())
+    assert all(gradient.shape == tensor.shape for gradient, tensor in zip(gradients, overlay.parameters(), strict=True))
+    assert all(value.equal(before[name]) for name, value in tower.state_dict().items())
+    with pytest.raises(RuntimeError):
+        overlay(torch.rand(3, 5))
+    assert all(value.equal(before[name]) for name, value in tower.state_dict().items())
+    overlay.reset()
+    torch.testing.assert_close(overlay(x), tower(x))
+
+
+def test_overlay_refuses_what_does_not_fit_whole() -> None:
+    overlay = Overlay(Tower(), ["odd_name.weight", "odd_name.bias"])
+    before = overlay.snapshot()
+    with pytest.raises(Error, match=r"odd_name\.bias"):
+        overlay.load({"odd_name.weight": torch.zeros(4)})
+    assert all(overlay.tensors[name].equal(before[name]) for name in before)

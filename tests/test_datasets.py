@@ -1,0 +1,401 @@
+"""Data sets by name, from tiny files made here, from the sample that ships, and from the real files where they are."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ostta.core.types import Error
+from ostta.data import parquet as parquet_module
+from ostta.data.class_names import parse_classes
+from ostta.data.corruptions import corrupt
+from ostta.data.datasets import Dataset, dataset_names, open_dataset
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The real data sets: OSTTA_DATA, or the folder shared/data beside the project."""
+    folder = Path(os.environ.get("OSTTA_DATA") or PROJECT.parent / "shared" / "data")
+    if not (folder / "cifar10" / "test.parquet").is_file():
+        pytest.skip("the real data sets are not on this machine (set OSTTA_DATA to their folder)")
+    return folder
+
+
+def picture(number: int, size: int = 32, mode: str = "RGB") -> Image.Image:
+    pixels = np.random.default_rng(number).integers(0, 256, (size, size, 3), dtype=np.uint8)
+    return Image.fromarray(pixels).convert(mode)
+
+
+def png(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def write_parquet(
+    path: Path, labels: Sequence[int | None], names: list[str] | None = None, mode: str = "RGB", group: int = 3
+) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    images = [{"bytes": png(picture(i, mode=mode)), "path": None} for i in range(len(labels))]
+    features = {"info": {"features": {"label": {"names": names, "_type": "ClassLabel"}}}}
+    schema = pa.schema(
+        [("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())])), ("label", pa.int64())],
+        metadata={"huggingface": json.dumps(features)} if names else None,
+    )
+    pq.write_table(pa.table({"image": images, "label": list(labels)}, schema=schema), path, row_group_size=group)
+    return path
+
+
+def same(image: Image.Image, expected: Image.Image) -> bool:
+    return image.mode == "RGB" and np.array_equal(np.asarray(image), np.asarray(expected.convert("RGB")))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A small ROOT in the layout of the real one."""
+    write_parquet(tmp_path / "cifar10" / "test.parquet", [0, 1, 2, 1, 0, 2, 2])
+    write_parquet(tmp_path / "mnist" / "test.parquet", [1, 0], mode="L")
+    listed = {"cifar10": ["air_plane", "bird", "maple_tree"], "mnist": ["0", "1"]}
+    (tmp_path / "classes.json").write_text(json.dumps(listed))
+    return tmp_path
+
+
+def test_a_known_set(root: Path) -> None:
+    dataset = open_dataset("cifar10", root)
+    assert dataset.classes == ("air plane", "bird", "maple tree")
+    assert dataset.labels.tolist() == [0, 1, 2, 1, 0, 2, 2]
+    assert len(dataset) == 7
+    assert dataset.origin == "official"
+    for i in (6, 0, 3, 5, 2):
+        assert same(dataset.image(i), picture(i))
+    for i in (-1, 7):
+        with pytest.raises(Error, match=f"no image number {i}.*0 to 6"):
+            dataset.image(i)
+
+
+def test_grey_becomes_rgb(root: Path) -> None:
+    assert same(open_dataset("mnist", root).image(1), picture(1, mode="L"))
+
+
+def test_limit_takes_the_first(root: Path) -> None:
+    dataset = open_dataset("cifar10", root, limit=4)
+    assert dataset.labels.tolist() == [0, 1, 2, 1]
+    assert same(dataset.image(3), picture(3))
+    with pytest.raises(Error, match="0 to 3"):
+        dataset.image(4)
+    assert len(open_dataset("cifar10", root, limit=100)) == 7
+    with pytest.raises(Error, match="limit of 0"):
+        open_dataset("cifar10", root, limit=0)
+
+
+def test_memory_is_bounded(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_module, "_CACHE_BYTES", 1)
+    images = parquet_module.ParquetImages(root / "cifar10" / "test.parquet")
+    for i in (0, 6, 3, 1, 5, 0):
+        assert same(images.image(i), picture(i))
+        assert len(images._groups) == 1
+
+
+def test_root_from_the_environment(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OSTTA_DATA", raising=False)
+    with pytest.raises(Error, match=r"`root`.*OSTTA_DATA"):
+        open_dataset("cifar10", None)
+    monkeypatch.setenv("OSTTA_DATA", str(root))
+    assert len(open_dataset("cifar10", None)) == 7
+    with pytest.raises(Error, match="does not exist"):
+        open_dataset("cifar10", root / "absent")
+
+
+def test_missing_files_say_where_they_belong(root: Path) -> None:
+    for name, place in {"svhn": "svhn/test.parquet", "tiny_imagenet20": "tiny_imagenet20/train.parquet"}.items():
+        with pytest.raises(Error, match=f"ROOT/{place}"):
+            open_dataset(name, root)
+    with pytest.raises(Error, match=r"ROOT/cifar100/test\.parquet"):
+        open_dataset("cifar100c", root)
+    with pytest.raises(Error, match=r"no data set 'cifar'.*cifar10, .*folder:PATH"):
+        open_dataset("cifar", root)
+
+
+def test_class_names_of_a_known_set(root: Path) -> None:
+    assert open_dataset("cifar10", root, classes=["a", "b", "c_d"]).classes == ("a", "b", "c_d")
+    with pytest.raises(Error, match="label 2, but there are 2 class names"):
+        open_dataset("cifar10", root, classes=["a", "b"])
+    with pytest.raises(Error, match="list of names"):
+        open_dataset("cifar10", root, classes="abc")
+    (root / "classes.json").write_text("[1, 2")
+    with pytest.raises(Error, match=r"classes\.json"):
+        open_dataset("cifar10", root)
+    (root / "classes.json").unlink()
+    with pytest.raises(Error, match=r"class names .* unknown"):
+        open_dataset("cifar10", root)
+
+
+def test_generated_corruptions(root: Path) -> None:
+    dataset = open_dataset("cifar10c", root, corruption="gaussian_noise", severity=3, seed=4)
+    assert dataset.origin == "generated"
+    assert "gaussian_noise, severity 3, seed 4" in dataset.note
+    assert dataset.name == "cifar10c"
+    expected = corrupt(np.asarray(picture(5)), "gaussian_noise", 3, seed=4, index=5)
+    assert np.array_equal(np.asarray(dataset.image(5)), expected)
+    limited = open_dataset("cifar10c", root, corruption="gaussian_noise", severity=3, seed=4, limit=6)
+    assert np.array_equal(np.asarray(limited.image(5)), expected)
+    with pytest.raises(Error, match=r"'hail'.*snow.*fog"):
+        open_dataset("cifar10c", root, corruption="hail")
+    with pytest.raises(Error, match=r"'fog' cannot be made.*ROOT/CIFAR-10-C/fog\.npy"):
+        open_dataset("cifar10c", root, corruption="fog")
+    with pytest.raises(Error, match="severity 9"):
+        open_dataset("cifar10c", root, severity=9)
+
+
+def write_official(folder: Path, file: str) -> None:
+    """Files of the official size; nearly all of each is a hole that takes no room on the disk."""
+    folder.mkdir(exist_ok=True)
+    images = np.lib.format.open_memmap(folder / file, "w+", np.uint8, (50_000, 32, 32, 3))
+    for severity in range(1, 6):
+        images[(severity - 1) * 10_000 + 2] = severity
+    images.flush()
+    np.save(folder / "labels.npy", np.tile(np.arange(10_000) % 3, 5))
+
+
+def test_official_corruptions(root: Path) -> None:
+    write_official(root / "CIFAR-10-C", "jpeg_compression.npy")
+    for severity in (1, 4, 5):
+        # The slice is of 10,000 rows whatever the limit: the published loader's trap.
+        dataset = open_dataset("cifar10c", root, corruption="jpeg", severity=severity, limit=5)
+        assert dataset.origin == "official"
+        assert len(dataset) == 5
+        assert dataset.labels.tolist() == [0, 1, 2, 0, 1]
+        assert np.asarray(dataset.image(2)).max() == severity
+        assert np.asarray(dataset.image(3)).max() == 0
+    assert len(open_dataset("cifar10c", root, corruption="jpeg")) == 10_000
+    assert open_dataset("cifar10c", root, corruption="snow").origin == "generated"
+    (root / "CIFAR-10-C" / "labels.npy").unlink()
+    with pytest.raises(Error, match=r"labels\.npy"):
+        open_dataset("cifar10c", root, corruption="jpeg")
+
+
+def test_official_files_of_the_wrong_shape(root: Path) -> None:
+    folder = root / "CIFAR-10-C"
+    folder.mkdir()
+    np.save(folder / "fog.npy", np.zeros((10, 32, 32, 3), np.uint8))
+    np.save(folder / "labels.npy", np.zeros(10, int))
+    with pytest.raises(Error, match=r"\[50000, 32, 32, 3\]"):
+        open_dataset("cifar10c", root, corruption="fog")
+    (folder / "fog.npy").write_bytes(b"not an array")
+    with pytest.raises(Error, match="cannot be read"):
+        open_dataset("cifar10c", root, corruption="fog")
+
+
+def make_folder(root: Path) -> Path:
+    number = 0
+    for name, files in {"sea_cow": ["b.png", "a.PNG"], "cat": ["1.png", "notes.txt"], ".hidden": ["x.png"]}.items():
+        (root / name).mkdir(parents=True)
+        for file in files:
+            (root / name / file).write_bytes(png(picture(number)))
+            number += 1
+    (root / "readme.md").write_text("not a class")
+    return root
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    make_folder(tmp_path / "mine")
+    dataset = open_dataset(f"folder:{tmp_path / 'mine'}", None)
+    assert dataset.classes == ("cat", "sea cow")
+    assert dataset.labels.tolist() == [0, 1, 1]
+    assert dataset.origin == "folder"
+    assert [same(dataset.image(i), picture(number)) for i, number in enumerate((2, 1, 0))] == [True] * 3
+    chosen = open_dataset(f"folder:{tmp_path / 'mine'}", None, classes=["sea cow", "cat"])
+    assert chosen.labels.tolist() == [0, 0, 1]
+    assert open_dataset(f"folder:{tmp_path / 'mine'}", None, classes=["cat"]).classes == ("cat",)
+
+
+def test_folders_that_are_no_data_set(tmp_path: Path) -> None:
+    with pytest.raises(Error, match="no folder '"):
+        open_dataset(f"folder:{tmp_path / 'absent'}", None)
+    with pytest.raises(Error, match="one per class"):
+        open_dataset(f"folder:{tmp_path}", None)
+    mine = make_folder(tmp_path / "mine")
+    with pytest.raises(Error, match=r"class 'dog': it has cat, sea cow"):
+        open_dataset(f"folder:{mine}", None, classes=["dog"])
+    (mine / "empty").mkdir()
+    with pytest.raises(Error, match="empty' has no images"):
+        open_dataset(f"folder:{mine}", None)
+    with pytest.raises(Error, match="no data set 'folder:'"):
+        open_dataset("folder:", None)
+
+
+def test_a_parquet_file(tmp_path: Path) -> None:
+    plain = write_parquet(tmp_path / "plain.parquet", [1, 0])
+    with pytest.raises(Error, match=r"class names .* unknown.*`classes`"):
+        open_dataset(f"parquet:{plain}", None)
+    dataset = open_dataset(f"parquet:{plain}", None, classes=["a", "b"])
+    assert dataset.origin == "parquet"
+    assert same(dataset.image(1), picture(1))
+    named = write_parquet(tmp_path / "named.parquet", [1, 0], names=["fire_truck", "b"])
+    assert open_dataset(f"parquet:{named}", None).classes == ("fire truck", "b")
+
+
+def test_the_column_names_of_the_public_cifar_copies(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "mine.parquet", [1, 0], names=["apple", "baby"])
+    table = pq.read_table(path)
+    features = {"info": {"features": {"fine_label": {"names": ["apple", "baby"], "_type": "ClassLabel"}}}}
+    table = table.rename_columns(["img", "fine_label"]).append_column("coarse_label", [[5, 5]])
+    pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(features)}), path)
+    dataset = open_dataset(f"parquet:{path}")
+    assert dataset.labels.tolist() == [1, 0]
+    assert dataset.classes == ("apple", "baby")
+    assert same(dataset.image(0), picture(0))
+
+
+def test_what_the_datasets_library_writes(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["x", "y"])})
+    written = datasets.Dataset.from_dict({"image": [picture(0), picture(1)], "label": [1, 0]}, features=features)
+    datasets.disable_progress_bars()
+    written.to_parquet(tmp_path / "theirs.parquet")
+    dataset = open_dataset(f"parquet:{tmp_path / 'theirs.parquet'}", None)
+    assert dataset.classes == ("x", "y")
+    assert dataset.labels.tolist() == [1, 0]
+    assert same(dataset.image(1), picture(1))
+
+
+def test_parquet_files_that_are_no_data_set(tmp_path: Path) -> None:
+    def opened(path: Path) -> Dataset:
+        return open_dataset(f"parquet:{path}", None, classes=["a", "b"])
+
+    with pytest.raises(Error, match="no parquet file"):
+        opened(tmp_path / "absent.parquet")
+    (tmp_path / "text.parquet").write_text("hello")
+    with pytest.raises(Error, match="cannot be read as a parquet file"):
+        opened(tmp_path / "text.parquet")
+    pq.write_table(pa.table({"picture": [1], "label": [0]}), tmp_path / "other.parquet")
+    with pytest.raises(Error, match="picture, label: it needs 'image' and 'label'"):
+        opened(tmp_path / "other.parquet")
+    pq.write_table(pa.table({"image": [1], "label": [0]}), tmp_path / "numbers.parquet")
+    with pytest.raises(Error, match="struct of bytes and path"):
+        opened(tmp_path / "numbers.parquet")
+    for name, labels, words in (
+        ("high", [0, 2], "label 2, but there are 2"),
+        ("hidden", [0, -1], "label -1"),
+        ("holes", [0, None], "whole numbers"),
+        ("none", [], "no images"),
+    ):
+        with pytest.raises(Error, match=words):
+            opened(write_parquet(tmp_path / f"{name}.parquet", labels))
+    images = [{"bytes": None, "path": "a.png"}, {"bytes": b"junk", "path": None}]
+    pq.write_table(pa.table({"image": images, "label": [0, 1]}), tmp_path / "paths.parquet")
+    with pytest.raises(Error, match=r"row 0 .* no image bytes"):
+        opened(tmp_path / "paths.parquet").image(0)
+    with pytest.raises(Error, match=r"row 1 of '.*paths\.parquet': the given bytes"):
+        opened(tmp_path / "paths.parquet").image(1)
+
+
+def test_the_sample_that_ships() -> None:
+    cifar, mnist = open_dataset("sample:cifar10"), open_dataset("sample:mnist")
+    for dataset in (cifar, mnist):
+        assert len(dataset) == 1_000
+        assert len(dataset.classes) == 10
+        assert dataset.origin == "embedded"
+    assert [cifar.classes[label] for label in cifar.labels[:4]] == ["cat", "ship", "ship", "airplane"]
+    assert mnist.labels[:5].tolist() == [7, 2, 1, 0, 4]
+    assert cifar.image(999).size == (32, 32)
+    assert mnist.image(999).size == (28, 28)
+    corrupted = open_dataset("sample:cifar10c", limit=10)
+    assert corrupted.origin == "generated"
+    expected = corrupt(np.asarray(cifar.image(3)), "snow", 5, seed=0, index=3)
+    assert np.array_equal(np.asarray(corrupted.image(3)), expected)
+    with pytest.raises(Error, match="'fog'"):
+        open_dataset("sample:cifar10c", corruption="fog")
+    folder = Path(parquet_module.__file__).parent / "sample"
+    assert sum(path.stat().st_size for path in folder.glob("*.parquet")) <= 4_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "images", "classes", "size"),
+    [
+        ("cifar10", 10_000, 10, 32),
+        ("cifar100", 10_000, 100, 32),
+        ("mnist", 10_000, 10, 28),
+        ("svhn", 10_000, 10, 32),
+        ("tiny_imagenet20", 5_000, 20, 64),
+        ("cifar10c", 10_000, 10, 32),
+        ("cifar100c", 10_000, 100, 32),
+    ],
+)
+def test_the_real_data_sets(data: Path, name: str, images: int, classes: int, size: int) -> None:
+    dataset = open_dataset(name, data)
+    row = next(row for row in dataset_names() if row.name == name)
+    assert (len(dataset), len(dataset.classes)) == (row.images, row.classes) == (images, classes)
+    assert not any("_" in name_of_class for name_of_class in dataset.classes)
+    for i in (images - 1, 0, images // 2):
+        assert dataset.image(i).mode == "RGB"
+        assert dataset.image(i).size == (size, size)
+    if name == "svhn":
+        assert "not pixel-identical" in dataset.note
+
+
+def test_the_sample_is_the_start_of_the_real_sets(data: Path) -> None:
+    for name in ("cifar10", "mnist"):
+        real, sample = open_dataset(name, data, limit=1_000), open_dataset(f"sample:{name}")
+        assert np.array_equal(real.labels, sample.labels)
+        assert real.classes == sample.classes
+        assert all(same(sample.image(i), real.image(i)) for i in (0, 1, 499, 999))
+
+
+def test_every_row_has_a_sentence() -> None:
+    rows = dataset_names()
+    assert len({row.name for row in rows}) == len(rows) == 12
+    assert all(row.where.endswith(".") and row.where.count(". ") == 0 for row in rows)
+
+
+def test_parse_classes(tmp_path: Path) -> None:
+    assert parse_classes(" cat, dog ,sea cow,") == ["cat", "dog", "sea cow"]
+    assert parse_classes('["cat", "salt, pepper"]') == ["cat", "salt, pepper"]
+    assert parse_classes(",".join(f"class number {i}" for i in range(1000)))[-1] == "class number 999"
+    text = tmp_path / "names.txt"
+    text.write_text("﻿cat\r\n\n salt, pepper \n", encoding="utf-8")
+    assert parse_classes(text) == parse_classes(str(text)) == ["cat", "salt, pepper"]
+    listed = tmp_path / "names.json"
+    listed.write_text('["cat", "dog"]')
+    assert parse_classes(listed) == ["cat", "dog"]
+    for wrong, words in (
+        ("", "at least one class"),
+        (" , ", "at least one class"),
+        ("cat,cat", "are the same"),
+        ("absent.txt", r"no file of class names 'absent\.txt'"),
+        (tmp_path / "absent", "no file of class names"),
+        ('["cat"', "not valid JSON"),
+        ('[["cat"]]', "JSON list of names"),
+    ):
+        with pytest.raises(Error, match=words):
+            parse_classes(wrong)
+    listed.write_text('{"cat": 1}')
+    with pytest.raises(Error, match="JSON list of names"):
+        parse_classes(listed)
+    text.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(Error, match="cannot be read"):
+        parse_classes(text)
+
+
+def test_importing_is_light() -> None:
+    code = (
+        "import sys, ostta.data; heavy = {'cv2', 'scipy', 'pyarrow', 'transformers', 'pandas', 'sklearn'} & set(sys.modules); "
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "src")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,193 @@
+"""Reading images: every kind of source, every colour mode, and every way to be damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import struct
+import warnings
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageOps
+
+from ostta.core.types import Error
+from ostta.data.images import read_image, to_rgb
+
+
+def noise(width: int = 21, height: int = 13, channels: int = 3) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (height, width, channels), dtype=np.uint8)
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A PNG that claims a size and ends where its pixels should begin."""
+    body = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + struct.pack(">I", 13)
+        + body
+        + struct.pack(">I", zlib.crc32(body))
+        + struct.pack(">I", 99)
+        + b"IDAT"
+    )
+
+
+def test_the_same_picture_from_every_source(tmp_path: Path) -> None:
+    pixels = noise()
+    content = encoded(Image.fromarray(pixels))
+    path = tmp_path / "picture.png"
+    path.write_bytes(content)
+    for source in (path, str(path), content, pixels, pixels[:, ::-1][:, ::-1], Image.fromarray(pixels)):
+        image = read_image(source)
+        assert image.mode == "RGB"
+        assert np.array_equal(np.asarray(image), pixels)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "TIFF"])
+def test_exif_turns_files_but_not_pil_images(orientation: int, kind: str) -> None:
+    stored = Image.fromarray(noise())
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    content = encoded(stored, kind, exif=exif)
+    with Image.open(io.BytesIO(content)) as opened:
+        upright = np.asarray(ImageOps.exif_transpose(opened))
+    assert np.array_equal(np.asarray(read_image(content)), upright)
+    given = Image.fromarray(noise())
+    given.getexif()[0x0112] = orientation
+    assert np.array_equal(np.asarray(read_image(given)), noise())
+
+
+def test_damaged_exif_does_not_spoil_the_picture() -> None:
+    content = encoded(Image.fromarray(noise()), "PNG", exif=b"Exif\x00\x00nonsense that is no TIFF")
+    assert np.array_equal(np.asarray(read_image(content)), noise())
+
+
+def colour_modes() -> dict[str, Image.Image]:
+    picture = Image.fromarray(noise())
+    see_through = Image.fromarray(noise(channels=4))
+    palette = picture.quantize(16)
+    palette_with_hole = palette.copy()
+    palette_with_hole.info["transparency"] = 3
+    with Image.open(io.BytesIO(encoded(picture, "PNG", transparency=tuple(noise()[0, 0].tolist())))) as opened:
+        opened.load()
+    return {
+        "grey": picture.convert("L"),
+        "black and white": picture.convert("1"),
+        "grey with alpha": see_through.convert("LA"),
+        "alpha": see_through,
+        "palette": palette,
+        "palette with a see-through colour": palette_with_hole,
+        "RGB with a see-through colour": opened,
+        "print colours": picture.convert("CMYK"),
+        "video colours": picture.convert("YCbCr"),
+        "16-bit grey": Image.fromarray(np.arange(273, dtype=np.uint16).reshape(13, 21) * 240),
+        "32-bit grey": picture.convert("I"),
+        "float grey": picture.convert("F"),
+    }
+
+
+@pytest.mark.parametrize("kind", list(colour_modes()))
+def test_colours_are_those_of_transformers(kind: str) -> None:
+    image_transforms = pytest.importorskip("transformers.image_transforms")
+    image = colour_modes()[kind]
+    expected = image_transforms.convert_to_rgb(image.copy(), return_numpy=True)
+    assert np.array_equal(np.asarray(to_rgb(image)), expected)
+    assert read_image(image).mode == "RGB"
+
+
+def test_16_bit_files_are_read_as_transformers_reads_them() -> None:
+    values = np.array([[0, 100, 255, 256, 65535]], np.uint16)
+    image = read_image(encoded(Image.fromarray(values)))
+    assert np.asarray(image)[0, :, 0].tolist() == [0, 100, 255, 255, 255]
+
+
+def test_one_pixel() -> None:
+    assert read_image(np.full((1, 1, 3), 7, np.uint8)).getpixel((0, 0)) == (7, 7, 7)
+    assert read_image(encoded(Image.new("L", (1, 1), 9))).getpixel((0, 0)) == (9, 9, 9)
+
+
+def test_a_60_megapixel_photo() -> None:
+    content = encoded(Image.new("RGB", (10_000, 6_000), (10, 20, 30)), "JPEG")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_image(content).size == (10_000, 6_000)
+
+
+def test_pillows_own_limits_do_not_apply(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if Pillow refused anything over 100 pixels: what it does from 179 megapixels on, without the memory.
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50)
+    content = encoded(Image.fromarray(noise()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.array_equal(np.asarray(read_image(content)), noise())
+
+
+def test_too_many_pixels_are_refused_from_the_header() -> None:
+    with pytest.raises(Error, match=r"20000 x 10001 pixels.*200 megapixels"):
+        read_image(png_header(20_000, 10_001))
+
+
+def test_unreadable_files_are_named(tmp_path: Path) -> None:
+    good = encoded(Image.fromarray(noise(90, 70)), "JPEG")
+    for name, content in {"empty.jpg": b"", "text.jpg": b"hello", "short.jpg": good[: len(good) // 2]}.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(Error, match=name):
+            read_image(path)
+        with pytest.raises(Error, match="the given bytes"):
+            read_image(content)
+    with pytest.raises(Error, match=r"no image file '.*absent\.png'"):
+        read_image(tmp_path / "absent.png")
+    with pytest.raises(Error, match="is a folder"):
+        read_image(tmp_path)
+    with pytest.raises(Error, match="cannot be opened"):
+        read_image("nul\0byte")
+
+
+def test_an_undecoded_damaged_pil_image() -> None:
+    good = encoded(Image.fromarray(noise(90, 70)), "JPEG")
+    with Image.open(io.BytesIO(good[: len(good) // 2])) as opened, pytest.raises(Error, match="the given image"):
+        read_image(opened)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_damage_is_an_error_or_a_picture(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(["PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP"]))
+    content = bytearray(encoded(Image.fromarray(noise()), kind))
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with contextlib.suppress(Error):
+            assert read_image(bytes(content)).mode == "RGB"
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.zeros((4, 4), np.uint8), r"\(4, 4\).*height x width x 3"),
+        (np.zeros((3, 4, 4), np.uint8), "height x width x 3"),
+        (np.zeros((0, 4, 3), np.uint8), "height x width x 3"),
+        (np.zeros((4, 4, 3), np.float32), "float32.*uint8"),
+    ],
+)
+def test_arrays_that_are_no_images(array: np.ndarray, words: str) -> None:
+    with pytest.raises(Error, match=words):
+        read_image(array)
+
+
+def test_other_things_are_no_images() -> None:
+    with pytest.raises(Error, match="from a int"):
+        read_image(3)  # type: ignore[arg-type]
