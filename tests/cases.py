@@ -57,7 +57,9 @@ def trace(predictions) -> list[tuple]:
 
 def content(adapter: ostta.Adapter) -> dict[str, torch.Tensor]:
     """Everything an adapter remembers."""
-    return {name: tensor.clone() for name, tensor in adapter._tensors().items()} | {"steps": torch.tensor(adapter.steps)}
+    return {name: tensor.clone() for name, tensor in adapter._tensors().items()} | {
+        "steps": torch.tensor(adapter.steps)
+    }
 
 
 def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:

@@ -7,9 +7,9 @@ import math
 
 import pytest
 import torch
-from cases import CLASSES, SmallTower, adapter, backbone, content, images, same, trace
 
 import ostta
+from cases import CLASSES, SmallTower, adapter, backbone, content, images, same, trace
 from ostta import Error, Verdict
 from ostta.core.types import Decision, Outcome
 from ostta.methods.rosita import RositaOptions
@@ -140,7 +140,11 @@ def test_wrong_classes_are_sentences(classes, words: str) -> None:
 
 
 def test_unknown_names_are_sentences() -> None:
-    for keywords, words in (({"method": "rosta"}, "'rosita'"), ({"identifier": "ldq"}, "'lda'"), ({"profile": "x"}, "paper")):
+    for keywords, words in (
+        ({"method": "rosta"}, "'rosita'"),
+        ({"identifier": "ldq"}, "'lda'"),
+        ({"profile": "x"}, "paper"),
+    ):
         with pytest.raises(Error) as caught:
             ostta.load(backbone("wrapped"), CLASSES, **keywords)
         assert words in str(caught.value)

@@ -9,10 +9,10 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from cases import BACKBONES, CASES, CLASSES, adapter, backbone, content, images, same, trace
 from PIL import Image
 
 import ostta
+from cases import BACKBONES, CASES, CLASSES, adapter, backbone, content, images, same, trace
 from ostta import Error
 from ostta.methods import METHODS
 
@@ -100,7 +100,11 @@ def test_bad_images_change_nothing(method: str, identifier: str, kind: str, tmp_
     assert streamed[0].label is None
     assert "broken.png" in str(streamed[0].reason)
     spoiled = one.step_views(torch.full((64, 3, 32, 32), float("nan")))
-    assert (spoiled.label, spoiled.adapted, spoiled.reason) == (None, False, "the features of this image are not finite")
+    assert (spoiled.label, spoiled.adapted, spoiled.reason) == (
+        None,
+        False,
+        "the features of this image are not finite",
+    )
     assert "NaN" not in spoiled.to_json()
     assert same(before, content(one))
 

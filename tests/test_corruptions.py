@@ -142,9 +142,9 @@ def test_jpeg_does_not_depend_on_chance(images: list[np.ndarray]) -> None:
     ("name", "severity", "words"),
     [
         ("hail", 5, r"'hail'.*gaussian_noise.*snow"),
-        ("snow", 0, "severity 0.*1, 2, 3, 4 or 5"),
-        ("snow", 6, "severity 6"),
-        ("snow", True, "severity True"),
+        ("snow", 0, "Severity 0.*1, 2, 3, 4 or 5"),
+        ("snow", 6, "Severity 6"),
+        ("snow", True, "Severity True"),
     ],
 )
 def test_what_does_not_exist(name: str, severity: int, words: str) -> None:
@@ -159,7 +159,7 @@ def test_what_is_no_small_image(image: np.ndarray) -> None:
 
 
 def test_negative_numbers_are_refused() -> None:
-    with pytest.raises(Error, match="seed -1"):
+    with pytest.raises(Error, match="Seed -1"):
         corrupt(flat(0), "snow", 5, seed=-1, index=0)
 
 

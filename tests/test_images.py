@@ -145,7 +145,7 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(Error, match=name):
             read_image(path)
-        with pytest.raises(Error, match="the given bytes"):
+        with pytest.raises(Error, match="The given bytes"):
             read_image(content)
     with pytest.raises(Error, match=r"no image file '.*absent\.png'"):
         read_image(tmp_path / "absent.png")
@@ -157,7 +157,7 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
 
 def test_an_undecoded_damaged_pil_image() -> None:
     good = encoded(Image.fromarray(noise(90, 70)), "JPEG")
-    with Image.open(io.BytesIO(good[: len(good) // 2])) as opened, pytest.raises(Error, match="the given image"):
+    with Image.open(io.BytesIO(good[: len(good) // 2])) as opened, pytest.raises(Error, match="The given image"):
         read_image(opened)
 
 

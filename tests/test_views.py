@@ -228,5 +228,5 @@ def test_tensors_that_are_no_views(tensor: torch.Tensor, words: str) -> None:
 
 
 def test_negative_seeds_are_refused() -> None:
-    with pytest.raises(Error, match="seed -1"):
+    with pytest.raises(Error, match="Seed -1"):
         Views.of_image(Image.new("RGB", (4, 4)), SMALL, -1, 0)

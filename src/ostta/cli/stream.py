@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -48,25 +49,20 @@ def stream(
     names = list(parse_classes(classes))
     paths = image_paths(source)
     adapter = open_adapter(state, backbone, names, method, identifier, profile, seed, parse_options(set_ or []))
-    stopping = _stop_on_signal()
     read = 0
-    try:
+    with Stopper() as stopper, _saved_at_the_end(adapter, state):
         for path in paths:
-            if stopping:
-                break
-            try:
-                prediction = adapter.step(path)
-            except Error as problem:
-                _say({"image": str(path), "error": str(problem)})
-                continue
-            read += 1
-            _say({"image": str(path), "step": adapter.steps, **json.loads(prediction.to_json())})
-            if state is not None and read % SAVE_EVERY == 0:
-                adapter.save(state)
-    finally:
-        if state is not None and read:
-            adapter.save(state)
-    if not read and not stopping:
+            with stopper.not_now():
+                try:
+                    prediction = adapter.step(path)
+                except Error as problem:
+                    _say({"image": str(path), "error": str(problem)})
+                    continue
+                read += 1
+                _say({"image": str(path), "step": adapter.steps, **json.loads(prediction.to_json())})
+                if state is not None and read % SAVE_EVERY == 0:
+                    adapter.save(state)
+    if not read and not stopper.asked:
         raise Error(f"None of the images in {source} could be read.")
 
 
@@ -132,16 +128,57 @@ def _say(content: dict[str, object]) -> None:
     print(json.dumps(content, ensure_ascii=False), flush=True)
 
 
-def _stop_on_signal() -> list[int]:
-    """A list that is filled when the process is asked to stop: the image under way is finished, then the state is saved."""
-    received: list[int] = []
+@contextmanager
+def _saved_at_the_end(adapter: Adapter, state: Path | None) -> Iterator[None]:
+    start = adapter.steps
+    try:
+        yield
+    finally:
+        if state is not None and adapter.steps > start:
+            adapter.save(state)
 
-    def note(number: int, frame: FrameType | None) -> None:
-        received.append(number)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, note)
-    return received
+class Stopper:
+    """Ends the block on SIGTERM or SIGINT: at once while waiting for an image, after the image under way otherwise.
+
+    A second request ends the process as usual.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._busy = False
+        self._before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    class _Asked(BaseException):
+        pass
+
+    @contextmanager
+    def not_now(self) -> Iterator[None]:
+        """Work that is finished before a stop takes effect."""
+        self._busy = True
+        yield
+        self._busy = False
+        if self.asked:
+            raise self._Asked
+
+    def __enter__(self) -> Stopper:
+        for number in self._before:
+            signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: object) -> bool:
+        self._restore()
+        return kind is self._Asked
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+        self._restore()
+        if not self._busy:
+            raise self._Asked
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
 
 def _short(old: object, new: object) -> str:

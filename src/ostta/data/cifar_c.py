@@ -44,11 +44,11 @@ def official_path(folder: Path, corruption: str) -> Path | None:
     if path is None:
         others = ", ".join(name for name in OFFICIAL_FILES if name not in corruption_names())
         raise Error(
-            f"there is no corruption '{corruption}': choose one of {can}, or with the official files also {others}"
+            f"There is no corruption '{corruption}': choose one of {can}, or with the official files also {others}."
         )
     raise Error(
-        f"the corruption '{corruption}' cannot be made here (those that can: {can}), "
-        f"and its official file ROOT/{folder.name}/{path.name} is not there"
+        f"The corruption '{corruption}' cannot be made here (those that can: {can}), "
+        f"and its official file ROOT/{folder.name}/{path.name} is not there."
     )
 
 
@@ -56,19 +56,19 @@ def read_official(path: Path, severity: int) -> tuple[npt.NDArray[np.uint8], npt
     """Images (memory-mapped) and labels at one severity: always the slice of 10,000, however few are used of it."""
     label_path = path.with_name("labels.npy")
     if not label_path.is_file():
-        raise Error(f"'{path}' is there but its labels are not: put labels.npy in the same folder")
+        raise Error(f"'{path}' is there but its labels are not: put labels.npy in the same folder.")
     try:
         images = np.load(path, mmap_mode="r", allow_pickle=False)
         labels = np.load(label_path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as problem:
-        raise Error(f"the official files '{path}' and labels.npy cannot be read: {problem}") from problem
+        raise Error(f"The official files '{path}' and labels.npy cannot be read: {problem}.") from problem
     if images.shape != (5 * ROWS, 32, 32, 3) or images.dtype != np.uint8:
         raise Error(
-            f"'{path}' has {images.dtype} {list(images.shape)}: the official files have uint8 [50000, 32, 32, 3]"
+            f"'{path}' has {images.dtype} {list(images.shape)}: the official files have uint8 [50000, 32, 32, 3]."
         )
     if labels.shape != (5 * ROWS,) or not np.issubdtype(labels.dtype, np.integer):
         raise Error(
-            f"'{label_path}' has {labels.dtype} {list(labels.shape)}: the official file has 50000 whole numbers"
+            f"'{label_path}' has {labels.dtype} {list(labels.shape)}: the official file has 50000 whole numbers."
         )
     rows = slice((severity - 1) * ROWS, severity * ROWS)
     return images[rows], np.array(labels[rows], np.int64)

@@ -20,9 +20,9 @@ def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str]:
     if os.path.isfile(text):
         names = _names_in_file(Path(text))
     elif not isinstance(text_or_file, str) or text.lower().endswith((".txt", ".json")):
-        raise Error(f"there is no file of class names '{text}'")
+        raise Error(f"There is no file of class names '{text}'.")
     elif text.startswith("["):
-        names = _names_in_json(text, "the list of class names")
+        names = _names_in_json(text, "The list of class names")
     else:
         names = text.split(",")
     return list(checked_classes([name.strip() for name in names if name.strip()]))
@@ -56,9 +56,9 @@ def _names_in_file(path: Path) -> list[str]:
     try:
         text = path.read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as problem:
-        raise Error(f"the class names in '{path}' cannot be read: {problem}") from problem
+        raise Error(f"The class names in '{path}' cannot be read: {problem}.") from problem
     if path.suffix.lower() == ".json" or text.startswith("["):
-        return _names_in_json(text, f"the file '{path}'")
+        return _names_in_json(text, f"The file '{path}'")
     return text.splitlines()
 
 
@@ -66,7 +66,7 @@ def _names_in_json(text: str, where: str) -> list[str]:
     try:
         names = json.loads(text)
     except json.JSONDecodeError as problem:
-        raise Error(f"{where} is not valid JSON: {problem}") from problem
+        raise Error(f"{where} is not valid JSON: {problem}.") from problem
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise Error(f'{where} must be a JSON list of names, such as ["cat", "dog"]')
+        raise Error(f'{where} must be a JSON list of names, such as ["cat", "dog"].')
     return names

@@ -47,9 +47,9 @@ def corrupt(image: Pixels, name: str, severity: int, *, seed: int, index: int) -
     corruption = checked(name, severity)
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.shape != (SIDE, SIDE, 3):
         what = f"{image.dtype} {list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
-        raise Error(f"corruptions are made for uint8 arrays [{SIDE}, {SIDE}, 3], not for {what}")
+        raise Error(f"Corruptions are made for uint8 arrays [{SIDE}, {SIDE}, 3], not for {what}.")
     if seed < 0 or index < 0:
-        raise Error(f"seed {seed} and index {index} cannot be used: both must be 0 or more")
+        raise Error(f"Seed {seed} and index {index} cannot be used: both must be 0 or more.")
     generator = np.random.default_rng([seed, index, zlib.crc32(name.encode()), severity])
     return corruption.apply(image, generator, *corruption.levels[severity - 1])
 
@@ -62,7 +62,7 @@ def corruption_names() -> tuple[str, ...]:
 def checked(name: str, severity: int) -> Corruption:
     """The corruption called `name`, once both it and the severity are known to exist."""
     if name not in CORRUPTIONS:
-        raise Error(f"there is no corruption '{name}': choose one of {', '.join(CORRUPTIONS)}")
+        raise Error(f"There is no corruption '{name}': choose one of {', '.join(CORRUPTIONS)}.")
     check_severity(severity)
     return CORRUPTIONS[name]
 
@@ -70,7 +70,7 @@ def checked(name: str, severity: int) -> Corruption:
 def check_severity(severity: int) -> None:
     """Raise an Error unless `severity` is one of the five."""
     if isinstance(severity, bool) or severity not in range(1, 6):
-        raise Error(f"severity {severity!r} does not exist: choose 1, 2, 3, 4 or 5")
+        raise Error(f"Severity {severity!r} does not exist: choose 1, 2, 3, 4 or 5.")
 
 
 def gaussian_noise(image: Pixels, generator: np.random.Generator, deviation: float) -> Pixels:

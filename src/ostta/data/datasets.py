@@ -45,7 +45,7 @@ class Dataset:
     def image(self, i: int) -> Image.Image:
         """Image number `i`, in mode RGB."""
         if not 0 <= i < len(self):
-            raise Error(f"there is no image number {i} in '{self.name}', which has images 0 to {len(self) - 1}")
+            raise Error(f"There is no image number {i} in '{self.name}', which has images 0 to {len(self) - 1}.")
         return self._read(int(i))
 
 
@@ -139,7 +139,7 @@ def open_dataset(
     """
     given = None if classes is None else checked_classes(classes)
     if limit is not None and limit < 1:
-        raise Error(f"a limit of {limit} images cannot be used: it must be 1 or more")
+        raise Error(f"A limit of {limit} images cannot be used: it must be 1 or more.")
     kind, _, path = name.partition(":")
     if kind == "folder" and path:
         return _limited(_open_folder(name, Path(path).expanduser(), given, named), limit)
@@ -156,8 +156,8 @@ def open_dataset(
     if name in _CORRUPTED:
         return _limited(_open_corrupted(name, _root(root, name), given, corruption, severity, seed), limit)
     raise Error(
-        f"there is no data set '{name}': choose one of {', '.join(row.name for row in dataset_names())}, "
-        "with a path of yours in the place of PATH"
+        f"There is no data set '{name}': choose one of {', '.join(row.name for row in dataset_names())}, "
+        "with a path of yours in the place of PATH."
     )
 
 
@@ -179,12 +179,12 @@ def _root(root: Path | None, name: str) -> Path:
     given = root if root is not None else os.environ.get(ROOT_VARIABLE)
     if not given:
         raise Error(
-            f"the data set '{name}' needs the folder your data sets are in: "
-            f"give it as `root` (on the command line --data), or set the environment variable {ROOT_VARIABLE}"
+            f"The data set '{name}' needs the folder your data sets are in: "
+            f"give it as `root` (on the command line --data), or set the environment variable {ROOT_VARIABLE}."
         )
     folder = Path(given).expanduser()
     if not folder.is_dir():
-        raise Error(f"the data folder '{folder}' does not exist")
+        raise Error(f"The data folder '{folder}' does not exist.")
     return folder
 
 
@@ -192,7 +192,7 @@ def _open_known(name: str, root: Path, given: tuple[str, ...] | None) -> Dataset
     known = _KNOWN[name]
     path = root / known.file
     if not path.is_file():
-        raise Error(f"the data set '{name}' is not in '{root}', it should be at ROOT/{known.file}. {known.where}")
+        raise Error(f"The data set '{name}' is not in '{root}', it should be at ROOT/{known.file}. {known.where}")
     return _open_parquet(name, path, given or _listed_classes(root, name), known.origin, known.note)
 
 
@@ -204,14 +204,14 @@ def _listed_classes(root: Path, name: str) -> tuple[str, ...] | None:
     try:
         listed = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as problem:
-        raise Error(f"the class names in '{path}' cannot be read: {problem}") from problem
+        raise Error(f"The class names in '{path}' cannot be read: {problem}.") from problem
     if not isinstance(listed, dict):
-        raise Error(f"'{path}' must be a JSON object from the names of data sets to lists of class names")
+        raise Error(f"'{path}' must be a JSON object from the names of data sets to lists of class names.")
     names = listed.get(name)
     if names is None:
         return None
     if not isinstance(names, list) or not all(isinstance(item, str) for item in names):
-        raise Error(f"the entry '{name}' in '{path}' must be a list of class names")
+        raise Error(f"The entry '{name}' in '{path}' must be a list of class names.")
     return checked_classes([spoken(item) for item in names])
 
 
@@ -223,17 +223,17 @@ def _open_parquet(
     if classes is None and not named:
         classes = tuple(str(label) for label in range(int(images.labels().max(initial=0)) + 1))
     if classes is None:
-        raise Error(f"the class names of '{path}' are unknown: give them in label order as `classes`")
+        raise Error(f"The class names of '{path}' are unknown: give them in label order as `classes`.")
     labels = images.labels()
     if not len(labels):
-        raise Error(f"'{path}' holds no images")
+        raise Error(f"'{path}' holds no images.")
     _check_labels(labels, classes, path)
     return Dataset(name, checked_classes(classes), labels, origin, note, images.image)
 
 
 def _open_folder(name: str, folder: Path, given: tuple[str, ...] | None, named: bool) -> Dataset:
     if not folder.is_dir():
-        raise Error(f"there is no folder '{folder}'")
+        raise Error(f"There is no folder '{folder}'.")
     inside = sorted(item for item in folder.iterdir() if item.is_dir() and not item.name.startswith("."))
     loose = sorted(item for item in folder.iterdir() if item.suffix.lower() in IMAGE_SUFFIXES and item.is_file())
     if not inside and loose and not named:
@@ -241,22 +241,22 @@ def _open_folder(name: str, folder: Path, given: tuple[str, ...] | None, named: 
             name, (folder.name,), np.zeros(len(loose), np.int64), "folder", "", lambda i: read_image(loose[i])
         )
     if not inside:
-        raise Error(f"'{folder}' has no folders in it: it needs one per class, with that class's images inside")
+        raise Error(f"'{folder}' has no folders in it: it needs one per class, with that class's images inside.")
     by_class = {spoken(item.name): item for item in inside}
     if len(by_class) < len(inside):
-        raise Error(f"two class folders in '{folder}' differ only in underscores and spaces: rename one")
+        raise Error(f"Two class folders in '{folder}' differ only in underscores and spaces: rename one.")
     classes = given or tuple(by_class)
     paths: list[Path] = []
     labels: list[int] = []
     for label, name_of_class in enumerate(classes):
         class_folder = by_class.get(spoken(name_of_class))
         if class_folder is None:
-            raise Error(f"'{folder}' has no folder for the class '{name_of_class}': it has {', '.join(by_class)}")
+            raise Error(f"'{folder}' has no folder for the class '{name_of_class}': it has {', '.join(by_class)}.")
         files = sorted(
             item for item in class_folder.iterdir() if item.suffix.lower() in IMAGE_SUFFIXES and item.is_file()
         )
         if not files:
-            raise Error(f"the class folder '{class_folder}' has no images ({' '.join(sorted(IMAGE_SUFFIXES))})")
+            raise Error(f"The class folder '{class_folder}' has no images ({' '.join(sorted(IMAGE_SUFFIXES))}).")
         paths.extend(files)
         labels.extend([label] * len(files))
     return Dataset(name, classes, np.array(labels, np.int64), "folder", "", lambda i: read_image(paths[i]))
@@ -272,7 +272,7 @@ def _open_corrupted(
         return _generated(name, _open_known(clean_name, root, given), corruption, severity, seed)
     classes = given or _listed_classes(root, clean_name)
     if classes is None:
-        raise Error(f"the class names of '{name}' are unknown: list them under '{clean_name}' in ROOT/classes.json")
+        raise Error(f"The class names of '{name}' are unknown: list them under '{clean_name}' in ROOT/classes.json.")
     images, labels = cifar_c.read_official(official, severity)
     _check_labels(labels, classes, official.with_name("labels.npy"))
     note = f"the official {folder} file: {corruption}, severity {severity}"
@@ -293,7 +293,7 @@ def _check_labels(labels: npt.NDArray[np.int64], classes: Sequence[str], path: P
     if len(wrong):
         raise Error(
             f"'{path}' has the label {wrong[0]}, but there are {len(classes)} class names: "
-            f"labels must be from 0 to {len(classes) - 1}"
+            f"labels must be from 0 to {len(classes) - 1}."
         )
 
 

@@ -37,19 +37,19 @@ def read_image(source: ImageSource) -> Image.Image:
     Paths and bytes are turned by their EXIF orientation; a PIL image is taken as it stands.
     """
     if isinstance(source, Image.Image):
-        _check_size(source, "the given image")
-        return _convert(source, "the given image")
+        _check_size(source, "The given image")
+        return _convert(source, "The given image")
     if isinstance(source, np.ndarray):
         return _from_array(source)
     if isinstance(source, (bytes, bytearray, memoryview)):
         if not len(source):
-            raise Error("the given bytes are empty: give the whole content of an image file")
-        return _decode(io.BytesIO(source), "the given bytes")
+            raise Error("The given bytes are empty: give the whole content of an image file.")
+        return _decode(io.BytesIO(source), "The given bytes")
     if isinstance(source, (str, os.PathLike)):
         return _from_path(Path(source))
     raise Error(
-        f"an image cannot be read from a {type(source).__name__}: "
-        "give a path, bytes, a PIL image or an HxWx3 uint8 array"
+        f"An image cannot be read from a {type(source).__name__}: "
+        "give a path, bytes, a PIL image or an HxWx3 uint8 array."
     )
 
 
@@ -71,23 +71,25 @@ def _from_path(path: Path) -> Image.Image:
     try:
         with path.open("rb") as file:
             if not os.fstat(file.fileno()).st_size:
-                raise Error(f"the image file '{path}' is empty")
-            return _decode(file, f"the image file '{path}'")
+                raise Error(f"The image file '{path}' is empty.")
+            return _decode(file, f"The image file '{path}'")
     except FileNotFoundError:
-        raise Error(f"there is no image file '{path}'") from None
+        raise Error(f"There is no image file '{path}'.") from None
     except IsADirectoryError:
-        raise Error(f"'{path}' is a folder: give the path of one image file") from None
+        raise Error(f"'{path}' is a folder: give the path of one image file.") from None
     except (OSError, ValueError) as problem:
-        raise Error(f"the image file '{path}' cannot be opened: {problem}") from problem
+        raise Error(f"The image file '{path}' cannot be opened: {problem}.") from problem
 
 
 def _from_array(array: npt.NDArray[Any]) -> Image.Image:
     if array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
-        raise Error(f"an image array of shape {array.shape} cannot be used: it must be height x width x 3")
+        raise Error(f"An image array of shape {array.shape} cannot be used: it must be height x width x 3.")
     if array.dtype != np.uint8:
-        raise Error(f"an image array of type {array.dtype} cannot be used: it must be uint8, with values from 0 to 255")
+        raise Error(
+            f"An image array of type {array.dtype} cannot be used: it must be uint8, with values from 0 to 255."
+        )
     image = Image.fromarray(np.ascontiguousarray(array))
-    _check_size(image, "the given array")
+    _check_size(image, "The given array")
     return image
 
 
@@ -96,14 +98,14 @@ def _decode(stream: IO[bytes], name: str) -> Image.Image:
         image = _identify(stream)
     # Pillow's readers raise nearly every kind of exception on damaged input, so all of them mean "unreadable" here.
     except Exception as problem:
-        raise Error(f"{name} cannot be read as an image: {problem}") from problem
+        raise Error(f"{name} cannot be read as an image: {problem}.") from problem
     if image is None:
-        raise Error(f"{name} cannot be read as an image: its format is unknown or its header is damaged")
+        raise Error(f"{name} cannot be read as an image: its format is unknown or its header is damaged.")
     _check_size(image, name)
     try:
         image.load()
     except Exception as problem:
-        raise Error(f"{name} cannot be decoded, it may be damaged or cut short: {problem}") from problem
+        raise Error(f"{name} cannot be decoded, it may be damaged or cut short: {problem}.") from problem
     # The orientation is read after loading: TIFF files are turned by Pillow itself, which then drops the tag.
     turn = _UPRIGHT.get(_orientation(image))
     return _convert(image if turn is None else image.transpose(turn), name)
@@ -136,10 +138,10 @@ def _check_size(image: Image.Image, name: str) -> None:
     if image.width * image.height > MAX_PIXELS:
         raise Error(
             f"{name} has {image.width} x {image.height} pixels: "
-            f"at most {MAX_PIXELS // 1_000_000} megapixels are read, so make it smaller first"
+            f"at most {MAX_PIXELS // 1_000_000} megapixels are read, so make it smaller first."
         )
     if not image.width * image.height:
-        raise Error(f"{name} has {image.width} x {image.height} pixels: it must have at least one")
+        raise Error(f"{name} has {image.width} x {image.height} pixels: it must have at least one.")
 
 
 def _convert(image: Image.Image, name: str) -> Image.Image:
@@ -147,7 +149,7 @@ def _convert(image: Image.Image, name: str) -> Image.Image:
         image.load()
         return to_rgb(image)
     except Exception as problem:  # A PIL image may still be undecoded, and then fails in as many ways as a file.
-        raise Error(f"{name} (mode {image.mode}) cannot be made an RGB image: {problem}") from problem
+        raise Error(f"{name} (mode {image.mode}) cannot be made an RGB image: {problem}.") from problem
 
 
 def _orientation(image: Image.Image) -> int:

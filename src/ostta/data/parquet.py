@@ -33,21 +33,21 @@ class ParquetImages:
             parquet = importlib.import_module("pyarrow.parquet")
         except ImportError as problem:
             raise Error(
-                'reading data sets needs the library pyarrow: install it with `pip install "ostta[bench]"`'
+                'Reading data sets needs the library pyarrow: install it with `pip install "ostta[bench]"`.'
             ) from problem
         try:
             self._file: Any = parquet.ParquetFile(path)
         except FileNotFoundError:
-            raise Error(f"there is no parquet file '{path}'") from None
+            raise Error(f"There is no parquet file '{path}'.") from None
         except Exception as problem:  # Arrow's own exceptions on damaged files have many bases.
-            raise Error(f"'{path}' cannot be read as a parquet file: {problem}") from problem
+            raise Error(f"'{path}' cannot be read as a parquet file: {problem}.") from problem
         schema = self._file.schema_arrow
         self._image = _column(schema.names, IMAGE_COLUMNS, path)
         self._label = _column(schema.names, LABEL_COLUMNS, path)
         kind = str(schema.field(self._image).type)
         if not kind.startswith("struct") or "bytes" not in kind:
             raise Error(
-                f"the column '{self._image}' of '{path}' must be a struct of bytes and path, as the datasets library writes"
+                f"The column '{self._image}' of '{path}' must be a struct of bytes and path, as the datasets library writes."
             )
         metadata = self._file.metadata
         sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
@@ -63,7 +63,7 @@ class ParquetImages:
         values = column.to_numpy()
         # A column with empty cells comes as floats with NaN, so this one check covers both.
         if not np.issubdtype(values.dtype, np.integer):
-            raise Error(f"the labels in '{self.path}' must be whole numbers, one for each image")
+            raise Error(f"The labels in '{self.path}' must be whole numbers, one for each image.")
         return np.asarray(values, np.int64)
 
     def class_names(self) -> tuple[str, ...] | None:
@@ -79,12 +79,12 @@ class ParquetImages:
         content = self._bytes_of(group)[row - int(self._starts[group])].as_py()
         if content is None:
             raise Error(
-                f"row {row} of '{self.path}' has no image bytes: the file must hold the images, not only their paths"
+                f"Row {row} of '{self.path}' has no image bytes: the file must hold the images, not only their paths."
             )
         try:
             return read_image(content)
         except Error as problem:
-            raise Error(f"row {row} of '{self.path}': {problem}") from problem
+            raise Error(f"Row {row} of '{self.path}': {problem}") from problem
 
     def _bytes_of(self, group: int) -> Any:
         # An open parquet file has one reading position, so threads take turns.
@@ -101,4 +101,4 @@ def _column(names: list[str], wanted: tuple[str, ...], path: Path) -> str:
     for name in wanted:
         if name in names:
             return name
-    raise Error(f"'{path}' has the columns {', '.join(names)}: it needs 'image' and 'label'")
+    raise Error(f"'{path}' has the columns {', '.join(names)}: it needs 'image' and 'label'.")

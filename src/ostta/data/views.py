@@ -29,7 +29,7 @@ def canonical(image: Image.Image, preprocessing: Preprocessing) -> torch.Tensor:
     if preprocessing.fit == "square":
         return pixels_to_tensor(np.asarray(image.resize((size, size), resample)), preprocessing)
     if preprocessing.fit != "crop":
-        raise Error(f"the fit '{preprocessing.fit}' is unknown: it must be 'crop' or 'square'")
+        raise Error(f"The fit '{preprocessing.fit}' is unknown: it must be 'crop' or 'square'.")
     width, height = _resized(image.size, preprocessing.resize or size)
     if width * height > _MAX_RESIZED_PIXELS:
         return pixels_to_tensor(np.asarray(_centre_of_strip(image, (width, height), size, resample)), preprocessing)
@@ -70,7 +70,7 @@ class Views:
     def of_image(cls, image: Image.Image, preprocessing: Preprocessing, seed: int, step: int) -> Views:
         """Views of a PIL image at step number `step` of a stream."""
         if seed < 0 or step < 0:
-            raise Error(f"seed {seed} and step {step} cannot be used: both must be 0 or more")
+            raise Error(f"Seed {seed} and step {step} cannot be used: both must be 0 or more.")
         return cls(None, _Source(image, preprocessing, seed, step))
 
     @classmethod
@@ -78,16 +78,16 @@ class Views:
         """Views that are preprocessed already: float [V,3,H,W]. With `preprocessing`, the image size is checked too."""
         if not isinstance(tensor, torch.Tensor):
             raise Error(
-                f"views of type {type(tensor).__name__} cannot be used: give a float tensor [views, 3, height, width]"
+                f"Views of type {type(tensor).__name__} cannot be used: give a float tensor [views, 3, height, width]."
             )
         shape = list(tensor.shape)
         if tensor.ndim != 4 or shape[1] != 3 or 0 in shape:
-            raise Error(f"views of shape {shape} cannot be used: the shape must be [views, 3, height, width]")
+            raise Error(f"Views of shape {shape} cannot be used: the shape must be [views, 3, height, width].")
         if not tensor.is_floating_point():
-            raise Error(f"views of type {tensor.dtype} cannot be used: they must be normalised floats")
+            raise Error(f"Views of type {tensor.dtype} cannot be used: they must be normalised floats.")
         if preprocessing is not None and shape[2:] != [preprocessing.image_size] * 2:
             size = preprocessing.image_size
-            raise Error(f"views of {shape[2]} x {shape[3]} pixels cannot be used: this model takes {size} x {size}")
+            raise Error(f"Views of {shape[2]} x {shape[3]} pixels cannot be used: this model takes {size} x {size}.")
         return cls(tensor.detach().to(torch.float32), None)
 
     @property
@@ -102,7 +102,9 @@ class Views:
     def require(self, count: int) -> None:
         """Raise an Error unless there are `count` views, the canonical one included. More than that are ignored."""
         if self._source is None and self._tensor is not None and len(self._tensor) < count:
-            raise Error(f"{len(self._tensor)} views were given, but this method needs {count}, the canonical one first")
+            raise Error(
+                f"{len(self._tensor)} views were given, but this method needs {count}, the canonical one first."
+            )
 
     def _first(self, count: int) -> torch.Tensor:
         self.require(count)

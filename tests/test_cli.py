@@ -1,0 +1,290 @@
+"""The commands as a person meets them: output, exit codes, files."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cases import images
+from ostta.bench.result import read_result
+from ostta.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def ostta(*arguments: str, input: str = "") -> Done:
+    """The command inside this process: starting a new one for each would mostly import libraries."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["ostta", *arguments])
+        patch.setattr(sys, "stdin", io.StringIO(input))
+        patch.setattr(warnings, "showwarning", warnings.showwarning)
+        patch.setenv("COLUMNS", "160")
+        patch.delenv("OSTTA_DATA", raising=False)
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+            if isinstance(stop.code, str):
+                err.write(stop.code)
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", "from ostta.cli import main; main()", *arguments]
+
+
+def environment() -> dict[str, str]:
+    paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+    clean = {name: value for name, value in os.environ.items() if name != "OSTTA_DATA"}
+    return {**clean, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", "COLUMNS": "160"}
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("photos")
+    for number, image in enumerate(images(30)):
+        image.save(folder / f"{number:03}.png")
+    return folder
+
+
+def lines(text: str) -> list[dict]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_importing_is_light() -> None:
+    code = (
+        "import sys, ostta; heavy = {'transformers', 'sklearn', 'scipy', 'matplotlib', 'fastapi', 'pyarrow', 'cv2', 'pydantic',"
+        " 'typer', 'rich', 'torchvision', 'pandas'}; print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize("what", ["methods", "backbones", "identifiers", "datasets", "profiles"])
+def test_ls(what: str) -> None:
+    done = ostta("ls", what)
+    assert done.returncode == 0, done.stderr
+    expected = {
+        "methods": "rosita",
+        "backbones": "embedded",
+        "identifiers": "lda",
+        "datasets": "cifar10c",
+        "profiles": "D31",
+    }
+    assert expected[what] in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["run", "--help"], ["demo", "--help"], ["stream", "--help"], ["ls", "--help"]]
+)
+def test_help_everywhere_with_an_example(arguments: list[str]) -> None:
+    done = ostta(*arguments)
+    assert done.returncode == 0
+    assert len(arguments) == 1 or arguments[0] == "ls" or "Example: ostta" in done.stdout
+
+
+def test_usage_is_exit_code_2() -> None:
+    assert ostta("run", "--severe", "5").returncode == 2
+    assert ostta("stream").returncode == 2
+    assert ostta("demo", "--images", "3").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--method", "rosta"], "did you mean 'rosita'"),
+        (["--desired", "sample:cifar10x"], "There is no data set"),
+        (["--desired", "cifar10c"], "OSTTA_DATA"),
+        (["--corruption", "rain"], "There is no corruption 'rain'"),
+        (["--severity", "9"], "Severity 9"),
+        (["--set", "lr"], "key=value"),
+        (["--set", "lr=quick"], "takes a number"),
+        (["--ratio", "-1"], "ratio"),
+        (["--backbone", "nowhere"], "There is no backbone"),
+        (["--backbone", "./nowhere"], "nowhere"),
+        (["--classes", "cat,cat"], "are the same"),
+    ],
+)
+def test_run_states_a_problem_in_one_sentence(arguments: list[str], words: str, tmp_path: Path) -> None:
+    sample = [
+        "--desired",
+        "sample:cifar10c",
+        "--undesired",
+        "sample:mnist",
+        "--limit",
+        "4",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    done = ostta("run", *sample, *arguments)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_run_writes_one_result_and_does_not_run_twice(tmp_path: Path) -> None:
+    arguments = [
+        "run", "--desired", "sample:cifar10c", "--undesired", "sample:mnist", "--limit", "40", "--ratio", "0.5",
+        "--set", "losses=re,d", "--records", "--out", str(tmp_path),
+    ]  # fmt: skip
+    first = ostta(*arguments)
+    assert first.returncode == 0, first.stderr
+    path = Path(first.stdout.splitlines()[-1])
+    result = read_result(path)
+    assert result.counts["desired"] == 40
+    assert result.counts["undesired"] == 20
+    assert result.options["losses"] == ["re", "d"]
+    assert result.option_sources["losses"] == "explicit"
+    assert result.stream.desired.origin == "generated"
+    assert result.records is not None
+    assert (tmp_path / result.records).exists()
+    written = path.stat().st_mtime_ns
+    assert ostta(*arguments).stdout.splitlines()[-1] == str(path)
+    assert path.stat().st_mtime_ns == written
+
+
+def test_run_on_ones_own_folder(tmp_path: Path, photos: Path) -> None:
+    for number, image in enumerate(images(16)[::2]):
+        folder = tmp_path / "data" / ("cat" if number % 2 else "ship")
+        folder.mkdir(parents=True, exist_ok=True)
+        image.save(folder / f"{number}.png")
+    done = ostta(
+        "run", "--desired", f"folder:{tmp_path / 'data'}", "--undesired", f"folder:{photos}", "--method", "zero_shot",
+        "--out", str(tmp_path / "out"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = read_result(Path(done.stdout.splitlines()[-1]))
+    assert result.counts["desired"] == result.counts["undesired"] == 8
+    assert result.updates == 0
+
+
+def test_closed_set_has_no_invented_figures(tmp_path: Path) -> None:
+    done = ostta(
+        "run",
+        "--desired",
+        "sample:cifar10",
+        "--ratio",
+        "0",
+        "--limit",
+        "12",
+        "--method",
+        "zero_shot",
+        "--out",
+        str(tmp_path),
+    )
+    assert done.returncode == 0, done.stderr
+    figures = read_result(Path(done.stdout.splitlines()[-1])).metrics
+    assert (figures.auroc, figures.hm, figures.acc_undesired) == (None, None, None)
+    assert figures.acc_desired is not None
+
+
+def test_demo_prints_a_table_and_writes_a_report(tmp_path: Path) -> None:
+    done = ostta("demo", "--images", "40", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.index("zero_shot") < done.stdout.index("rosita")
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<img") == 4
+    assert "http" not in page.replace("http-equiv", "")
+    assert len(list(tmp_path.glob("*.json"))) == 2
+
+
+def test_stream_one_line_an_image_and_resumes(photos: Path, tmp_path: Path) -> None:
+    state = tmp_path / "s.ostta"
+    arguments = ["--classes", "cat,dog,ship,truck", "--state", str(state)]
+    whole = lines(ostta("stream", str(photos), "--classes", "cat,dog,ship,truck").stdout)
+    names = sorted(photos.glob("*.png"))
+    listed = tmp_path / "first.txt"
+    listed.write_text("\n".join(map(str, names[:12])))
+    first = lines(ostta("stream", str(listed), *arguments).stdout)
+    second = lines(ostta("stream", "-", *arguments, input="\n".join(map(str, names[12:]))).stdout)
+    assert [line["step"] for line in first + second] == list(range(1, 31))
+
+    def bare(line: dict) -> dict:
+        return {key: value for key, value in line.items() if key != "ms"}
+
+    assert [bare(line) for line in first + second] == [bare(line) for line in whole]
+
+
+def test_stream_goes_on_after_a_bad_image(photos: Path, tmp_path: Path) -> None:
+    listed = tmp_path / "list.txt"
+    (tmp_path / "bad.jpg").write_bytes(b"\xff\xd8\xff nothing")
+    good = sorted(photos.glob("*.png"))[:2]
+    listed.write_text(f"{good[0]}\n{tmp_path / 'bad.jpg'}\n{tmp_path / 'absent.png'}\n{good[1]}\n")
+    done = ostta("stream", str(listed), "--classes", "cat,dog")
+    out = lines(done.stdout)
+    assert done.returncode == 0
+    assert ["error" in line for line in out] == [False, True, True, False]
+    assert [line.get("step") for line in out] == [1, None, None, 2]
+
+
+def test_stream_problems_are_sentences(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.jpg").write_bytes(b"nothing")
+    nothing = ostta("stream", str(tmp_path / "bad.jpg"), "--classes", "cat,dog")
+    assert (nothing.returncode, "None of the images" in nothing.stderr) == (1, True)
+    state = tmp_path / "s.ostta"
+    one = str(sorted(photos.glob("*.png"))[0])
+    assert ostta("stream", one, "--classes", "cat,dog", "--state", str(state)).returncode == 0
+    kept = state.read_bytes()
+    for arguments, words in (
+        (["--classes", "cat,ship"], "other classes"),
+        (["--classes", "cat,dog", "--method", "zero_shot"], "other method"),
+        (["--classes", "cat,dog", "--set", "lr=0.5"], "lr"),
+    ):
+        done = ostta("stream", one, *arguments, "--state", str(state))
+        assert (done.returncode, words in done.stderr) == (1, True), done.stderr
+    state.write_bytes(b"junk")
+    broken = ostta("stream", one, "--classes", "cat,dog", "--state", str(state))
+    assert (broken.returncode, "not a readable state file" in broken.stderr) == (1, True)
+    assert state.read_bytes() == b"junk"
+    assert kept
+    unwritable = ostta("stream", one, "--classes", "cat,dog", "--state", str(tmp_path / "no" / "s.ostta"))
+    assert (unwritable.returncode, unwritable.stdout) == (1, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_stream_survives_being_stopped(number: signal.Signals, photos: Path, tmp_path: Path) -> None:
+    """SIGTERM saves what was learnt; kill -9 loses at most what came since the last save. Both leave a whole file."""
+    from ostta import Adapter
+
+    state = tmp_path / "s.ostta"
+    child = subprocess.Popen(
+        command("stream", "-", "--classes", "cat,dog", "--state", str(state)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    path = str(sorted(photos.glob("*.png"))[0])
+    for _ in range(5):
+        child.stdin.write(path + "\n")
+        child.stdin.flush()
+        assert "verdict" in child.stdout.readline()
+    child.send_signal(number)
+    if number is signal.SIGTERM:
+        # It waits for the next path now, and must not go on waiting.
+        assert child.wait(timeout=60) == 0
+        assert Adapter.restore(state).steps == 5
+    else:
+        child.wait(timeout=60)
+        assert Adapter.restore(state).steps in (0, 5)
