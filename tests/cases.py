@@ -39,7 +39,12 @@ def backbone(name: str):
     return ostta.backbones.wrap(SmallTower(), torch.randn(len(CLASSES), 16), image_size=32)
 
 
+# Options that let a method act within a short stream.
+EARLY = {"prototypes": {"wait": 5}}
+
+
 def adapter(method: str = "rosita", identifier: str = "lda", kind: str = "wrapped", **options) -> ostta.Adapter:
+    options = {**EARLY.get(method, {}), **options}
     return ostta.load(backbone(kind), CLASSES, method=method, identifier=identifier, **options)
 
 

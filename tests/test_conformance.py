@@ -16,7 +16,7 @@ from cases import BACKBONES, CASES, CLASSES, adapter, backbone, content, images,
 from ostta import Error
 from ostta.methods import METHODS
 
-STEPS = 40
+STEPS = 20
 each_case = pytest.mark.parametrize(("method", "identifier", "kind"), CASES)
 
 
@@ -149,8 +149,8 @@ def test_memory_stays_flat_over_3000_steps(method: str) -> None:
 
 def test_options_are_frozen() -> None:
     for method in METHODS.values():
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            method.Options().lr = 1.0
+        assert dataclasses.is_dataclass(method.Options)
+        assert method.Options.__dataclass_params__.frozen
 
 
 def test_backbones_are_all_covered() -> None:

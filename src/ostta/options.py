@@ -23,7 +23,15 @@ PROFILES: dict[str, dict[str, dict[str, Any]]] = {
     "paper": {
         "lda": {"objective": "unweighted", "groups": "strict"},
         "rosita": {"contrast_weight": 1.0, "normaliser": "matches"},
+        "prototypes": {"store": "reliable"},
+        "tda": {"insert": "desired"},
     },
+}
+
+# Plain bugs of the published code that are mended by default; the option's value "reference" brings each back.
+MENDED_BUGS = {
+    "dpe: gate": "the entropy of the evolution gate is divided by log2 of the feature width instead of the number of classes (D13)",
+    "prototypes: unreliable": "a desired image that is not reliable takes a step on a loss of NaN, which moves nothing (D18)",
 }
 
 # Where paper and published code disagree (spec, section 17): option -> number and what it is about, for `ostta ls profiles`.
@@ -42,6 +50,22 @@ DISAGREEMENTS: dict[str, dict[str, tuple[str, str]]] = {
         "undesired_bank": ("D7", "size of the bank of unknown images; the paper's memory table implies 320"),
         "desired_bank": ("D31", "one shared bank of K times C, or K places a class"),
     },
+    "prototypes": {
+        "store": ("D18", "which undesired images enter the pool"),
+        "wait": ("D18", "images before the first update; the paper names none"),
+        "scale": ("D18", "factor on the cosines inside the loss"),
+    },
+    "tda": {
+        "insert": ("D12", "which images enter the caches"),
+        "alpha": ("D15", "weight of the positive cache; upstream's differs by data set"),
+        "entropy_window": ("D15", "entropies that enter the negative cache; upstream's upper bound is 0.5"),
+    },
+    "dpe": {
+        "gate": ("D13", "what the entropy of the evolution gate is divided by; `reference` is the published slip"),
+        "alpha": ("D14", "weight of the cache; no upstream configuration has 2"),
+        "align": ("D14", "weight of the alignment loss, switched off as published"),
+    },
+    "unient": {"scale": ("D19", "factor on the cosines inside the entropy")},
     "adapter": {
         "answer_from": ("D30", "the class is named after the update, or before it; the score is always from before")
     },

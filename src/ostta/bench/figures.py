@@ -17,16 +17,7 @@ FONT = 9
 def histogram(records: Records, limits: tuple[float, float]) -> bytes:
     """Scores of desired and undesired images, and the last threshold."""
     figure, axes = _figure()
-    labels, scores = records.labels, records.scores()
-    bins = np.linspace(*limits, 60).tolist()
-    axes.hist(scores[labels >= 0], bins, color=DESIRED, alpha=0.65, label="desired")
-    axes.hist(scores[labels < 0], bins, color=UNDESIRED, alpha=0.6, label="undesired")
-    thresholds = records.column("threshold")
-    if np.isfinite(thresholds[-1]):
-        axes.axvline(thresholds[-1], color=LINE, lw=1.2, ls="--", label="last threshold")
-    axes.set_xlabel("score: cosine to the best class")
-    axes.set_ylabel("images")
-    axes.legend(frameon=False, fontsize=FONT)
+    _draw_histogram(axes, records, limits)
     return _png(figure)
 
 
@@ -48,17 +39,48 @@ def scores_over_time(records: Records, limits: tuple[float, float]) -> bytes:
 def accuracies_over_time(runs: dict[str, Records]) -> bytes:
     """Acc_D, Acc_U and HM over the images seen so far; the first run dotted, as the frozen reference."""
     figure, axes = _figure()
+    _draw_accuracies(axes, runs)
+    return _png(figure)
+
+
+def overview(runs: dict[str, Records]) -> bytes:
+    """Histograms of all runs and their accuracies over time, side by side: the picture of the README."""
+    figure, panels = _figure(columns=len(runs) + 1)
+    limits = score_limits(list(runs.values()))
+    for axes, (name, records) in zip(panels, runs.items(), strict=False):
+        _draw_histogram(axes, records, limits)
+        axes.set_title(f"{name}: scores", fontsize=FONT + 1)
+    _draw_accuracies(panels[-1], runs)
+    panels[-1].set_title("accuracies over the stream", fontsize=FONT + 1)
+    top = max(axes.get_ylim()[1] for axes in panels[:-1])
+    for axes in panels[:-1]:
+        axes.set_ylim(0, top)
+    return _png(figure)
+
+
+def _draw_histogram(axes: Any, records: Records, limits: tuple[float, float]) -> None:
+    labels, scores = records.labels, records.scores()
+    bins = np.linspace(*limits, 60).tolist()
+    axes.hist(scores[labels >= 0], bins, color=DESIRED, alpha=0.65, label="desired")
+    axes.hist(scores[labels < 0], bins, color=UNDESIRED, alpha=0.6, label="undesired")
+    thresholds = records.column("threshold")
+    if np.isfinite(thresholds[-1]):
+        axes.axvline(thresholds[-1], color=LINE, lw=1.2, ls="--", label="last threshold")
+    axes.set_xlabel("score: cosine to the best class")
+    axes.set_ylabel("images")
+    axes.legend(frameon=False, fontsize=FONT)
+
+
+def _draw_accuracies(axes: Any, runs: dict[str, Records]) -> None:
     colours = {"Acc_D": DESIRED, "Acc_U": UNDESIRED, "HM": LINE}
     for number, (name, records) in enumerate(runs.items()):
-        curves = cumulative(records)
-        for curve, values in curves.items():
+        for curve, values in cumulative(records).items():
             style = ":" if number == 0 and len(runs) > 1 else "-"
             axes.plot(values, style, lw=1.4, color=colours[curve], label=f"{curve} {name}")
     axes.set_ylim(0, 102)
     axes.set_xlabel("images seen")
     axes.set_ylabel("percent, so far")
     axes.legend(frameon=False, fontsize=FONT - 1, ncols=len(runs), loc="lower right")
-    return _png(figure)
 
 
 def cumulative(records: Records) -> dict[str, NDArray[np.float64]]:
@@ -83,13 +105,14 @@ def score_limits(runs: list[Records]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _figure() -> tuple[Any, Any]:
+def _figure(columns: int = 1) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6, 3.6), layout="constrained")
-    axes = figure.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=FONT)
+    figure = Figure(figsize=(6 if columns == 1 else 4.2 * columns, 3.6), layout="constrained")
+    axes = figure.subplots(1, columns)
+    for part in np.atleast_1d(axes):
+        part.spines[["top", "right"]].set_visible(False)
+        part.tick_params(labelsize=FONT)
     return figure, axes
 
 

@@ -23,6 +23,7 @@ def demo(
     from rich.table import Table
 
     from .. import backbones
+    from ..bench.figures import overview
     from ..bench.report import report
     from ..bench.result import RunSpec
     from ..bench.run import carry_out, make_folder, prepare
@@ -48,4 +49,5 @@ def demo(
     Console().print(table)
     page = out / "report.html"
     write_atomically(page, report(finished, "ostta demo: known or unknown, then which class").encode())
+    write_atomically(out / "overview.png", overview({result.spec.method: records for result, records in finished}))
     print(f"Report: {page}")

@@ -67,7 +67,7 @@ def datasets() -> None:
 @app.command()
 def profiles() -> None:
     """The profiles, option by option, with the number of the disagreement. Example: ostta ls profiles"""
-    from ..options import DISAGREEMENTS, PROFILES, options_class
+    from ..options import DISAGREEMENTS, MENDED_BUGS, PROFILES, options_class
 
     rows = []
     for owner, entries in DISAGREEMENTS.items():
@@ -82,4 +82,6 @@ def profiles() -> None:
         rows,
     )
     typer.echo("An explicit option beats the backbone's default, which beats the profile.")
-    typer.echo("Published bugs that are mended in `reference`: none in zero_shot, rosita and lda.")
+    typer.echo("Published bugs that are mended by default, and the option that brings each back:")
+    for option, bug in MENDED_BUGS.items():
+        typer.echo(f"  {option}=reference  {bug}")

@@ -149,3 +149,54 @@ class FeatureBank:
         self._features.copy_(tensors["features"])
         self._labels.copy_(tensors["labels"])
         self._next, self._count = tensors["next"].tolist(), tensors["count"].tolist()
+
+
+class ClassCache:
+    """At most `depth` features a class, those of lowest entropy, in storage that is allocated once (TDA, DPE).
+
+    `place` says where a candidate would go without putting it there, so that a look can count it and change nothing.
+    """
+
+    def __init__(self, classes: int, depth: int, width: int) -> None:
+        if depth < 1:
+            raise Error(f"A cache holds at least one feature a class, not {depth}.")
+        self.features = torch.zeros(classes, depth, width)
+        # Infinite entropy marks an empty place: anything is better.
+        self.entropies = torch.full((classes, depth), torch.inf)
+
+    @property
+    def filled(self) -> torch.Tensor:
+        """Which places hold a feature, [classes, depth]."""
+        return self.entropies < torch.inf
+
+    @property
+    def bytes(self) -> int:
+        return self.features.numel() * self.features.element_size()
+
+    def place(self, label: int, entropy: float) -> int | None:
+        """The place that a candidate would take: the first empty one, or the worst if it is worse; None if it has none."""
+        worst, place = self.entropies[label].max(dim=0)
+        return int(place) if entropy < float(worst) else None
+
+    def put(self, label: int, place: int, features: torch.Tensor, entropy: float) -> None:
+        self.features[label, place] = features.detach()
+        self.entropies[label, place] = entropy
+
+    def similarities(self, features: torch.Tensor, label: int, place: int | None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosines of `features` to every place, and which places count, with the candidate itself at (label, place)."""
+        similar, filled = self.features @ features, self.filled
+        if place is not None:
+            similar[label, place] = features @ features
+            filled[label, place] = True
+        return similar, filled
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return {"features": self.features.clone(), "entropies": self.entropies.clone()}
+
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        if tensors["features"].shape != self.features.shape:
+            raise Error(
+                f"The stored cache has shape {tuple(tensors['features'].shape)}, this one needs {tuple(self.features.shape)}."
+            )
+        self.features.copy_(tensors["features"])
+        self.entropies.copy_(tensors["entropies"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch.nn import functional
 
@@ -14,6 +16,18 @@ def unit(features: torch.Tensor) -> torch.Tensor:
 def cosines(features: torch.Tensor, classifier: torch.Tensor) -> torch.Tensor:
     """z = f T^T for unit rows; no temperature (spec 1)."""
     return features @ classifier.T
+
+
+def entropy(logits: torch.Tensor) -> torch.Tensor:
+    """H(softmax(logits)) in nats, over the last dimension."""
+    log_p = torch.log_softmax(logits, dim=-1)
+    return -(log_p.exp() * log_p).sum(-1)
+
+
+def mixed_unit_entropy(logits: torch.Tensor) -> float:
+    """Nats over log2(C), as TDA and DPE measure it: at most ln 2. Zero for a single class."""
+    classes = logits.shape[-1]
+    return float(entropy(logits)) / math.log2(classes) if classes > 1 else 0.0
 
 
 def max_score(logits: torch.Tensor) -> float:

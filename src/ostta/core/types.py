@@ -71,13 +71,15 @@ class ViewSource(Protocol):
 class Look:
     """What a method sees in one image before any update. Tensors carry a graph where the update will need it.
 
-    `logits` are the method's final ones, which score and answer come from; `cosines` are z = f T^T, which MSP needs.
+    `logits` are the method's final ones, which score and answer come from; `cosines` are z = f T^T, which MSP needs. `plan` is
+    what the method worked out for `learn` on the way.
     """
 
     views: ViewSource
     features: torch.Tensor
     cosines: torch.Tensor
     logits: torch.Tensor
+    plan: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from .dpe import DPE
 from .protocol import Facts, Method
+from .prototypes import Prototypes
 from .rosita import Rosita
+from .tda import TDA
+from .unient import UniEnt
 from .zero_shot import ZeroShot
 
-METHODS: dict[str, type[Method]] = {"zero_shot": ZeroShot, "rosita": Rosita}
+METHODS: dict[str, type[Method]] = {
+    "zero_shot": ZeroShot,
+    "rosita": Rosita,
+    "prototypes": Prototypes,
+    "tda": TDA,
+    "dpe": DPE,
+    "unient": UniEnt,
+}
 
 __all__ = ["METHODS", "Facts", "Method"]

@@ -17,6 +17,7 @@ from ..core.memory import FeatureBank, Pushed
 from ..core.overlay import Overlay, layernorm_names
 from ..core.scores import cosines, unit
 from ..core.types import Decision, Error, Look, Outcome, Verdict, ViewSource
+from . import tuning
 from .protocol import Facts
 
 PARTS = ("re", "d", "u")
@@ -72,17 +73,14 @@ class RositaState:
         self.undesired = undesired
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        parts = {
-            "overlay": self.overlay.snapshot(),
-            "desired": self.desired.tensors(),
-            "undesired": self.undesired.tensors(),
-        }
-        return {f"{part}/{name}": tensor for part, content in parts.items() for name, tensor in content.items()}
+        return tuning.named(
+            overlay=self.overlay.snapshot(), desired=self.desired.tensors(), undesired=self.undesired.tensors()
+        )
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        for part, holder in (("desired", self.desired), ("undesired", self.undesired), ("overlay", self.overlay)):
-            prefix = f"{part}/"
-            holder.load({name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)})
+        self.desired.load(tuning.parts(tensors, "desired/"))
+        self.undesired.load(tuning.parts(tensors, "undesired/"))
+        self.overlay.load(tuning.parts(tensors, "overlay/"))
 
 
 class Rosita:
@@ -114,9 +112,7 @@ class Rosita:
         )
 
     def look(self, state: RositaState, views: ViewSource) -> Look:
-        features = self._features(state, views.canonical)
-        z = cosines(features, self.classifier)
-        return Look(views, features, z, z)
+        return tuning.look(state.overlay, self.classifier, views)
 
     def learn(self, state: RositaState, look: Look, decision: Decision) -> Outcome:
         if decision.verdict is Verdict.RELIABLE_DESIRED:
@@ -129,19 +125,18 @@ class Rosita:
         else:
             return Outcome(reason="the score is not reliable")
         if loss is None:
-            return Outcome(reason="the feature banks are still filling")
-        gradients = torch.autograd.grad(loss, state.overlay.parameters())
-        if not _finite(loss, gradients):
+            return Outcome(
+                reason="no loss applies: the feature banks are still filling, or the chosen losses leave it out"
+            )
+        outcome = tuning.step(state.overlay, self.classifier, look, loss, self.options.lr)
+        if outcome.failed:
             bank.undo(pushed)
-            return Outcome(reason="the loss or its gradient is not finite", failed=True)
-        with torch.no_grad():
-            torch._foreach_add_(state.overlay.parameters(), gradients, alpha=-self.options.lr)
-        return Outcome(loss=float(loss.detach()), adapted=True, answer=lambda: self._answer(state, look))
+        return outcome
 
     def _desired_loss(self, state: RositaState, look: Look, label: int, pushed: Pushed) -> torch.Tensor | None:
         parts = []
         if "re" in self.options.losses:
-            augmented = cosines(self._features(state, look.views.augmented(1)), self.classifier)
+            augmented = cosines(unit(state.overlay(look.views.augmented(1)))[0], self.classifier)
             parts.append(reliable_entropy(look.logits, augmented, label, self.options.entropy_scale))
         if "d" in self.options.losses and self._banks_full_enough(state):
             parts.append(self._contrast(look, state.desired, state.undesired, pushed, label))
@@ -169,15 +164,3 @@ class Rosita:
     def _banks_full_enough(self, state: RositaState) -> bool:
         """Both banks hold more than K features, so that K remain when an image is left out of its own neighbours."""
         return len(state.desired) > self.options.k and len(state.undesired) > self.options.k
-
-    def _features(self, state: RositaState, pixels: torch.Tensor) -> torch.Tensor:
-        return unit(state.overlay(pixels))[0]
-
-    @torch.no_grad()
-    def _answer(self, state: RositaState, look: Look) -> torch.Tensor:
-        return cosines(self._features(state, look.views.canonical), self.classifier)
-
-
-def _finite(loss: torch.Tensor, gradients: tuple[torch.Tensor, ...]) -> bool:
-    norms = torch._foreach_norm(list(gradients))
-    return bool(torch.isfinite(loss.detach() + torch.stack(norms).sum()))

@@ -1,0 +1,127 @@
+"""DAF: a mixture of two Gaussians over the recent scores; known images belong to the one with the higher mean.
+
+The fit is scikit-learn's, on the raw scores: at a spread of about 0.02 its smallest allowed variance of 1e-6 does not bite. A fit
+of 512 scores costs a few milliseconds, which is why `refit` can space fits out; in between, the last mixture judges new scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..core.memory import ScoreBank
+from ..core.types import Decision, Error, Verdict
+
+
+@dataclass(frozen=True)
+class DAFOptions:
+    """window: how many recent scores count. refit: fit again at every so many scores. fit_seed: of the fit's start."""
+
+    window: int = 512
+    refit: int = 1
+    fit_seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.window < 2 or self.refit < 1:
+            raise Error(f"`window` is at least 2 and `refit` at least 1, not {self.window} and {self.refit}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Two Gaussians, the undesired one first."""
+
+    means: tuple[float, float]
+    variances: tuple[float, float]
+    weights: tuple[float, float]
+
+    def desired_posterior(self, score: float) -> float:
+        logs = [
+            np.log(w) - 0.5 * (np.log(v) + (score - m) ** 2 / v)
+            for m, v, w in zip(self.means, self.variances, self.weights, strict=True)
+        ]
+        # The logistic function of the difference, in the form that cannot overflow.
+        return float(0.5 * (1 + np.tanh(0.5 * (logs[1] - logs[0]))))
+
+
+class DAF:
+    """A two-component mixture over the last scores."""
+
+    statistic = "max"
+
+    def __init__(self, options: DAFOptions | None = None, *, scale: float = 1.0) -> None:
+        self.options = options or DAFOptions()
+        self.scale = scale
+        self.bank = ScoreBank(self.options.window)
+        self._mixture: Mixture | None = None
+        self._since = 0
+        self._latest: tuple[float, Mixture | None] | None = None
+
+    def peek(self, score: float) -> Decision:
+        mixture = self._mixture_with(score)
+        if mixture is None:
+            return Decision(Verdict.UNRELIABLE_DESIRED, None, None, None)
+        low, high = mixture.means
+        if mixture.desired_posterior(score) >= 0.5:
+            verdict = Verdict.RELIABLE_DESIRED if score > high else Verdict.UNRELIABLE_DESIRED
+        else:
+            verdict = Verdict.RELIABLE_UNDESIRED if score < low else Verdict.UNRELIABLE_UNDESIRED
+        # The mixture draws no single line: with unequal variances the posterior may cross one half twice.
+        return Decision(verdict, None, high, low)
+
+    def take(self, score: float) -> None:
+        self._mixture = self._mixture_with(score)
+        self._latest = None
+        self.bank.push(score)
+        self._since = (self._since + 1) % self.options.refit
+
+    def observe(self, score: float) -> Decision:
+        decision = self.peek(score)
+        self.take(score)
+        return decision
+
+    def reset(self) -> None:
+        self.bank = ScoreBank(self.options.window)
+        self._mixture = self._latest = None
+        self._since = 0
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        fitted = (
+            () if self._mixture is None else (*self._mixture.means, *self._mixture.variances, *self._mixture.weights)
+        )
+        return {
+            "scores": torch.from_numpy(self.bank.scores()),
+            "mixture": torch.tensor(fitted, dtype=torch.float64),
+            "since": torch.tensor(self._since),
+        }
+
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        self.reset()
+        self.bank.load(tensors["scores"].numpy())
+        fitted = tensors["mixture"].tolist()
+        self._mixture = Mixture(tuple(fitted[:2]), tuple(fitted[2:4]), tuple(fitted[4:])) if fitted else None
+        self._since = int(tensors["since"])
+
+    def _mixture_with(self, score: float) -> Mixture | None:
+        """The mixture as it would be after `take(score)`."""
+        if self._since and self._mixture is not None:
+            return self._mixture
+        # A step peeks at a score and then takes it: one fit serves both. `take` clears it, as the bank is another one then.
+        if self._latest is None or self._latest[0] != score:
+            self._latest = (score, self._fit(self.bank.sorted_with(score)))
+        return self._latest[1]
+
+    def _fit(self, scores: NDArray[np.float64]) -> Mixture | None:
+        if scores[0] == scores[-1]:
+            return None
+        from sklearn.mixture import GaussianMixture
+
+        model = GaussianMixture(2, random_state=self.options.fit_seed, reg_covar=1e-6 * self.scale**2)
+        model.fit(scores[:, None])
+        order = np.argsort(model.means_[:, 0], kind="stable")
+        means, variances, weights = (
+            values[order] for values in (model.means_[:, 0], model.covariances_[:, 0, 0], model.weights_)
+        )
+        return Mixture(tuple(means.tolist()), tuple(variances.tolist()), tuple(weights.tolist()))

@@ -1,0 +1,165 @@
+"""DPE: text and image prototypes that evolve, with residuals tuned on each image and then thrown away.
+
+For one image: residuals start at zero, take one AdamW step on the entropy of the final logits, and the logits are worked out again
+with them. If the result is confident, the tuned text prototypes are averaged into the global ones. The first AdamW step from zero
+is known in closed form, R = -lr g / (|g| + eps), so no optimiser is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch.nn import functional
+
+from ..backbones.protocol import Backbone
+from ..core.memory import ClassCache
+from ..core.scores import cosines, entropy, mixed_unit_entropy, unit
+from ..core.types import Decision, Error, Look, Outcome, ViewSource
+from . import tuning
+from .protocol import Facts
+
+
+@dataclass(frozen=True)
+class DPEOptions:
+    """Defaults are the published code's, save for its gate; no upstream configuration has these values (D14).
+
+    shots, alpha, beta: depth, weight and sharpness of the cache.
+    lr, eps: of the one AdamW step on the residuals.
+    align: weight of the loss that pulls text and image prototypes of a class together; temperature: of that loss.
+    confident: global prototypes evolve below this entropy, nats over log2 of the number of classes.
+    gate: that number is "classes", or "reference" for the published slip, the width of a feature (D13).
+    """
+
+    shots: int = 3
+    alpha: float = 2.0
+    beta: float = 5.0
+    lr: float = 6e-4
+    eps: float = 1e-3
+    align: float = 0.0
+    temperature: float = 0.01
+    confident: float = 0.1
+    gate: Literal["classes", "reference"] = "classes"
+
+    def __post_init__(self) -> None:
+        if self.shots < 1 or not self.lr > 0 or not self.eps > 0 or not self.temperature > 0:
+            raise Error(f"`shots`, `lr`, `eps` and `temperature` are above zero, unlike {self}.")
+
+
+class DPEState:
+    """Global text prototypes [C, D], how often they evolved, and the cache of image features."""
+
+    def __init__(self, classifier: torch.Tensor, shots: int) -> None:
+        self.prototypes = classifier.clone()
+        self.evolved = 0
+        self.cache = ClassCache(classifier.shape[0], shots, classifier.shape[1])
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        text = {"prototypes": self.prototypes.clone(), "evolved": torch.tensor(self.evolved)}
+        return tuning.named(text=text, cache=self.cache.tensors())
+
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        self.cache.load(tuning.parts(tensors, "cache/"))
+        self.prototypes.copy_(tensors["text/prototypes"])
+        self.evolved = int(tensors["text/evolved"])
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the look worked out: where the image goes in the cache, and the text prototypes tuned on it."""
+
+    label: int
+    entropy: float
+    place: int | None
+    tuned: torch.Tensor
+    loss: float
+    confident: bool
+
+
+class DPE:
+    """See the top of this file."""
+
+    name = "dpe"
+    Options = DPEOptions
+    facts = Facts(
+        "text and image prototypes (residuals, for one image at a time)",
+        "text prototypes, 3 features a class, score bank",
+        "1 forward",
+        "Zhang et al. 2024 (DPE)",
+    )
+    views = 1
+
+    def __init__(self, backbone: Backbone, classifier: torch.Tensor, options: DPEOptions) -> None:
+        self.options = options
+        self.vision = backbone.vision
+        self.classifier = classifier
+        self.score_scale = backbone.logit_scale
+
+    def start(self) -> DPEState:
+        return DPEState(self.classifier, self.options.shots)
+
+    def look(self, state: DPEState, views: ViewSource) -> Look:
+        with torch.no_grad():
+            features = unit(self.vision(views.canonical))[0]
+            first = self.score_scale * cosines(features, unit(state.prototypes))
+            label, spread = int(first.argmax()), mixed_unit_entropy(first)
+            place = state.cache.place(label, spread)
+            classes, means = self._means(state, features, label, place)
+        residuals = [torch.zeros_like(state.prototypes), torch.zeros_like(means)]
+        with torch.enable_grad():
+            for residual in residuals:
+                residual.requires_grad_()
+            final, text, image = self._final(features, state.prototypes, means, classes, residuals)
+            loss = entropy(final)
+            if self.options.align > 0:
+                loss = loss + self.options.align * self._alignment(text[classes], image)
+            gradients = torch.autograd.grad(loss, residuals)
+        with torch.no_grad():
+            moved = [-self.options.lr * g / (g.abs() + self.options.eps) for g in gradients]
+            final, text, _ = self._final(features, state.prototypes, means, classes, moved)
+            count = len(self.classifier) if self.options.gate == "classes" else self.classifier.shape[1]
+            confident = count > 1 and float(entropy(final)) / math.log2(count) < self.options.confident
+            z = cosines(features, self.classifier)
+        return Look(views, features, z, final, Plan(label, spread, place, text, float(loss.detach()), confident))
+
+    def learn(self, state: DPEState, look: Look, decision: Decision) -> Outcome:
+        plan: Plan = look.plan
+        if plan.place is not None:
+            state.cache.put(plan.label, plan.place, look.features, plan.entropy)
+        if plan.confident:
+            state.evolved += 1
+            share = 1 / (state.evolved + 1)
+            state.prototypes.mul_(1 - share).add_(plan.tuned, alpha=share)
+        return Outcome(loss=plan.loss, adapted=True)
+
+    def _means(
+        self, state: DPEState, features: torch.Tensor, label: int, place: int | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The classes with cached features, and the mean of each, the candidate counted at its place."""
+        stored, filled = state.cache.features, state.cache.filled
+        if place is not None:
+            stored = stored.clone()
+            stored[label, place] = features
+            filled[label, place] = True
+        classes = filled.any(1).nonzero().flatten()
+        count = filled[classes].sum(1, keepdim=True)
+        return classes, (stored[classes] * filled[classes][..., None]).sum(1) / count
+
+    def _final(
+        self,
+        features: torch.Tensor,
+        prototypes: torch.Tensor,
+        means: torch.Tensor,
+        classes: torch.Tensor,
+        residuals: list[torch.Tensor],
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        text, image = unit(prototypes + residuals[0]), unit(means + residuals[1])
+        cached = self.options.alpha * torch.exp(-self.options.beta * (1 - image @ features))
+        return (self.score_scale * (text @ features)).index_add(0, classes, cached), text, image
+
+    def _alignment(self, text: torch.Tensor, image: torch.Tensor) -> torch.Tensor:
+        logits = image @ text.T / self.options.temperature
+        target = torch.arange(len(logits))
+        return (functional.cross_entropy(logits, target) + functional.cross_entropy(logits.T, target)) / 2

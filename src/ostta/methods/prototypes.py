@@ -1,0 +1,121 @@
+"""(K+1)PC: self-training with one more class for the unknown, made of recent unknown features (after OWTTT).
+
+A desired image is trained towards its own class. An undesired one competes between the classes and its nearest stored prototype;
+as it was stored just before, that nearest one is itself, and what remains is a push away from the text prototypes (D18).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch.nn import functional
+
+from ..backbones.protocol import Backbone
+from ..core.memory import FeatureBank
+from ..core.overlay import Overlay, layernorm_names
+from ..core.types import Decision, Error, Look, Outcome, Verdict, ViewSource
+from . import tuning
+from .protocol import Facts
+
+
+@dataclass(frozen=True)
+class PrototypesOptions:
+    """Defaults are the published code's, save for its NaN steps.
+
+    lr: rate of plain SGD.
+    pool: features of undesired images that are kept.
+    store: which undesired images enter the pool: "all" (published) or "reliable" ones only (paper) (D18).
+    wait: updates begin after this many images (D18).
+    scale: factor on the cosines inside the loss; upstream's temperature 0.1 is a scale of 10 (D18).
+    unreliable: what a desired image that is not reliable does: "skip", or the published "reference" bug, a loss of NaN that moves nothing.
+    """
+
+    lr: float = 1e-3
+    pool: int = 64
+    store: Literal["all", "reliable"] = "all"
+    wait: int = 500
+    scale: float = 1.0
+    unreliable: Literal["skip", "reference"] = "skip"
+
+    def __post_init__(self) -> None:
+        if not self.lr > 0 or not self.scale > 0:
+            raise Error(f"`lr` and `scale` are above zero, not {self.lr} and {self.scale}.")
+        if self.pool <= ENOUGH or self.wait < 0:
+            raise Error(f"`pool` exceeds {ENOUGH} and `wait` is not negative, unlike {self.pool} and {self.wait}.")
+
+
+# The pool must hold more features than this before anything is trained.
+ENOUGH = 5
+
+
+class PrototypesState:
+    """The adapted LayerNorms, the pool, and how many images have been seen."""
+
+    def __init__(self, overlay: Overlay, pool: FeatureBank) -> None:
+        self.overlay = overlay
+        self.pool = pool
+        self.seen = 0
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        count = {"seen": torch.tensor(self.seen)}
+        return tuning.named(overlay=self.overlay.snapshot(), pool=self.pool.tensors(), count=count)
+
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        self.pool.load(tuning.parts(tensors, "pool/"))
+        self.overlay.load(tuning.parts(tensors, "overlay/"))
+        self.seen = int(tensors["count/seen"])
+
+
+class Prototypes:
+    """See the top of this file."""
+
+    name = "prototypes"
+    Options = PrototypesOptions
+    facts = Facts(
+        "LayerNorms of the image tower",
+        "LayerNorms, 64 features, score bank",
+        "1 forward; reliable desired: +1 backward, +1 forward; undesired: +1 backward",
+        "Li et al. 2023 (OWTTT), as (K+1)PC",
+    )
+    views = 1
+    score_scale = 1.0
+
+    def __init__(self, backbone: Backbone, classifier: torch.Tensor, options: PrototypesOptions) -> None:
+        self.options = options
+        self.vision = backbone.vision
+        self.classifier = classifier
+
+    def start(self) -> PrototypesState:
+        pool = FeatureBank(self.options.pool, self.classifier.shape[1])
+        return PrototypesState(Overlay(self.vision, layernorm_names(self.vision)), pool)
+
+    def look(self, state: PrototypesState, views: ViewSource) -> Look:
+        return tuning.look(state.overlay, self.classifier, views)
+
+    def learn(self, state: PrototypesState, look: Look, decision: Decision) -> Outcome:
+        pushed = None
+        if not decision.desired and (self.options.store == "all" or decision.verdict is Verdict.RELIABLE_UNDESIRED):
+            pushed = state.pool.push(look.features)
+        if len(state.pool) <= ENOUGH or state.seen <= self.options.wait:
+            state.seen += 1
+            return Outcome(reason="(K+1)PC is still waiting for enough images")
+        if decision.verdict is Verdict.UNRELIABLE_DESIRED:
+            state.seen += 1
+            if self.options.unreliable == "reference":
+                return Outcome(loss=float("nan"), adapted=True)
+            return Outcome(reason="the score is not reliable")
+        outcome = tuning.step(state.overlay, self.classifier, look, self._loss(state, look, decision), self.options.lr)
+        if not outcome.failed:
+            state.seen += 1
+        elif pushed is not None:
+            state.pool.undo(pushed)
+        return outcome
+
+    def _loss(self, state: PrototypesState, look: Look, decision: Decision) -> torch.Tensor:
+        logits = look.logits
+        if not decision.desired:
+            unknown = (state.pool.features @ look.features).max()
+            logits = torch.cat([logits, unknown[None]])
+        return functional.cross_entropy(self.options.scale * logits, logits.argmax())

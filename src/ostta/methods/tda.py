@@ -1,0 +1,146 @@
+"""TDA: a cache of confident features for each class corrects the frozen logits; nothing is trained.
+
+    final = l + a+ sum_i exp(-b+ (1 - f.k_i)) onehot(y_i) - a- sum_j exp(-b- (1 - f.k_j)) [low < p_j < high]
+
+The image itself is counted in both caches before they are used, so a look works with the places it would take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from ..backbones.protocol import Backbone
+from ..core.memory import ClassCache
+from ..core.scores import cosines, mixed_unit_entropy, unit
+from ..core.types import Decision, Error, Look, Outcome, ViewSource
+from . import tuning
+from .protocol import Facts
+
+
+@dataclass(frozen=True)
+class TDAOptions:
+    """Defaults are the published code's; upstream's differ by data set (D15).
+
+    shots, alpha, beta: depth, weight and sharpness of the positive cache.
+    negative_*: the same of the negative cache; 0 shots switches it off.
+    entropy_window: the image enters the negative cache between these values of its entropy, nats over log2 C (D15).
+    mask_window: which class probabilities of a negative entry count against a class.
+    insert: which images enter the caches: "all" (published) or only "desired" ones (paper) (D12).
+    """
+
+    shots: int = 3
+    alpha: float = 1.0
+    beta: float = 8.0
+    negative_shots: int = 2
+    negative_alpha: float = 0.117
+    negative_beta: float = 1.0
+    entropy_window: tuple[float, ...] = (0.2, 1.0)
+    mask_window: tuple[float, ...] = (0.03, 1.0)
+    insert: Literal["all", "desired"] = "all"
+
+    def __post_init__(self) -> None:
+        if self.shots < 1 or self.negative_shots < 0:
+            raise Error(
+                f"`shots` is at least 1 and `negative_shots` at least 0, not {self.shots} and {self.negative_shots}."
+            )
+        for name in ("entropy_window", "mask_window"):
+            window = getattr(self, name)
+            if len(window) != 2 or window[0] > window[1]:
+                raise Error(f"`{name}` is a lower and an upper bound, not {window}.")
+
+
+class TDAState:
+    """The two caches; beside each negative entry, which classes it speaks against."""
+
+    def __init__(self, classes: int, width: int, options: TDAOptions) -> None:
+        self.positive = ClassCache(classes, options.shots, width)
+        self.negative = ClassCache(classes, options.negative_shots, width) if options.negative_shots else None
+        self.against = torch.zeros(classes, options.negative_shots, classes, dtype=torch.bool)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        negative = {} if self.negative is None else {**self.negative.tensors(), "against": self.against.clone()}
+        return tuning.named(positive=self.positive.tensors(), negative=negative)
+
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        self.positive.load(tuning.parts(tensors, "positive/"))
+        if self.negative is not None:
+            stored = tuning.parts(tensors, "negative/")
+            self.negative.load(stored)
+            self.against.copy_(stored["against"])
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where the image goes: its class, its entropy, its places in the caches (None: it does not enter)."""
+
+    label: int
+    entropy: float
+    positive: int | None
+    negative: int | None
+    against: torch.Tensor
+
+
+class TDA:
+    """See the top of this file."""
+
+    name = "tda"
+    Options = TDAOptions
+    facts = Facts("nothing", "3 + 2 features a class, score bank", "1 forward", "Karmanov et al. 2024 (TDA)")
+    views = 1
+
+    def __init__(self, backbone: Backbone, classifier: torch.Tensor, options: TDAOptions) -> None:
+        self.options = options
+        self.vision = backbone.vision
+        self.classifier = classifier
+        # Scores are scaled logits: with CLIP's 100 the identifier's grid is 0, 1, ..., 99 (D29).
+        self.score_scale = backbone.logit_scale
+
+    def start(self) -> TDAState:
+        classes, width = self.classifier.shape
+        return TDAState(classes, width, self.options)
+
+    @torch.no_grad()
+    def look(self, state: TDAState, views: ViewSource) -> Look:
+        features = unit(self.vision(views.canonical))[0]
+        z = cosines(features, self.classifier)
+        logits = self.score_scale * z
+        plan = self._plan(state, logits)
+        similar, filled = state.positive.similarities(features, plan.label, plan.positive)
+        final = logits + self.options.alpha * (_weights(similar, self.options.beta) * filled).sum(1)
+        if state.negative is not None:
+            similar, filled = state.negative.similarities(features, plan.label, plan.negative)
+            weights = _weights(similar, self.options.negative_beta) * filled
+            against = state.against
+            if plan.negative is not None:
+                against = against.clone()
+                against[plan.label, plan.negative] = plan.against
+            final = final - self.options.negative_alpha * torch.einsum("cd,cdk->k", weights, against.to(weights.dtype))
+        return Look(views, features, z, final, plan)
+
+    def learn(self, state: TDAState, look: Look, decision: Decision) -> Outcome:
+        plan: Plan = look.plan
+        if self.options.insert == "desired" and not decision.desired:
+            return Outcome(reason="an undesired image stays out of the caches")
+        if plan.positive is not None:
+            state.positive.put(plan.label, plan.positive, look.features, plan.entropy)
+        if plan.negative is not None and state.negative is not None:
+            state.negative.put(plan.label, plan.negative, look.features, plan.entropy)
+            state.against[plan.label, plan.negative] = plan.against
+        return Outcome(reason="tda trains nothing")
+
+    def _plan(self, state: TDAState, logits: torch.Tensor) -> Plan:
+        label, spread = int(logits.argmax()), mixed_unit_entropy(logits)
+        low, high = self.options.entropy_window
+        negative = None
+        if state.negative is not None and low < spread < high:
+            negative = state.negative.place(label, spread)
+        p = torch.softmax(logits, dim=-1)
+        against = (p > self.options.mask_window[0]) & (p < self.options.mask_window[1])
+        return Plan(label, spread, state.positive.place(label, spread), negative, against)
+
+
+def _weights(similar: torch.Tensor, sharpness: float) -> torch.Tensor:
+    return torch.exp(-sharpness * (1 - similar))
