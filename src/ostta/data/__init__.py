@@ -1,10 +1,10 @@
 """Reading images and data sets, views of an image, and corruptions."""
 
-from ostta.data.class_names import parse_classes
-from ostta.data.corruptions import CORRUPTIONS, corrupt, corruption_names
-from ostta.data.datasets import Dataset, DatasetRow, dataset_names, open_dataset
-from ostta.data.images import read_image, to_rgb
-from ostta.data.views import Views, augmented, canonical, pixels_to_tensor
+from .class_names import parse_classes
+from .corruptions import CORRUPTIONS, corrupt, corruption_names
+from .datasets import Dataset, DatasetRow, dataset_names, open_dataset
+from .images import read_image, to_rgb
+from .views import Views, augmented, canonical, pixels_to_tensor
 
 __all__ = [
     "CORRUPTIONS",

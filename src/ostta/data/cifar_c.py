@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ostta.core.types import Error
-from ostta.data.corruptions import corruption_names
+from ..core.types import Error
+from .corruptions import corruption_names
 
 # Each official file has the 10,000 test images at severity 1, then at severity 2, and so on.
 ROWS = 10_000

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ostta.core.types import Error
+from ..core.types import Error
 
 
 def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str]:

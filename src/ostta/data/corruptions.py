@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ostta.core.types import Error
+from ..core.types import Error
 
 SIDE = 32
 

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ostta.core.types import Error
-from ostta.data import cifar_c, corruptions
-from ostta.data.class_names import checked_classes, spoken
-from ostta.data.images import read_image
-from ostta.data.parquet import ParquetImages
+from ..core.types import Error
+from . import cifar_c, corruptions
+from .class_names import checked_classes, spoken
+from .images import read_image
+from .parquet import ParquetImages
 
 ROOT_VARIABLE = "OSTTA_DATA"
 IMAGE_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"])

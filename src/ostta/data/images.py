@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ostta.core.types import Error
+from ..core.types import Error
 
 MAX_PIXELS = 200_000_000
 

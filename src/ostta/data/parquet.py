@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ostta.core.types import Error
-from ostta.data.class_names import spoken
-from ostta.data.images import read_image
+from ..core.types import Error
+from .class_names import spoken
+from .images import read_image
 
 # Encoded images kept in memory, per file: every set of the benchmark fits; a larger file is read again piece by piece.
 _CACHE_BYTES = 512 * 2**20

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
-from ostta.core.types import Error, Preprocessing
-from ostta.data.images import to_rgb
+from ..core.types import Error, Preprocessing
+from .images import to_rgb
 
 # Random resized crop: share of the area, and width / height, both as in torchvision's defaults.
 AREA = (0.08, 1.0)
