@@ -15,7 +15,13 @@ from ostta.methods import METHODS
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 BACKBONES = ("embedded", "wrapped")
-CASES = tuple(itertools.product(METHODS, IDENTIFIERS, BACKBONES))
+# A wrapped backbone has no text tower to tune a prompt on.
+PROMPT_METHODS = ("tpt", "tpt_c")
+CASES = tuple(
+    (method, identifier, kind)
+    for method, identifier, kind in itertools.product(METHODS, IDENTIFIERS, BACKBONES)
+    if kind == "embedded" or method not in PROMPT_METHODS
+)
 
 
 class SmallTower(nn.Module):
@@ -39,8 +45,8 @@ def backbone(name: str):
     return ostta.backbones.wrap(SmallTower(), torch.randn(len(CLASSES), 16), image_size=32)
 
 
-# Options that let a method act within a short stream.
-EARLY = {"prototypes": {"wait": 5}}
+# Options that let a method act within a short stream, and in short time.
+EARLY = {"prototypes": {"wait": 5}, "tpt": {"views": 8}, "tpt_c": {"views": 8}}
 
 
 def adapter(method: str = "rosita", identifier: str = "lda", kind: str = "wrapped", **options) -> ostta.Adapter:

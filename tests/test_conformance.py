@@ -12,7 +12,19 @@ import torch
 from PIL import Image
 
 import ostta
-from cases import BACKBONES, CASES, CLASSES, adapter, backbone, content, images, same, trace
+from cases import (
+    BACKBONES,
+    CASES,
+    CLASSES,
+    EARLY,
+    PROMPT_METHODS,
+    adapter,
+    backbone,
+    content,
+    images,
+    same,
+    trace,
+)
 from ostta import Error
 from ostta.methods import METHODS
 
@@ -115,36 +127,45 @@ def test_small_large_and_single(method: str, identifier: str, kind: str) -> None
     assert one.step(Image.new("RGB", (1, 1), "red")).index in range(10)
     assert one.step(Image.new("L", (7, 300))).index in range(10)
     if kind == "embedded":
-        alone = ostta.load(backbone(kind), ["cat"], method=method, identifier=identifier)
+        alone = ostta.load(backbone(kind), ["cat"], method=method, identifier=identifier, **EARLY.get(method, {}))
         assert {alone.step(image).index for image in images(STEPS)} == {0}
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_too_few_views_is_said_before_anything_changes(method: str) -> None:
-    one = adapter(method)
-    if METHODS[method].views > 1:
+    kind = "embedded" if method in PROMPT_METHODS else "wrapped"
+    one = adapter(method, kind=kind)
+    if one.method.views > 1:
         with pytest.raises(Error, match="views"):
-            one.step_views(torch.zeros(1, 3, 32, 32))
+            one.step_views(torch.zeros(one.method.views - 1, 3, 32, 32))
         assert one.steps == 0
-    many = torch.rand(METHODS[method].views + 3, 3, 32, 32)
-    extra, exact = adapter(method), adapter(method)
+    many = torch.rand(one.method.views + 3, 3, 32, 32)
+    extra, exact = adapter(method, kind=kind), adapter(method, kind=kind)
     assert trace([extra.step_views(many)]) == trace([exact.step_views(many[:-3])])
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_memory_stays_flat_over_3000_steps(method: str) -> None:
+def test_memory_stays_flat_over_a_long_stream(method: str) -> None:
     """A soak on the small tower: what grows with the stream shows as megabytes here."""
-    one, process = adapter(method, class_scores=False), psutil.Process()
-    views = torch.rand(97, METHODS[method].views, 3, 32, 32)
-    for number in range(500):
+    # A step that tunes a prompt takes as long as dozens of others.
+    kind, warm, steps = ("embedded", 20, 60) if method in PROMPT_METHODS else ("wrapped", 500, 3000)
+    one, process = adapter(method, kind=kind, class_scores=False), psutil.Process()
+    views = torch.rand(97, one.method.views, 3, 32, 32)
+    for number in range(warm):
         one.step_views(views[number % 97])
     gc.collect()
     size, before = sum(t.nbytes for t in content(one).values()), process.memory_info().rss
-    for number in range(3000):
+    for number in range(steps):
         one.step_views(views[number % 97])
     gc.collect()
     assert process.memory_info().rss - before < 8e6
     assert sum(t.nbytes for t in content(one).values()) - size < 1e5
+
+
+@pytest.mark.parametrize("method", PROMPT_METHODS)
+def test_a_prompt_without_a_text_tower_is_refused_in_one_sentence(method: str) -> None:
+    with pytest.raises(Error, match=r"^The backbone wrapped cannot tune prompts: .* of the CLIP family[^.]*\.$"):
+        adapter(method, kind="wrapped")
 
 
 def test_options_are_frozen() -> None:

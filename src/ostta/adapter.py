@@ -69,7 +69,7 @@ class Adapter:
         self.method_name, self.identifier_name = method, identifier
         self.profile, self.seed, self.resolved = profile, seed, resolved
         self.classifier = backbone.classifier(self.classes, resolved.adapter.templates)
-        self.method: Method = METHODS[method](backbone, self.classifier, resolved.method)
+        self.method: Method = METHODS[method](backbone, self.classifier, self.classes, resolved.method)
         self.identifier: Identifier = IDENTIFIERS[identifier][0](resolved.identifier, scale=self.method.score_scale)
         self.state = self.method.start()
         self.steps = 0

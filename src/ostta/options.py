@@ -23,6 +23,8 @@ PROFILES: dict[str, dict[str, dict[str, Any]]] = {
     "paper": {
         "lda": {"objective": "unweighted", "groups": "strict"},
         "rosita": {"contrast_weight": 1.0, "normaliser": "matches"},
+        "tpt": {"lr": 5e-4},
+        "tpt_c": {"update": "reliable"},
         "prototypes": {"store": "reliable"},
         "tda": {"insert": "desired"},
     },
@@ -50,6 +52,8 @@ DISAGREEMENTS: dict[str, dict[str, tuple[str, str]]] = {
         "undesired_bank": ("D7", "size of the bank of unknown images; the paper's memory table implies 320"),
         "desired_bank": ("D31", "one shared bank of K times C, or K places a class"),
     },
+    "tpt": {"lr": ("D9", "rate of the one AdamW step; TPT's own code has 0.005 too")},
+    "tpt_c": {"update": ("D16", "which images the prompt is tuned on")},
     "prototypes": {
         "store": ("D18", "which undesired images enter the pool"),
         "wait": ("D18", "images before the first update; the paper names none"),

@@ -23,6 +23,7 @@ class TwoTowers:
     """A `Backbone` whose text tower is there as well. A family says how it tokenises and what it recommends."""
 
     restorable = True
+    remark = ""
     prompt_tuning: ClassVar[bool]
     defaults: Mapping[str, Mapping[str, Any]] = {}
 
@@ -61,8 +62,8 @@ class TwoTowers:
     def unfamiliar(self, classes: Sequence[str]) -> list[str]:
         return []
 
-    @torch.no_grad()
-    def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
+    def tokens(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> list[list[int]]:
+        """The prompts of the classes, in the order of `fill`, as token ids without padding; an Error if one does not fit."""
         prompts = fill(classes, templates)
         tokens = self._tokens(prompts)
         if max(map(max, tokens)) >= self.vocabulary:
@@ -75,6 +76,11 @@ class TwoTowers:
                     f"The class {name!r} is too long for {self.id}: its prompt has {len(own)} tokens, "
                     f"and the text tower reads {self.context_length}."
                 )
+        return tokens
+
+    @torch.no_grad()
+    def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
+        tokens = self.tokens(classes, templates)
         batches = [tokens[start : start + BATCH] for start in range(0, len(tokens), BATCH)]
         features = torch.cat([self.text(self._padded(batch)) for batch in batches])
         return ensemble(features, len(classes))

@@ -22,6 +22,7 @@ class Backbone(Protocol):
     logit_scale:    the model's own temperature, exp(logit_scale) of CLIP.
     defaults:       options it recommends, by method or identifier name: {"rosita": {"lr": 0.01}}.
     restorable:     whether `load(id)` gives it back; a wrapped one must be handed over.
+    remark:         what must be said beside every figure that it is part of, or empty.
     """
 
     id: str
@@ -30,6 +31,7 @@ class Backbone(Protocol):
     logit_scale: float
     defaults: Mapping[str, Mapping[str, Any]]
     restorable: bool
+    remark: str
 
     @property
     def feature_width(self) -> int:

@@ -35,6 +35,7 @@ class Wrapped:
 
     id = "wrapped"
     restorable = False
+    remark = ""
     prompt_tuning = False
     defaults: Mapping[str, Mapping[str, Any]] = {}
 

@@ -63,11 +63,6 @@ def report(runs: list[tuple[Result, Records]], title: str) -> str:
     if stream.undesired is not None:
         sides.append(f"{stream.undesired.images} undesired ones ({stream.undesired.name})")
     spec = results[0].spec
-    notes = [side.note for side in (stream.desired, stream.undesired) if side is not None and side.note]
-    if spec.backbone == "embedded":
-        notes.append(
-            "The embedded model saw these class names in training; its accuracies are not zero-shot transfer to new classes."
-        )
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{html.escape(title)}</title><style>{STYLE}</style></head><body>
@@ -78,7 +73,7 @@ from the stream, without labels.</p>
 <div class="scroll"><table><thead><tr>{"".join(f"<th>{h}</th>" for h in HEADINGS)}</tr></thead>
 <tbody>{"".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows(results))}</tbody></table></div>
 <p class="note">{html.escape(results[0].metrics.convention)}.</p>
-{"".join(f'<p class="note">{html.escape(note)}</p>' for note in notes)}
+{"".join(f'<p class="note">{html.escape(remark)}</p>' for remark in results[0].remarks)}
 <h2>Pictures</h2><div class="grid">{"".join(_figure(*picture) for picture in pictures)}</div>
 <h2>What was run</h2>
 {"".join(_details(result) for result in results)}

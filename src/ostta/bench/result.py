@@ -104,6 +104,7 @@ class Result(Strict):
     seconds: float
     versions: dict[str, str]
     hardware: str
+    remarks: list[str]
     records: str | None = None
 
     def write(self, path: Path) -> None:

@@ -129,6 +129,7 @@ def summarise(prepared: Prepared, records: Records, seconds: float) -> Result:
         latency_ms=_latency(records),
         peak_memory_mb=_peak_memory(),
         seconds=round(seconds, 3),
+        remarks=_remarks(prepared),
         versions=versions(),
         hardware=f"{platform.machine()} {platform.system()}, {os.cpu_count()} cores, python {platform.python_version()}",
     )
@@ -185,6 +186,15 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise Error(f"The folder {path} cannot be made ({problem.strerror}).") from None
+
+
+def _remarks(prepared: Prepared) -> list[str]:
+    """What a reader of the figures must be told."""
+    sides = [side for side in (prepared.desired, prepared.undesired) if side is not None]
+    remarks = [prepared.adapter.backbone.remark, *(f"{side.name}: {side.note}." for side in sides if side.note)]
+    if prepared.stream.short_of:
+        remarks.append(f"The undesired side is {prepared.stream.short_of} images short of the ratio asked for.")
+    return [remark for remark in remarks if remark]
 
 
 def _side(dataset: Dataset, images: int) -> Side:

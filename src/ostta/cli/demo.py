@@ -47,6 +47,8 @@ def demo(
     for row in rows([result for result, _ in finished]):
         table.add_row(*row)
     Console().print(table)
+    for remark in finished[0][0].remarks:
+        print(remark)
     page = out / "report.html"
     write_atomically(page, report(finished, "ostta demo: known or unknown, then which class").encode())
     write_atomically(out / "overview.png", overview({result.spec.method: records for result, records in finished}))

@@ -59,8 +59,11 @@ def run(
     )
     with progress_line(method) as watch:
         path = bench.run(spec, data, out, keep_records=records, watch=watch)
-    for heading, cell in zip(HEADINGS, rows([read_result(path)])[0], strict=True):
+    result = read_result(path)
+    for heading, cell in zip(HEADINGS, rows([result])[0], strict=True):
         print(f"{heading:<10} {cell}")
+    for remark in result.remarks:
+        print(remark)
     print(path)
 
 

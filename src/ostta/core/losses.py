@@ -1,18 +1,20 @@
-"""The parts of the ReDUCe loss, as pure functions of one image's unit features.
+"""The losses, as pure functions of one image's features or logits.
 
-In the paper: L_Re is equation 5, L_D equation 7, L_U equation 8. `Neighbours` are found first and treated as constants, so the
-gradient with respect to the feature f is the closed form of the appendix: for each positive z+ that counts, -z+/tau plus the
+ReDUCe in the paper: L_Re is equation 5, L_D equation 7, L_U equation 8. `Neighbours` are found first and treated as constants, so
+the gradient with respect to the feature f is the closed form of the appendix: for each positive z+ that counts, -z+/tau plus the
 softmax-weighted mean of the negatives over tau, all over the normaliser.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch.nn import functional
 
 from .memory import FeatureBank
+from .scores import entropy
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +71,11 @@ def contrast(
     matches = (neighbours.labels == label).to(terms.dtype)
     count = matches.sum().clamp(min=1) if normaliser == "matches" else terms.numel()
     return (matches * terms).sum() / count
+
+
+def selected_entropy(logits: torch.Tensor, share: float) -> torch.Tensor:
+    """Entropy of the mean softmax of the most certain `share` of the views, `logits` [V, C]; at least one view counts (TPT)."""
+    certain = entropy(logits.detach()).argsort(stable=True)[: max(1, int(share * len(logits)))]
+    # In logarithms throughout: a class that no view believes in would give 0 log 0.
+    log_p = torch.log_softmax(logits[certain], dim=-1).logsumexp(dim=0) - math.log(len(certain))
+    return -(log_p.exp() * log_p).sum()

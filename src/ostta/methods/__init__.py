@@ -7,12 +7,15 @@ from .protocol import Facts, Method
 from .prototypes import Prototypes
 from .rosita import Rosita
 from .tda import TDA
+from .tpt import TPT, TPTC
 from .unient import UniEnt
 from .zero_shot import ZeroShot
 
 METHODS: dict[str, type[Method]] = {
     "zero_shot": ZeroShot,
     "rosita": Rosita,
+    "tpt": TPT,
+    "tpt_c": TPTC,
     "prototypes": Prototypes,
     "tda": TDA,
     "dpe": DPE,

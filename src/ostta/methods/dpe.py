@@ -8,6 +8,7 @@ is known in closed form, R = -lr g / (|g| + eps), so no optimiser is needed.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -91,7 +92,9 @@ class DPE:
     )
     views = 1
 
-    def __init__(self, backbone: Backbone, classifier: torch.Tensor, options: DPEOptions) -> None:
+    def __init__(
+        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: DPEOptions
+    ) -> None:
         self.options = options
         self.vision = backbone.vision
         self.classifier = classifier

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -42,7 +43,8 @@ class Method(Protocol):
     views: int
     score_scale: float
 
-    def __init__(self, backbone: Backbone, classifier: torch.Tensor, options: Any) -> None: ...
+    def __init__(self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: Any) -> None:
+        """`classifier` has one row for each of `classes`. An Error where the method cannot work with this backbone."""
 
     def start(self) -> Any:
         """A fresh state."""

@@ -6,6 +6,7 @@ as it was stored just before, that nearest one is itself, and what remains is a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -82,7 +83,9 @@ class Prototypes:
     views = 1
     score_scale = 1.0
 
-    def __init__(self, backbone: Backbone, classifier: torch.Tensor, options: PrototypesOptions) -> None:
+    def __init__(
+        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: PrototypesOptions
+    ) -> None:
         self.options = options
         self.vision = backbone.vision
         self.classifier = classifier

@@ -6,6 +6,7 @@ desired one the augmented view, a backward through both, and a second look for t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -97,7 +98,9 @@ class Rosita:
     views = 2
     score_scale = 1.0
 
-    def __init__(self, backbone: Backbone, classifier: torch.Tensor, options: RositaOptions) -> None:
+    def __init__(
+        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: RositaOptions
+    ) -> None:
         self.options = options
         self.vision = backbone.vision
         self.classifier = classifier

@@ -7,6 +7,7 @@ The image itself is counted in both caches before they are used, so a look works
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -91,7 +92,9 @@ class TDA:
     facts = Facts("nothing", "3 + 2 features a class, score bank", "1 forward", "Karmanov et al. 2024 (TDA)")
     views = 1
 
-    def __init__(self, backbone: Backbone, classifier: torch.Tensor, options: TDAOptions) -> None:
+    def __init__(
+        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: TDAOptions
+    ) -> None:
         self.options = options
         self.vision = backbone.vision
         self.classifier = classifier

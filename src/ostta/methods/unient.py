@@ -6,6 +6,7 @@ its gradient nearly zero; that is why its rows there equal the frozen classifier
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -63,7 +64,9 @@ class UniEnt:
     views = 1
     score_scale = 1.0
 
-    def __init__(self, backbone: Backbone, classifier: torch.Tensor, options: UniEntOptions) -> None:
+    def __init__(
+        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: UniEntOptions
+    ) -> None:
         self.options = options
         self.vision = backbone.vision
         self.classifier = classifier

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,7 +37,9 @@ class ZeroShot:
     views = 1
     score_scale = 1.0
 
-    def __init__(self, backbone: Backbone, classifier: torch.Tensor, options: ZeroShotOptions) -> None:
+    def __init__(
+        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: ZeroShotOptions
+    ) -> None:
         self.vision = backbone.vision
         self.classifier = classifier
 

@@ -23,6 +23,10 @@ class Embedded(Clip):
     """A `Clip` that can say which class names it was trained on."""
 
     known: frozenset[str] = frozenset()
+    remark = (
+        "The embedded model saw the CIFAR classes in training: its accuracies show how adaptation behaves, "
+        "not how well a model transfers to new classes."
+    )
 
     def unfamiliar(self, classes: Sequence[str]) -> list[str]:
         return [name for name in classes if name.lower().replace("_", " ") not in self.known]

@@ -1,0 +1,193 @@
+"""Prompt tuning: the loss by hand, the step against PyTorch's optimiser, and what is forgotten or kept between images."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import ostta
+from cases import CLASSES, adapter, backbone, images, same
+from ostta import Error
+from ostta.core.losses import selected_entropy
+from ostta.core.scores import entropy, unit
+from ostta.core.types import Decision, Outcome, Verdict
+from ostta.data.views import Views
+from ostta.methods.tpt import EPS, WEIGHT_DECAY, first_adamw_step
+from tiny_models import tiny_siglip
+
+
+def tuned(method: str, **options: Any) -> ostta.Adapter:
+    return adapter(method, kind="embedded", **options)
+
+
+def random_views(count: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(count, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
+
+
+def learned(one: ostta.Adapter, views: torch.Tensor, verdict: Verdict) -> Outcome:
+    """One image with a verdict that is given."""
+    look = one.method.look(one.state, Views.of_tensor(views))
+    return one.method.learn(one.state, look, Decision(verdict, None, None, None))
+
+
+# --- the loss ---------------------------------------------------------------------------------------------------------
+def test_selected_entropy_of_two_classes_by_hand() -> None:
+    # Probabilities of the first class: 0.9 and 0.2 are the two most certain; their mean is 0.55.
+    p = torch.tensor([0.5, 0.9, 0.6, 0.2, 0.45])
+    loss = selected_entropy(torch.stack([p.log(), (1 - p).log()], dim=1), share=0.4)
+    assert float(loss) == pytest.approx(-0.55 * math.log(0.55) - 0.45 * math.log(0.45), abs=1e-6)
+
+
+def test_selected_entropy_counts_six_of_64_and_at_least_one() -> None:
+    logits = torch.randn(64, 5, generator=torch.Generator().manual_seed(0)).mul_(3).requires_grad_()
+    (gradient,) = torch.autograd.grad(selected_entropy(logits, 0.1), logits)
+    chosen = gradient.abs().sum(1).nonzero().flatten()
+    assert chosen.tolist() == sorted(entropy(logits.detach()).topk(6, largest=False).indices.tolist())
+    few = logits.detach()[:3]
+    assert float(selected_entropy(few, 0.1)) == pytest.approx(float(entropy(few).min()), abs=1e-6)
+
+
+def test_selected_entropy_of_certain_views_is_finite() -> None:
+    logits = torch.tensor([[1e4, 0.0], [1e4, 0.0]], requires_grad=True)
+    (gradient,) = torch.autograd.grad(selected_entropy(logits, 1.0), logits)
+    assert gradient.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_the_step_is_that_of_adamw() -> None:
+    generator = torch.Generator().manual_seed(1)
+    start, gradient = torch.randn(4, 8, generator=generator), torch.randn(4, 8, generator=generator)
+    gradient[0] = 0.0
+    gradient[1] *= 1e-8
+    leaf = start.clone().requires_grad_()
+    leaf.grad = gradient.clone()
+    torch.optim.AdamW([leaf], lr=5e-3, eps=EPS, weight_decay=WEIGHT_DECAY).step()
+    torch.testing.assert_close(first_adamw_step(start, gradient, 5e-3), leaf.detach(), atol=1e-7, rtol=1e-6)
+
+
+# --- tpt --------------------------------------------------------------------------------------------------------------
+def test_scores_of_tpt_are_the_frozen_ones() -> None:
+    frozen, one = tuned("zero_shot"), tuned("tpt")
+    adapted = 0
+    for image in images(24):
+        expected, found = frozen.step(image), one.step(image)
+        assert found.score == pytest.approx(expected.score, abs=1e-5)
+        assert (found.verdict, found.adapted) == (expected.verdict, expected.known)
+        adapted += found.adapted
+    assert 0 < adapted < 24
+    assert one.state.tensors() == {}
+
+
+def test_tpt_against_the_equations() -> None:
+    """One image, worked out with plain softmax and PyTorch's optimiser, all views at once."""
+    one = tuned("tpt", views=40, class_scores=True)
+    clip: Any = backbone("embedded")
+    views = random_views(40)
+    context = one.method.text.initial_context.clone().requires_grad_()  # type: ignore[attr-defined]
+    features = unit(clip.vision(views))
+    classifier = unit(one.method.text.encode(context))  # type: ignore[attr-defined]
+    p = torch.softmax(clip.logit_scale * features @ classifier.T, dim=1)
+    order = (-(p * p.log()).sum(1)).argsort()[:4]
+    mean = p[order].mean(0)
+    loss = -(mean * mean.log()).sum()
+    loss.backward()
+    torch.optim.AdamW([context], lr=5e-3).step()
+    with torch.no_grad():
+        expected = features[0] @ unit(one.method.text.encode(context)).T  # type: ignore[attr-defined]
+    found = one.step_views(views)
+    assert found.adapted
+    assert found.loss == pytest.approx(float(loss.detach()), abs=1e-5)
+    # AdamW's first step is nearly the sign of the gradient, so a component near zero may differ: hence not tighter.
+    torch.testing.assert_close(torch.tensor(found.class_scores), expected, atol=1e-4, rtol=0)
+    before = torch.tensor(one.predict_views(views).class_scores)
+    assert (before - expected).abs().max() > 1e-3
+
+
+def test_tpt_forgets_each_image() -> None:
+    one = tuned("tpt")
+    answers, losses = [], []
+    for seed in (0, 1, 2, 0):
+        outcome = learned(one, random_views(8, seed), Verdict.UNRELIABLE_DESIRED)
+        assert outcome.answer is not None
+        answers.append(outcome.answer())
+        losses.append(outcome.loss)
+    assert answers[3].equal(answers[0])
+    assert losses[3] == losses[0] != losses[1]
+
+
+def test_an_undesired_image_asks_for_no_view() -> None:
+    outcome = learned(tuned("tpt"), random_views(1), Verdict.RELIABLE_UNDESIRED)
+    assert (outcome.adapted, outcome.reason) == (False, "an undesired image does not tune the prompt")
+
+
+# --- tpt_c ------------------------------------------------------------------------------------------------------------
+def test_tpt_c_moves_by_plain_sgd_and_carries_over(tmp_path: Path) -> None:
+    one = tuned("tpt_c")
+    start = one.method.text.initial_context.clone()  # type: ignore[attr-defined]
+    views = random_views(8)
+    look = one.method.look(one.state, Views.of_tensor(views))
+    loss, gradient = one.method.gradient(start, look)  # type: ignore[attr-defined]
+    assert one.step_views(views).loss == pytest.approx(loss)
+    # Exactly: the whole step is smaller than the usual tolerance.
+    assert one.state.context.equal(start - 1e-5 * gradient)
+    assert not one.state.context.equal(start)
+    for image in images(6):
+        one.step(image)
+    one.save(tmp_path / "state.ostta")
+    restored = ostta.Adapter.restore(tmp_path / "state.ostta")
+    assert same(one.state.tensors(), restored.state.tensors())
+    assert restored.state.classifier.equal(one.state.classifier)
+    one.reset()
+    assert one.state.context.equal(start)
+    assert one.state.classifier.equal(one.classifier)
+
+
+def test_tpt_c_lowers_the_loss_of_an_image_that_stays() -> None:
+    one = tuned("tpt_c", lr=1e-3)
+    views = random_views(8)
+    losses = [float(one.step_views(views).loss or math.nan) for _ in range(6)]
+    assert losses[-1] < losses[0]
+
+
+def test_the_paper_tunes_on_reliable_images_only() -> None:
+    one = tuned("tpt_c", profile="paper")
+    predictions = list(one.stream(images(24)))
+    assert {p.adapted for p in predictions} == {True, False}
+    assert all(p.adapted == (p.verdict == "reliable_desired") for p in predictions)
+    assert tuned("tpt", profile="paper").resolved.method.lr == 5e-4
+
+
+# --- both -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("method", ["tpt", "tpt_c"])
+def test_a_view_that_is_not_finite_changes_nothing(method: str) -> None:
+    one = tuned(method)
+    before = one.state.tensors()
+    views = random_views(8)
+    views[5] = math.nan
+    failed = one.step_views(views)
+    assert (failed.adapted, failed.loss, failed.reason) == (False, None, "the loss or its gradient is not finite")
+    assert one.steps == 0
+    assert same(before, one.state.tensors())
+
+
+@pytest.mark.parametrize("method", ["tpt", "tpt_c"])
+def test_only_the_context_is_trained(method: str) -> None:
+    one = tuned(method)
+    assert one.step_views(random_views(8)).adapted
+    clip: Any = backbone("embedded")
+    assert all(weight.grad is None for tower in (clip.text, clip.vision) for weight in tower.parameters())
+    assert not one.method.text.initial_context.requires_grad  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("method", ["tpt", "tpt_c"])
+def test_what_makes_no_sense_is_one_sentence(method: str, tmp_path: Path) -> None:
+    with pytest.raises(Error, match="cannot tune prompts"):
+        ostta.load(ostta.backbones.load(tiny_siglip(tmp_path)), CLASSES, method=method)
+    with pytest.raises(Error, match="leave `templates` as it is"):
+        tuned(method, templates=("a drawing of a {}.",))
+    for wrong in ({"views": 1}, {"share": 0.0}, {"lr": -1.0}):
+        with pytest.raises(Error, match="`views` at least 2"):
+            tuned(method, **wrong)
