@@ -30,7 +30,7 @@ def accuracy(backbone: backbones.Backbone, dataset: Dataset) -> float:
         numbers = range(start, min(start + BATCH, len(dataset)))
         pixels = torch.stack([canonical(dataset.image(i), backbone.preprocessing) for i in numbers])
         best = (unit(backbone.vision(pixels)) @ text.T).argmax(1)
-        right += int((best == torch.from_numpy(dataset.labels[numbers.start : numbers.stop])).sum())
+        right += int((best == torch.tensor(dataset.labels[numbers.start : numbers.stop])).sum())
     return round(100 * right / len(dataset), 2)
 
 
