@@ -300,7 +300,7 @@ def test_parquet_files_that_are_no_data_set(tmp_path: Path) -> None:
     pq.write_table(pa.table({"image": images, "label": [0, 1]}), tmp_path / "paths.parquet")
     with pytest.raises(Error, match=r"Row 0 .* no image bytes"):
         opened(tmp_path / "paths.parquet").image(0)
-    with pytest.raises(Error, match=r"row 1 of '.*paths\.parquet': the given bytes"):
+    with pytest.raises(Error, match=r"Row 1 of '.*paths\.parquet': The given bytes"):
         opened(tmp_path / "paths.parquet").image(1)
 
 
