@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .result import Result
 
-HEADINGS = ("method", "AUROC ↑", "FPR95 ↓", "Acc_D ↑", "Acc_U ↑", "HM ↑", "ΔHM", "updates", "ms a step")
+HEADINGS = ("method", "AUROC ↑", "FPR95 ↓", "Acc_D ↑", "Acc_U ↑", "HM ↑", "ΔHM", "updates", "ms/step")
 
 
 def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:

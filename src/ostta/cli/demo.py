@@ -19,7 +19,6 @@ def demo(
 
     Example: ostta demo --images 500 --out my-demo
     """
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
@@ -43,13 +42,12 @@ def demo(
         result.write(prepared.path(out))
         finished.append((result, records))
     table = Table(
-        box=SIMPLE_HEAD,
+        box=None,
         pad_edge=False,
         title=f"CIFAR-10 under snow, severity 5 ({images} images), against MNIST ({images}), embedded model",
     )
     for number, heading in enumerate(HEADINGS):
-        # On a narrow terminal a heading may take two lines, but no figure is cut.
-        table.add_column(heading, justify="left" if number == 0 else "right", min_width=9 if number == 0 else 5)
+        table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=True)
     for row in rows([result for result, _ in finished]):
         table.add_row(*row)
     Console().print(table)
