@@ -23,6 +23,13 @@ class Verdict(StrEnum):
     UNRELIABLE_UNDESIRED = "unreliable_undesired"
     RELIABLE_UNDESIRED = "reliable_undesired"
 
+    @classmethod
+    def of(cls, desired: bool, score: float, below: float, above: float) -> Verdict:
+        """The verdict on an accepted or rejected `score`; it is reliable strictly below `below`, or strictly above `above`."""
+        if desired:
+            return cls.RELIABLE_DESIRED if score > above else cls.UNRELIABLE_DESIRED
+        return cls.RELIABLE_UNDESIRED if score < below else cls.UNRELIABLE_UNDESIRED
+
     @property
     def desired(self) -> bool:
         return self in (Verdict.RELIABLE_DESIRED, Verdict.UNRELIABLE_DESIRED)

@@ -34,11 +34,7 @@ class MSP:
 
     def peek(self, score: float) -> Decision:
         low, middle, high = TRIPLES[self.options.thresholds]
-        if score >= middle:
-            verdict = Verdict.RELIABLE_DESIRED if score > high else Verdict.UNRELIABLE_DESIRED
-        else:
-            verdict = Verdict.RELIABLE_UNDESIRED if score < low else Verdict.UNRELIABLE_UNDESIRED
-        return Decision(verdict, middle, high, low)
+        return Decision(Verdict.of(score >= middle, score, low, high), middle, high, low)
 
     def take(self, score: float) -> None:
         """Nothing is remembered."""

@@ -132,6 +132,4 @@ class LDA:
     def _verdict(self, score: float, threshold: float, mu_undesired: float, mu_desired: float) -> Verdict:
         if self.options.reliable == "threshold":
             mu_undesired = mu_desired = threshold
-        if score >= threshold:
-            return Verdict.RELIABLE_DESIRED if score > mu_desired else Verdict.UNRELIABLE_DESIRED
-        return Verdict.RELIABLE_UNDESIRED if score < mu_undesired else Verdict.UNRELIABLE_UNDESIRED
+        return Verdict.of(score >= threshold, score, mu_undesired, mu_desired)

@@ -64,10 +64,7 @@ class DAF:
         if mixture is None:
             return Decision(Verdict.UNRELIABLE_DESIRED, None, None, None)
         low, high = mixture.means
-        if mixture.desired_posterior(score) >= 0.5:
-            verdict = Verdict.RELIABLE_DESIRED if score > high else Verdict.UNRELIABLE_DESIRED
-        else:
-            verdict = Verdict.RELIABLE_UNDESIRED if score < low else Verdict.UNRELIABLE_UNDESIRED
+        verdict = Verdict.of(mixture.desired_posterior(score) >= 0.5, score, low, high)
         # The mixture draws no single line: with unequal variances the posterior may cross one half twice.
         return Decision(verdict, None, high, low)
 
