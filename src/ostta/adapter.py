@@ -15,6 +15,7 @@ import torch
 
 from . import backbones
 from .backbones.protocol import Backbone
+from .core.memory import named, parts
 from .core.scores import max_score, max_softmax_score
 from .core.types import Decision, Error, Look, Prediction, Timing
 from .data.class_names import checked_classes
@@ -237,16 +238,12 @@ class Adapter:
         return made
 
     def _tensors(self) -> dict[str, torch.Tensor]:
-        parts = {"method": self.state.tensors(), "identifier": self.identifier.tensors()}
-        return {f"{part}/{name}": tensor for part, content in parts.items() for name, tensor in content.items()}
+        return named(method=self.state.tensors(), identifier=self.identifier.tensors())
 
     def _load_tensors(self, tensors: dict[str, torch.Tensor], path: str | Path) -> None:
-        def part(prefix: str) -> dict[str, torch.Tensor]:
-            return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
-
         try:
-            self.state.load(part("method/"))
-            self.identifier.load(part("identifier/"))
+            self.state.load(parts(tensors, "method/"))
+            self.identifier.load(parts(tensors, "identifier/"))
         except KeyError as missing:
             raise Error(f"{path} is incomplete: {missing} is not in it.") from None
 

@@ -15,6 +15,16 @@ from numpy.typing import NDArray
 from .types import Error
 
 
+def parts(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    """The tensors whose names begin with `prefix`, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def named(**content: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Several groups of tensors as one, each name led by its group's."""
+    return {f"{group}/{name}": tensor for group, tensors in content.items() for name, tensor in tensors.items()}
+
+
 class ScoreBank:
     """The last `capacity` scores, oldest overwritten first."""
 

@@ -16,10 +16,9 @@ import torch
 from torch.nn import functional
 
 from ..backbones.protocol import Backbone
-from ..core.memory import ClassCache
+from ..core.memory import ClassCache, named, parts
 from ..core.scores import cosines, entropy, mixed_unit_entropy, unit
 from ..core.types import Decision, Error, Look, Outcome, ViewSource
-from . import tuning
 from .protocol import Facts
 
 
@@ -59,10 +58,10 @@ class DPEState:
 
     def tensors(self) -> dict[str, torch.Tensor]:
         text = {"prototypes": self.prototypes.clone(), "evolved": torch.tensor(self.evolved)}
-        return tuning.named(text=text, cache=self.cache.tensors())
+        return named(text=text, cache=self.cache.tensors())
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.cache.load(tuning.parts(tensors, "cache/"))
+        self.cache.load(parts(tensors, "cache/"))
         self.prototypes.copy_(tensors["text/prototypes"])
         self.evolved = int(tensors["text/evolved"])
 

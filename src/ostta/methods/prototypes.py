@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 
 from ..backbones.protocol import Backbone
-from ..core.memory import FeatureBank
+from ..core.memory import FeatureBank, named, parts
 from ..core.overlay import Overlay, layernorm_names
 from ..core.types import Decision, Error, Look, Outcome, Verdict, ViewSource
 from . import tuning
@@ -61,11 +61,11 @@ class PrototypesState:
 
     def tensors(self) -> dict[str, torch.Tensor]:
         count = {"seen": torch.tensor(self.seen)}
-        return tuning.named(overlay=self.overlay.snapshot(), pool=self.pool.tensors(), count=count)
+        return named(overlay=self.overlay.snapshot(), pool=self.pool.tensors(), count=count)
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.pool.load(tuning.parts(tensors, "pool/"))
-        self.overlay.load(tuning.parts(tensors, "overlay/"))
+        self.pool.load(parts(tensors, "pool/"))
+        self.overlay.load(parts(tensors, "overlay/"))
         self.seen = int(tensors["count/seen"])
 
 

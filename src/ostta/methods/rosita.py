@@ -14,7 +14,7 @@ import torch
 
 from ..backbones.protocol import Backbone
 from ..core.losses import contrast, nearest, reliable_entropy
-from ..core.memory import FeatureBank, Pushed
+from ..core.memory import FeatureBank, Pushed, named, parts
 from ..core.overlay import Overlay, layernorm_names
 from ..core.scores import cosines, unit
 from ..core.types import Decision, Error, Look, Outcome, Verdict, ViewSource
@@ -74,14 +74,14 @@ class RositaState:
         self.undesired = undesired
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        return tuning.named(
+        return named(
             overlay=self.overlay.snapshot(), desired=self.desired.tensors(), undesired=self.undesired.tensors()
         )
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.desired.load(tuning.parts(tensors, "desired/"))
-        self.undesired.load(tuning.parts(tensors, "undesired/"))
-        self.overlay.load(tuning.parts(tensors, "overlay/"))
+        self.desired.load(parts(tensors, "desired/"))
+        self.undesired.load(parts(tensors, "undesired/"))
+        self.overlay.load(parts(tensors, "overlay/"))
 
 
 class Rosita:
@@ -137,13 +137,13 @@ class Rosita:
         return outcome
 
     def _desired_loss(self, state: RositaState, look: Look, label: int, pushed: Pushed) -> torch.Tensor | None:
-        parts = []
+        losses = []
         if "re" in self.options.losses:
             augmented = cosines(unit(state.overlay(look.views.augmented(1)))[0], self.classifier)
-            parts.append(reliable_entropy(look.logits, augmented, label, self.options.entropy_scale))
+            losses.append(reliable_entropy(look.logits, augmented, label, self.options.entropy_scale))
         if "d" in self.options.losses and self._banks_full_enough(state):
-            parts.append(self._contrast(look, state.desired, state.undesired, pushed, label))
-        return torch.stack(parts).sum() if parts else None
+            losses.append(self._contrast(look, state.desired, state.undesired, pushed, label))
+        return torch.stack(losses).sum() if losses else None
 
     def _undesired_loss(self, state: RositaState, look: Look, pushed: Pushed) -> torch.Tensor | None:
         if "u" not in self.options.losses or not self._banks_full_enough(state):

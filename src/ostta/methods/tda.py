@@ -14,10 +14,9 @@ from typing import Literal
 import torch
 
 from ..backbones.protocol import Backbone
-from ..core.memory import ClassCache
+from ..core.memory import ClassCache, named, parts
 from ..core.scores import cosines, mixed_unit_entropy, unit
 from ..core.types import Decision, Error, Look, Outcome, ViewSource
-from . import tuning
 from .protocol import Facts
 
 
@@ -63,12 +62,12 @@ class TDAState:
 
     def tensors(self) -> dict[str, torch.Tensor]:
         negative = {} if self.negative is None else {**self.negative.tensors(), "against": self.against.clone()}
-        return tuning.named(positive=self.positive.tensors(), negative=negative)
+        return named(positive=self.positive.tensors(), negative=negative)
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.positive.load(tuning.parts(tensors, "positive/"))
+        self.positive.load(parts(tensors, "positive/"))
         if self.negative is not None:
-            stored = tuning.parts(tensors, "negative/")
+            stored = parts(tensors, "negative/")
             self.negative.load(stored)
             self.against.copy_(stored["against"])
 

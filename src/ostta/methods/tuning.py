@@ -11,16 +11,6 @@ from ..core.types import Look, Outcome, ViewSource
 NOT_FINITE = "the loss or its gradient is not finite"
 
 
-def parts(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    """The tensors whose names begin with `prefix`, without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def named(**content: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Several groups of tensors as one, each name led by its group's."""
-    return {f"{group}/{name}": tensor for group, tensors in content.items() for name, tensor in tensors.items()}
-
-
 def look(overlay: Overlay, classifier: torch.Tensor, views: ViewSource) -> Look:
     """The canonical view under the overlay, with graph unless gradients are switched off."""
     features = unit(overlay(views.canonical))[0]

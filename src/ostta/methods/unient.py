@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from ..backbones.protocol import Backbone
+from ..core.memory import named, parts
 from ..core.overlay import Overlay, layernorm_names
 from ..core.scores import entropy
 from ..core.types import Decision, Error, Look, Outcome, ViewSource
@@ -44,10 +45,10 @@ class UniEntState:
         self.overlay = overlay
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        return tuning.named(overlay=self.overlay.snapshot())
+        return named(overlay=self.overlay.snapshot())
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.overlay.load(tuning.parts(tensors, "overlay/"))
+        self.overlay.load(parts(tensors, "overlay/"))
 
 
 class UniEnt:
