@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 import ostta
-from ostta.core.overlay import Overlay, layernorm_names
+from ostta.core.groups import layernorm_names
+from ostta.core.overlay import Overlay
 from ostta.data.datasets import open_dataset
 from ostta.identifiers import LDA, LDAOptions
 

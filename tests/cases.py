@@ -14,14 +14,24 @@ from ostta.identifiers import IDENTIFIERS
 from ostta.methods import METHODS
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-BACKBONES = ("embedded", "wrapped")
-# A wrapped backbone has no text tower to tune a prompt on.
-PROMPT_METHODS = ("tpt", "tpt_c")
-CASES = tuple(
-    (method, identifier, kind)
-    for method, identifier, kind in itertools.product(METHODS, IDENTIFIERS, BACKBONES)
-    if kind == "embedded" or method not in PROMPT_METHODS
-)
+BACKBONES = ("embedded", "embedded+maple", "wrapped")
+# A wrapped backbone has no text tower to tune a prompt on, and only MaPLe has tokens to align.
+PROMPT_METHODS, MAPLE_METHODS = ("tpt", "tpt_c", "palign", "palign_c"), ("palign", "palign_c")
+
+
+def sensible(method: str, kind: str) -> bool:
+    """Whether the method can work on that kind of backbone."""
+    return kind == "embedded+maple" or (
+        method not in MAPLE_METHODS if kind == "embedded" else method not in PROMPT_METHODS
+    )
+
+
+def usual(method: str) -> str:
+    """The quickest kind of backbone for the method."""
+    return next(kind for kind in ("wrapped", "embedded", "embedded+maple") if sensible(method, kind))
+
+
+CASES = tuple(case for case in itertools.product(METHODS, IDENTIFIERS, BACKBONES) if sensible(case[0], case[2]))
 
 
 class SmallTower(nn.Module):
@@ -39,14 +49,14 @@ class SmallTower(nn.Module):
 
 @cache
 def backbone(name: str):
-    if name == "embedded":
-        return ostta.backbones.load("embedded")
+    if name != "wrapped":
+        return ostta.backbones.load(name)
     torch.manual_seed(0)
     return ostta.backbones.wrap(SmallTower(), torch.randn(len(CLASSES), 16), image_size=32)
 
 
 # Options that let a method act within a short stream, and in short time.
-EARLY = {"prototypes": {"wait": 5}, "tpt": {"views": 8}, "tpt_c": {"views": 8}}
+EARLY = {"prototypes": {"wait": 5}} | {method: {"views": 8} for method in PROMPT_METHODS}
 
 
 def adapter(method: str = "rosita", identifier: str = "lda", kind: str = "wrapped", **options) -> ostta.Adapter:

@@ -194,12 +194,14 @@ def test_every_disagreement_can_be_switched(options: dict) -> None:
 
 
 def test_prediction_json_is_complete() -> None:
-    content = json.loads(adapter("rosita", class_scores=True).step(images(1)[0]).to_json())
+    content = json.loads(adapter("rosita", class_scores=True, features=True).step(images(1)[0]).to_json())
     assert set(content) == {
         "label", "index", "known", "score", "threshold", "mu_desired", "mu_undesired", "verdict", "adapted", "loss",
-        "reason", "ms", "class_scores",
+        "reason", "ms", "class_scores", "pseudo_label", "matches", "features",
     }  # fmt: skip
     assert len(content["class_scores"]) == 10
+    assert len(content["features"]) == 16
+    assert "features" not in json.loads(adapter("rosita").step(images(1)[0]).to_json())
     assert set(content["ms"]) == {"encode", "decide", "update"}
 
 

@@ -38,7 +38,8 @@ from ostta.backbones.preprocessing import (
     siglip_preprocessing,
 )
 from ostta.backbones.towers import ImageTower
-from ostta.core.overlay import Overlay, layernorm_names
+from ostta.core.groups import layernorm_names
+from ostta.core.overlay import Overlay
 from ostta.core.types import Error, Preprocessing
 from tiny_models import IMAGE_SIZE, tiny_clip, tiny_embedded, tiny_siglip, tiny_siglip2
 

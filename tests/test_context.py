@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from ostta.backbones import load, wrap
 from ostta.backbones.context import PromptedText
+from ostta.backbones.prompts import prompted
 from ostta.core.types import Error
 from tiny_models import tiny_clip, tiny_siglip
 
@@ -116,4 +117,4 @@ def test_other_families_are_refused_in_one_sentence(tmp_path: Path) -> None:
     tower = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 4 * 4, 5))
     for backbone in (load(tiny_siglip(tmp_path)), wrap(tower, torch.eye(2, 5), image_size=4)):
         with pytest.raises(Error, match=r"cannot tune prompts: that needs a text tower of the CLIP family[^.]*\.$"):
-            PromptedText(backbone, ["cat", "dog"])
+            prompted(backbone, ["cat", "dog"])

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from ostta import Error
+from ostta.core.groups import layernorm_names
 from ostta.core.losses import Neighbours, contrast, nearest, reliable_entropy
 from ostta.core.memory import FeatureBank, ScoreBank
-from ostta.core.overlay import Overlay, layernorm_names
+from ostta.core.overlay import Overlay
 from ostta.core.scores import unit
 
 

@@ -18,7 +18,8 @@ from safetensors.torch import save_file
 import ostta
 from cases import adapter, backbone, images
 from ostta import Error
-from ostta.state import read_state, write_atomically, write_state
+from ostta.files import write_atomically
+from ostta.state import read_state, write_state
 
 
 def test_round_trip_is_safetensors_with_json(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import math
 import platform
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import metadata
 from pathlib import Path
 from time import perf_counter
@@ -17,7 +18,7 @@ from . import backbones
 from .backbones.protocol import Backbone
 from .core.memory import named, parts
 from .core.scores import max_score, max_softmax_score
-from .core.types import Decision, Error, Look, Prediction, Timing
+from .core.types import Decision, Error, Look, Outcome, Prediction, Timing
 from .data.class_names import checked_classes
 from .data.images import read_image
 from .data.views import Views
@@ -166,7 +167,8 @@ class Adapter:
     # --- inside -------------------------------------------------------------------------------------------------------
     def _step(self, views: Views) -> Prediction:
         began = perf_counter()
-        look = self.method.look(self.state, views)
+        with self._precision(self.method.scores_in_half):
+            look = self.method.look(self.state, views)
         score = self._score(look)
         encoded = perf_counter()
         if not math.isfinite(score):
@@ -177,42 +179,45 @@ class Adapter:
         logits = look.logits
         wanted = outcome.answer is not None and decision.desired and self.resolved.adapter.answer_from == "after"
         if wanted and outcome.answer is not None:
-            logits = outcome.answer()
+            with self._precision(True):
+                logits = outcome.answer()
         if not outcome.failed:
             self.identifier.take(score)
             self.steps += 1
         now = perf_counter()
         ms = Timing(1e3 * (encoded - began), 1e3 * (decided - encoded), 1e3 * (now - decided))
-        return self._prediction(logits, score, decision, ms, outcome.adapted, outcome.loss, outcome.reason)
+        return self._prediction(look, logits, score, decision, outcome, ms)
 
     @torch.no_grad()
     def _predict(self, views: Views) -> Prediction:
         began = perf_counter()
-        look = self.method.look(self.state, views)
+        with self._precision(self.method.scores_in_half):
+            look = self.method.look(self.state, views)
         score = self._score(look)
         encoded = perf_counter()
         if not math.isfinite(score):
             return _nothing("the features of this image are not finite")
         decision = self.identifier.peek(score)
         ms = Timing(1e3 * (encoded - began), 1e3 * (perf_counter() - encoded), 0.0)
-        return self._prediction(look.logits, score, decision, ms, False, None, "predict never adapts")
+        return self._prediction(look, look.logits, score, decision, Outcome(reason="predict never adapts"), ms)
+
+    def _precision(self, in_half: bool) -> AbstractContextManager[object]:
+        """Half precision where the published code has it on a GPU, if the options ask for it (D32)."""
+        if in_half and self.resolved.adapter.precision == "mixed":
+            return torch.autocast(self.classifier.device.type, dtype=torch.float16)
+        return nullcontext()
 
     def _score(self, look: Look) -> float:
         if self.identifier.statistic == "msp":
             return max_softmax_score(look.cosines, self.backbone.logit_scale)
-        return max_score(look.logits)
+        return max_score(look.logits if look.scores is None else look.scores)
 
     def _prediction(
-        self,
-        logits: torch.Tensor,
-        score: float,
-        decision: Decision,
-        ms: Timing,
-        adapted: bool,
-        loss: float | None,
-        reason: str | None,
+        self, look: Look, logits: torch.Tensor, score: float, decision: Decision, outcome: Outcome, ms: Timing
     ) -> Prediction:
-        index = int(logits.argmax())
+        pseudo_label = int(look.logits.argmax())
+        index = pseudo_label if logits is look.logits else int(logits.argmax())
+        wanted = self.resolved.adapter
         return Prediction(
             label=self.classes[index] if decision.desired else None,
             index=index,
@@ -222,11 +227,14 @@ class Adapter:
             mu_desired=decision.mu_desired,
             mu_undesired=decision.mu_undesired,
             verdict=decision.verdict,
-            adapted=adapted,
-            loss=loss,
-            reason=reason,
+            adapted=outcome.adapted,
+            loss=outcome.loss,
+            reason=outcome.reason,
             ms=ms,
-            class_scores=tuple(logits.tolist()) if self.resolved.adapter.class_scores else None,
+            class_scores=tuple(logits.tolist()) if wanted.class_scores else None,
+            pseudo_label=pseudo_label,
+            matches=outcome.matches,
+            features=tuple(look.features.tolist()) if wanted.features else None,
         )
 
     def _views_of_image(self, image: Any) -> Views:

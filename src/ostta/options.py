@@ -23,16 +23,23 @@ PROFILES: dict[str, dict[str, dict[str, Any]]] = {
     "paper": {
         "lda": {"objective": "unweighted", "groups": "strict"},
         "rosita": {"contrast_weight": 1.0, "normaliser": "matches"},
-        "tpt": {"lr": 5e-4},
+        "tpt": {"lr": 5e-4, "maple_lr": 5e-4},
         "tpt_c": {"update": "reliable"},
+        "palign": {"maple_lr": 5e-4, "over": "all"},
+        "palign_c": {"update": "reliable", "momentum": 0.0, "over": "all"},
         "prototypes": {"store": "reliable"},
-        "tda": {"insert": "desired"},
+        "tda": {"insert": "desired", "score": "cosine"},
+        "dpe": {"score": "cosine"},
+        "entropy": {"objective": "entropy"},
     },
 }
 
 # Plain bugs of the published code that are mended by default; the option's value "reference" brings each back.
 MENDED_BUGS = {
     "dpe: gate": "the entropy of the evolution gate is divided by log2 of the feature width instead of the number of classes (D13)",
+    "palign: blocks": "two of the three announced blocks are aligned, with the weight of three (D11)",
+    "palign_c: blocks": "the same",
+    "entropy: answer": "the class is named from the image's feature before the update and the classifier after it (D21)",
     "prototypes: unreliable": "a desired image that is not reliable takes a step on a loss of NaN, which moves nothing (D18)",
 }
 
@@ -52,8 +59,22 @@ DISAGREEMENTS: dict[str, dict[str, tuple[str, str]]] = {
         "undesired_bank": ("D7", "size of the bank of unknown images; the paper's memory table implies 320"),
         "desired_bank": ("D31", "one shared bank of K times C, or K places a class"),
     },
-    "tpt": {"lr": ("D9", "rate of the one AdamW step; TPT's own code has 0.005 too")},
-    "tpt_c": {"update": ("D16", "which images the prompt is tuned on")},
+    "tpt": {
+        "lr": ("D9", "rate of the one AdamW step on a CLIP; TPT's own code has 0.005 too"),
+        "maple_lr": ("D9", "the same on MaPLe"),
+    },
+    "tpt_c": {"update": ("D16", "which images the prompts are tuned on")},
+    "palign": {
+        "maple_lr": ("D10", "rate of the one AdamW step; the paper's is PromptAlign's for fine-grained sets"),
+        "over": ("D11", "views whose token statistics are aligned"),
+        "blocks": ("D11", "how many of the three announced blocks are aligned; `reference` is the published slip"),
+    },
+    "palign_c": {
+        "update": ("D16", "which images the prompts are tuned on"),
+        "momentum": ("D17", "momentum of SGD"),
+        "over": ("D11", "views whose token statistics are aligned"),
+        "blocks": ("D11", "how many of the three announced blocks are aligned; `reference` is the published slip"),
+    },
     "prototypes": {
         "store": ("D18", "which undesired images enter the pool"),
         "wait": ("D18", "images before the first update; the paper names none"),
@@ -61,16 +82,23 @@ DISAGREEMENTS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "tda": {
         "insert": ("D12", "which images enter the caches"),
+        "score": ("D29", "what the score is the largest of"),
         "alpha": ("D15", "weight of the positive cache; upstream's differs by data set"),
         "entropy_window": ("D15", "entropies that enter the negative cache; upstream's upper bound is 0.5"),
     },
     "dpe": {
         "gate": ("D13", "what the entropy of the evolution gate is divided by; `reference` is the published slip"),
+        "score": ("D29", "what the score is the largest of"),
         "alpha": ("D14", "weight of the cache; no upstream configuration has 2"),
         "align": ("D14", "weight of the alignment loss, switched off as published"),
     },
     "unient": {"scale": ("D19", "factor on the cosines inside the entropy")},
+    "entropy": {
+        "objective": ("D21", "what a confident image is trained on"),
+        "answer": ("D21", "what the class is named from after the update; `reference` is the development code's slip"),
+    },
     "adapter": {
+        "precision": ("D32", "half precision for recorded classes and frozen scores, as on the authors' GPU; silent in the paper"),
         "answer_from": ("D30", "the class is named after the update, or before it; the score is always from before")
     },
 }
@@ -82,12 +110,17 @@ class AdapterOptions:
 
     answer_from: name the class "after" the update (published) or "before" it, which saves a forward (D30).
     templates: prompt templates, each with one {}; several are averaged.
+    precision: "single" throughout, or "mixed": half precision where the published code has it on a GPU, that is for the answer
+        after an update and for the scores of zero_shot, tda and dpe (D32).
     class_scores: put the logits of all classes into each prediction.
+    features: put the image's unit feature from before the update into each prediction.
     """
 
     answer_from: Literal["after", "before"] = "after"
     templates: tuple[str, ...] = ("a photo of a {}.",)
+    precision: Literal["single", "mixed"] = "single"
     class_scores: bool = False
+    features: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..core.types import Error
-from .embedded import load_embedded
+from .clip import Clip
+from .embedded import load_embedded, load_embedded_maple
 from .folders import load_folder
 from .hub import fetch
+from .maple_files import load_maple
 from .prompts import require_prompt_tuning
 from .protocol import DEFAULT_TEMPLATES, Backbone
 from .wrapped import wrap
@@ -23,6 +25,7 @@ __all__ = ["DEFAULT_TEMPLATES", "Backbone", "backbone_names", "load", "require_p
 _DOWNLOADED = "downloaded when first used"
 _NAMES = (
     ("embedded", "small CLIP for 32 x 32 images, CIFAR-10 and CIFAR-100 classes", "ships with ostta"),
+    ("embedded+maple", "the same with MaPLe prompts and token statistics", "ships with ostta"),
     ("openai/clip-vit-base-patch16", "CLIP ViT-B/16, the paper's model", _DOWNLOADED),
     ("openai/clip-vit-base-patch32", "CLIP ViT-B/32", _DOWNLOADED),
     ("openai/clip-vit-large-patch14", "CLIP ViT-L/14", _DOWNLOADED),
@@ -33,26 +36,43 @@ _NAMES = (
     ("google/siglip-base-patch16-224", "SigLIP ViT-B/16", _DOWNLOADED),
     ("google/siglip2-base-patch16-224", "SigLIP 2 ViT-B/16, fixed resolution", _DOWNLOADED),
     ("FOLDER", "any CLIP or SigLIP in the hub's format", "hf download ID --local-dir FOLDER"),
+    ("BACKBONE+maple:PATH", "any CLIP with the MaPLe prompts at PATH", "a public checkpoint; see docs/maple.md"),
 )
 
 
 def load(name_or_folder: str | Path) -> Backbone:
-    """The backbone called "embedded", the one in a local folder, or the one of that id on the hub."""
+    """The backbone called "embedded", the one in a local folder, or the one of that id on the hub.
+
+    "+maple:PATH" behind the name adds the MaPLe prompts of a checkpoint; the embedded one has its own, "embedded+maple".
+    """
     if name_or_folder == "embedded":
         return load_embedded()
+    if name_or_folder == "embedded+maple":
+        return load_embedded_maple()
     folder = Path(name_or_folder).expanduser()
     if folder.is_dir():
         folder = folder.resolve()
         return load_folder(folder, str(folder))
     name = str(name_or_folder)
+    base, plus, place = name.partition("+maple:")
+    if plus:
+        return _with_maple(base, Path(place).expanduser())
     if isinstance(name_or_folder, Path) or name.startswith((".", "/", "~")):
         raise Error(f"There is no folder {name!r}.")
     if "/" not in name:
         # Models on the hub have an owner; asking it about a mistyped word would only take time.
         raise Error(
-            f'There is no backbone {name!r}: say "embedded", a folder, or an id of the hub such as {_NAMES[1][0]}.'
+            f'There is no backbone {name!r}: say "embedded", a folder, or an id of the hub such as {_NAMES[2][0]}.'
         )
     return load_folder(fetch(name), name)
+
+
+def _with_maple(base: str, place: Path) -> Backbone:
+    place = place.resolve()
+    clip = load(base)
+    if not isinstance(clip, Clip):
+        raise Error(f"MaPLe's prompts are for CLIP models, and {base} is none.")
+    return load_maple(clip, place, f"{clip.id}+maple:{place}")
 
 
 def backbone_names() -> list[tuple[str, str, str]]:

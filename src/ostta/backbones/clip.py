@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import nn
@@ -14,6 +14,9 @@ from .preprocessing import clip_preprocessing, siglip_preprocessing
 from .prompts import ensemble, fill
 from .protocol import DEFAULT_TEMPLATES
 from .towers import ImageTower, TextTower, frozen, initial_weights, weight_hash
+
+if TYPE_CHECKING:
+    from .context import PromptedText
 
 # Prompts that go through the text tower at once.
 BATCH = 256
@@ -78,12 +81,15 @@ class TwoTowers:
                 )
         return tokens
 
-    @torch.no_grad()
-    def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
+    def embed(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
+        """Raw features of the prompts, in the order of `fill`; with graph where the text tower's weights carry one."""
         tokens = self.tokens(classes, templates)
         batches = [tokens[start : start + BATCH] for start in range(0, len(tokens), BATCH)]
-        features = torch.cat([self.text(self._padded(batch)) for batch in batches])
-        return ensemble(features, len(classes))
+        return torch.cat([self.text(self._padded(batch)) for batch in batches])
+
+    @torch.no_grad()
+    def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
+        return ensemble(self.embed(classes, templates), len(classes))
 
 
 class Clip(TwoTowers):
@@ -91,6 +97,12 @@ class Clip(TwoTowers):
 
     prompt_tuning = True
     usual_preprocessing = staticmethod(clip_preprocessing)
+
+    def prompted(self, classes: Sequence[str], template: str = DEFAULT_TEMPLATES[0]) -> PromptedText:
+        """The text tower from prompt vectors."""
+        from .context import PromptedText
+
+        return PromptedText(self, classes, template)
 
     def _padded(self, tokens: list[list[int]]) -> torch.Tensor:
         """Padded to the longest prompt: the tower is causal and reads its answer at the end of the text."""

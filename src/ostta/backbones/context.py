@@ -1,4 +1,4 @@
-"""The text tower of a CLIP from context vectors: what prompt tuning differentiates.
+"""The text tower of a CLIP from prompt vectors: what prompt tuning differentiates.
 
 A prompt is start, context, and the class's own tokens up to the end of text. CLIP's text attention is causal, so start and context
 are worked out once for all classes, and each class adds only its own few positions. The public forward of `transformers` has no
@@ -7,43 +7,44 @@ way in for either; this module alone reaches inside, and `tests/test_context.py`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.nn import functional
 
 from ..core.types import Error
 from .clip import Clip
-from .prompts import require_prompt_tuning
-from .protocol import DEFAULT_TEMPLATES, Backbone
+from .protocol import DEFAULT_TEMPLATES
 
 # Keys and values of one layer, [B, heads, L, width of a head].
 Memory = tuple[torch.Tensor, torch.Tensor]
+CONTEXT = "context"
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Classes whose own parts have one length, and those parts embedded, [classes, length, width]."""
+    """Classes whose own parts have one length, and those parts as token ids, [classes, length]."""
 
     classes: list[int]
-    embeddings: torch.Tensor
+    tokens: torch.Tensor
 
 
 class PromptedText:
-    """The prompts of `classes`, with the words of `template` before {} as vectors that may be tuned."""
+    """The prompts of `classes`, with the words of `template` before {} as vectors that may be tuned.
 
-    def __init__(self, backbone: Backbone, classes: Sequence[str], template: str = DEFAULT_TEMPLATES[0]) -> None:
-        require_prompt_tuning(backbone)
-        clip = cast(Clip, backbone)
+    free:          tensors that may be tuned and belong to no module: the context itself.
+    vision_names:  parameters of the image tower that belong to the prompts; none here, where only text has prompts.
+    """
+
+    vision_names: tuple[str, ...] = ()
+
+    def __init__(self, clip: Clip, classes: Sequence[str], template: str = DEFAULT_TEMPLATES[0]) -> None:
         tower: Any = clip.text
+        self._embeddings = tower.text_model.embeddings
         self._layers = tower.text_model.encoder.layers
         self._norm, self._projection = tower.text_model.final_layer_norm, tower.text_projection
-        words, positions = (
-            part.weight.detach()
-            for part in (tower.text_model.embeddings.token_embedding, tower.text_model.embeddings.position_embedding)
-        )
         prompts = clip.tokens(classes, (template,))
         shared = _shared_tokens(clip, template)
         parts = [prompt[len(shared) :] for prompt in prompts if prompt[: len(shared)] == shared]
@@ -52,32 +53,49 @@ class PromptedText:
                 f"The template {template!r} cannot be tuned on {clip.id}: its words run into the class name; "
                 "put a space before {}."
             )
-        self.initial_context = words[shared[1:]]
-        self._start = words[shared[:1]]
-        self._positions = positions[: len(shared)]
+        self._shared = torch.tensor(shared)
         self._groups = []
         for length in sorted({len(part) for part in parts}):
             members = [index for index, part in enumerate(parts) if len(part) == length]
-            own = torch.tensor([parts[index] for index in members])
-            self._groups.append(_Group(members, words[own] + positions[len(shared) : len(shared) + length]))
+            self._groups.append(_Group(members, torch.tensor([parts[index] for index in members])))
         in_turn = torch.tensor([index for group in self._groups for index in group.classes])
         self._order = in_turn.argsort()
+        self.initial_context = self._words(self._shared[1:]).detach()
+        self.free: dict[str, torch.Tensor] = {CONTEXT: self.initial_context}
 
-    def encode(self, context: torch.Tensor) -> torch.Tensor:
-        """Raw features, one row a class, of the prompts with `context` [n, width] in place of `initial_context`."""
-        shared = (torch.cat([self._start, context]) + self._positions)[None]
+    def classify(self, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Raw features, one row a class, with `tensors` in place of the prompts' own values, by name."""
+        return self.encode(tensors[CONTEXT])
+
+    def encode(self, context: torch.Tensor, deeper: Sequence[torch.Tensor] = ()) -> torch.Tensor:
+        """Raw features, one row a class, of the prompts with `context` [n, width] in place of their first n words.
+
+        `deeper` [n, width] each take those places again at the input of the second layer, the third, and so on.
+        """
+        start, rest = self._words(self._shared[:1]), self._words(self._shared[1 + len(context) :])
+        places = self._embeddings.position_embedding.weight
+        shared = (torch.cat([start, context, rest]) + places[: len(self._shared)])[None]
         memory: list[Memory] = []
-        for layer in self._layers:
+        for number, layer in enumerate(self._layers):
+            if 0 < number <= len(deeper):
+                prompt = deeper[number - 1][None]
+                shared = torch.cat([shared[:, :1], prompt, shared[:, 1 + prompt.shape[1] :]], dim=1)
             shared, own = _block(layer, shared)
             memory.append(own)
         ends = []
         for group in self._groups:
-            hidden = group.embeddings
+            length = group.tokens.shape[1]
+            hidden = self._words(group.tokens) + places[len(self._shared) : len(self._shared) + length]
             for layer, before in zip(self._layers, memory, strict=True):
                 hidden, _ = _block(layer, hidden, before)
             ends.append(hidden[:, -1])
         features: torch.Tensor = self._projection(self._norm(torch.cat(ends)[self._order]))
         return features
+
+    def _words(self, tokens: torch.Tensor) -> torch.Tensor:
+        # Looked up when needed: an overlay may have other values in the place of the tower's own.
+        words: torch.Tensor = self._embeddings.token_embedding(tokens)
+        return words
 
 
 def _shared_tokens(clip: Clip, template: str) -> list[int]:

@@ -16,15 +16,15 @@ def progress_line(name: str) -> Iterator[Callable[[int, int, float | None], None
         TextColumn("{task.description:<10}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("HM {task.fields[hm]}"),
+        TextColumn("{task.fields[hm]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(name, total=None, hm="–")
+        task = bar.add_task(name, total=None, hm="")
 
         def watch(done: int, total: int, hm: float | None) -> None:
             # The bar redraws ten times a second; telling it about every image would cost more than some methods do.
             if done % 10 == 0 or done == total:
-                bar.update(task, completed=done, total=total, hm="–" if hm is None else f"{hm:.2f}")
+                bar.update(task, completed=done, total=total, hm="" if hm is None else f"HM {hm:.2f}")
 
         yield watch

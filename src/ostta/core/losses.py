@@ -73,9 +73,13 @@ def contrast(
     return (matches * terms).sum() / count
 
 
-def selected_entropy(logits: torch.Tensor, share: float) -> torch.Tensor:
-    """Entropy of the mean softmax of the most certain `share` of the views, `logits` [V, C]; at least one view counts (TPT)."""
-    certain = entropy(logits.detach()).argsort(stable=True)[: max(1, int(share * len(logits)))]
+def most_certain(logits: torch.Tensor, share: float) -> torch.Tensor:
+    """The numbers of the `share` of the views with the lowest entropy, `logits` [V, C]; at least one."""
+    return entropy(logits).argsort(stable=True)[: max(1, int(share * len(logits)))]
+
+
+def selected_entropy(logits: torch.Tensor) -> torch.Tensor:
+    """Entropy of the mean softmax of the selected views, `logits` [V, C] (TPT)."""
     # In logarithms throughout: a class that no view believes in would give 0 log 0.
-    log_p = torch.log_softmax(logits[certain], dim=-1).logsumexp(dim=0) - math.log(len(certain))
+    log_p = torch.log_softmax(logits, dim=-1).logsumexp(dim=0) - math.log(len(logits))
     return -(log_p.exp() * log_p).sum()

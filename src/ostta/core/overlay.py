@@ -7,11 +7,12 @@ module's own, which is what `torch.func.functional_call` does; done here by hand
 
 from __future__ import annotations
 
+import copy
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -28,22 +29,22 @@ def _lock_of(module: nn.Module) -> threading.RLock:
         return _locks.setdefault(module, threading.RLock())
 
 
-def layernorm_names(module: nn.Module) -> list[str]:
-    """The affine parameters of every LayerNorm inside `module`, chosen by type and not by name."""
-    return [
-        f"{prefix}.{name}" if prefix else name
-        for prefix, part in module.named_modules()
-        if isinstance(part, nn.LayerNorm)
-        for name, parameter in part.named_parameters(recurse=False)
-        if parameter is not None
-    ]
-
-
 class Overlay:
-    """Adapted copies of some parameters of `module`."""
+    """Adapted copies of some parameters of `module`, and of `free` tensors that adapt but belong to no module.
 
-    def __init__(self, module: nn.Module, names: Iterable[str]) -> None:
+    `guard` is the module that overlays of one backbone share, where `module` is not that one itself.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        names: Iterable[str],
+        free: Mapping[str, torch.Tensor] | None = None,
+        guard: nn.Module | None = None,
+    ) -> None:
         self.module = module
+        self._guard = module if guard is None else guard
+        self._free = {} if free is None else dict(free)
         self.tensors: dict[str, torch.Tensor] = {}
         self._owners: list[tuple[nn.Module, str, str]] = []
         for name in names:
@@ -52,6 +53,8 @@ class Overlay:
             self._owners.append((owner, leaf, name))
             # fp32 whatever the module's own precision: small updates would be lost in half precision.
             self.tensors[name] = owner.get_parameter(leaf).detach().float().clone().requires_grad_()
+        for name, initial in self._free.items():
+            self.tensors[name] = initial.detach().float().clone().requires_grad_()
         if not self.tensors:
             raise Error("There is nothing to adapt: the image tower has no parameter of the chosen group.")
 
@@ -62,7 +65,7 @@ class Overlay:
     @contextmanager
     def applied(self) -> Iterator[None]:
         """The module with the overlay's tensors in place of its own, for the time of the block."""
-        with _lock_of(self.module):
+        with _lock_of(self._guard):
             originals = [owner._parameters[leaf] for owner, leaf, _ in self._owners]
             try:
                 for owner, leaf, name in self._owners:
@@ -77,6 +80,14 @@ class Overlay:
         """Back to the module's own values."""
         for owner, leaf, name in self._owners:
             self.tensors[name].copy_(owner.get_parameter(leaf))
+        for name, initial in self._free.items():
+            self.tensors[name].copy_(initial)
+
+    def moved(self, tensors: Mapping[str, torch.Tensor]) -> Self:
+        """The same overlay with other values, which are not copied; this one does not change."""
+        other = copy.copy(self)
+        other.tensors = dict(tensors)
+        return other
 
     def snapshot(self) -> dict[str, torch.Tensor]:
         return {name: tensor.detach().clone() for name, tensor in self.tensors.items()}

@@ -79,7 +79,7 @@ class Look:
     """What a method sees in one image before any update. Tensors carry a graph where the update will need it.
 
     `logits` are the method's final ones, which score and answer come from; `cosines` are z = f T^T, which MSP needs. `plan` is
-    what the method worked out for `learn` on the way.
+    what the method worked out for `learn` on the way. `scores` are what the score is the largest of, where not of the logits.
     """
 
     views: ViewSource
@@ -87,6 +87,7 @@ class Look:
     cosines: torch.Tensor
     logits: torch.Tensor
     plan: Any = None
+    scores: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ class Outcome:
     """What `learn` did. `answer` gives the logits after the update; the adapter calls it only if it wants the answer.
 
     `failed` says that the step could not be taken (a loss that is not finite): then nothing of the image may be remembered.
+    `matches` is K+, how many of the K nearest positives have the image's own class, where L_D acted.
     """
 
     loss: float | None = None
@@ -101,6 +103,7 @@ class Outcome:
     reason: str | None = None
     answer: Callable[[], torch.Tensor] | None = None
     failed: bool = False
+    matches: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,8 @@ class Prediction:
 
     `score`, `threshold` and `verdict` are from before the update; `index` is from after it where the image was accepted and an
     update happened. `label` is None for "I don't know"; `index` is the best class even then. `reason` says why no update was made.
+    `pseudo_label` is the best class before the update, which is what a method trains on; like `index`, -1 where nothing was seen.
+    `matches` is the K+ of L_D where it acted. `features`, if asked for, is the image's unit feature from before the update.
     """
 
     label: str | None
@@ -133,12 +138,17 @@ class Prediction:
     reason: str | None
     ms: Timing = field(default_factory=Timing)
     class_scores: tuple[float, ...] | None = None
+    pseudo_label: int = -1
+    matches: int | None = None
+    features: tuple[float, ...] | None = None
 
     def to_json(self) -> str:
-        """One line of JSON; a value that is not finite becomes null, as JSON has no word for it."""
+        """One line of JSON; a value that is not finite becomes null, as JSON has no word for it. `features` only if asked for."""
         content: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         content["verdict"] = None if self.verdict is None else self.verdict.value
         content["ms"] = {name: round(getattr(self.ms, name), 3) for name in Timing.__slots__}
+        if self.features is None:
+            del content["features"]
         return json.dumps({name: _finite(value) for name, value in content.items()}, ensure_ascii=False)
 
 

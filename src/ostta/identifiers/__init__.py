@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from .fixed import MSP, MSPOptions
+from .fixed import MSP, All, AllOptions, MSPOptions
 from .lda import LDA, LDAOptions
 from .mixture import DAF, DAFOptions
 from .protocol import Identifier
 
-__all__ = ["DAF", "IDENTIFIERS", "LDA", "MSP", "DAFOptions", "Identifier", "LDAOptions", "MSPOptions"]
+__all__ = [
+    "DAF", "IDENTIFIERS", "LDA", "MSP", "All", "AllOptions", "DAFOptions", "Identifier", "LDAOptions", "MSPOptions",
+]  # fmt: skip
 
 # name -> (class, options class, one line for `ostta ls identifiers`)
 IDENTIFIERS = {
@@ -18,4 +20,5 @@ IDENTIFIERS = {
         "a mixture of two Gaussians over the last 512 scores, fitted again at every score unless `refit` says otherwise",
     ),
     "msp": (MSP, MSPOptions, "fixed thresholds on the maximum softmax probability"),
+    "all": (All, AllOptions, "accepts every image: the closed set"),
 }

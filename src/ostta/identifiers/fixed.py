@@ -1,4 +1,4 @@
-"""MSP: fixed thresholds on the maximum softmax probability. Needs no bank, and so has no memory at all."""
+"""Identifiers without a bank: fixed thresholds on the maximum softmax probability (MSP), and none at all (for closed sets)."""
 
 from __future__ import annotations
 
@@ -20,21 +20,11 @@ class MSPOptions:
     thresholds: Literal["0.4/0.6/0.8", "0.3/0.5/0.7", "0.5/0.5/0.5"] = "0.4/0.6/0.8"
 
 
-class MSP:
-    """Fixed thresholds on a probability.
-
-    >>> MSP().observe(0.9).verdict.value
-    'reliable_desired'
-    """
-
-    statistic = "msp"
-
-    def __init__(self, options: MSPOptions | None = None, *, scale: float = 1.0) -> None:
-        self.options = options or MSPOptions()
+class Memoryless:
+    """Decides by the score alone."""
 
     def peek(self, score: float) -> Decision:
-        low, middle, high = TRIPLES[self.options.thresholds]
-        return Decision(Verdict.of(score >= middle, score, low, high), middle, high, low)
+        raise NotImplementedError
 
     def take(self, score: float) -> None:
         """Nothing is remembered."""
@@ -50,3 +40,41 @@ class MSP:
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
         """Nothing to load."""
+
+
+class MSP(Memoryless):
+    """Fixed thresholds on a probability.
+
+    >>> MSP().observe(0.9).verdict.value
+    'reliable_desired'
+    """
+
+    statistic = "msp"
+
+    def __init__(self, options: MSPOptions | None = None, *, scale: float = 1.0) -> None:
+        self.options = options or MSPOptions()
+
+    def peek(self, score: float) -> Decision:
+        low, middle, high = TRIPLES[self.options.thresholds]
+        return Decision(Verdict.of(score >= middle, score, low, high), middle, high, low)
+
+
+@dataclass(frozen=True)
+class AllOptions:
+    """Nothing to choose."""
+
+
+class All(Memoryless):
+    """Every image is desired and none is reliable: the closed set, where there is nothing to reject.
+
+    >>> All().observe(0.1).verdict.value
+    'unreliable_desired'
+    """
+
+    statistic = "max"
+
+    def __init__(self, options: AllOptions | None = None, *, scale: float = 1.0) -> None:
+        self.options = options or AllOptions()
+
+    def peek(self, score: float) -> Decision:
+        return Decision(Verdict.UNRELIABLE_DESIRED, None, None, None)

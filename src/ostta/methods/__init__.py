@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from .dpe import DPE
+from .entropy import Entropy
+from .palign import PAlign, PAlignC
 from .protocol import Facts, Method
 from .prototypes import Prototypes
 from .rosita import Rosita
@@ -16,10 +18,13 @@ METHODS: dict[str, type[Method]] = {
     "rosita": Rosita,
     "tpt": TPT,
     "tpt_c": TPTC,
+    "palign": PAlign,
+    "palign_c": PAlignC,
     "prototypes": Prototypes,
     "tda": TDA,
     "dpe": DPE,
     "unient": UniEnt,
+    "entropy": Entropy,
 }
 
 __all__ = ["METHODS", "Facts", "Method"]

@@ -31,6 +31,7 @@ class DPEOptions:
     align: weight of the loss that pulls text and image prototypes of a class together; temperature: of that loss.
     confident: global prototypes evolve below this entropy, nats over log2 of the number of classes.
     gate: that number is "classes", or "reference" for the published slip, the width of a feature (D13).
+    score: the largest of the final "logits" (published) or the "cosine" to the best class (paper) (D29).
     """
 
     shots: int = 3
@@ -42,6 +43,7 @@ class DPEOptions:
     temperature: float = 0.01
     confident: float = 0.1
     gate: Literal["classes", "reference"] = "classes"
+    score: Literal["logits", "cosine"] = "logits"
 
     def __post_init__(self) -> None:
         if self.shots < 1 or not self.lr > 0 or not self.eps > 0 or not self.temperature > 0:
@@ -90,6 +92,7 @@ class DPE:
         "Zhang et al. 2024 (DPE)",
     )
     views = 1
+    scores_in_half = True
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: DPEOptions
@@ -97,7 +100,8 @@ class DPE:
         self.options = options
         self.vision = backbone.vision
         self.classifier = classifier
-        self.score_scale = backbone.logit_scale
+        self.logit_scale = backbone.logit_scale
+        self.score_scale = 1.0 if options.score == "cosine" else self.logit_scale
 
     def start(self) -> DPEState:
         return DPEState(self.classifier, self.options.shots)
@@ -105,7 +109,7 @@ class DPE:
     def look(self, state: DPEState, views: ViewSource) -> Look:
         with torch.no_grad():
             features = unit(self.vision(views.canonical))[0]
-            first = self.score_scale * cosines(features, unit(state.prototypes))
+            first = self.logit_scale * cosines(features, unit(state.prototypes))
             label, spread = int(first.argmax()), mixed_unit_entropy(first)
             place = state.cache.place(label, spread)
             classes, means = self._means(state, features, label, place)
@@ -124,7 +128,8 @@ class DPE:
             count = len(self.classifier) if self.options.gate == "classes" else self.classifier.shape[1]
             confident = count > 1 and float(entropy(final)) / math.log2(count) < self.options.confident
             z = cosines(features, self.classifier)
-        return Look(views, features, z, final, Plan(label, spread, place, text, float(loss.detach()), confident))
+        plan = Plan(label, spread, place, text, float(loss.detach()), confident)
+        return Look(views, features, z, final, plan, z if self.options.score == "cosine" else None)
 
     def learn(self, state: DPEState, look: Look, decision: Decision) -> Outcome:
         plan: Plan = look.plan
@@ -159,7 +164,7 @@ class DPE:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         text, image = unit(prototypes + residuals[0]), unit(means + residuals[1])
         cached = self.options.alpha * torch.exp(-self.options.beta * (1 - image @ features))
-        return (self.score_scale * (text @ features)).index_add(0, classes, cached), text, image
+        return (self.logit_scale * (text @ features)).index_add(0, classes, cached), text, image
 
     def _alignment(self, text: torch.Tensor, image: torch.Tensor) -> torch.Tensor:
         logits = image @ text.T / self.options.temperature

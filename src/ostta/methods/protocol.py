@@ -35,6 +35,7 @@ class Method(Protocol):
 
     views:        how many views it may ask for, the canonical one included.
     score_scale:  the largest score: 1 for cosines, 100 for scaled logits.
+    scores_in_half: whether the published code takes its scores in half precision, with the option `precision=mixed` (D32).
     """
 
     name: str
@@ -42,6 +43,7 @@ class Method(Protocol):
     facts: Facts
     views: int
     score_scale: float
+    scores_in_half: bool
 
     def __init__(self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: Any) -> None:
         """`classifier` has one row for each of `classes`. An Error where the method cannot work with this backbone."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -15,7 +16,7 @@ from torch.nn import functional
 
 from ..backbones.protocol import Backbone
 from ..core.memory import FeatureBank, named, parts
-from ..core.overlay import Overlay, layernorm_names
+from ..core.optimisers import Optimiser
 from ..core.types import Decision, Error, Look, Outcome, Verdict, ViewSource
 from . import tuning
 from .protocol import Facts
@@ -31,6 +32,7 @@ class PrototypesOptions:
     wait: updates begin after this many images (D18).
     scale: factor on the cosines inside the loss; upstream's temperature 0.1 is a scale of 10 (D18).
     unreliable: what a desired image that is not reliable does: "skip", or the published "reference" bug, a loss of NaN that moves nothing.
+    group: the parameters that are trained; rank: of "lora".
     """
 
     lr: float = 1e-3
@@ -39,6 +41,8 @@ class PrototypesOptions:
     wait: int = 500
     scale: float = 1.0
     unreliable: Literal["skip", "reference"] = "skip"
+    group: tuning.Group = "layernorm"
+    rank: int = 16
 
     def __post_init__(self) -> None:
         if not self.lr > 0 or not self.scale > 0:
@@ -52,9 +56,9 @@ ENOUGH = 5
 
 
 class PrototypesState:
-    """The adapted LayerNorms, the pool, and how many images have been seen."""
+    """What is trained, the pool, and how many images have been seen."""
 
-    def __init__(self, overlay: Overlay, pool: FeatureBank) -> None:
+    def __init__(self, overlay: tuning.Tuned, pool: FeatureBank) -> None:
         self.overlay = overlay
         self.pool = pool
         self.seen = 0
@@ -75,27 +79,28 @@ class Prototypes:
     name = "prototypes"
     Options = PrototypesOptions
     facts = Facts(
-        "LayerNorms of the image tower",
+        "LayerNorms of the image tower, or another group",
         "LayerNorms, 64 features, score bank",
         "1 forward; reliable desired: +1 backward, +1 forward; undesired: +1 backward",
         "Li et al. 2023 (OWTTT), as (K+1)PC",
     )
     views = 1
     score_scale = 1.0
+    scores_in_half = False
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: PrototypesOptions
     ) -> None:
         self.options = options
-        self.vision = backbone.vision
-        self.classifier = classifier
+        self.optimiser = Optimiser("sgd", options.lr)
+        self._tuned = partial(tuning.Tuned, backbone, classifier, classes, options.group, options.rank)
+        self._width = classifier.shape[1]
 
     def start(self) -> PrototypesState:
-        pool = FeatureBank(self.options.pool, self.classifier.shape[1])
-        return PrototypesState(Overlay(self.vision, layernorm_names(self.vision)), pool)
+        return PrototypesState(self._tuned(), FeatureBank(self.options.pool, self._width))
 
     def look(self, state: PrototypesState, views: ViewSource) -> Look:
-        return tuning.look(state.overlay, self.classifier, views)
+        return tuning.look(state.overlay, views)
 
     def learn(self, state: PrototypesState, look: Look, decision: Decision) -> Outcome:
         pushed = None
@@ -109,7 +114,7 @@ class Prototypes:
             if self.options.unreliable == "reference":
                 return Outcome(loss=float("nan"), adapted=True)
             return Outcome(reason="the score is not reliable")
-        outcome = tuning.step(state.overlay, self.classifier, look, self._loss(state, look, decision), self.options.lr)
+        outcome = tuning.step(state.overlay, look, self._loss(state, look, decision), self.optimiser)
         if not outcome.failed:
             state.seen += 1
         elif pushed is not None:
@@ -117,7 +122,7 @@ class Prototypes:
         return outcome
 
     def _loss(self, state: PrototypesState, look: Look, decision: Decision) -> torch.Tensor:
-        logits = look.logits
+        _, logits = state.overlay.differentiable(look)
         if not decision.desired:
             unknown = (state.pool.features @ look.features).max()
             logits = torch.cat([logits, unknown[None]])

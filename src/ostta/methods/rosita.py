@@ -7,16 +7,17 @@ desired one the augmented view, a backward through both, and a second look for t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
 
 from ..backbones.protocol import Backbone
-from ..core.losses import contrast, nearest, reliable_entropy
+from ..core.losses import Neighbours, contrast, nearest, reliable_entropy
 from ..core.memory import FeatureBank, Pushed, named, parts
-from ..core.overlay import Overlay, layernorm_names
-from ..core.scores import cosines, unit
+from ..core.optimisers import Optimiser
+from ..core.scores import cosines
 from ..core.types import Decision, Error, Look, Outcome, Verdict, ViewSource
 from . import tuning
 from .protocol import Facts
@@ -38,6 +39,7 @@ class RositaOptions:
     neighbours: an image just stored is "with_self" its own nearest positive (published), or "without_self" (D6).
     undesired_bank: features of unknown images that are kept (D7).
     desired_bank: one "shared" first-in-first-out bank (published), or k places "per_class" (D31).
+    group: the parameters that are trained; rank: of "lora".
     """
 
     lr: float = 1e-3
@@ -50,6 +52,8 @@ class RositaOptions:
     neighbours: Literal["with_self", "without_self"] = "with_self"
     undesired_bank: int = 64
     desired_bank: Literal["shared", "per_class"] = "shared"
+    group: tuning.Group = "layernorm"
+    rank: int = 16
 
     def __post_init__(self) -> None:
         odd = sorted(set(self.losses) - set(PARTS))
@@ -66,9 +70,9 @@ class RositaOptions:
 
 
 class RositaState:
-    """The adapted LayerNorms and the two feature banks."""
+    """What is trained, and the two feature banks."""
 
-    def __init__(self, overlay: Overlay, desired: FeatureBank, undesired: FeatureBank) -> None:
+    def __init__(self, overlay: tuning.Tuned, desired: FeatureBank, undesired: FeatureBank) -> None:
         self.overlay = overlay
         self.desired = desired
         self.undesired = undesired
@@ -90,71 +94,85 @@ class Rosita:
     name = "rosita"
     Options = RositaOptions
     facts = Facts(
-        "LayerNorms of the image tower",
+        "LayerNorms of the image tower, or another group",
         "LayerNorms, 5 features a class, 64 features, score bank",
         "1 forward; reliable: +1 backward; reliable desired: +2 forwards, +1 backward",
         "Sreenivas & Biswas 2025 (ROSITA)",
     )
     views = 2
     score_scale = 1.0
+    scores_in_half = False
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: RositaOptions
     ) -> None:
         self.options = options
-        self.vision = backbone.vision
-        self.classifier = classifier
+        self.optimiser = Optimiser("sgd", options.lr)
+        self._tuned = partial(tuning.Tuned, backbone, classifier, classes, options.group, options.rank)
+        self._shape = classifier.shape
+        if not tuning.reaches_vision(backbone, classes, options.group) and set(options.losses) != {"re"}:
+            raise Error(
+                f'L_D and L_U act on image features, and the group "{options.group}" leaves the image tower of '
+                f"{backbone.id} as it is: train it with `losses=re` alone, or choose another group."
+            )
 
     def start(self) -> RositaState:
-        classes, width = self.classifier.shape
+        classes, width = self._shape
         groups = classes if self.options.desired_bank == "per_class" else 1
         return RositaState(
-            Overlay(self.vision, layernorm_names(self.vision)),
+            self._tuned(),
             FeatureBank(self.options.k * classes, width, groups),
             FeatureBank(self.options.undesired_bank, width),
         )
 
     def look(self, state: RositaState, views: ViewSource) -> Look:
-        return tuning.look(state.overlay, self.classifier, views)
+        return tuning.look(state.overlay, views)
 
     def learn(self, state: RositaState, look: Look, decision: Decision) -> Outcome:
         if decision.verdict is Verdict.RELIABLE_DESIRED:
             label = int(look.logits.argmax())
             bank, pushed = state.desired, state.desired.push(look.features, label)
-            loss = self._desired_loss(state, look, label, pushed)
+            loss, matches = self._desired_loss(state, look, label, pushed)
         elif decision.verdict is Verdict.RELIABLE_UNDESIRED:
             bank, pushed = state.undesired, state.undesired.push(look.features)
-            loss = self._undesired_loss(state, look, pushed)
+            loss, matches = self._undesired_loss(state, look, pushed), None
         else:
             return Outcome(reason="the score is not reliable")
         if loss is None:
             return Outcome(
                 reason="no loss applies: the feature banks are still filling, or the chosen losses leave it out"
             )
-        outcome = tuning.step(state.overlay, self.classifier, look, loss, self.options.lr)
+        outcome = tuning.step(state.overlay, look, loss, self.optimiser)
         if outcome.failed:
             bank.undo(pushed)
-        return outcome
+            return outcome
+        return replace(outcome, matches=matches)
 
-    def _desired_loss(self, state: RositaState, look: Look, label: int, pushed: Pushed) -> torch.Tensor | None:
-        losses = []
+    def _desired_loss(
+        self, state: RositaState, look: Look, label: int, pushed: Pushed
+    ) -> tuple[torch.Tensor | None, int | None]:
+        """L_Re + L_D as far as they apply, and the number of positives of the image's own class, K+."""
+        losses, matches = [], None
         if "re" in self.options.losses:
-            augmented = cosines(unit(state.overlay(look.views.augmented(1)))[0], self.classifier)
-            losses.append(reliable_entropy(look.logits, augmented, label, self.options.entropy_scale))
+            classifier, z = state.overlay.differentiable(look)
+            augmented = cosines(state.overlay.features(look.views.augmented(1))[0], classifier)
+            losses.append(reliable_entropy(z, augmented, label, self.options.entropy_scale))
         if "d" in self.options.losses and self._banks_full_enough(state):
-            losses.append(self._contrast(look, state.desired, state.undesired, pushed, label))
-        return torch.stack(losses).sum() if losses else None
+            neighbours = self._neighbours(look, state.desired, state.undesired, pushed)
+            losses.append(self._contrast(look, neighbours, label))
+            matches = int((neighbours.labels == label).sum())
+        return (torch.stack(losses).sum() if losses else None), matches
 
     def _undesired_loss(self, state: RositaState, look: Look, pushed: Pushed) -> torch.Tensor | None:
         if "u" not in self.options.losses or not self._banks_full_enough(state):
             return None
-        return self._contrast(look, state.undesired, state.desired, pushed, None)
+        return self._contrast(look, self._neighbours(look, state.undesired, state.desired, pushed), None)
 
-    def _contrast(
-        self, look: Look, same: FeatureBank, other: FeatureBank, pushed: Pushed, label: int | None
-    ) -> torch.Tensor:
+    def _neighbours(self, look: Look, same: FeatureBank, other: FeatureBank, pushed: Pushed) -> Neighbours:
         own = same.row(pushed) if self.options.neighbours == "without_self" else None
-        neighbours = nearest(look.features, same, other, self.options.k, skip_self=own)
+        return nearest(look.features, same, other, self.options.k, skip_self=own)
+
+    def _contrast(self, look: Look, neighbours: Neighbours, label: int | None) -> torch.Tensor:
         loss = contrast(
             look.features,
             neighbours,

@@ -29,6 +29,7 @@ class TDAOptions:
     entropy_window: the image enters the negative cache between these values of its entropy, nats over log2 C (D15).
     mask_window: which class probabilities of a negative entry count against a class.
     insert: which images enter the caches: "all" (published) or only "desired" ones (paper) (D12).
+    score: the largest of the final "logits" (published) or the "cosine" to the best class (paper) (D29).
     """
 
     shots: int = 3
@@ -40,6 +41,7 @@ class TDAOptions:
     entropy_window: tuple[float, ...] = (0.2, 1.0)
     mask_window: tuple[float, ...] = (0.03, 1.0)
     insert: Literal["all", "desired"] = "all"
+    score: Literal["logits", "cosine"] = "logits"
 
     def __post_init__(self) -> None:
         if self.shots < 1 or self.negative_shots < 0:
@@ -90,6 +92,7 @@ class TDA:
     Options = TDAOptions
     facts = Facts("nothing", "3 + 2 features a class, score bank", "1 forward", "Karmanov et al. 2024 (TDA)")
     views = 1
+    scores_in_half = True
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: TDAOptions
@@ -98,7 +101,8 @@ class TDA:
         self.vision = backbone.vision
         self.classifier = classifier
         # Scores are scaled logits: with CLIP's 100 the identifier's grid is 0, 1, ..., 99 (D29).
-        self.score_scale = backbone.logit_scale
+        self.logit_scale = backbone.logit_scale
+        self.score_scale = 1.0 if options.score == "cosine" else self.logit_scale
 
     def start(self) -> TDAState:
         classes, width = self.classifier.shape
@@ -108,7 +112,7 @@ class TDA:
     def look(self, state: TDAState, views: ViewSource) -> Look:
         features = unit(self.vision(views.canonical))[0]
         z = cosines(features, self.classifier)
-        logits = self.score_scale * z
+        logits = self.logit_scale * z
         plan = self._plan(state, logits)
         similar, filled = state.positive.similarities(features, plan.label, plan.positive)
         final = logits + self.options.alpha * (_weights(similar, self.options.beta) * filled).sum(1)
@@ -120,7 +124,7 @@ class TDA:
                 against = against.clone()
                 against[plan.label, plan.negative] = plan.against
             final = final - self.options.negative_alpha * torch.einsum("cd,cdk->k", weights, against.to(weights.dtype))
-        return Look(views, features, z, final, plan)
+        return Look(views, features, z, final, plan, z if self.options.score == "cosine" else None)
 
     def learn(self, state: TDAState, look: Look, decision: Decision) -> Outcome:
         plan: Plan = look.plan

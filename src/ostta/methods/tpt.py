@@ -1,10 +1,10 @@
-"""TPT: tune the words before the class name until the confident views of one image agree (Shu et al. 2022).
+"""TPT: tune the prompts until the confident views of one image agree (Shu et al. 2022).
 
-    p = mean of softmax(s f_v T(context)^T) over the tenth of the views with the lowest entropy;  loss = H(p)
+    p = mean of softmax(s f_v T(prompts)^T) over the tenth of the views with the lowest entropy;  loss = H(p)
 
 `tpt` takes one AdamW step for each desired image and then forgets it, so its scores are the frozen classifier's. `tpt_c` never
-forgets: plain SGD on one context through the stream. The image tower runs without graph, once for each view; only the text tower is
-differentiated.
+forgets: plain SGD through the stream. All views pass the image tower without graph. With a CLIP only the text tower is
+differentiated; with MaPLe, whose prompts are in both towers, the selected views pass the image tower a second time, with graph.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Literal
 
 import torch
 
-from ..backbones.context import PromptedText
-from ..backbones.protocol import DEFAULT_TEMPLATES, Backbone
-from ..core.losses import selected_entropy
-from ..core.scores import cosines, unit
+from ..backbones.protocol import Backbone
+from ..core.losses import most_certain, selected_entropy
+from ..core.memory import named, parts
+from ..core.optimisers import Optimiser, first_adamw_step
+from ..core.scores import cosines
 from ..core.types import Decision, Error, Look, Outcome, Verdict, ViewSource
 from . import tuning
 from .protocol import Facts
@@ -26,182 +27,206 @@ from .zero_shot import NoState
 
 # Views that go through the image tower at once, which bounds the memory.
 BATCH = 16
-# Of AdamW, where the published code leaves them at their defaults.
-EPS, WEIGHT_DECAY = 1e-8, 0.01
 
 
 @dataclass(frozen=True)
 class TPTOptions:
     """Defaults are the published code's.
 
-    lr: rate of the one AdamW step (D9).
+    lr, maple_lr: rate of the one AdamW step on a CLIP's prompts, and on MaPLe's (D9).
     views: views of an image, the canonical one included.
     share: of the views, those with the lowest entropy, that enter the loss.
     """
 
     lr: float = 5e-3
+    maple_lr: float = 4e-2
     views: int = 64
     share: float = 0.1
 
     def __post_init__(self) -> None:
-        if not self.lr > 0 or self.views < 2 or not 0 < self.share <= 1:
-            raise Error(f"`lr` is above zero, `views` at least 2 and `share` above 0 and at most 1, unlike {self}.")
+        if not self.lr > 0 or not self.maple_lr > 0 or self.views < 2 or not 0 < self.share <= 1:
+            raise Error(
+                f"`lr` and `maple_lr` are above zero, `views` at least 2 and `share` above 0 and at most 1, unlike {self}."
+            )
 
 
 @dataclass(frozen=True)
-class TPTCOptions(TPTOptions):
+class TPTCOptions:
     """Defaults are the published code's.
 
-    lr: rate of plain SGD.
+    lr: rate of SGD.
+    momentum: of SGD (D17).
     views, share: as in `tpt`.
-    update: the prompt is tuned on every "desired" image (published), or on "reliable" desired ones only (paper) (D16).
+    update: the prompts are tuned on every "desired" image (published), or on "reliable" desired ones only (paper) (D16).
     """
 
     lr: float = 1e-5
+    momentum: float = 0.0
+    views: int = 64
+    share: float = 0.1
     update: Literal["desired", "reliable"] = "desired"
+
+    def __post_init__(self) -> None:
+        if not self.lr > 0 or not 0 <= self.momentum < 1 or self.views < 2 or not 0 < self.share <= 1:
+            raise Error(
+                f"`lr` is above zero, `momentum` from 0 to below 1, `views` at least 2 and `share` above 0 and at most 1, "
+                f"unlike {self}."
+            )
 
 
 class Prompts:
-    """What both methods do: cosines with a classifier, and the gradient of the loss with respect to a context."""
+    """What all of them do: look under an overlay over the prompts, and differentiate the loss of one image's views."""
 
     views = 64
     score_scale = 1.0
+    scores_in_half = False
 
     def __init__(
-        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: TPTOptions
+        self,
+        backbone: Backbone,
+        classifier: torch.Tensor,
+        classes: Sequence[str],
+        options: TPTOptions | TPTCOptions,
     ) -> None:
-        self.text = PromptedText(backbone, classes)
-        self.options = options
-        self.views = options.views
-        self.vision = backbone.vision
+        self.views, self.share = options.views, options.share
         self.logit_scale = backbone.logit_scale
-        self.classifier = classifier
-        with torch.no_grad():
-            initial = unit(self.text.encode(self.text.initial_context))
-        if not torch.allclose(initial, classifier, atol=1e-4):
-            raise Error(
-                f"Prompt tuning starts from the one template {DEFAULT_TEMPLATES[0]!r}, and this classifier was made from "
-                "something else: leave `templates` as it is."
-            )
+        self.initial = tuning.Tuned(backbone, classifier, classes, "prompts")
 
-    @torch.no_grad()
-    def classify(self, context: torch.Tensor) -> torch.Tensor:
-        """The classifier of a context. That of the initial one is at hand, and then scores are exactly the frozen model's."""
-        if context.equal(self.text.initial_context):
-            return self.classifier
-        return unit(self.text.encode(context))
-
-    @torch.no_grad()
-    def seen(self, classifier: torch.Tensor, views: ViewSource) -> Look:
-        features = unit(self.vision(views.canonical))[0]
-        z = cosines(features, classifier)
-        return Look(views, features, z, z)
-
-    def gradient(self, context: torch.Tensor, look: Look) -> tuple[float, torch.Tensor]:
-        """The loss of one image's views at `context`, and its gradient."""
-        features = self._features(look)
+    def gradients(self, prompts: tuning.Tuned, look: Look) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        """The loss of one image's views at `prompts`, and its gradients."""
+        pixels, features = self._all_views(prompts, look)
         with torch.enable_grad():
-            leaf = context.detach().clone().requires_grad_()
-            logits = self.logit_scale * cosines(features, unit(self.text.encode(leaf)))
-            loss = selected_entropy(logits, self.options.share)
-            (gradient,) = torch.autograd.grad(loss, leaf)
-        return float(loss.detach()), gradient
+            classifier = prompts.differentiable_classifier()
+            with torch.no_grad():
+                certain = most_certain(self.logit_scale * cosines(features, classifier), self.share)
+            loss = self.loss(prompts, classifier, pixels, features, certain)
+            # A view that is not finite is never among the certain ones; it spoils the image all the same.
+            return loss.detach() + 0 * features.sum(), torch.autograd.grad(loss, prompts.parameters())
+
+    def loss(
+        self,
+        prompts: tuning.Tuned,
+        classifier: torch.Tensor,
+        pixels: torch.Tensor,
+        features: torch.Tensor,
+        certain: torch.Tensor,
+    ) -> torch.Tensor:
+        """Of the views [V, 3, H, W] with `features` [V, D], of which those numbered `certain` were selected."""
+        chosen = prompts.features(pixels[certain]) if prompts.trains_vision else features[certain]
+        return selected_entropy(self.logit_scale * cosines(chosen, classifier))
 
     @torch.no_grad()
-    def _features(self, look: Look) -> torch.Tensor:
-        """Unit features of all views; the canonical one, which the look has, comes first."""
+    def _all_views(self, prompts: tuning.Tuned, look: Look) -> tuple[torch.Tensor, torch.Tensor]:
+        """Pixels and unit features of all views; the canonical one, which the look has, comes first."""
         augmented = look.views.augmented(self.views - 1)
-        batches = (augmented[start : start + BATCH] for start in range(0, len(augmented), BATCH))
-        return torch.cat([look.features[None], *(unit(self.vision(batch)) for batch in batches)])
+        features = [prompts.features(batch) for batch in torch.split(augmented, BATCH)]
+        return torch.cat([look.views.canonical, augmented]), torch.cat([look.features[None], *features])
 
 
 class TPT(Prompts):
-    """One step for each desired image, from the initial prompt every time."""
+    """One step for each desired image, from the initial prompts every time."""
 
     name = "tpt"
     Options = TPTOptions
     facts = Facts(
-        "context vectors of the prompt, for one image at a time",
+        "prompts, for one image at a time",
         "score bank",
-        "1 forward; desired: +63 forwards, and of the text tower 2 forwards, 1 backward",
+        "1 forward; desired: +63 forwards, and of the text tower 2 forwards, 1 backward; MaPLe: +7 forwards, 6 backwards",
         "Shu et al. 2022 (TPT)",
     )
+
+    def __init__(
+        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: TPTOptions
+    ) -> None:
+        super().__init__(backbone, classifier, classes, options)
+        self.lr = options.maple_lr if self.initial.trains_vision else options.lr
 
     def start(self) -> NoState:
         return NoState()
 
+    @torch.no_grad()
     def look(self, state: NoState, views: ViewSource) -> Look:
-        return self.seen(self.classifier, views)
+        return tuning.look(self.initial, views)
 
     def learn(self, state: NoState, look: Look, decision: Decision) -> Outcome:
         if not decision.desired:
             return Outcome(reason="an undesired image does not tune the prompt")
-        start = self.text.initial_context
-        loss, gradient = self.gradient(start, look)
-        tuned = first_adamw_step(start, gradient, self.options.lr)
-        if not finite(loss, tuned):
+        loss, gradients = self.gradients(self.initial, look)
+        if not tuning.finite(loss, gradients):
             return Outcome(reason=tuning.NOT_FINITE, failed=True)
-        return Outcome(loss=loss, adapted=True, answer=lambda: cosines(look.features, self.classify(tuned)))
+        start = {name: tensor.detach() for name, tensor in self.initial.tensors.items()}
+        tuned = self.initial.moved(
+            {
+                name: first_adamw_step(value, g, self.lr)
+                for (name, value), g in zip(start.items(), gradients, strict=True)
+            }
+        )
+
+        def answer() -> torch.Tensor:
+            return answered(tuned, look)
+
+        return Outcome(loss=float(loss), adapted=True, answer=answer)
 
 
-class TunedPrompt:
-    """The context as it is now, and its classifier, which follows from it."""
+class TunedPrompts:
+    """The prompts as they are now, and the optimiser's memory."""
 
-    def __init__(self, prompts: Prompts) -> None:
-        self._prompts = prompts
-        self.context = prompts.text.initial_context
-        self.classifier = prompts.classifier
+    def __init__(self, overlay: tuning.Tuned, optimiser: Optimiser) -> None:
+        self.overlay, self.optimiser = overlay, optimiser
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        return {"context": self.context.clone()}
+        return named(overlay=self.overlay.snapshot(), optimiser=self.optimiser.tensors())
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        stored = tensors["context"]
-        if stored.shape != self.context.shape:
-            raise Error(
-                f"The stored context has shape {tuple(stored.shape)}, this one needs {tuple(self.context.shape)}."
-            )
-        self.context, self.classifier = stored.clone(), self._prompts.classify(stored)
+        self.overlay.load(parts(tensors, "overlay/"))
+        self.optimiser.load(parts(tensors, "optimiser/"))
 
 
 class TPTC(Prompts):
-    """One context that is tuned through the whole stream."""
+    """Prompts that are tuned through the whole stream."""
 
     name = "tpt_c"
     Options = TPTCOptions
     facts = Facts(
-        "context vectors of the prompt",
-        "context vectors, score bank",
-        "1 forward; desired: +63 forwards, and of the text tower 2 forwards, 1 backward",
+        "prompts",
+        "prompts, score bank",
+        TPT.facts.passes,
         "Shu et al. 2022 (TPT), without its resets",
     )
-    options: TPTCOptions
 
-    def start(self) -> TunedPrompt:
-        return TunedPrompt(self)
+    def __init__(
+        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: TPTCOptions
+    ) -> None:
+        super().__init__(backbone, classifier, classes, options)
+        self.options = options
 
-    def look(self, state: TunedPrompt, views: ViewSource) -> Look:
-        return self.seen(state.classifier, views)
+    def start(self) -> TunedPrompts:
+        fresh = self.initial.moved(
+            {name: tensor.detach().clone().requires_grad_() for name, tensor in self.initial.tensors.items()}
+        )
+        fresh.reset()
+        return TunedPrompts(fresh, Optimiser("sgd", self.options.lr, self.options.momentum))
 
-    def learn(self, state: TunedPrompt, look: Look, decision: Decision) -> Outcome:
+    @torch.no_grad()
+    def look(self, state: TunedPrompts, views: ViewSource) -> Look:
+        return tuning.look(state.overlay, views)
+
+    def learn(self, state: TunedPrompts, look: Look, decision: Decision) -> Outcome:
         if not decision.desired:
             return Outcome(reason="an undesired image does not tune the prompt")
         if self.options.update == "reliable" and decision.verdict is not Verdict.RELIABLE_DESIRED:
             return Outcome(reason="the score is not reliable")
-        loss, gradient = self.gradient(state.context, look)
-        moved = state.context - self.options.lr * gradient
-        classifier = self.classify(moved)
-        if not finite(loss, classifier):
+        loss, gradients = self.gradients(state.overlay, look)
+        if not tuning.finite(loss, gradients):
             return Outcome(reason=tuning.NOT_FINITE, failed=True)
-        state.context, state.classifier = moved, classifier
-        return Outcome(loss=loss, adapted=True, answer=lambda: cosines(look.features, classifier))
+        state.optimiser.move(state.overlay.parameters(), gradients)
+        state.overlay.changed()
+        return Outcome(loss=float(loss), adapted=True, answer=lambda: answered(state.overlay, look))
 
 
-def first_adamw_step(start: torch.Tensor, gradient: torch.Tensor, lr: float) -> torch.Tensor:
-    """Where AdamW goes first: its moments are still the gradient itself, so the step is known in closed form."""
-    return start * (1 - lr * WEIGHT_DECAY) - lr * gradient / (gradient.abs() + EPS)
-
-
-def finite(loss: float, tensor: torch.Tensor) -> bool:
-    """Whether the loss and all of the tensor are."""
-    return bool(torch.isfinite(tensor.sum() + loss))
+@torch.no_grad()
+def answered(prompts: tuning.Tuned, look: Look) -> torch.Tensor:
+    """The logits after a step; the image is encoded again only where its tower has prompts."""
+    if prompts.trains_vision:
+        return tuning.look(prompts, look.views).logits
+    return cosines(look.features, prompts.classifier)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from ..backbones.protocol import Backbone
 from ..core.memory import named, parts
-from ..core.overlay import Overlay, layernorm_names
+from ..core.optimisers import Optimiser
 from ..core.scores import entropy
 from ..core.types import Decision, Error, Look, Outcome, ViewSource
 from . import tuning
@@ -27,11 +28,14 @@ class UniEntOptions:
     lr: rate of plain SGD.
     scale: factor on the cosines inside the entropy (D19).
     undesired_weight: factor on the entropy of undesired images, which is raised (D19).
+    group: the parameters that are trained; rank: of "lora".
     """
 
     lr: float = 1e-3
     scale: float = 1.0
     undesired_weight: float = 1.0
+    group: tuning.Group = "layernorm"
+    rank: int = 16
 
     def __post_init__(self) -> None:
         if not self.lr > 0 or not self.scale > 0 or self.undesired_weight < 0:
@@ -39,9 +43,9 @@ class UniEntOptions:
 
 
 class UniEntState:
-    """The adapted LayerNorms."""
+    """What is trained."""
 
-    def __init__(self, overlay: Overlay) -> None:
+    def __init__(self, overlay: tuning.Tuned) -> None:
         self.overlay = overlay
 
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -57,28 +61,29 @@ class UniEnt:
     name = "unient"
     Options = UniEntOptions
     facts = Facts(
-        "LayerNorms of the image tower",
+        "LayerNorms of the image tower, or another group",
         "LayerNorms, score bank",
         "1 forward, 1 backward; desired: +1 forward",
         "Gao et al. 2024 (UniEnt)",
     )
     views = 1
     score_scale = 1.0
+    scores_in_half = False
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: UniEntOptions
     ) -> None:
         self.options = options
-        self.vision = backbone.vision
-        self.classifier = classifier
+        self.optimiser = Optimiser("sgd", options.lr)
+        self._tuned = partial(tuning.Tuned, backbone, classifier, classes, options.group, options.rank)
 
     def start(self) -> UniEntState:
-        return UniEntState(Overlay(self.vision, layernorm_names(self.vision)))
+        return UniEntState(self._tuned())
 
     def look(self, state: UniEntState, views: ViewSource) -> Look:
-        return tuning.look(state.overlay, self.classifier, views)
+        return tuning.look(state.overlay, views)
 
     def learn(self, state: UniEntState, look: Look, decision: Decision) -> Outcome:
         sign = 1.0 if decision.desired else -self.options.undesired_weight
-        loss = sign * entropy(self.options.scale * look.logits)
-        return tuning.step(state.overlay, self.classifier, look, loss, self.options.lr)
+        _, z = state.overlay.differentiable(look)
+        return tuning.step(state.overlay, look, sign * entropy(self.options.scale * z), self.optimiser)

@@ -35,6 +35,7 @@ class ZeroShot:
     Options = ZeroShotOptions
     facts = Facts("nothing", "score bank", "1 forward", "Radford et al. 2021 (CLIP)")
     views = 1
+    scores_in_half = True
     score_scale = 1.0
 
     def __init__(

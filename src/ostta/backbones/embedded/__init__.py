@@ -13,6 +13,8 @@ from torch import nn
 from ...core.types import Error
 from ..clip import Clip
 from ..folders import load_tokenizer, quiet
+from ..maple import Maple
+from ..maple_files import OWN_PROMPTS, load_maple
 from ..preprocessing import read_preprocessing
 from .stem import Stem
 
@@ -44,6 +46,13 @@ def load_embedded(folder: Path = FOLDER) -> Embedded:
     # What was found to suit this model on images held out from its training.
     backbone.defaults = _json(folder / "defaults.json", {})
     return backbone
+
+
+def load_embedded_maple(folder: Path = FOLDER) -> Maple:
+    """The same with the MaPLe prompts and token statistics that `tools/train_maple.py` made."""
+    if not (folder / OWN_PROMPTS).is_file():
+        raise Error(f"The MaPLe prompts are not in this installation: {folder / OWN_PROMPTS} is missing.")
+    return load_maple(load_embedded(folder), folder / OWN_PROMPTS, "embedded+maple")
 
 
 def _model(folder: Path) -> nn.Module:

@@ -1,0 +1,61 @@
+"""`ostta backbone`: prepare what a method needs of a backbone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..core.types import Error
+
+if TYPE_CHECKING:
+    import torch
+
+app = typer.Typer(help="Prepare backbones.", no_args_is_help=True)
+
+
+@app.callback()
+def _root() -> None:
+    """A group of its own, although there is one command."""
+
+
+@app.command()
+def statistics(
+    backbone: Annotated[str, typer.Option(help="A backbone with MaPLe prompts: BACKBONE+maple:PATH.")],
+    images: Annotated[str, typer.Option(help="Source images, as a data set: folder:PATH, parquet:PATH or a name.")],
+    out: Annotated[Path | None, typer.Option(help="The file to write; else beside the prompts.")] = None,
+    limit: Annotated[int | None, typer.Option(min=2, help="Only so many images.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
+) -> None:
+    """Take the token statistics of source images, which PromptAlign aligns with.
+
+    Example: ostta backbone statistics --backbone openai/clip-vit-base-patch16+maple:maple --images folder:imagenet/val
+    """
+    from .. import backbones
+    from ..backbones.maple import Maple
+    from ..backbones.maple_files import OWN_STATISTICS, measure_statistics, write_statistics
+    from ..data.datasets import open_dataset
+    from ..data.views import canonical
+    from .progress import progress_line
+
+    maple = backbones.load(backbone)
+    if not isinstance(maple, Maple):
+        raise Error(f"Token statistics are for backbones with MaPLe prompts, and {backbone} has none.")
+    place = Path(backbone.partition("+maple:")[2]).expanduser() if "+maple:" in backbone else None
+    if out is None and place is None:
+        raise Error("The embedded statistics ship with the package and are not overwritten: name a file with --out.")
+    target = out or (place if place is not None and place.is_dir() else Path(str(place)).parent) / OWN_STATISTICS
+    dataset = open_dataset(images, data, named=False, limit=limit)
+    with progress_line("images") as watch:
+
+        def views() -> Iterator[torch.Tensor]:
+            for number in range(len(dataset)):
+                yield canonical(dataset.image(number), maple.preprocessing)
+                watch(number + 1, len(dataset), None)
+
+        found, count = measure_statistics(maple, views())
+    about = {"backbone": maple.id, "weight_hash": maple.weight_hash, "images": count, "of": dataset.name}
+    write_statistics(found, target, about)
+    print(f"Token statistics of {count} images, {list(found.means.shape)}: {target}")
