@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,9 @@ class Records:
     source: list[str] = field(default_factory=list)
     number: list[int] = field(default_factory=list)
     label: list[int] = field(default_factory=list)
+    domain: list[int] = field(default_factory=list)
     predictions: list[Prediction] = field(default_factory=list)
+    features: list[NDArray[np.float32] | None] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.predictions)
@@ -32,6 +34,13 @@ class Records:
         self.source.append(sample.source)
         self.number.append(sample.index)
         self.label.append(sample.label)
+        self.domain.append(sample.domain)
+        features = None
+        if prediction.features is not None:
+            # As an array they take an eighth of what a tuple of Python's numbers does, and all of them stay until the end.
+            features = np.array(prediction.features, dtype=np.float32)
+            prediction = replace(prediction, features=None)
+        self.features.append(features)
         self.predictions.append(prediction)
 
     @property
@@ -43,7 +52,7 @@ class Records:
         values = [getattr(prediction, name) for prediction in self.predictions]
         if name in ("known", "adapted"):
             return np.array(values, dtype=bool)
-        if name == "index":
+        if name in ("index", "pseudo_label"):
             return np.array(values, dtype=np.int64)
         if name in ("verdict", "reason"):
             return np.array([None if value is None else str(value) for value in values], dtype=object)
@@ -59,6 +68,15 @@ class Records:
 
     def metrics(self) -> dict[str, float | None]:
         return metrics.summary(self.labels, self.scores(), self.column("known"), self.column("index"))
+
+    def metrics_by_domain(self) -> dict[int, dict[str, float | None]]:
+        """The figures of each domain's images alone, wherever in the stream they came."""
+        columns = (self.labels, self.scores(), self.column("known"), self.column("index"))
+        domains = np.array(self.domain, dtype=np.int64)
+        return {
+            int(number): metrics.summary(*(column[domains == number] for column in columns))
+            for number in np.unique(domains)
+        }
 
     def timings(self, part: str) -> NDArray[np.float64]:
         return np.array([getattr(prediction.ms, part) for prediction in self.predictions])

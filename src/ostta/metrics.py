@@ -11,6 +11,7 @@ A figure that a one-sided stream cannot give (no undesired image: all but acc_de
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,12 @@ def harmonic_mean(first: float | None, second: float | None) -> float | None:
     if first is None or second is None:
         return None
     return 0.0 if first + second == 0 else 2 * first * second / (first + second)
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """The plain mean; None where there is nothing, or a value is missing."""
+    present = [value for value in values if value is not None]
+    return sum(present) / len(present) if present and len(present) == len(values) else None
 
 
 def accuracies(labels: NDArray[Any], accepted: NDArray[Any], index: NDArray[Any]) -> dict[str, float | None]:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from ..analyses import BankBytes, Distances, ReliableAccuracy
 from ..core.types import Error
 from ..metrics import CONVENTION
-from ..state import write_atomically
+from ..files import write_atomically
+from .scenario import Scenario, SingleScenario
+from .strict import Strict as Strict
+from .strict import first_problem
 
 SCHEMA = 1
 
 
-class Strict(BaseModel):
-    """No unknown fields: a misspelt one is an error, not a silent default."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 class RunSpec(Strict):
     """What was asked for: one method on one stream. Two runs with equal specs and equal weights give equal figures."""
+
+    later: ClassVar[tuple[str, ...]] = ("scenario",)
 
     backbone: str = "embedded"
     method: str = "rosita"
@@ -37,6 +37,7 @@ class RunSpec(Strict):
     limit: int | None = None
     classes: list[str] | None = None
     seed: int = 0
+    scenario: Scenario = Field(default_factory=SingleScenario)
 
 
 class Side(Strict):
@@ -58,15 +59,28 @@ class StreamInfo(Strict):
     seed: int
 
 
-class Metrics(Strict):
-    """In percent; None where the stream has only one side."""
+class Figures(Strict):
+    """In percent; None where there are images of one side only."""
 
     auroc: float | None
     fpr95: float | None
     acc_desired: float | None
     acc_undesired: float | None
     hm: float | None
+
+
+class Metrics(Figures):
+    """The figures over the whole stream."""
+
     convention: str = CONVENTION
+
+
+class DomainFigures(Strict):
+    """The figures over the images of one domain."""
+
+    name: str
+    images: int
+    metrics: Figures
 
 
 class Quantiles(Strict):
@@ -85,8 +99,29 @@ class Latency(Strict):
     total: Quantiles
 
 
+class Analyses(Strict):
+    """What the paper measures beside the five figures; `ostta.analyses` has the formulas. None: this run cannot give it.
+
+    stream_distances are of all images' features, where the adapter option `features` kept them; bank_distances of the method's two
+    banks at the end; average_matches is the mean K+ of L_D; reliable is in percent.
+    """
+
+    stream_distances: Distances | None
+    bank_distances: Distances | None
+    average_matches: float | None
+    reliable: ReliableAccuracy
+    bank_bytes: BankBytes
+    adapted_parameters: int | None
+
+
 class Result(Strict):
-    """The content of a result file."""
+    """The content of a result file.
+
+    `domains` and the plain mean of their HM are there where the scenario has several. The mean is the headline of a continual run;
+    it is None where a domain has no HM.
+    """
+
+    later: ClassVar[tuple[str, ...]] = ("domains", "hm_mean_domains", "analyses")
 
     schema_version: int = SCHEMA
     spec: RunSpec
@@ -106,6 +141,9 @@ class Result(Strict):
     hardware: str
     remarks: list[str]
     records: str | None = None
+    domains: list[DomainFigures] = Field(default_factory=list)
+    hm_mean_domains: float | None = None
+    analyses: Analyses | None = None
 
     def write(self, path: Path) -> None:
         write_atomically(path, (json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n").encode())
@@ -118,6 +156,4 @@ def read_result(path: Path) -> Result:
     except OSError as problem:
         raise Error(f"The result file {path} cannot be read ({problem.strerror}).") from None
     except ValidationError as problem:
-        first = problem.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the whole file"
-        raise Error(f"{path} is not a result file of this version ({place}: {first['msg']}).") from None
+        raise Error(f"{path} is not a result file of this version ({first_problem(problem)}).") from None

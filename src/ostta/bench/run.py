@@ -12,34 +12,47 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import backbones
+from .. import analyses, backbones
 from ..adapter import Adapter, load, versions
 from ..backbones.protocol import Backbone
 from ..core.types import Error
-from ..data.datasets import Dataset, open_dataset
 from ..evaluate import Records, evaluate
-from ..state import write_atomically
-from ..streams import SingleDomain
-from .result import Latency, Metrics, Quantiles, Result, RunSpec, Side, StreamInfo, read_result
+from ..files import write_atomically
+from ..metrics import mean
+from ..streams import Stream, ahead
+from .compose import compose
+from .result import (
+    Analyses,
+    DomainFigures,
+    Figures,
+    Latency,
+    Metrics,
+    Quantiles,
+    Result,
+    RunSpec,
+    Side,
+    StreamInfo,
+    read_result,
+)
 
 Watch = Callable[[int, int, float | None], None]
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that is ready to start: the adapter and its stream, with nothing stepped yet."""
+    """A run that is ready to start: the adapter and its stream, with nothing stepped yet, and what a reader must be told."""
 
     spec: RunSpec
     adapter: Adapter
-    stream: SingleDomain
-    desired: Dataset
-    undesired: Dataset | None
+    stream: Stream
+    desired: Side
+    undesired: Side | None
+    remarks: tuple[str, ...]
 
     @property
     def key(self) -> str:
@@ -49,32 +62,33 @@ class Prepared:
 
     def path(self, out: Path) -> Path:
         # Names such as "folder:PATH" hold characters that do not belong into a file name.
-        parts = [self.spec.method, self.spec.desired, self.spec.undesired or "closed"]
+        kind = self.spec.scenario.kind
+        sets = [] if kind == "domains" else [self.spec.desired, self.spec.undesired or "closed"]
+        parts = [self.spec.method, *sets] + ([] if kind == "single" else [kind])
         tidy = ["".join(c if c.isalnum() or c in "_-" else "-" for c in Path(part).name) for part in parts]
         return out / f"{'-'.join(tidy)}-s{self.spec.seed}-{self.key}.json"
 
 
 def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) -> Prepared:
     """Open data and model; every mistake in `spec` comes out here, before any work."""
-    if spec.limit is not None and spec.limit < 1:
-        raise Error(f"`limit` is at least 1, not {spec.limit}.")
-    opened = partial(open_dataset, root=root, corruption=spec.corruption, severity=spec.severity, seed=spec.seed)
-    desired = opened(spec.desired, limit=spec.limit, classes=spec.classes)
-    undesired = None
-    if spec.undesired is not None and spec.ratio > 0:
-        undesired = opened(spec.undesired, named=False)
-    stream = SingleDomain(desired, undesired, ratio=spec.ratio, seed=spec.seed)
-    classes = spec.classes or desired.classes
+    composed = compose(spec, root)
     adapter = load(
         backbone if backbone is not None else backbones.load(spec.backbone),
-        classes,
+        spec.classes or composed.classes,
         method=spec.method,
         identifier=spec.identifier,
         profile=spec.profile,
         seed=spec.seed,
         **spec.options,
     )
-    return Prepared(spec, adapter, stream, desired, undesired)
+    return Prepared(
+        spec,
+        adapter,
+        composed.stream,
+        composed.desired,
+        composed.undesired,
+        (adapter.backbone.remark, *composed.remarks),
+    )
 
 
 def existing(prepared: Prepared, out: Path) -> Result | None:
@@ -92,7 +106,7 @@ def carry_out(prepared: Prepared, watch: Watch | None = None) -> tuple[Result, R
     began = time.perf_counter()
     records = evaluate(
         prepared.adapter,
-        prepared.stream,
+        ahead(prepared.stream),
         None if watch is None else lambda done, hm: watch(done, total, hm),
     )
     return summarise(prepared, records, time.perf_counter() - began), records
@@ -102,6 +116,7 @@ def summarise(prepared: Prepared, records: Records, seconds: float) -> Result:
     """The result of a finished run."""
     adapter, stream = prepared.adapter, prepared.stream
     labels = records.labels
+    domains = _domains(stream, records)
     verdicts = Counter(str(verdict) for verdict in records.column("verdict"))
     counts = {
         "desired": int((labels >= 0).sum()),
@@ -116,20 +131,23 @@ def summarise(prepared: Prepared, records: Records, seconds: float) -> Result:
         option_sources=adapter.resolved.sources,
         stream=StreamInfo(
             hash=stream.hash,
-            desired=_side(prepared.desired, stream.desired_count),
-            undesired=_side(prepared.undesired, stream.undesired_count) if prepared.undesired else None,
-            seed=stream.seed,
+            desired=prepared.desired,
+            undesired=prepared.undesired,
+            seed=prepared.spec.seed,
         ),
         weight_hash=adapter.backbone.weight_hash,
         class_names_hash=hashlib.sha256(json.dumps(adapter.classes).encode()).hexdigest(),
         unfamiliar_classes=adapter.backbone.unfamiliar(adapter.classes),
         metrics=Metrics.model_validate(records.metrics()),
+        domains=domains,
+        hm_mean_domains=mean([domain.metrics.hm for domain in domains]),
+        analyses=_analyses(adapter, records),
         counts=counts,
         updates=int(records.column("adapted").sum()),
         latency_ms=_latency(records),
         peak_memory_mb=_peak_memory(),
         seconds=round(seconds, 3),
-        remarks=_remarks(prepared),
+        remarks=[remark for remark in prepared.remarks if remark],
         versions=versions(),
         hardware=f"{platform.machine()} {platform.system()}, {os.cpu_count()} cores, python {platform.python_version()}",
     )
@@ -142,7 +160,12 @@ def write_records(records: Records, path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    columns: dict[str, object] = {"source": records.source, "number": records.number, "label": records.label}
+    columns: dict[str, object] = {
+        "source": records.source,
+        "number": records.number,
+        "label": records.label,
+        "domain": records.domain,
+    }
     for name in (
         "known",
         "index",
@@ -154,10 +177,14 @@ def write_records(records: Records, path: Path) -> None:
         "adapted",
         "loss",
         "reason",
+        "pseudo_label",
+        "matches",
     ):
         columns[name] = records.column(name)
     for part in ("encode", "decide", "update"):
         columns[f"ms_{part}"] = records.timings(part)
+    if any(row is not None for row in records.features):
+        columns["features"] = records.features
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
     write_atomically(path, buffer.getvalue())
@@ -188,18 +215,25 @@ def make_folder(path: Path) -> None:
         raise Error(f"The folder {path} cannot be made ({problem.strerror}).") from None
 
 
-def _remarks(prepared: Prepared) -> list[str]:
-    """What a reader of the figures must be told."""
-    sides = [side for side in (prepared.desired, prepared.undesired) if side is not None]
-    remarks = [prepared.adapter.backbone.remark, *(f"{side.name}: {side.note}." for side in sides if side.note)]
-    if prepared.stream.short_of:
-        remarks.append(f"The undesired side is {prepared.stream.short_of} images short of the ratio asked for.")
-    return [remark for remark in remarks if remark]
+def _domains(stream: Stream, records: Records) -> list[DomainFigures]:
+    """The figures of every domain, where there are several."""
+    if len(stream.domains) < 2:
+        return []
+    images = Counter(records.domain)
+    return [
+        DomainFigures(name=stream.domains[number], images=images[number], metrics=Figures.model_validate(figures))
+        for number, figures in records.metrics_by_domain().items()
+    ]
 
 
-def _side(dataset: Dataset, images: int) -> Side:
-    return Side(
-        name=dataset.name, images=images, classes=len(dataset.classes), origin=dataset.origin, note=dataset.note
+def _analyses(adapter: Adapter, records: Records) -> Analyses:
+    return Analyses(
+        stream_distances=analyses.stream_distances(records),
+        bank_distances=analyses.bank_distances(adapter),
+        average_matches=analyses.average_matches(records),
+        reliable=analyses.reliable_accuracy(records),
+        bank_bytes=analyses.bank_bytes(adapter),
+        adapted_parameters=analyses.adapted_parameters(adapter),
     )
 
 

@@ -28,7 +28,7 @@ def demo(
     from ..bench.result import RunSpec
     from ..bench.run import carry_out, make_folder, prepare
     from ..bench.table import HEADINGS, rows
-    from ..state import write_atomically
+    from ..files import write_atomically
     from .progress import progress_line
 
     make_folder(out)

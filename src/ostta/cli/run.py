@@ -21,6 +21,21 @@ def run(
     limit: Annotated[
         int | None, typer.Option(help="Only the first N desired images (and N times ratio undesired).")
     ] = None,
+    scenario: Annotated[
+        str, typer.Option(help="single, continual, frequent, smooth or ordered, or a JSON file of a scenario.")
+    ] = "single",
+    corruptions: Annotated[
+        str | None, typer.Option(help="For continual, frequent and smooth: a,b,c; else the benchmark's.")
+    ] = None,
+    images_per_domain: Annotated[
+        int | None, typer.Option(help="For frequent: desired images until the corruption changes (100).")
+    ] = None,
+    speed: Annotated[
+        int | None, typer.Option(help="For smooth: desired images until a severity changes by 0.25 (100).")
+    ] = None,
+    undesired_corruption: Annotated[
+        str | None, typer.Option(help="For undesired sets whose name ends in c, in place of the desired side's.")
+    ] = None,
     ratio: Annotated[float, typer.Option(help="Undesired images per desired one; 0 for a closed set.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of order, corruption and augmentation.")] = 0,
     profile: Annotated[str, typer.Option(help="reference or paper; see `ostta ls profiles`.")] = "reference",
@@ -35,9 +50,12 @@ def run(
     """Run one method on one stream and write one result file; its path is printed last.
 
     Example: ostta run --method rosita --desired cifar10c --undesired svhn --limit 1000 --data DATA --set losses=re,d
+
+    Example: ostta run --scenario frequent --images-per-domain 250 --corruptions snow,fog,jpeg --data DATA
     """
     from ..bench import run as bench
     from ..bench.result import RunSpec, read_result
+    from ..bench.scenario import read_scenario
     from ..bench.table import HEADINGS, rows
     from ..data.class_names import parse_classes
     from .progress import progress_line
@@ -56,15 +74,30 @@ def run(
         limit=limit,
         classes=None if classes is None else list(parse_classes(classes)),
         seed=seed,
+        scenario=read_scenario(
+            scenario,
+            corruptions=None if corruptions is None else [name.strip() for name in corruptions.split(",")],
+            images=images_per_domain,
+            speed=speed,
+            undesired_corruption=undesired_corruption,
+        ),
     )
     with progress_line(method) as watch:
         path = bench.run(spec, data, out, keep_records=records, watch=watch)
     result = read_result(path)
     for heading, cell in zip(HEADINGS, rows([result])[0], strict=True):
         print(f"{heading:<10} {cell}")
+    if result.domains:
+        print(f"HM of each domain, mean {_percent(result.hm_mean_domains)}:")
+        for domain in result.domains:
+            print(f"  {_percent(domain.metrics.hm):>6} {domain.name} ({domain.images} images)")
     for remark in result.remarks:
         print(remark)
     print(path)
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
 
 
 def parse_options(pairs: list[str]) -> dict[str, Any]:

@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
-from .single import Sample, SingleDomain, Source
+from .ahead import ahead
+from .changing import Continual, Frequent
+from .ordered import Ordered
+from .single import SingleDomain
+from .smooth import Smooth
+from .stream import Domain, Sample, Source, Stream
 
-__all__ = ["Sample", "SingleDomain", "Source"]
+__all__ = [
+    "Continual",
+    "Domain",
+    "Frequent",
+    "Ordered",
+    "Sample",
+    "SingleDomain",
+    "Smooth",
+    "Source",
+    "Stream",
+    "ahead",
+]

@@ -1,0 +1,136 @@
+"""How a run's stream is put together, as a run's spec says it: one small model for each kind of scenario."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from ..core.types import Error
+from ..data.corruptions import corruption_names
+from .strict import Strict, first_problem
+
+# CCC at its middle difficulty, the one in published use, does without these two.
+NOT_SMOOTH = ("brightness", "jpeg")
+
+
+class Mixed(Strict):
+    """What all kinds have: `undesired_corruption` is for undesired sets whose name ends in c; None: that of the desired ones (D25)."""
+
+    undesired_corruption: str | None = None
+
+
+class SingleScenario(Mixed):
+    """One domain, all images in one random order."""
+
+    kind: Literal["single"] = "single"
+
+
+class ContinualScenario(Mixed):
+    """One corruption after another, each with all desired images and the same undesired ones."""
+
+    kind: Literal["continual"] = "continual"
+    corruptions: tuple[str, ...] = Field(default_factory=corruption_names)
+
+
+class FrequentScenario(Mixed):
+    """The corruption changes after every `images` desired images, until each has been shown once."""
+
+    kind: Literal["frequent"] = "frequent"
+    images: int = 100
+    corruptions: tuple[str, ...] = Field(default_factory=corruption_names)
+
+
+class SmoothScenario(Mixed):
+    """Pairs of corruptions whose severities drift, `speed` desired images at each step; `budget` is their sum (streams/path.py).
+
+    `cells` is how many steps the path has; None: as many as show every desired image once.
+    """
+
+    kind: Literal["smooth"] = "smooth"
+    speed: int = 100
+    corruptions: tuple[str, ...] = Field(
+        default_factory=lambda: tuple(name for name in corruption_names() if name not in NOT_SMOOTH)
+    )
+    budget: float = 5.0
+    cells: int | None = None
+
+
+class OrderedScenario(Mixed):
+    """The desired images in the set's own order, the undesired ones at random places between them."""
+
+    kind: Literal["ordered"] = "ordered"
+
+
+class DomainSpec(Strict):
+    """One domain of one's own. What is None is as the run's spec says; `name` is what the figures are filed under."""
+
+    desired: str
+    undesired: str | None = None
+    corruption: str | None = None
+    severity: int | None = None
+    name: str | None = None
+
+
+class DomainsScenario(Mixed):
+    """A list of one's own: domains in order, all with the same classes."""
+
+    kind: Literal["domains"] = "domains"
+    domains: tuple[DomainSpec, ...]
+
+
+Scenario = Annotated[
+    SingleScenario | ContinualScenario | FrequentScenario | SmoothScenario | OrderedScenario | DomainsScenario,
+    Field(discriminator="kind"),
+]
+_KINDS: dict[str, type[Mixed]] = {
+    "single": SingleScenario,
+    "continual": ContinualScenario,
+    "frequent": FrequentScenario,
+    "smooth": SmoothScenario,
+    "ordered": OrderedScenario,
+    "domains": DomainsScenario,
+}
+
+
+def read_scenario(kind_or_path: str, **options: Any) -> Scenario:
+    """The scenario of that kind, or the one in that JSON file, with those `options` that are not None.
+
+    >>> read_scenario("frequent", images=250).images
+    250
+    """
+    content: dict[str, Any] = {"kind": kind_or_path}
+    if kind_or_path not in _KINDS:
+        content = _file_content(kind_or_path)
+    given = {name: value for name, value in options.items() if value is not None}
+    kind = content["kind"]
+    for name in given:
+        if name not in _KINDS[kind].model_fields:
+            owners = [other for other, model in _KINDS.items() if name in model.model_fields]
+            raise Error(f"The scenario {kind} takes no `{name}`, which belongs to {' and '.join(owners)}.")
+    try:
+        scenario: Scenario = TypeAdapter(Scenario).validate_python({**content, **given})
+    except ValidationError as problem:
+        hint = (
+            " It needs a list `domains`, given in a JSON file."
+            if kind == "domains" and "domains" not in content
+            else ""
+        )
+        raise Error(f"The scenario {kind} cannot be used ({first_problem(problem)}).{hint}") from None
+    return scenario
+
+
+def _file_content(path: str) -> dict[str, Any]:
+    if not path.endswith(".json"):
+        raise Error(f"There is no scenario {path!r}: choose one of {', '.join(_KINDS)}, or give a JSON file of one.")
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise Error(f"The scenario file {path} cannot be read ({problem.strerror}).") from None
+    except ValueError as problem:
+        raise Error(f"The scenario file {path} is not JSON ({problem}).") from None
+    if not isinstance(content, dict) or content.get("kind") not in _KINDS:
+        raise Error(f"The scenario file {path} must hold an object whose `kind` is one of {', '.join(_KINDS)}.")
+    return content

@@ -1,0 +1,142 @@
+"""What every scenario is: visits to domains, one after another. A stream holds the numbers of its images; pixels are read one by one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from ..core.types import Error
+
+UNDESIRED = -1
+
+Numbers = NDArray[np.int64]
+
+
+class Source(Protocol):
+    """Images by number, each with the number of its class: what `data.open_dataset` gives."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def labels(self) -> NDArray[np.int64]: ...
+
+    def __len__(self) -> int: ...
+
+    def image(self, index: int) -> Image.Image: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One image of a stream; `label` is its class, or -1 for undesired. `source` and `index` say where it came from.
+
+    `domain` is the number of its domain in the stream's `domains`.
+    """
+
+    image: Image.Image
+    label: int
+    source: str
+    index: int
+    domain: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """One condition of the world: the desired images as they look there, and what unknown images come along.
+
+    `options` are what else tells it apart from others, such as corruption and severity; they enter the hash of a stream.
+    """
+
+    name: str
+    desired: Source
+    undesired: Source | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Visit:
+    """A stretch of a stream in one domain. In `order`, n >= 0 is desired image n, and ~n (below 0) is undesired image n."""
+
+    domain: int
+    desired: Source
+    undesired: Source | None
+    order: Numbers
+
+    def samples(self, start: int) -> Iterator[Sample]:
+        for number in self.order[start:]:
+            index = int(number)
+            if index >= 0:
+                label = int(self.desired.labels[index])
+                yield Sample(self.desired.image(index), label, self.desired.name, index, self.domain)
+            else:
+                assert self.undesired is not None
+                yield Sample(self.undesired.image(~index), UNDESIRED, self.undesired.name, ~index, self.domain)
+
+
+class Stream:
+    """A scenario put together: `visits` in order, each in one of `domains`.
+
+    `options` are all that the order was made from, for the hash. `short_of` is by how many images the undesired side falls short of
+    the ratio asked for; `notes` are sentences that a reader of figures must be told.
+    """
+
+    def __init__(
+        self,
+        domains: Sequence[str],
+        visits: Sequence[Visit],
+        options: Mapping[str, Any],
+        *,
+        short_of: int = 0,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.domains, self.visits, self.options = tuple(domains), tuple(visits), dict(options)
+        self.desired_count = sum(int((visit.order >= 0).sum()) for visit in visits)
+        self.undesired_count = sum(len(visit.order) for visit in visits) - self.desired_count
+        self.short_of = short_of
+        missing = [f"The undesired side is {short_of} images short of the ratio asked for."] if short_of else []
+        self.notes = (*missing, *notes)
+
+    def __len__(self) -> int:
+        return self.desired_count + self.undesired_count
+
+    def __iter__(self) -> Iterator[Sample]:
+        return self.starting_at(0)
+
+    def starting_at(self, position: int) -> Iterator[Sample]:
+        """The stream from `position` on; nothing before it is read."""
+        if not 0 <= position <= len(self):
+            raise Error(f"The stream has {len(self)} images, so it cannot start at position {position}.")
+        return self._from(position)
+
+    def _from(self, position: int) -> Iterator[Sample]:
+        for visit in self.visits:
+            if position < len(visit.order):
+                yield from visit.samples(position)
+            position = max(0, position - len(visit.order))
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over options, domains, names, sizes and order; not over pixels."""
+        digest = hashlib.sha256(json.dumps([self.options, self.domains], sort_keys=True).encode())
+        for visit in self.visits:
+            sides = [[side.name, len(side)] for side in (visit.desired, visit.undesired) if side is not None]
+            digest.update(json.dumps([visit.domain, sides]).encode())
+            digest.update(visit.order.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+
+def told_apart(names: Sequence[str]) -> list[str]:
+    """`names`, with a number behind those that have come before: snow, fog, snow (2)."""
+    seen: dict[str, int] = {}
+    apart = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        apart.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return apart
