@@ -60,8 +60,16 @@ def datasets() -> None:
     from ..data.datasets import dataset_names
 
     _print(
-        "Data sets", ("data set", "images", "classes", "where it comes from"), [_cells(row) for row in dataset_names()]
+        "Data sets",
+        ("data set", "images", "classes", "where it comes from; ROOT is your data folder"),
+        [_cells((row.name, row.images, row.classes, row.where)) for row in dataset_names()],
     )
+    typer.echo("A split is named behind a colon, and the first is meant where none is named:")
+    for row in dataset_names():
+        if len(row.splits) > 1:
+            # The 27 sequences of CCC would fill the screen.
+            few = ", ".join(row.splits) if len(row.splits) < 4 else f"{row.splits[0]} and {len(row.splits) - 1} more"
+            typer.echo(f"  {row.name}: {few}")
 
 
 @app.command()

@@ -12,16 +12,29 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ..core.types import Error
-from .class_names import spoken
-from .images import read_image
+from ...core.types import Error
+from ..class_names import spoken
+from ..images import read_image
+from .images import Images
 
 # Encoded images kept in memory, per file: every set of the benchmark fits; a larger file is read again piece by piece.
 _CACHE_BYTES = 512 * 2**20
 
+# How every JPEG file starts.
+_JPEG = b"\xff\xd8\xff"
+
 # The public copies of CIFAR say `img`, and CIFAR-100 has coarse labels beside the fine ones.
 IMAGE_COLUMNS = ("image", "img")
 LABEL_COLUMNS = ("label", "fine_label")
+
+
+def read_parquet(path: Path) -> Images:
+    """The images of one file."""
+    images = ParquetImages(path)
+    labels = images.labels()
+    if not len(labels):
+        raise Error(f"'{path}' holds no images.")
+    return Images(labels, images.image, images.class_names(), jpeg=images.is_jpeg())
 
 
 class ParquetImages:
@@ -73,6 +86,11 @@ class ParquetImages:
             return tuple(spoken(name) for name in info["info"]["features"][self._label]["names"])
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
+
+    def is_jpeg(self) -> bool:
+        """Whether the first image is stored as JPEG: of a set that was published without loss, this is no faithful copy."""
+        content = self._bytes_of(0)[0].as_py()
+        return content is not None and content.startswith(_JPEG)
 
     def image(self, row: int) -> Image.Image:
         group = int(np.searchsorted(self._starts, row, side="right")) - 1

@@ -1,0 +1,78 @@
+"""`ostta data`: look a data set over, or get it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..core.types import Error
+
+app = typer.Typer(help="Look data sets over, and get them.", no_args_is_help=True)
+
+_Name = Annotated[str, typer.Argument(help="See `ostta ls datasets`; mnist:train names a split.")]
+_Root = Annotated[Path | None, typer.Option("--data", help="Folder of the data sets; else the variable OSTTA_DATA.")]
+_Corruption = Annotated[str, typer.Option(help="For a data set whose name ends in c.")]
+
+
+@app.command()
+def check(
+    name: _Name,
+    data: _Root = None,
+    corruption: _Corruption = "snow",
+    severity: Annotated[int, typer.Option(help="1 to 5.")] = 5,
+) -> None:
+    """Is it all there? Counts, classes, origin and one decoded image. Example: ostta data check visda --data DATA"""
+    from ..data.check import check_dataset
+
+    found = check_dataset(name, data, corruption=corruption, severity=severity)
+    dataset, expected = found.dataset, found.expected
+    counts = f"{len(dataset):,}"
+    if expected is not None:
+        paper = "" if expected.paper is None else f"; in the paper {expected.paper:,}"
+        counts += f" (official {expected.official:,}{paper})"
+    more = ", ..." if len(dataset.classes) > 5 else ""
+    rows = {
+        "data set": dataset.name,
+        "images": counts,
+        "classes": f"{len(dataset.classes):,}: {', '.join(dataset.classes[:5])}{more}",
+        "origin": dataset.origin,
+        "layout": dataset.layout,
+        "first": f"{found.size[0]} x {found.size[1]} pixels, class {dataset.classes[dataset.labels[0]]}",
+        "note": dataset.note,
+        "paper": "" if expected is None else expected.remark,
+    }
+    for heading, cell in rows.items():
+        if cell:
+            print(f"{heading:<10} {cell}")
+    for warning in found.warnings:
+        print(f"Warning: {warning}")
+
+
+@app.command()
+def get(name: _Name, data: _Root = None, corruption: _Corruption = "snow") -> None:
+    """Fetch a data set into the data folder; run again, it goes on where it broke off. Example: ostta data get cifar10c --data DATA"""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from ..data.get import get_dataset
+    from ..data.known import ROOT_VARIABLE, given_root
+
+    root = given_root(data)
+    if root is None:
+        raise Error(f"Where should it go? Give the folder of your data sets as --data, or set {ROOT_VARIABLE}.")
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        tasks = {}
+
+        def watch(file: str, done: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = bar.add_task(file, total=total)
+            bar.update(tasks[file], completed=done, total=total)
+
+        made = get_dataset(name, root, corruption=corruption, watch=watch)
+    for path in made:
+        print(path)
+    if not made:
+        print(f"{name} is in {root} already.")

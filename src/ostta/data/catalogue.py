@@ -1,0 +1,278 @@
+"""The data sets that are known by name: where each is looked for, how many images it has, and how to get it. Data, no code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+Kind = Literal["parquet", "idx", "mat", "folder", "inner_folder", "list", "annotations", "shards"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """How many images there are by the publisher (`official`) and in the paper, with a word on where the two differ."""
+
+    official: int
+    paper: int | None = None
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One way a split may lie below ROOT. `copies` has the notes of known incomplete copies, by their number of images.
+
+    With `lossless`, the set was published without loss, so that a table of JPEG images is no faithful copy of it.
+    """
+
+    kind: Kind
+    path: str
+    copies: Mapping[int, str] = field(default_factory=dict)
+    lossless: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A part of a set. Layouts are tried in their order. With `any_prefix`, the first so many images are a proper use of it."""
+
+    expected: Expected
+    layouts: tuple[Layout, ...]
+    any_prefix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Corrupted files that somebody published for a clean set, and that are used instead of corruptions made here."""
+
+    folder: str
+    form: Literal["npy", "folder"]
+    expected: Expected
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A set. The first split is the one that its bare name means. `classes` names a list in class_lists.json."""
+
+    classes: str
+    splits: Mapping[str, Split]
+    how: str
+    published: Published | None = None
+    clean: bool = True
+
+
+def _parquet(folder: str, split: str, expected: Expected) -> Split:
+    return Split(expected, (Layout("parquet", f"{folder}/{split}.parquet"),))
+
+
+def _mnist(split: str, prefix: str, expected: Expected) -> Split:
+    idx = f"{prefix}-images-idx3-ubyte"
+    folders = ("mnist", "mnist/raw", "MNIST/raw")
+    layouts = (Layout("parquet", f"mnist/{split}.parquet"), *(Layout("idx", f"{folder}/{idx}") for folder in folders))
+    return Split(expected, layouts)
+
+
+def _svhn(split: str, expected: Expected, copies: Mapping[int, str] = MappingProxyType({})) -> Split:
+    layouts = (Layout("mat", f"svhn/{split}_32x32.mat"), Layout("parquet", f"svhn/{split}.parquet", copies))
+    return Split(expected, layouts)
+
+
+def _domainnet(domain: str, test: int, train: int, paper: int) -> Entry:
+    remark = (
+        f"the paper's table has {paper:,} desired images, exactly twice the official test list: "
+        "most likely both sides of the stream were counted"
+    )
+    files = {"test": Expected(test, paper, remark), "train": Expected(train)}
+    splits = {
+        split: Split(
+            expected,
+            tuple(
+                Layout("list", f"{folder}/{domain}_{split}.txt")
+                for folder in ("domainnet", "domainnet/txt", "DomainNet", "DomainNet/txt")
+            ),
+        )
+        for split, expected in files.items()
+    }
+    how = (
+        f"Run `ostta data get domainnet_{domain}`, or unpack {domain}.zip of DomainNet (ai.bu.edu/M3SDA) into ROOT/domainnet, "
+        f"with {domain}_test.txt beside it."
+    )
+    return Entry("domainnet", splits, how)
+
+
+def _ccc() -> Mapping[str, Split]:
+    """The 27 sequences; the one that the paper's code names comes first."""
+    names = [
+        f"baseline_{target}_transition+speed_{speed}_seed_{seed}"
+        for target in (20, 0, 40)
+        for seed in (44, 43, 45)
+        for speed in (1000, 2000, 5000)
+    ]
+    remark = (
+        "the paper's 300,000 are both sides together, and its code asks for the first 150,000 of the sequence; a shard has "
+        "25,000, and any number of shards from the first on will do"
+    )
+    # The generator of the published sequences writes its target as a decimal number, the server's folders do not.
+    return {
+        name: Split(
+            Expected(7_500_000, 300_000, remark),
+            (
+                Layout("shards", f"CCC/{name}"),
+                Layout("shards", f"CCC/{name.replace('_transition', '.0_transition', 1)}"),
+            ),
+            any_prefix=True,
+        )
+        for name in names
+    }
+
+
+CATALOGUE: Mapping[str, Entry] = MappingProxyType(
+    {
+        "cifar10": Entry(
+            "cifar10",
+            {
+                "test": _parquet("cifar10", "test", Expected(10_000)),
+                "train": _parquet("cifar10", "train", Expected(50_000)),
+            },
+            "Run `ostta data get cifar10`, or put the test split of the hub's uoft-cs/cifar10 at ROOT/cifar10/test.parquet.",
+            Published(
+                "CIFAR-10-C",
+                "npy",
+                Expected(10_000, 10_000),
+                "Run `ostta data get cifar10c`, or unpack CIFAR-10-C.tar (zenodo.org/records/2535967) into ROOT.",
+            ),
+        ),
+        "cifar100": Entry(
+            "cifar100",
+            {
+                "test": _parquet("cifar100", "test", Expected(10_000)),
+                "train": _parquet("cifar100", "train", Expected(50_000)),
+            },
+            "Run `ostta data get cifar100`, or put the test split of the hub's uoft-cs/cifar100 at "
+            "ROOT/cifar100/test.parquet.",
+            Published(
+                "CIFAR-100-C",
+                "npy",
+                Expected(10_000, 10_000),
+                "Run `ostta data get cifar100c`, or unpack CIFAR-100-C.tar (zenodo.org/records/3555552) into ROOT.",
+            ),
+        ),
+        "imagenet": Entry(
+            "imagenet",
+            {"val": Split(Expected(50_000), (Layout("folder", "imagenet/val"), Layout("folder", "ImageNet/val")))},
+            "Ask for ImageNet at image-net.org, whose licence you must accept yourself, and put the validation images into "
+            "ROOT/imagenet/val, one folder per WordNet id.",
+            Published(
+                "ImageNet-C",
+                "folder",
+                Expected(50_000, 50_000),
+                "Run `ostta data get imagenetc --corruption snow`, or unpack the archives of ImageNet-C "
+                "(zenodo.org/records/2235448) into ROOT/ImageNet-C.",
+            ),
+        ),
+        "imagenetr": Entry(
+            "imagenet_r",
+            {
+                "test": Split(
+                    Expected(30_000, 30_000, "the paper's table has 30,000, and its text says 50,000 once"),
+                    (Layout("folder", "imagenet-r"),),
+                )
+            },
+            "Run `ostta data get imagenetr`, or unpack imagenet-r.tar (github.com/hendrycks/imagenet-r) into ROOT.",
+        ),
+        "visda": Entry(
+            "visda",
+            {
+                "validation": Split(
+                    Expected(55_388, 50_000, "the paper takes 50,000 of the 55,388, shuffled and then cut"),
+                    tuple(
+                        layout
+                        for folder in ("visda", "VisDA", "visda-2017", "VISDA-C")
+                        for layout in (
+                            Layout("list", f"{folder}/validation/image_list.txt"),
+                            Layout("folder", f"{folder}/validation"),
+                        )
+                    ),
+                )
+            },
+            "Run `ostta data get visda`, or unpack validation.tar of VisDA-2017's classification track into ROOT/visda.",
+        ),
+        "domainnet_clipart": _domainnet("clipart", 14_604, 33_525, 29_208),
+        "domainnet_painting": _domainnet("painting", 21_850, 50_416, 43_700),
+        "domainnet_sketch": _domainnet("sketch", 20_916, 48_212, 41_832),
+        "ccc": Entry(
+            "imagenet",
+            _ccc(),
+            "Put shards of a CCC sequence at ROOT/CCC/NAME/serial_00000.tar and on, either made with generate.py of "
+            "github.com/oripress/CCC from ImageNet's validation images or from the server that its eval.py names.",
+            clean=False,
+        ),
+        "mnist": Entry(
+            "digits",
+            {
+                "test": _mnist(
+                    "test",
+                    "t10k",
+                    Expected(10_000, 10_000, "the paper's code takes its undesired digits from the training split"),
+                ),
+                "train": _mnist("train", "train", Expected(60_000, 60_000)),
+            },
+            "Run `ostta data get mnist`, or put the test split of the hub's ylecun/mnist at ROOT/mnist/test.parquet, or the "
+            "original idx files, unpacked, into ROOT/mnist.",
+        ),
+        "svhn": Entry(
+            "digits",
+            {
+                "test": _svhn(
+                    "test",
+                    Expected(
+                        26_032,
+                        10_000,
+                        "the paper's text says 50,000 for training and 10,000 for testing, where there are 73,257 and "
+                        "26,032; its code takes its undesired digits from the training split",
+                    ),
+                    {
+                        10_000: "SVHN test digits re-cropped from the full photos: "
+                        "not pixel-identical to the official 32x32 crops"
+                    },
+                ),
+                "train": _svhn(
+                    "train", Expected(73_257, 50_000, "the paper's text says 50,000, where there are 73,257")
+                ),
+                "extra": _svhn("extra", Expected(531_131)),
+            },
+            "Run `ostta data get svhn`, or put test_32x32.mat (ufldl.stanford.edu/housenumbers) into ROOT/svhn, or a parquet "
+            "file of 32x32 digits at ROOT/svhn/test.parquet.",
+        ),
+        "tiny_imagenet20": Entry(
+            "tiny_imagenet20",
+            {
+                "train": Split(
+                    Expected(10_000, 10_000, "500 training images of each of the 20 classes"),
+                    (
+                        Layout("inner_folder", "tiny-imagenet-200/train"),
+                        Layout(
+                            "parquet",
+                            "tiny_imagenet20/train.parquet",
+                            {
+                                5_000: "250 training images of each of the 20 Tiny-ImageNet classes that the paper uses "
+                                "as unknowns, re-encoded as JPEG"
+                            },
+                            lossless=False,
+                        ),
+                    ),
+                ),
+                "val": Split(
+                    Expected(1_000),
+                    (
+                        Layout("annotations", "tiny-imagenet-200/val/val_annotations.txt"),
+                        Layout("parquet", "tiny_imagenet20/val.parquet", lossless=False),
+                    ),
+                ),
+            },
+            "Run `ostta data get tiny_imagenet20`, or unpack tiny-imagenet-200.zip (cs231n.stanford.edu) into ROOT, or put the "
+            "paper's 20 classes at ROOT/tiny_imagenet20/train.parquet.",
+        ),
+    }
+)

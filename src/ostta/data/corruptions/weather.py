@@ -1,0 +1,69 @@
+"""Weather: snow, frost, fog, and bright light."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from .blur import streak
+from .planes import Pixels, Plane, centre_zoom, cut, to_pixels, unit
+from .plasma import plasma
+from .textures import frost_patch
+
+_GREY: Plane = np.array([0.299, 0.587, 0.114], np.float32)
+
+
+def snow(
+    image: Pixels,
+    generator: np.random.Generator,
+    mean: float,
+    deviation: float,
+    zoom: float,
+    threshold: float,
+    radius: float,
+    sigma: float,
+    weight: float,
+) -> Pixels:
+    """Streaks of blurred, thresholded noise over a whitened image; the second half of the flakes is the first, turned round."""
+    flakes = mean + deviation * generator.standard_normal(image.shape[:2], np.float32)
+    flakes = centre_zoom(flakes.astype(np.float32), zoom)
+    flakes[flakes < threshold] = 0
+    flakes = streak(np.clip(flakes, 0, 1), radius, sigma, generator.uniform(-135, -45))[..., None]
+    clean = unit(image)
+    grey = clean @ _GREY
+    whitened = weight * clean + (1 - weight) * np.maximum(clean, 1.5 * grey[..., None] + 0.5)
+    return to_pixels(whitened + flakes + flakes[::-1, ::-1])
+
+
+def frost(
+    image: Pixels,
+    generator: np.random.Generator,
+    weight: float,
+    frost_weight: float,
+    thinning: float,
+    *,
+    textures: str | Path | None = None,
+) -> Pixels:
+    """The image and a random piece of a texture of ice, added."""
+    ice = frost_patch(image.shape[0], image.shape[1], round(thinning), textures, generator)
+    return cut(np.float32(weight) * image + np.float32(frost_weight) * ice)
+
+
+def fog(image: Pixels, generator: np.random.Generator, weight: float, decay: float) -> Pixels:
+    """A plasma map added to every channel, and all of it dimmed so that the brightest value there can be stays the brightest."""
+    clean = unit(image)
+    brightest = float(clean.max())
+    if brightest == 0:
+        return image.copy()
+    foggy = clean + np.float32(weight) * plasma(image.shape[0], image.shape[1], decay, generator)[..., None]
+    return cut(foggy * np.float32(255 * brightest / (brightest + weight)))
+
+
+def brightness(image: Pixels, generator: np.random.Generator, added: float) -> Pixels:
+    """`added` to the value (V) of HSV, up to 1, hue and saturation kept; nothing about it is random."""
+    clean = unit(image)
+    value = clean.max(axis=2, keepdims=True)
+    after = np.minimum(value + np.float32(added), 1)
+    # With hue and saturation kept, all three channels grow by one factor; black, which has neither, becomes grey.
+    return cut(255 * np.where(value > 0, clean * (after / np.where(value > 0, value, 1)), after))

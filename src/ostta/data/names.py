@@ -1,0 +1,81 @@
+"""The names of data sets, taken apart.
+
+    mnist                a set of the catalogue, in its default split
+    mnist:train          the same, in another split
+    sample:mnist         a sample that ships
+    folder:PATH          one's own images; parquet:PATH, disk:PATH and hub:OWNER/NAME likewise
+
+A "c" behind the word that names the set, or behind the word that says what PATH is, makes it the corrupted set: mnistc,
+mnistc:train, sample:mnistc, folderc:PATH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal, cast, get_args
+
+from ..core.types import Error
+from .catalogue import CATALOGUE
+
+Own = Literal["folder", "parquet", "disk", "hub"]
+SAMPLES = ("cifar10", "mnist")
+OWN: tuple[Own, ...] = get_args(Own)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """What a name means. `base` is a set of the catalogue, a sample, or a path; `split` is empty for the default."""
+
+    kind: Literal["known", "sample"] | Own
+    base: str
+    split: str
+    corrupted: bool
+
+    @property
+    def clean(self) -> str:
+        """The name of the set without corruption."""
+        head = {"known": self.base, "sample": f"sample:{self.base}"}.get(self.kind, f"{self.kind}:{self.base}")
+        return f"{head}:{self.split}" if self.split else head
+
+
+def parse_name(name: str) -> Name:
+    """The parts of `name`, or an Error that lists what there is.
+
+    >>> parse_name("mnistc:train")
+    Name(kind='known', base='mnist', split='train', corrupted=True)
+    """
+    head, _, rest = name.partition(":")
+    if head == "sample":
+        base, corrupted = _without_c(rest, SAMPLES)
+        if base:
+            return Name("sample", base, "", corrupted)
+    own, corrupted = _without_c(head, OWN)
+    if own and rest:
+        return Name(cast(Own, own), rest, "", corrupted)
+    base, corrupted = _without_c(head, CATALOGUE)
+    if not base or (corrupted and not CATALOGUE[base].clean):
+        raise Error(
+            f"There is no data set '{name}': choose one of {', '.join(known_names())}, with a path of yours in the place of "
+            "PATH, and with a c behind the name of a clean set for its corrupted form."
+        )
+    splits = CATALOGUE[base].splits
+    if rest not in splits and ":" in name:
+        raise Error(f"The data set '{head}' has no split '{rest}': choose one of {', '.join(splits)}.")
+    return Name("known", base, rest, corrupted)
+
+
+def known_names() -> tuple[str, ...]:
+    """Every name, with PATH and OWNER/NAME where something of the person's own belongs."""
+    published = [f"{name}c" for name, entry in CATALOGUE.items() if entry.published]
+    samples = [f"sample:{name}" for name in SAMPLES]
+    return (*CATALOGUE, *published, *samples, "folder:PATH", "parquet:PATH", "disk:PATH", "hub:OWNER/NAME")
+
+
+def _without_c(word: str, known: Collection[str]) -> tuple[str, bool]:
+    """The word that is known, and whether a "c" was behind it; an empty word if it is not."""
+    if word in known:
+        return word, False
+    if word.endswith("c") and word[:-1] in known:
+        return word[:-1], True
+    return "", False
