@@ -1,0 +1,1 @@
+"""What the paper printed, as data: one CSV file a table or figure, read by `values`."""

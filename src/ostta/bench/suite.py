@@ -1,0 +1,287 @@
+"""Suites: named grids of runs, such as a table of the paper, written as data in `suites/`.
+
+A file says what every run has in common (`base`), along which axes runs differ, which combinations make no sense, and what of it is
+a row or a column. Two sets of files share their names: `paper/` as published, `embedded/` the same scaled to the model that ships.
+
+    [axes]
+    method = ["zero_shot", "rosita"]                    # a field of RunSpec, and the values it takes
+    [axes.stream]                                       # or named entries, each setting fields
+    "C-10C/SVHN" = { desired = "cifar10c", undesired = "svhn" }
+    [axes.variant]
+    zero_shot = { method = "zero_shot", drop = ["lr"] } # `drop` takes options away that another axis or the base gave
+    "K=3" = { options.k = 3, paper.table = "tab:k" }    # `paper` changes where the figure of the paper is looked for
+
+An empty `undesired` means a closed set.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import json
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from ..core.types import Error
+from ..options import pick
+from .paper.mapping import Filters, filters_of
+from .result import RunSpec
+from .strict import Strict, first_problem
+
+FOLDER = Path(__file__).parent / "suites"
+FIELDS = set(RunSpec.model_fields)
+
+# What a table can show, by the names of the paper's figures, and how it is headed. `accuracy` is over all desired images, accepted or not.
+METRICS = {
+    "auroc": "AUROC ↑",
+    "fpr95": "FPR95 ↓",
+    "acc_desired": "Acc_D ↑",
+    "acc_undesired": "Acc_U ↑",
+    "hm": "HM ↑",
+    "hm_std": "HM, standard deviation",
+    "accuracy": "accuracy ↑",
+    "euclidean": "Euclidean ↑",
+    "cosine": "cosine ↑",
+    "wasserstein": "Wasserstein ↑",
+    "average_matches": "K+",
+    "reliable_pseudo_label": "right among reliable desired ↑",
+    "reliable_undesired": "right among reliable undesired ↑",
+    "ms": "ms/step ↓",
+    "gpu_memory_gb": "GPU memory, GB ↓",
+    "classes": "classes",
+    "bank_features": "features kept ↓",
+    "bank_mb": "features kept, MB ↓",
+    "adapted_parameters": "parameters ↓",
+    "added_parameters": "added parameters ↓",
+}
+
+
+class Entry(Strict):
+    """One choice on an axis: fields of RunSpec, options to take away, and filters of the paper's figures."""
+
+    name: str
+    fields: dict[str, Any] = Field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    paper: Filters = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _known(self) -> Entry:
+        unknown = sorted(set(self.fields) - FIELDS)
+        if unknown:
+            raise ValueError(f"the entry {self.name!r} sets {unknown[0]!r}, which is no field of a run")
+        if "," in self.name:
+            raise ValueError(
+                f"the entry {self.name!r} has a comma in its name, which would split it on the command line"
+            )
+        return self
+
+
+class Axis(Strict):
+    """One way in which the runs of a suite differ."""
+
+    name: str
+    entries: tuple[Entry, ...]
+
+
+class Skip(Strict):
+    """Combinations that are left out: all axes named in `where` must be at one of the entries listed."""
+
+    where: dict[str, list[str]]
+    reason: str
+
+
+class Suite(Strict):
+    """The content of a suite file.
+
+    what: section and table of the paper. labels: its LaTeX labels. figures: filters that all cells have in common. parts: the domains
+    of a run that have figures of their own, beside the whole. records: the per-image records are needed, for pictures.
+    """
+
+    name: str
+    title: str
+    what: str
+    labels: tuple[str, ...]
+    remark: str = ""
+    base: dict[str, Any] = Field(default_factory=dict)
+    axes: tuple[Axis, ...]
+    skip: tuple[Skip, ...] = ()
+    rows: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    metrics: tuple[str, ...]
+    seeds: tuple[int, ...] = (0,)
+    limit: int | None = None
+    figures: Filters = Field(default_factory=dict)
+    parts: tuple[str, ...] = ()
+    records: bool = False
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Suite:
+        names = {axis.name: {entry.name for entry in axis.entries} for axis in self.axes}
+        if sorted([*self.rows, *self.columns]) != sorted(names):
+            raise ValueError(f"every axis is a row or a column, once: there are {', '.join(names)}")
+        for skip in self.skip:
+            for axis, entries in skip.where.items():
+                strange = set(entries) - names.get(axis, set())
+                if axis not in names or strange:
+                    raise ValueError(
+                        f"a skip rule speaks of {axis} = {sorted(strange) or entries}, which does not exist"
+                    )
+        unknown = set(self.metrics) - set(METRICS)
+        if unknown or set(self.base) - FIELDS:
+            raise ValueError(f"unknown metrics or fields: {sorted(unknown | (set(self.base) - FIELDS))}")
+        return self
+
+    @property
+    def scale(self) -> Literal["paper", "embedded"]:
+        return "paper" if self.name.startswith("paper/") else "embedded"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a suite, and where its figure belongs: `row` and `column` are entry names, in the order of the suite's axes.
+
+    `fields` are those of RunSpec that are not at their default; `paper` finds the paper's figures, together with a metric.
+    """
+
+    fields: dict[str, Any]
+    row: tuple[str, ...]
+    column: tuple[str, ...]
+    seed: int
+    paper: Filters
+
+    @cached_property
+    def spec(self) -> RunSpec:
+        try:
+            return RunSpec(**self.fields)
+        except ValidationError as problem:
+            place = " / ".join([*self.row, *self.column])
+            raise Error(f"The run {place} is not possible ({first_problem(problem)}).") from None
+
+    def paper_part(self, part: str) -> Filters:
+        """The filters of one domain's figures, in place of those of the whole."""
+        return {**self.paper, "scenario": f"{str(self.paper['scenario']).partition('/')[0]}/{part}"}
+
+
+def suite_names() -> list[str]:
+    """`embedded/NAME` and `paper/NAME`."""
+    return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.glob("*/*.toml"))
+
+
+def load_suite(name: str) -> Suite:
+    """The suite called `name`, such as "paper/table-cifar"."""
+    names = suite_names()
+    if name not in names:
+        alike = [full for full in names if full.endswith(f"/{name}")] or difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {' or '.join(map(repr, alike))}" if alike else "`ostta bench ls` lists them"
+        raise Error(f"There is no suite {name!r}; {hint}.")
+    return read_suite(FOLDER / f"{name}.toml", name)
+
+
+def read_suite(path: Path, name: str) -> Suite:
+    """A suite file of any folder."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return Suite(**{**content, "name": name, "axes": [_axis(*item) for item in content["axes"].items()]})
+    except OSError as problem:
+        raise Error(f"The suite file {path} cannot be read ({problem.strerror}).") from None
+    except ValidationError as problem:
+        raise Error(f"{path} is not a suite file ({first_problem(problem)}).") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise Error(f"{path} is not a suite file ({problem}).") from None
+
+
+def _axis(name: str, content: Any) -> dict[str, Any]:
+    if isinstance(content, list):
+        return {"name": name, "entries": [{"name": str(value), "fields": {name: value}} for value in content]}
+    entries = []
+    for entry, given in content.items():
+        fields = dict(given)
+        own = {key: fields.pop(key) for key in ("drop", "paper") if key in fields}
+        entries.append({"name": entry, "fields": fields, **own})
+    return {"name": name, "entries": entries}
+
+
+def expand(
+    suite: Suite,
+    seeds: Sequence[int] | None = None,
+    limit: int | None = None,
+    only: Mapping[str, Collection[str]] | None = None,
+) -> list[Cell]:
+    """The cells in the order of the table, seed by seed within each.
+
+    `limit` lowers the suite's own limits. `only` keeps the given entries of an axis: {"method": ["rosita"]}.
+    """
+    chosen = {axis.name: list(axis.entries) for axis in suite.axes}
+    for name, wanted in (only or {}).items():
+        pick(name, chosen, "axis")
+        known = [entry.name for entry in chosen[name]]
+        for entry in wanted:
+            pick(entry, known, f"entry of {name}")
+        chosen[name] = [entry for entry in chosen[name] if entry.name in wanted]
+    cells = []
+    for combination in _combinations(suite, chosen):
+        for seed in suite.seeds if seeds is None else seeds:
+            fields = _fields(suite, [combination[axis.name] for axis in suite.axes], seed, limit)
+            row, column = (tuple(combination[axis].name for axis in side) for side in (suite.rows, suite.columns))
+            cells.append(Cell(fields, row, column, seed, _filters(suite, combination.values(), fields)))
+    return cells
+
+
+def runs(cells: Sequence[Cell]) -> int:
+    """How many runs the cells need: cells with equal specs share one."""
+    return len({json.dumps(cell.fields, sort_keys=True) for cell in cells})
+
+
+def read_only(texts: Sequence[str]) -> dict[str, list[str]]:
+    """`only` from texts such as "method=rosita,zero_shot"."""
+    only: dict[str, list[str]] = {}
+    for text in texts:
+        axis, equals, names = text.partition("=")
+        if not equals or not names:
+            raise Error(f"--only takes axis=entry,entry, not {text!r}.")
+        only.setdefault(axis.strip(), []).extend(name.strip() for name in names.split(","))
+    return only
+
+
+def _combinations(suite: Suite, chosen: Mapping[str, Sequence[Entry]]) -> Iterator[dict[str, Entry]]:
+    axes = [*suite.rows, *suite.columns]
+    for entries in itertools.product(*(chosen[axis] for axis in axes)):
+        combination = dict(zip(axes, entries, strict=True))
+        if not any(all(combination[axis].name in names for axis, names in skip.where.items()) for skip in suite.skip):
+            yield combination
+
+
+def _fields(suite: Suite, entries: Sequence[Entry], seed: int, limit: int | None) -> dict[str, Any]:
+    """The fields of one RunSpec: base, then the axes in the order of the file; options add up, other fields replace."""
+    fields: dict[str, Any] = {"limit": suite.limit, "seed": seed}
+    options: dict[str, Any] = {}
+    for given in (suite.base, *(entry.fields for entry in entries)):
+        fields.update(given)
+        options.update(given.get("options", {}))
+    for entry in entries:
+        for name in entry.drop:
+            options.pop(name, None)
+    limits = [given for given in (fields["limit"], limit) if given is not None]
+    fields.update(options=options, limit=min(limits, default=None))
+    if fields.get("undesired") == "":
+        fields.update(undesired=None, ratio=0.0)
+    defaults = _defaults()
+    return {name: value for name, value in fields.items() if name not in defaults or value != defaults[name]}
+
+
+def _filters(suite: Suite, entries: Collection[Entry], fields: Mapping[str, Any]) -> Filters:
+    """Where the paper has this cell: what the run itself says, then what the suite and the entries say."""
+    filters: Filters = {"table": list(suite.labels), **filters_of({**_defaults(), **fields}), **suite.figures}
+    for entry in entries:
+        filters.update(entry.paper)
+    return filters
+
+
+def _defaults() -> dict[str, Any]:
+    return {"scenario": {}, **RunSpec().model_dump()}

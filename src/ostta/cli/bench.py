@@ -1,0 +1,31 @@
+"""`ostta bench`: suites, which are named grids of runs such as the tables of the paper."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(help="Suites: the tables and figures of the paper as named grids of runs.", no_args_is_help=True)
+
+
+@app.callback()
+def _root() -> None:
+    """Keeps `ls` a command of its own while it is the only one."""
+
+
+@app.command("ls")
+def list_suites() -> None:
+    """The suites, how many runs each needs, and what of the paper it is. Example: ostta bench ls"""
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..bench.suite import expand, load_suite, runs, suite_names
+
+    table = Table(title="Suites", title_justify="left")
+    table.add_column("suite", no_wrap=True)
+    for heading in ("what it shows", "of the paper"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("runs", justify="right")
+    for name in suite_names():
+        suite = load_suite(name)
+        table.add_row(name, suite.title, suite.what, f"{runs(expand(suite)):,}")
+    Console().print(table)
