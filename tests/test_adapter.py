@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
@@ -12,7 +13,10 @@ import ostta
 from cases import CLASSES, SmallTower, adapter, backbone, content, images, same, trace
 from ostta import Error, Verdict
 from ostta.core.types import Decision, Outcome
+from ostta.identifiers import IDENTIFIERS
+from ostta.methods import METHODS
 from ostta.methods.rosita import RositaOptions
+from ostta.options import options_class
 
 
 class Counter:
@@ -218,3 +222,15 @@ def test_wrapped_backbone_must_be_given_again(tmp_path) -> None:
 def test_unfamiliar_class_is_a_warning() -> None:
     with pytest.warns(UserWarning, match="'unicycle'"):
         ostta.load(backbone("embedded"), ["cat", "unicycle"])
+
+
+def test_no_option_has_two_owners() -> None:
+    """Options of method, identifier and adapter share one set of names on the command line."""
+    of_adapter = {field.name for field in dataclasses.fields(options_class("adapter"))}
+    for method in METHODS:
+        for identifier in IDENTIFIERS:
+            owned = [
+                {field.name for field in dataclasses.fields(options_class(owner))} for owner in (method, identifier)
+            ]
+            assert not owned[0] & owned[1], (method, identifier)
+            assert not of_adapter & (owned[0] | owned[1]), (method, identifier)

@@ -176,19 +176,19 @@ def test_what_cannot_be_reached_is_refused_in_one_sentence() -> None:
 
 
 # --- method `entropy` -------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("objective", ["pseudo_label", "entropy"])
-def test_both_objectives_of_the_closed_set_study(objective: str) -> None:
-    one = adapter("entropy", "all", "embedded", objective=objective, confidence=0.0, class_scores=True, lr=0.01)
+@pytest.mark.parametrize("loss", ["pseudo_label", "entropy"])
+def test_both_objectives_of_the_closed_set_study(loss: str) -> None:
+    one = adapter("entropy", "all", "embedded", loss=loss, confidence=0.0, class_scores=True, lr=0.01)
     image = images(1)[0]
     cosines = torch.tensor(one.predict(image).class_scores)
     scale = backbone("embedded").logit_scale
-    expected = entropy(scale * cosines) if objective == "entropy" else -torch.log_softmax(cosines, 0).max()
+    expected = entropy(scale * cosines) if loss == "entropy" else -torch.log_softmax(cosines, 0).max()
     found = one.step(image)
     assert found.loss == pytest.approx(float(expected), abs=1e-5)
     after = torch.tensor(one.predict(image).class_scores)
     assert found.class_scores == pytest.approx(after.tolist(), abs=1e-6)
-    assert one.resolved.method.objective == objective
-    assert adapter("entropy", kind="embedded", profile="paper").resolved.method.objective == "entropy"
+    assert one.resolved.method.loss == loss
+    assert adapter("entropy", kind="embedded", profile="paper").resolved.method.loss == "entropy"
 
 
 def test_only_confident_images_are_learned_from() -> None:
@@ -208,7 +208,7 @@ def test_the_slip_of_the_development_code_comes_back() -> None:
             "all",
             "embedded",
             answer="reference",
-            objective="entropy",
+            loss="entropy",
             confidence=0.0,
             class_scores=True,
             lr=0.5,

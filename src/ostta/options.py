@@ -30,7 +30,7 @@ PROFILES: dict[str, dict[str, dict[str, Any]]] = {
         "prototypes": {"store": "reliable"},
         "tda": {"insert": "desired", "score": "cosine"},
         "dpe": {"score": "cosine"},
-        "entropy": {"objective": "entropy"},
+        "entropy": {"loss": "entropy"},
     },
 }
 
@@ -94,12 +94,15 @@ DISAGREEMENTS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "unient": {"scale": ("D19", "factor on the cosines inside the entropy")},
     "entropy": {
-        "objective": ("D21", "what a confident image is trained on"),
+        "loss": ("D21", "what a confident image is trained on"),
         "answer": ("D21", "what the class is named from after the update; `reference` is the development code's slip"),
     },
     "adapter": {
-        "precision": ("D32", "half precision for recorded classes and frozen scores, as on the authors' GPU; silent in the paper"),
-        "answer_from": ("D30", "the class is named after the update, or before it; the score is always from before")
+        "precision": (
+            "D32",
+            "half precision for recorded classes and frozen scores, as on the authors' GPU; silent in the paper",
+        ),
+        "answer_from": ("D30", "the class is named after the update, or before it; the score is always from before"),
     },
 }
 

@@ -30,7 +30,7 @@ from .protocol import Facts
 class EntropyOptions:
     """Defaults are those of the public development code, the only code there is.
 
-    objective: "pseudo_label" cross-entropy on raw cosines, or "entropy" of the scaled ones (paper) (D21).
+    loss: "pseudo_label" cross-entropy on raw cosines, or "entropy" of the scaled ones (paper) (D21).
     confidence: the largest softmax probability must exceed it.
     optimiser, lr: "sgd" without momentum, or "adamw" with its defaults.
     group: the parameters that are trained; rank: of "lora".
@@ -38,7 +38,7 @@ class EntropyOptions:
         image's feature from before it and the classifier from after it.
     """
 
-    objective: Literal["pseudo_label", "entropy"] = "pseudo_label"
+    loss: Literal["pseudo_label", "entropy"] = "pseudo_label"
     confidence: float = 0.7
     optimiser: Literal["sgd", "adamw"] = "sgd"
     lr: float = 1e-3
@@ -97,9 +97,7 @@ class Entropy:
         if not max_softmax_score(look.cosines.detach(), self.scale) > self.options.confidence:
             return Outcome(reason="the image is not confident enough to learn from")
         _, z = state.overlay.differentiable(look)
-        loss = (
-            entropy(self.scale * z) if self.options.objective == "entropy" else functional.cross_entropy(z, z.argmax())
-        )
+        loss = entropy(self.scale * z) if self.options.loss == "entropy" else functional.cross_entropy(z, z.argmax())
         outcome = tuning.step(state.overlay, look, loss, state.optimiser)
         if outcome.failed or self.options.answer == "after":
             return outcome

@@ -46,7 +46,7 @@ class PAlignOptions(TPTOptions):
 class PAlignCOptions(TPTCOptions):
     """Defaults are the published code's, save for the missing block.
 
-    lr, views, share, update: as in `tpt_c`.
+    optimiser, lr, views, share, update: as in `tpt_c`.
     momentum: of SGD; the paper mentions none (D17).
     weight, over, blocks: as in `palign`.
     """

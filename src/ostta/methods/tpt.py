@@ -54,12 +54,13 @@ class TPTOptions:
 class TPTCOptions:
     """Defaults are the published code's.
 
-    lr: rate of SGD.
+    optimiser, lr: "sgd" (published), or "adamw" with its defaults.
     momentum: of SGD (D17).
     views, share: as in `tpt`.
     update: the prompts are tuned on every "desired" image (published), or on "reliable" desired ones only (paper) (D16).
     """
 
+    optimiser: Literal["sgd", "adamw"] = "sgd"
     lr: float = 1e-5
     momentum: float = 0.0
     views: int = 64
@@ -205,7 +206,7 @@ class TPTC(Prompts):
             {name: tensor.detach().clone().requires_grad_() for name, tensor in self.initial.tensors.items()}
         )
         fresh.reset()
-        return TunedPrompts(fresh, Optimiser("sgd", self.options.lr, self.options.momentum))
+        return TunedPrompts(fresh, Optimiser(self.options.optimiser, self.options.lr, self.options.momentum))
 
     @torch.no_grad()
     def look(self, state: TunedPrompts, views: ViewSource) -> Look:
