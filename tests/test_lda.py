@@ -116,6 +116,26 @@ def test_verdicts_follow_means_or_threshold() -> None:
     assert verdict(0.139, reliable="threshold") == "reliable_undesired"
 
 
+def test_the_reliability_ablation_moves_verdicts_and_not_the_reported_means() -> None:
+    """(mu_u, mu_d) become (t*, t*) for the verdict alone, so that none is left unreliable but a score that equals t*."""
+    scores = np.random.default_rng(0).normal([0.2, 0.3], 0.03, (60, 2)).ravel()
+    plain, ablated = LDA(), LDA(LDAOptions(reliable="threshold"))
+    for score in scores:
+        expected, found = plain.observe(float(score)), ablated.observe(float(score))
+        assert (found.threshold, found.mu_desired, found.mu_undesired) == (
+            expected.threshold,
+            expected.mu_desired,
+            expected.mu_undesired,
+        )
+        assert found.desired == expected.desired
+        assert found.verdict.value == ("reliable_desired" if score >= found.threshold else "reliable_undesired")
+    on_the_line = LDA(LDAOptions(reliable="threshold"))
+    for score in (0.1, 0.1, 0.1):
+        on_the_line.take(score)
+    decision = on_the_line.peek(0.11)
+    assert (decision.threshold, decision.verdict.value) == (0.11, "unreliable_desired")
+
+
 def test_window_of_one_is_refused() -> None:
     with pytest.raises(Error, match="at least 2"):
         LDA(LDAOptions(window=1))

@@ -25,6 +25,10 @@ def test_twelve_images_by_hand() -> None:
     assert figures["auroc"] == pytest.approx(100 * 25 / 32)
     # 7 of 8 desired lie above 0.3 with one undesired above; the polyline rises from (3/4, 7/8) to (3/4, 1): 0.75 there.
     assert figures["fpr95"] == pytest.approx(75.0)
+    # 95 % of eight is all eight: the threshold 0.1, above which three of the four undesired ones lie.
+    assert figures["fpr95_strict"] == pytest.approx(75.0)
+    # The sides exchanged, from (rejected desired, rejected undesired) = (5/8, 3/4) up to (5/8, 1): 0.625 there.
+    assert figures["fpr95_undesired"] == pytest.approx(62.5)
 
 
 def test_agrees_with_scikit_learn() -> None:
@@ -41,11 +45,30 @@ def test_fpr_is_interpolated() -> None:
     assert 0 < at < 100
 
 
+def test_the_three_ways_to_count_fpr95_by_hand() -> None:
+    # Ten desired images at 1..10 and ten undesired ones, one below each of them: d_i = i, u_i = i - 0.5.
+    labels = np.array([0] * 10 + [-1] * 10)
+    scores = np.concatenate([np.arange(1, 11), np.arange(1, 11) - 0.5])
+    figures = metrics.separation(labels, scores)
+    # Nine desired accepted at 2 (eight undesired above), ten at 1 (nine above). Strictly, 95 % needs all ten.
+    assert figures["fpr95_strict"] == pytest.approx(90.0)
+    # The steps: up to (0.8, 0.9), across to (0.9, 0.9), up to (0.9, 1): at 0.95 the polyline is at 0.9.
+    assert figures["fpr95"] == pytest.approx(90.0)
+    # Ten undesired rejected need a threshold above 9.5: nine desired below it.
+    assert figures["fpr95_undesired"] == pytest.approx(90.0)
+    # Ties make the polyline slope: from (0.5, 0.5) to (1, 1) it passes 0.95 at 0.95, but no threshold lies there.
+    tied = metrics.separation(np.array([0, 1, -1, -1]), np.array([2.0, 1.0, 2.0, 1.0]))
+    assert tied["fpr95"] == pytest.approx(95.0)
+    assert tied["fpr95_strict"] == pytest.approx(100.0)
+    assert tied["fpr95_undesired"] == pytest.approx(95.0)
+
+
 def test_one_sided_streams_have_no_made_up_figures() -> None:
     closed = metrics.summary(np.array([0, 1]), np.array([0.5, 0.6]), np.array([True, True]), np.array([0, 0]))
-    assert closed == {"auroc": None, "fpr95": None, "acc_desired": 50.0, "acc_undesired": None, "hm": None}
+    none = dict.fromkeys((*metrics.NAMES, "fpr95_strict", "fpr95_undesired"))
+    assert closed == none | {"acc_desired": 50.0}
     unknown = metrics.summary(np.array([-1, -1]), np.array([0.5, 0.6]), np.array([True, False]), np.array([0, 0]))
-    assert unknown == {"auroc": None, "fpr95": None, "acc_desired": None, "acc_undesired": 50.0, "hm": None}
+    assert unknown == none | {"acc_undesired": 50.0}
 
 
 def test_both_zero_is_zero() -> None:

@@ -6,6 +6,11 @@ acc_desired    desired images that were accepted and given their right class
 acc_undesired  undesired images that were rejected
 hm             harmonic mean of the two accuracies; 0 where both are 0
 
+The field counts FPR95 in other ways too. Both are kept beside the paper's, and a table shows the one it is asked for:
+
+fpr95_strict     the same share at the first threshold that accepts at least 95 % of the desired images, nothing interpolated
+fpr95_undesired  the sides exchanged: desired images rejected where 95 % of the undesired ones are, interpolated
+
 A figure that a one-sided stream cannot give (no undesired image: all but acc_desired) is None, never a made-up number.
 """
 
@@ -22,9 +27,13 @@ from .core.types import Error
 CONVENTION = (
     "auroc: desired images are positive, score as recorded before the update; fpr95: undesired images accepted where 95 % of the "
     "desired ones are accepted, linearly interpolated on the ROC polyline; acc_desired: accepted and right class; "
-    "acc_undesired: rejected; hm: harmonic mean of the two accuracies; all in percent"
+    "acc_undesired: rejected; hm: harmonic mean of the two accuracies; fpr95_strict: as fpr95, at the first threshold that accepts at "
+    "least 95 % of the desired images; fpr95_undesired: desired images rejected where 95 % of the undesired ones are, interpolated; "
+    "all in percent"
 )
 NAMES = ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")
+# The conventions of FPR95, by the words that choose one, and the names of their figures; the first is the published code's.
+FPR95 = {"interpolated": "fpr95", "strict": "fpr95_strict", "undesired": "fpr95_undesired"}
 
 
 def harmonic_mean(first: float | None, second: float | None) -> float | None:
@@ -50,10 +59,10 @@ def accuracies(labels: NDArray[Any], accepted: NDArray[Any], index: NDArray[Any]
 
 
 def separation(labels: NDArray[Any], scores: NDArray[Any]) -> dict[str, float | None]:
-    """`auroc` and `fpr95` of the scores."""
+    """`auroc`, and `fpr95` by each convention, of the scores."""
     desired = labels >= 0
     if desired.all() or not desired.any():
-        return {"auroc": None, "fpr95": None}
+        return dict.fromkeys(("auroc", *FPR95.values()))
     if not np.isfinite(scores).all():
         raise Error(
             f"{int((~np.isfinite(scores)).sum())} of {len(scores)} scores are not finite; no curve can be drawn."
@@ -61,14 +70,19 @@ def separation(labels: NDArray[Any], scores: NDArray[Any]) -> dict[str, float | 
     from sklearn.metrics import roc_auc_score, roc_curve
 
     false_accepted, true_accepted, _ = roc_curve(desired, scores)
+    false_rejected, true_rejected, _ = roc_curve(~desired, -scores)
+    # Here every threshold counts, also those that a drawn curve can do without.
+    all_false, all_true, _ = roc_curve(desired, scores, drop_intermediate=False)
     return {
         "auroc": 100 * float(roc_auc_score(desired, scores)),
         "fpr95": 100 * float(np.interp(0.95, true_accepted, false_accepted)),
+        "fpr95_strict": 100 * float(all_false[np.argmax(all_true >= 0.95)]),
+        "fpr95_undesired": 100 * float(np.interp(0.95, true_rejected, false_rejected)),
     }
 
 
 def summary(
     labels: NDArray[Any], scores: NDArray[Any], accepted: NDArray[Any], index: NDArray[Any]
 ) -> dict[str, float | None]:
-    """All five, by the names of `NAMES`."""
+    """All five, by the names of `NAMES`, and the other two ways to count FPR95."""
     return {**separation(labels, scores), **accuracies(labels, accepted, index)}

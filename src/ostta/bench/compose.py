@@ -25,7 +25,7 @@ IN_ORDER = "ccc"
 
 @dataclass(frozen=True)
 class Composed:
-    """A stream with the classes of its desired side, both sides as a result file describes them, and what to say about them."""
+    """A stream, the classes of its desired side, both sides as result files describe them, and what to say of them."""
 
     stream: Stream
     classes: tuple[str, ...]
@@ -66,7 +66,7 @@ def _stream(spec: RunSpec, sets: _Sets) -> Stream:
 
 
 def _smooth(spec: RunSpec, scenario: SmoothScenario, sets: _Sets) -> Stream:
-    """The path is made from clean images: as the desired set, `cifar10c` and `cifar10` both mean cifar10 along the path."""
+    """The path is made from clean images: as the desired set, `cifar10c` and `cifar10` mean the same here."""
     for name in scenario.corruptions:
         checked(name, spec.severity)
     root = given_root(sets.root)
@@ -108,7 +108,8 @@ class _Sets:
         name, kind = self.spec.desired, self.spec.scenario.kind
         if not parse_name(name).corrupted:
             raise Error(
-                f"The scenario {kind} changes the corruption, but '{name}' has none: give the name of a corrupted set, such as cifar10c."
+                f"The scenario {kind} changes the corruption, but '{name}' has none: "
+                "give the name of a corrupted set, such as cifar10c."
             )
         return [self.domain(DomainSpec(desired=name, corruption=each, name=each)) for each in corruptions]
 
@@ -154,14 +155,14 @@ class _Sets:
         )
         if self.desired and dataset.classes != self.desired[0].classes:
             raise Error(
-                f"All domains must have the same classes in the same order, but {dataset.name} has {_some(dataset.classes)} and "
-                f"{self.desired[0].name} has {_some(self.desired[0].classes)}."
+                f"All domains must have the same classes in the same order, but {dataset.name} has "
+                f"{_some(dataset.classes)} and {self.desired[0].name} has {_some(self.desired[0].classes)}."
             )
         self.desired.append(dataset)
         return dataset
 
     def _open(self, name: str, corruption: str, severity: int, how: dict[str, Any]) -> Dataset:
-        """As `open_dataset`, but the corruptions that are made here share one clean set, so that its bytes are in memory only once."""
+        """As `open_dataset`, but corruptions that are made here share one clean set, whose bytes are in memory once."""
         seed = self.spec.seed
         dataset = open_dataset(name, self.root, corruption=corruption, severity=severity, seed=seed, **how)
         if dataset.origin != "generated":
@@ -175,7 +176,8 @@ class _Sets:
     def _check_order(self, name: str) -> None:
         if parse_name(name).base == IN_ORDER and not isinstance(self.spec.scenario, OrderedScenario):
             raise Error(
-                f"The order of '{name}' is its point, and {self.spec.scenario.kind} would lose it: use the scenario ordered."
+                f"The order of '{name}' is its point, and {self.spec.scenario.kind} would lose it: "
+                "use the scenario ordered."
             )
 
 

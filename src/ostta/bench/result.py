@@ -10,8 +10,8 @@ from pydantic import Field, ValidationError
 
 from ..analyses import BankBytes, Distances, ReliableAccuracy
 from ..core.types import Error
-from ..metrics import CONVENTION
 from ..files import write_atomically
+from ..metrics import CONVENTION
 from .scenario import Scenario, SingleScenario
 from .strict import Strict as Strict
 from .strict import first_problem
@@ -60,13 +60,20 @@ class StreamInfo(Strict):
 
 
 class Figures(Strict):
-    """In percent; None where there are images of one side only."""
+    """In percent; None where there are images of one side only.
+
+    Of FPR95 there are three, by the conventions that `ostta.metrics` describes; files from before that have one.
+    """
+
+    later: ClassVar[tuple[str, ...]] = ("fpr95_strict", "fpr95_undesired")
 
     auroc: float | None
     fpr95: float | None
     acc_desired: float | None
     acc_undesired: float | None
     hm: float | None
+    fpr95_strict: float | None = None
+    fpr95_undesired: float | None = None
 
 
 class Metrics(Figures):

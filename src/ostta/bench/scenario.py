@@ -17,7 +17,7 @@ NOT_SMOOTH = ("brightness", "jpeg")
 
 
 class Mixed(Strict):
-    """What all kinds have: `undesired_corruption` is for undesired sets whose name ends in c; None: that of the desired ones (D25)."""
+    """What all kinds have: the corruption of undesired sets whose name ends in c; None: that of the desired ones (D25)."""
 
     undesired_corruption: str | None = None
 
@@ -44,7 +44,7 @@ class FrequentScenario(Mixed):
 
 
 class SmoothScenario(Mixed):
-    """Pairs of corruptions whose severities drift, `speed` desired images at each step; `budget` is their sum (streams/path.py).
+    """Pairs of corruptions that drift, `speed` desired images a step; `budget` is their total severity (streams/path.py).
 
     `cells` is how many steps the path has; None: as many as show every desired image once.
     """

@@ -12,8 +12,8 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    # Fields that came after the first version: written only where they differ from their defaults, so that files and keys of runs that do
-    # without them stay as they were.
+    # Fields that came after the first version: written only where they differ from their defaults, so that files and
+    # keys of runs that do without them stay as they were.
     later: ClassVar[tuple[str, ...]] = ()
 
     @model_serializer(mode="wrap")

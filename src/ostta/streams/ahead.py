@@ -1,8 +1,8 @@
 """Images made ahead of time, so that the model does not wait for them.
 
-A thread does it: reading, decoding and most of the array work let the model run on meanwhile. Against a process that sends images through
-a pipe, it leaves the model waiting less (taking an image from the pipe costs more than the thread's whole hand-over), asks nothing of the
-sources, and works the same on every system.
+A thread does it: reading, decoding and most of the array work let the model run on meanwhile. Against a process that
+sends images through a pipe, it leaves the model waiting less (taking an image from the pipe costs more than the
+thread's whole hand-over), asks nothing of the sources, and works the same on every system.
 """
 
 from __future__ import annotations

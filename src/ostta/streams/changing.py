@@ -1,7 +1,8 @@
 """Domains that change: one after another (continual), or every few images (frequent).
 
-Model, banks and identifier carry over from domain to domain in every method, the frozen one too: nothing tells a method that the domain
-has changed. (The published code starts the frozen classifier's score bank anew in every domain, and no other method's; D22.)
+Model, banks and identifier carry over from domain to domain in every method, the frozen one too: nothing tells a method
+that the domain has changed. (The published code starts the frozen classifier's score bank anew in every domain, and no
+other method's; D22.)
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from .stream import Domain, Stream, Visit, told_apart
 
 
 class Continual(Stream):
-    """Domain after domain, each mixed as a single one is: all its desired images and `ratio` times as many undesired ones.
+    """Domain after domain, each mixed as a single one is: all desired images, and undesired ones by the ratio.
 
-    The same undesired images come again in every domain that has the same undesired set, in an order of its own. A domain that is listed
-    twice counts as two, so that the second visit can be compared with the first.
+    The same undesired images come again in every domain that has the same undesired set, in an order of its own. A
+    domain that is listed twice counts as two, so that the second visit can be compared with the first.
     """
 
     def __init__(self, domains: Sequence[Domain], *, ratio: float = 1.0, seed: int = 0) -> None:
@@ -51,11 +52,12 @@ class Continual(Stream):
 
 
 class Frequent(Stream):
-    """The domain changes after every `images` desired images, round and round, until each desired image has been shown once.
+    """The domain changes after every `images` desired images, round and round, until each has been shown once.
 
-    `images` counts desired images; the undesired ones join them in the stream's ratio, shuffled within the visit, so that one visit to a
-    domain has images * (1 + ratio) steps. Which images fall into which visit is random, by the seed. All domains must be the same images
-    under other conditions. Visits to one domain are pooled under its name; domains that are never reached are left out.
+    `images` counts desired images; the undesired ones join them in the stream's ratio, shuffled within the visit, so
+    that one visit to a domain has images * (1 + ratio) steps. Which images fall into which visit is random, by the
+    seed. All domains must be the same images under other conditions. Visits to one domain are pooled under its name;
+    domains that are never reached are left out.
     """
 
     def __init__(self, domains: Sequence[Domain], images: int, *, ratio: float = 1.0, seed: int = 0) -> None:
@@ -65,8 +67,8 @@ class Frequent(Stream):
         for domain in domains:
             if len(domain.desired) != total:
                 raise Error(
-                    f"Domains that change every few images must hold the same images, but {domain.name} has {len(domain.desired)} "
-                    f"and {domains[0].name} has {total}."
+                    f"Domains that change every few images must hold the same images, but {domain.name} has "
+                    f"{len(domain.desired)} and {domains[0].name} has {total}."
                 )
         if len({domain.undesired is None for domain in domains}) > 1:
             raise Error("Domains that change every few images must all have undesired images, or none of them.")

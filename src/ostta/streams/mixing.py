@@ -1,4 +1,4 @@
-"""Mixing by numbers: which desired and undesired images come, and in what order. In an order, ~n stands for undesired image n.
+"""Mixing by numbers: which images come, and in what order. In an order, ~n stands for undesired image n.
 
 All chance comes from a PCG64 generator that is named here, so that a seed means the same order everywhere.
 """
@@ -13,8 +13,9 @@ import numpy as np
 from ..core.types import Error
 from .stream import Numbers, Source
 
-# What a draw of a seed is for: the order inside a visit, which images are taken, and the corruptions of a path. With visit 0 and ORDER the
-# generator is that of the plain seed, so the first visit of any scenario is mixed as a single domain is.
+# What a draw of a seed is for: the order inside a visit, which images are taken, and the corruptions of a path. With
+# visit 0 and ORDER the generator is that of the plain seed, so the first visit of any scenario is mixed as a single
+# domain is.
 ORDER, CHOOSE_DESIRED, CHOOSE_UNDESIRED, PATH = range(4)
 
 
@@ -60,7 +61,7 @@ def interleaved(desired: Numbers, undesired: Numbers, chance: np.random.Generato
 
 
 def cycled(count: int, wanted: int, chance: np.random.Generator) -> Numbers:
-    """`wanted` numbers below `count`: the first ones in random order, and where `count` is too few all of them again and again.
+    """`wanted` numbers below `count`: the first ones in random order; where `count` is too few, all of them in rounds.
 
     Every round has its own random order, and no number comes a second time before all have come once.
     """
@@ -69,6 +70,6 @@ def cycled(count: int, wanted: int, chance: np.random.Generator) -> Numbers:
 
 
 def spread(total: int, sizes: Sequence[int]) -> Numbers:
-    """The bounds that cut `total` things into shares in proportion to `sizes`, rounded down on the way: len(sizes) + 1 numbers."""
+    """The bounds that cut `total` things into shares in proportion to `sizes`, each bound rounded down."""
     reached = np.concatenate([[0], np.cumsum(sizes)])
     return reached * total // max(int(reached[-1]), 1)

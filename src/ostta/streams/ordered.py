@@ -9,7 +9,7 @@ from .stream import Domain, Stream, Visit
 
 
 class Ordered(Stream):
-    """All desired images in their own order; `ratio` times as many undesired ones at random places, in rounds if need be (D26)."""
+    """All desired images in their own order, undesired ones at random places between, in rounds if need be (D26)."""
 
     def __init__(self, domain: Domain, *, ratio: float = 1.0, seed: int = 0) -> None:
         desired, undesired = domain.desired, domain.undesired
@@ -32,5 +32,6 @@ def again(available: int, taken: int) -> list[str]:
     if taken <= available:
         return []
     return [
-        f"The undesired set has {available} images, and {taken} are shown: each comes about {taken / available:.1f} times."
+        f"The undesired set has {available} images, and {taken} are shown: "
+        f"each comes about {taken / available:.1f} times."
     ]

@@ -1,13 +1,14 @@
-"""The path of a smooth stream: two corruptions at a time, the first fading while the second grows, by a quarter of a severity a move.
+"""The path of a smooth stream: two corruptions at a time, the first fading while the second grows.
 
-The manner is that of the CCC benchmark (spec 16): a leg starts at (s1, 0), every move lowers s1 by 0.25 or raises s2 by 0.25, the leg
-ends at s1 = 0, and there the second corruption becomes the first of the next leg. CCC picks its moves by a downloaded table of a
-ResNet-50's accuracies, so that their mean meets a target. Here the target is a total severity, and the moves follow from it alone:
-start at s1 = min(budget, 5); wherever s1 + s2 is below the budget and s2 below 5, raise s2; otherwise lower s1.
+The manner is that of the CCC benchmark (spec 16): a leg starts at (s1, 0), every move lowers s1 by 0.25 or raises s2 by
+0.25, the leg ends at s1 = 0, and there the second corruption becomes the first of the next leg. CCC picks its moves by
+a downloaded table of a ResNet-50's accuracies, so that their mean meets a target. Here the target is a total severity,
+and the moves follow from it alone: start at s1 = min(budget, 5); wherever s1 + s2 is below the budget and s2 below 5,
+raise s2; otherwise lower s1.
 
-Up to a budget of 5, a leg thus goes (b, 0), (b - 0.25, 0), (b - 0.25, 0.25), ..., (0, b - 0.25), with a total of b or b - 0.25 throughout; at
-the junction the shared corruption goes from b - 0.25 to b, a move like any other. Beyond 5, a leg goes from (5, 0) up to (5, b - 5), along to
-(b - 5, 5) or a move before it, and down to (0, 5); at the junction nothing changes but the names.
+Up to a budget b of 5, a leg thus goes (b, 0), (b - 0.25, 0), (b - 0.25, 0.25), ..., (0, b - 0.25). Its total is b, or
+0.25 less, throughout; at the junction the shared corruption gains that 0.25, a move like any other. Beyond 5, a leg
+goes from (5, 0) up to (5, b - 5), along to (b - 5, 5), and down to (0, 5); at the junction nothing changes but names.
 """
 
 from __future__ import annotations

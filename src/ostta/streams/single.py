@@ -26,7 +26,7 @@ class SingleDomain(Stream):
 
     @property
     def hash(self) -> str:
-        """SHA-256 over names, sizes and order; not over pixels. Older than the other scenarios' hash, and kept for recorded runs."""
+        """SHA-256 over names, sizes and order; not over pixels. In a form of its own, that of recorded runs."""
         visit = self.visits[0]
         names = [visit.desired.name, visit.undesired.name if visit.undesired else None]
         parts = [names, self.desired_count, self.undesired_count, self.ratio, self.seed]

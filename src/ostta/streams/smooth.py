@@ -49,7 +49,7 @@ class PairCorruption(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Weathered:
-    """A clean set as it looks in one cell of the path. Large images are cut to 224 pixels first, as in the benchmark."""
+    """A clean set as it looks in one cell of the path. Large images are first cut to the benchmark's 224 pixels."""
 
     clean: Source
     cell: Cell
@@ -79,9 +79,10 @@ class Weathered:
 class Smooth(Stream):
     """`speed` desired images in each cell of the path (`path.py`), and undesired ones at random places among them.
 
-    `desired` is a clean set; each cell shows the next `speed` of its images in random order. The path ends when all have been shown once, or
-    after `cells` cells, where images come again in rounds; so do undesired images where they are too few (D26). `corrupt_undesired` spoils
-    the undesired images as their neighbours are. A domain is one leg of the path, named by its two corruptions.
+    `desired` is a clean set; each cell shows the next `speed` of its images in random order. The path ends when all
+    have been shown once, or after `cells` cells, where images come again in rounds; so do undesired images where they
+    are too few (D26). `corrupt_undesired` spoils the undesired images as their neighbours are. A domain is one leg of
+    the path, named by its two corruptions.
     """
 
     def __init__(

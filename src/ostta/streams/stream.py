@@ -1,4 +1,4 @@
-"""What every scenario is: visits to domains, one after another. A stream holds the numbers of its images; pixels are read one by one."""
+"""What every scenario is: visits to domains, held as the numbers of images. Pixels are read one image at a time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class Sample:
 class Domain:
     """One condition of the world: the desired images as they look there, and what unknown images come along.
 
-    `options` are what else tells it apart from others, such as corruption and severity; they enter the hash of a stream.
+    `options` are what else tells it apart from others, such as corruption and severity; they enter the hash of a
+    stream.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Domain:
 
 @dataclass(frozen=True, eq=False)
 class Visit:
-    """A stretch of a stream in one domain. In `order`, n >= 0 is desired image n, and ~n (below 0) is undesired image n."""
+    """A stretch of a stream in one domain. In `order`, n >= 0 is desired image n, and ~n < 0 is undesired image n."""
 
     domain: int
     desired: Source
@@ -83,8 +84,8 @@ class Visit:
 class Stream:
     """A scenario put together: `visits` in order, each in one of `domains`.
 
-    `options` are all that the order was made from, for the hash. `short_of` is by how many images the undesired side falls short of
-    the ratio asked for; `notes` are sentences that a reader of figures must be told.
+    `options` are all that the order was made from, for the hash. `short_of` is by how many images the undesired side
+    falls short of the ratio asked for; `notes` are sentences that a reader of figures must be told.
     """
 
     def __init__(

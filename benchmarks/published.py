@@ -1,0 +1,107 @@
+"""The published plan: the same mathematics as ROSITA's and TPT's, in the order and with the waste of the published code.
+
+ROSITA: two views in one batch with graph for every image, gradients for all weights of the tower, and one more forward for the class
+that is recorded, whether anything was learned or not. TPT: 64 views in one batch, text prompts at their full length (77 positions), encoded
+once for the score, once with graph, and once more for the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from ostta.backbones.clip import Clip
+from ostta.core.types import Verdict
+
+
+class PublishedRosita:
+    """Decisions are taken from outside, as they are for the adapter it is compared with."""
+
+    def __init__(
+        self, backbone: Any, classifier: torch.Tensor, lr: float = 1e-3, k: int = 5, undesired: int = 64
+    ) -> None:
+        import copy
+
+        self.vision = copy.deepcopy(backbone.vision).requires_grad_(True)
+        norms = [m for m in self.vision.modules() if isinstance(m, torch.nn.LayerNorm)]
+        self.optimiser = torch.optim.SGD([p for norm in norms for p in norm.parameters()], lr=lr)
+        self.classifier, self.k = classifier, k
+        self.desired: list[torch.Tensor] = []
+        self.undesired: list[torch.Tensor] = []
+        self.sizes = (k * len(classifier), undesired)
+
+    def step(self, views: torch.Tensor, verdict: Verdict) -> tuple[float, int]:
+        """Score before and class after the update, for two views of one image."""
+        f, augmented = functional.normalize(self.vision(views), dim=1)
+        z, z_augmented = self.classifier @ f, self.classifier @ augmented
+        score, label = float(z.detach().max()), z.argmax()
+        loss: Any = 0
+        known, unknown = verdict is Verdict.RELIABLE_DESIRED, verdict is Verdict.RELIABLE_UNDESIRED
+        if known:
+            self.desired = [*self.desired, f.detach()][-self.sizes[0] :]
+            loss = functional.cross_entropy(z, label) + functional.cross_entropy(z_augmented, label)
+        if unknown:
+            self.undesired = [*self.undesired, f.detach()][-self.sizes[1] :]
+        if (known or unknown) and min(len(self.desired), len(self.undesired)) > self.k:
+            same, other = (torch.stack(bank) for bank in (self.desired, self.undesired)[:: 1 if known else -1])
+            positives = same[(same @ f.detach()).topk(self.k).indices]
+            negatives = other[(other @ f.detach()).topk(self.k).indices]
+            terms = torch.logsumexp(negatives @ f, 0) - positives @ f
+            if known:
+                terms = terms * ((positives @ self.classifier.T).argmax(1) == label)
+            loss = loss + 0.5 * terms.mean()
+        if isinstance(loss, torch.Tensor):
+            self.optimiser.zero_grad()
+            loss.backward()
+            self.optimiser.step()
+        with torch.no_grad():
+            again = functional.normalize(self.vision(views[:1]), dim=1)[0]
+        return score, int((self.classifier @ again).argmax())
+
+
+class PublishedTPT:
+    """One accepted image: reset, score, tune, answer."""
+
+    def __init__(self, backbone: Clip, classes: Sequence[str], lr: float = 5e-3) -> None:
+        self.vision, self.scale, self.lr = backbone.vision, backbone.logit_scale, lr
+        tower: Any = backbone.text
+        self.model, self.projection = tower.text_model, tower.text_projection
+        tokens, length = backbone.tokens(classes), backbone.context_length
+        self.ends = torch.tensor([len(own) - 1 for own in tokens])
+        padded = torch.tensor([own + own[-1:] * (length - len(own)) for own in tokens])
+        with torch.no_grad():
+            self.embedded = self.model.embeddings.token_embedding(padded)
+        self.initial = self.embedded[0, 1:5].clone()
+        self.mask = torch.full((length, length), -torch.inf).triu(1)[None, None]
+
+    def text(self, context: torch.Tensor) -> torch.Tensor:
+        count = len(self.embedded)
+        hidden = torch.cat([self.embedded[:, :1], context.expand(count, -1, -1), self.embedded[:, 5:]], dim=1)
+        hidden = hidden + self.model.embeddings.position_embedding.weight
+        for layer in self.model.encoder.layers:
+            hidden = layer(hidden, self.mask)
+        ends = self.model.final_layer_norm(hidden)[torch.arange(count), self.ends]
+        return functional.normalize(self.projection(ends), dim=1)
+
+    def step(self, views: torch.Tensor) -> tuple[float, torch.Tensor]:
+        """Score before and logits after the step."""
+        context = self.initial.clone().requires_grad_()
+        with torch.no_grad():
+            f = functional.normalize(self.vision(views[:1]), dim=1)
+            score = float((f @ self.text(context).T).max())
+        optimiser = torch.optim.AdamW([context], lr=self.lr)
+        with torch.no_grad():
+            features = functional.normalize(self.vision(views), dim=1)
+        log_p = torch.log_softmax(self.scale * features @ self.text(context).T, dim=1)
+        chosen = (-(log_p.exp() * log_p).sum(1)).argsort()[: int(0.1 * len(views))]
+        mean = log_p[chosen].logsumexp(0) - torch.log(torch.tensor(float(len(chosen))))
+        loss = -(mean.exp() * mean).sum()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        with torch.no_grad():
+            again = functional.normalize(self.vision(views[:1]), dim=1)[0]
+            return score, self.text(context) @ again

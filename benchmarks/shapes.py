@@ -1,0 +1,94 @@
+"""CLIP models of the usual shapes with random weights: their cost is that of the real ones, and nothing is downloaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import ostta
+from ostta.backbones.clip import Clip
+from ostta.backbones.preprocessing import clip_preprocessing
+from ostta.core.types import Decision, Verdict
+
+START, END = 49_406, 49_407
+SHAPES = {"ViT-B/32": 32, "ViT-B/16": 16}
+
+
+class Words:
+    """One token a word, as CLIP's own tokenizer gives for common ones."""
+
+    def __call__(self, prompts: list[str], **_: Any) -> dict[str, list[list[int]]]:
+        return {"input_ids": [[START, *map(self._token, self._words(prompt)), END] for prompt in prompts]}
+
+    @staticmethod
+    def _words(prompt: str) -> list[str]:
+        return prompt.replace(".", " .").split()
+
+    @staticmethod
+    def _token(word: str) -> int:
+        return sum(31**place * ord(letter) for place, letter in enumerate(word)) % START
+
+
+def random_clip(shape: str, blocks: int | None = None) -> Clip:
+    """A CLIP of the shape; with fewer `blocks` in its text tower where a comparison would not fit into memory."""
+    from transformers import CLIPConfig, CLIPModel
+
+    config = CLIPConfig(
+        vision_config={
+            "hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "num_hidden_layers": 12,
+            "patch_size": SHAPES[shape], "image_size": 224,
+        },
+        text_config={
+            "hidden_size": 512, "intermediate_size": 2048, "num_attention_heads": 8,
+            "num_hidden_layers": blocks or 12, "eos_token_id": END, "bos_token_id": START,
+        },
+        projection_dim=512,
+        attn_implementation="sdpa",
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = CLIPModel(config)
+    with torch.no_grad():
+        model.logit_scale.fill_(4.6052)
+    return Clip(shape, model, Words(), clip_preprocessing(224))
+
+
+def class_names(count: int) -> list[str]:
+    """Names of one, two and three words."""
+    return [" ".join(f"word{number}x{place}" for place in range(1 + number % 3)) for number in range(count)]
+
+
+class Scripted:
+    """An identifier whose verdict is given, so that one kind of step can be timed alone."""
+
+    statistic = "max"
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+
+    def peek(self, score: float) -> Decision:
+        return Decision(self.verdict, 0.5, 0.6, 0.4)
+
+    def take(self, score: float) -> None:
+        pass
+
+    def reset(self) -> None:
+        pass
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return {}
+
+
+def scripted(adapter: ostta.Adapter, verdict: Verdict) -> ostta.Adapter:
+    """The same adapter with a verdict that is given."""
+    adapter.identifier = Scripted(verdict)  # type: ignore[assignment]
+    return adapter
+
+
+def warmed(adapter: ostta.Adapter, views: torch.Tensor) -> ostta.Adapter:
+    """With banks full enough that every loss applies."""
+    for verdict in (Verdict.RELIABLE_UNDESIRED, Verdict.RELIABLE_DESIRED):
+        scripted(adapter, verdict)
+        for _ in range(7):
+            adapter.step_views(views)
+    return adapter
