@@ -19,49 +19,6 @@ from ostta.methods.rosita import RositaOptions
 from ostta.options import options_class
 
 
-class Counter:
-    """Counts forwards of the image tower, with and without graph."""
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        self.plain = self.graph = 0
-        self.handle = module.register_forward_hook(self.note)
-
-    def note(self, module, inputs, output) -> None:
-        if output.requires_grad:
-            self.graph += len(output)
-        else:
-            self.plain += len(output)
-
-
-def test_rosita_pays_only_for_what_it_needs() -> None:
-    one = adapter("rosita")
-    counter = Counter(one.backbone.vision)
-    seen = set()
-    try:
-        for image in images(120):
-            counter.plain = counter.graph = 0
-            prediction = one.step(image)
-            desired = prediction.verdict is Verdict.RELIABLE_DESIRED
-            seen.add((prediction.verdict, prediction.adapted))
-            assert counter.graph == (2 if desired else 1)
-            assert counter.plain == (1 if prediction.adapted and prediction.known else 0)
-    finally:
-        counter.handle.remove()
-    assert {verdict for verdict, _ in seen} == set(Verdict)
-    assert (Verdict.RELIABLE_UNDESIRED, True) in seen
-
-
-def test_answer_before_saves_the_second_look() -> None:
-    one = adapter("rosita", answer_from="before")
-    counter = Counter(one.backbone.vision)
-    try:
-        for image in images(60):
-            one.step(image)
-    finally:
-        counter.handle.remove()
-    assert counter.plain == 0
-
-
 def test_gradients_reach_only_the_layernorms() -> None:
     one = adapter("rosita", lr=0.1)
     before = one.state.overlay.snapshot()

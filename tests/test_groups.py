@@ -24,7 +24,7 @@ from ostta.data.views import Views
 from ostta.methods.tuning import Group, Tuned
 
 GROUPS = get_args(Group)
-# Paper (LoRA, LayerNorm) and arithmetic on the architecture: section 13 of the method's specification.
+# Paper (LoRA, LayerNorm) and arithmetic on the architecture.
 ON_VIT_B16 = {
     "layernorm": 39_936,
     "prompts": 2_048,

@@ -40,7 +40,7 @@ class Distances:
 
 
 def distances(desired: ArrayLike, undesired: ArrayLike, *, limit: int = 2000, seed: int = 0) -> Distances:
-    """The three distances between two sets of features F_d [N, D] and F_u [M, D] (appendix of the paper, spec 14).
+    """The three distances between two sets of features F_d [N, D] and F_u [M, D] (appendix of the paper).
 
         euclidean    1/(N M) sum_ij ||f_i - g_j||
         cosine       1 - 1/(N M) sum_ij f_i.g_j / (||f_i|| ||g_j||)

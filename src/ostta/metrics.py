@@ -1,4 +1,4 @@
-"""The five figures of the paper, in percent, from one run's per-image columns (spec 1.7).
+"""The five figures of the paper, in percent, from one run's per-image columns.
 
 auroc          area under the ROC curve of the scores, desired images being the positive side
 fpr95          share of undesired images accepted where 95 % of the desired ones are, interpolated on the ROC polyline

@@ -43,7 +43,7 @@ MENDED_BUGS = {
     "prototypes: unreliable": "a desired image that is not reliable takes a step on a loss of NaN, which moves nothing (D18)",
 }
 
-# Where paper and published code disagree (spec, section 17): option -> number and what it is about, for `ostta ls profiles`.
+# Where paper and published code disagree: option -> number and what it is about, for `ostta ls profiles`.
 DISAGREEMENTS: dict[str, dict[str, tuple[str, str]]] = {
     "lda": {
         "objective": ("D1", "variance of the two groups weighted by their size, or plainly summed"),

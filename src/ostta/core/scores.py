@@ -14,7 +14,7 @@ def unit(features: torch.Tensor) -> torch.Tensor:
 
 
 def cosines(features: torch.Tensor, classifier: torch.Tensor) -> torch.Tensor:
-    """z = f T^T for unit rows; no temperature (spec 1)."""
+    """z = f T^T for unit rows; no temperature."""
     return features @ classifier.T
 
 

@@ -1,6 +1,6 @@
 """The path of a smooth stream: two corruptions at a time, the first fading while the second grows.
 
-The manner is that of the CCC benchmark (spec 16): a leg starts at (s1, 0), every move lowers s1 by 0.25 or raises s2 by
+The manner is that of the CCC benchmark: a leg starts at (s1, 0), every move lowers s1 by 0.25 or raises s2 by
 0.25, the leg ends at s1 = 0, and there the second corruption becomes the first of the next leg. CCC picks its moves by
 a downloaded table of a ResNet-50's accuracies, so that their mean meets a target. Here the target is a total severity,
 and the moves follow from it alone: start at s1 = min(budget, 5); wherever s1 + s2 is below the budget and s2 below 5,
