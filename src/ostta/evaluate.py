@@ -104,10 +104,19 @@ class Running:
 
 
 def evaluate(
-    adapter: Adapter, stream: Iterable[Sample], watch: Callable[[int, float | None], None] | None = None
+    adapter: Adapter,
+    stream: Iterable[Sample],
+    watch: Callable[[int, float | None], None] | None = None,
+    records: Records | None = None,
 ) -> Records:
-    """Step `adapter` through `stream`. `watch(images so far, HM so far)` is called after every image."""
-    records, running = Records(), Running()
+    """Step `adapter` through `stream`. `watch(images so far, HM so far)` is called after every image.
+
+    `records` are those of the images before, where a stream is gone on with; the new ones join them.
+    """
+    records = Records() if records is None else records
+    running = Running()
+    for label, prediction in zip(records.label, records.predictions, strict=True):
+        running.add(label, prediction)
     for sample in stream:
         prediction = adapter.step(sample.image)
         records.add(sample, prediction)

@@ -30,6 +30,14 @@ def write_atomically(path: Path, content: bytes) -> None:
     _sync_folder(path.parent)
 
 
+def make_folder(path: Path) -> None:
+    """Make an output folder, or say in a sentence why it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise Error(f"The folder {path} cannot be made ({problem.strerror}).") from None
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

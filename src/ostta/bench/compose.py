@@ -15,6 +15,7 @@ from ..data.datasets import open_dataset
 from ..data.generated import FROST, generated
 from ..data.known import given_root
 from ..data.names import parse_name
+from ..data.overlap import overlap, overlap_sentence
 from ..streams import Continual, Domain, Frequent, Ordered, SingleDomain, Smooth, Stream
 from .result import RunSpec, Side
 from .scenario import ContinualScenario, DomainSpec, DomainsScenario, FrequentScenario, OrderedScenario, SmoothScenario
@@ -45,7 +46,12 @@ def compose(spec: RunSpec, root: Path | None) -> Composed:
         sets.desired[0].classes,
         _side(sets.desired, stream.desired_count),
         _side(sets.undesired, stream.undesired_count) if sets.undesired else None,
-        (*_remarks(sets.desired), *_remarks(sets.undesired), *stream.notes),
+        (
+            *_remarks(sets.desired),
+            *_remarks(sets.undesired),
+            *stream.notes,
+            _names_that_meet(sets.desired[0].classes, sets.undesired),
+        ),
     )
 
 
@@ -200,6 +206,21 @@ def _remarks(datasets: Sequence[Dataset]) -> list[str]:
         more = f", and {len(notes) - 1} notes like it in the result file" if len(notes) > 1 else ""
         remarks += [f"{name}: {notes[0]}{more}."] if notes else []
     return remarks
+
+
+def _names_that_meet(desired: Sequence[str], undesired: Sequence[Dataset]) -> str:
+    """A sentence about class names that both sides have, as far as the undesired side has any."""
+    names = [name for dataset in undesired if _has_names(dataset) for name in dataset.classes]
+    return overlap_sentence(overlap(desired, _distinct(names)))
+
+
+def _has_names(dataset: Dataset) -> bool:
+    """A person's own set may have numbers, or the name of its folder, in the place of class names."""
+    name = parse_name(dataset.name)
+    if name.kind in ("known", "sample"):
+        return True
+    numbers = all(each.isdigit() for each in dataset.classes)
+    return not numbers and dataset.classes != (Path(name.base).expanduser().name,)
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:

@@ -3,112 +3,126 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..evaluate import Records
+from .trace import Trace, score_limits
 
 DESIRED, UNDESIRED, LINE = "#2563eb", "#e11d48", "#111827"
 FONT = 9
+# In inches: beside the table of a few runs, and as one of many.
+LARGE, SMALL = (6.0, 3.6), (4.4, 3.0)
+# What a picture of this size can show of a long stream.
+MOST_DOTS, MOST_STEPS = 4000, 1000
 
 
-def histogram(records: Records, limits: tuple[float, float]) -> bytes:
+class Picture(NamedTuple):
+    """A PNG with its title and what it means."""
+
+    title: str
+    meaning: str
+    png: bytes
+
+
+def histogram(
+    trace: Trace,
+    limits: tuple[float, float],
+    label: str = "score: cosine to the best class",
+    size: tuple[float, float] = LARGE,
+) -> bytes:
     """Scores of desired and undesired images, and the last threshold."""
-    figure, axes = _figure()
-    _draw_histogram(axes, records, limits)
-    return _png(figure)
+    figure, axes = canvas(size)
+    _draw_histogram(axes, trace, limits, label)
+    return png(figure)
 
 
-def scores_over_time(records: Records, limits: tuple[float, float]) -> bytes:
+def scores_over_time(trace: Trace, limits: tuple[float, float], size: tuple[float, float] = LARGE) -> bytes:
     """Every score where it fell in the stream, with the threshold of that moment."""
-    figure, axes = _figure()
-    labels, scores = records.labels, records.scores()
-    steps = np.arange(len(labels))
+    figure, axes = canvas(size)
+    steps = trace.thinned(MOST_DOTS)
+    labels, scores = trace.labels[steps], trace.scores[steps]
     for chosen, colour, name in ((labels >= 0, DESIRED, "desired"), (labels < 0, UNDESIRED, "undesired")):
-        axes.plot(steps[chosen], scores[chosen], ".", ms=2.2, alpha=0.45, color=colour, label=name)
-    axes.plot(steps, records.column("threshold"), color=LINE, lw=1.2, label="threshold")
+        if chosen.any():
+            axes.plot(steps[chosen], scores[chosen], ".", ms=2.2, alpha=0.45, color=colour, label=name)
+    if np.isfinite(trace.thresholds).any():
+        axes.plot(steps, trace.thresholds[steps], color=LINE, lw=1.2, label="threshold")
     axes.set_ylim(*limits)
     axes.set_xlabel("images seen")
     axes.set_ylabel("score")
-    axes.legend(frameon=False, fontsize=FONT, markerscale=4, loc="lower left")
-    return _png(figure)
+    legend = axes.legend(frameon=True, framealpha=0.8, edgecolor="none", fontsize=FONT, loc="lower left")
+    for handle in legend.legend_handles:
+        # The dots of the legend are easier to see than those of the picture.
+        handle.set_markersize(8)
+        handle.set_alpha(1)
+    return png(figure)
 
 
-def accuracies_over_time(runs: dict[str, Records]) -> bytes:
+def accuracies_over_time(runs: dict[str, Trace], size: tuple[float, float] = LARGE) -> bytes:
     """Acc_D, Acc_U and HM over the images seen so far; the first run dotted, as the frozen reference."""
-    figure, axes = _figure()
+    figure, axes = canvas(size)
     _draw_accuracies(axes, runs)
-    return _png(figure)
+    return png(figure)
 
 
 def overview(runs: dict[str, Records]) -> bytes:
     """Histograms of all runs and their accuracies over time, side by side: the picture of the README."""
-    figure, panels = _figure(columns=len(runs) + 1)
-    limits = score_limits(list(runs.values()))
-    for axes, (name, records) in zip(panels, runs.items(), strict=False):
-        _draw_histogram(axes, records, limits)
+    traces = {name: Trace.of(records) for name, records in runs.items()}
+    figure, panels = canvas((4.2 * (len(traces) + 1), 3.6), columns=len(traces) + 1)
+    limits = score_limits(list(traces.values()))
+    for axes, (name, trace) in zip(panels, traces.items(), strict=False):
+        _draw_histogram(axes, trace, limits, "score: cosine to the best class")
         axes.set_title(f"{name}: scores", fontsize=FONT + 1)
-    _draw_accuracies(panels[-1], runs)
+    _draw_accuracies(panels[-1], traces)
     panels[-1].set_title("accuracies over the stream", fontsize=FONT + 1)
     top = max(axes.get_ylim()[1] for axes in panels[:-1])
     for axes in panels[:-1]:
         axes.set_ylim(0, top)
-    return _png(figure)
+    return png(figure)
 
 
-def _draw_histogram(axes: Any, records: Records, limits: tuple[float, float]) -> None:
-    labels, scores = records.labels, records.scores()
+def _draw_histogram(axes: Any, trace: Trace, limits: tuple[float, float], label: str) -> None:
     bins = np.linspace(*limits, 60).tolist()
-    axes.hist(scores[labels >= 0], bins, color=DESIRED, alpha=0.65, label="desired")
-    axes.hist(scores[labels < 0], bins, color=UNDESIRED, alpha=0.6, label="undesired")
-    thresholds = records.column("threshold")
-    if np.isfinite(thresholds[-1]):
-        axes.axvline(thresholds[-1], color=LINE, lw=1.2, ls="--", label="last threshold")
-    axes.set_xlabel("score: cosine to the best class")
+    desired = trace.labels >= 0
+    for chosen, colour, alpha, name in ((desired, DESIRED, 0.65, "desired"), (~desired, UNDESIRED, 0.6, "undesired")):
+        if chosen.any():
+            axes.hist(trace.scores[chosen], bins, color=colour, alpha=alpha, label=name)
+    if np.isfinite(trace.thresholds[-1]):
+        axes.axvline(trace.thresholds[-1], ymax=0.88, color=LINE, lw=1.2, ls="--", label="last threshold")
+    axes.set_xlabel(label)
     axes.set_ylabel("images")
-    axes.legend(frameon=False, fontsize=FONT)
+    # Room above the bars, so that the legend hides none.
+    axes.set_ylim(0, 1.17 * axes.get_ylim()[1])
+    axes.legend(
+        frameon=False,
+        fontsize=FONT - 0.5,
+        loc="upper center",
+        ncols=3,
+        columnspacing=1.2,
+        handlelength=1.6,
+        borderaxespad=0,
+    )
 
 
-def _draw_accuracies(axes: Any, runs: dict[str, Records]) -> None:
+def _draw_accuracies(axes: Any, runs: dict[str, Trace]) -> None:
     colours = {"Acc_D": DESIRED, "Acc_U": UNDESIRED, "HM": LINE}
-    for number, (name, records) in enumerate(runs.items()):
-        for curve, values in cumulative(records).items():
+    for number, (name, trace) in enumerate(runs.items()):
+        steps = trace.thinned(MOST_STEPS)
+        for curve, values in trace.cumulative().items():
             style = ":" if number == 0 and len(runs) > 1 else "-"
-            axes.plot(values, style, lw=1.4, color=colours[curve], label=f"{curve} {name}")
+            axes.plot(steps, values[steps], style, lw=1.4, color=colours[curve], label=f"{curve} {name}")
     axes.set_ylim(0, 102)
     axes.set_xlabel("images seen")
     axes.set_ylabel("percent, so far")
     axes.legend(frameon=False, fontsize=FONT - 1, ncols=len(runs), loc="lower right")
 
 
-def cumulative(records: Records) -> dict[str, NDArray[np.float64]]:
-    """The running accuracies; NaN until both sides have been seen."""
-    labels, known = records.labels, records.column("known")
-    desired = labels >= 0
-    right = known & (records.column("index") == labels)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        acc_d = 100 * np.cumsum(right & desired) / np.cumsum(desired)
-        acc_u = 100 * np.cumsum(~known & ~desired) / np.cumsum(~desired)
-        hm = np.where(
-            acc_d + acc_u > 0, 2 * acc_d * acc_u / (acc_d + acc_u), np.where(np.isnan(acc_d + acc_u), np.nan, 0.0)
-        )
-    return {"Acc_D": acc_d, "Acc_U": acc_u, "HM": hm}
-
-
-def score_limits(runs: list[Records]) -> tuple[float, float]:
-    """One range for all pictures, so that they can be compared by eye."""
-    scores = np.concatenate([records.scores() for records in runs])
-    low, high = float(scores.min()), float(scores.max())
-    margin = 0.03 * (high - low) or 0.01
-    return low - margin, high + margin
-
-
-def _figure(columns: int = 1) -> tuple[Any, Any]:
+def canvas(size: tuple[float, float] = LARGE, columns: int = 1) -> tuple[Any, Any]:
+    """A figure and its axes, without the frame's upper and right side."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6 if columns == 1 else 4.2 * columns, 3.6), layout="constrained")
+    figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(1, columns)
     for part in np.atleast_1d(axes):
         part.spines[["top", "right"]].set_visible(False)
@@ -116,7 +130,8 @@ def _figure(columns: int = 1) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _png(figure: Any) -> bytes:
+def png(figure: Any) -> bytes:
+    """The figure as a file's bytes."""
     buffer = io.BytesIO()
     # No date and no version inside: the same run gives the same bytes.
     figure.savefig(buffer, format="png", dpi=140, metadata={"Software": None})

@@ -1,94 +1,224 @@
-"""One self-contained HTML page about one or two runs on one stream."""
+"""Self-contained HTML pages: about one or two runs on one stream, and about everything that a folder has of a suite."""
 
 from __future__ import annotations
 
-import base64
 import html
 import json
+import re
+from collections.abc import Iterator
 
+from ..core.types import Error
+from ..data.catalogue import CATALOGUE
+from ..data.class_lists import class_list
+from ..data.names import parse_name
+from ..data.overlap import overlap, overlap_sentence
 from ..evaluate import Records
-from . import figures
+from . import figures, page
+from .curves import domain_pictures, strips
+from .figures import Picture
+from .grid import FROZEN, Grid, Names
 from .result import Result
-from .table import HEADINGS, rows
+from .table import HEADINGS, rows, sheet
+from .trace import Trace, score_limits
 
-STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.55 system-ui, sans-serif; color: #111827; max-width: 62rem; margin: 0 auto; padding: 1.2rem; }
-h1 { font-size: 1.6rem; line-height: 1.25; margin: .6rem 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
-p.lead { color: #374151; max-width: 46rem; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; min-width: 100%; }
-th, td { padding: .4rem .7rem; text-align: right; border-bottom: 1px solid #e5e7eb; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } thead th { color: #4b5563; font-weight: 600; }
-.grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); gap: 1.2rem; }
-figure { margin: 0; } figure img { width: 100%; height: auto; border: 1px solid #e5e7eb; border-radius: 6px; }
-figcaption { font-size: .9rem; color: #374151; margin-top: .35rem; } b.title { display: block; color: #111827; }
-details { margin-top: 1rem; } pre { overflow-x: auto; font-size: .8rem; background: #f9fafb; padding: .8rem; border-radius: 6px; }
-.note { font-size: .9rem; color: #4b5563; }
-"""
+# A page stays below some six megabytes: pictures take a third more in text, and the rest is small.
+MOST_BYTES = 4_000_000
+MOST_TRACED = 12
+MEANING = (
+    "Scores say how well each image fits its best class: the further the two hills stand apart, the easier it is to say “I don't know”. "
+    "Dashed: the threshold at the end of the stream. Over time, each dot is one image when it arrived, and the accuracies are over all "
+    "images seen so far; dotted: the frozen classifier."
+)
 
 
 def report(runs: list[tuple[Result, Records]], title: str) -> str:
-    """The page. The frozen run comes first; the pictures over time show the last run."""
-    ordered = sorted(runs, key=lambda run: run[0].spec.method != "zero_shot")
+    """The page of a few runs. The frozen run comes first; the pictures over time show the last run."""
+    ordered = sorted(runs, key=lambda run: run[0].spec.method != FROZEN)
     results = [result for result, _ in ordered]
-    limits = figures.score_limits([records for _, records in ordered])
+    traces = {result.spec.method: Trace.of(records) for result, records in ordered}
+    limits = score_limits(list(traces.values()))
     pictures = [
-        (
-            f"Scores, {result.spec.method}",
+        Picture(
+            f"Scores, {method}",
             "How well each image fits its best class. The further the two hills stand apart, the easier it is to say "
             "“I don't know”: what lies left of the dashed line at the end of the stream is rejected.",
-            figures.histogram(records, limits),
+            figures.histogram(trace, limits),
         )
-        for result, records in ordered
+        for method, trace in traces.items()
     ]
-    last, last_records = ordered[-1]
+    last = results[-1].spec.method
     pictures.append(
-        (
-            f"Scores and threshold over time, {last.spec.method}",
+        Picture(
+            f"Scores and threshold over time, {last}",
             "Each dot is one image when it arrived. Where adaptation works, the two clouds drift apart and the threshold, found "
             "from the last 512 scores alone, settles between them.",
-            figures.scores_over_time(last_records, limits),
+            figures.scores_over_time(traces[last], limits),
         )
     )
     pictures.append(
-        (
+        Picture(
             "Accuracies over time",
             "Acc_D: desired images accepted and named rightly. Acc_U: undesired images rejected. HM: their harmonic mean. Over all "
             "images seen so far; dotted: the frozen classifier.",
-            figures.accuracies_over_time({result.spec.method: records for result, records in ordered}),
+            figures.accuracies_over_time(traces),
         )
     )
-    stream = results[0].stream
+    stream, spec = results[0].stream, results[0].spec
     sides = [f"{stream.desired.images} desired images ({stream.desired.name}, {stream.desired.origin})"]
     if stream.undesired is not None:
         sides.append(f"{stream.undesired.images} undesired ones ({stream.undesired.name})")
-    spec = results[0].spec
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>
-<h1>{html.escape(title)}</h1>
-<p class="lead">{html.escape(" and ".join(sides))}, one at a time in one random order (seed {spec.seed}), backbone
+    whole = [json.dumps(result.model_dump(mode="json"), indent=2, ensure_ascii=False) for result in results]
+    return page.document(
+        title,
+        f"""<p class="lead">{html.escape(" and ".join(sides))}, one at a time in one random order (seed {spec.seed}), backbone
 <code>{html.escape(spec.backbone)}</code>. Each image is first judged known or unknown, then named; only the adapting method learns
 from the stream, without labels.</p>
-<div class="scroll"><table><thead><tr>{"".join(f"<th>{h}</th>" for h in HEADINGS)}</tr></thead>
-<tbody>{"".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows(results))}</tbody></table></div>
+{page.plain_table(HEADINGS, rows(results))}
 <p class="note">{html.escape(results[0].metrics.convention)}.</p>
 {"".join(f'<p class="note">{html.escape(remark)}</p>' for remark in results[0].remarks)}
-<h2>Pictures</h2><div class="grid">{"".join(_figure(*picture) for picture in pictures)}</div>
+<h2>Pictures</h2>{page.pictures(pictures)}
 <h2>What was run</h2>
-{"".join(_details(result) for result in results)}
-</body></html>
-"""
-
-
-def _figure(title: str, meaning: str, png: bytes) -> str:
-    data = base64.b64encode(png).decode()
-    return (
-        f'<figure><img alt="{html.escape(title)}" src="data:image/png;base64,{data}">'
-        f'<figcaption><b class="title">{html.escape(title)}</b>{html.escape(meaning)}</figcaption></figure>'
+{"".join(page.details(result.spec.method, text) for result, text in zip(results, whole, strict=True))}""",
     )
 
 
-def _details(result: Result) -> str:
-    content = json.dumps(result.model_dump(mode="json"), indent=2, ensure_ascii=False)
-    return f"<details><summary>{html.escape(result.spec.method)}</summary><pre>{html.escape(content)}</pre></details>"
+def suite_report(grid: Grid) -> str:
+    """The page of a suite: tables, pictures, failed runs, and what each run was."""
+    gathered, suite = grid.gathered, grid.suite
+    lead = f"Suite `{suite.name}`; in the paper: {suite.what}. {gathered.found} of {len(gathered.cells)} cells have results."
+    if not gathered.found:
+        return page.document(suite.title, f'<p class="missing">{page.sentence(gathered.missing)}</p>')
+    made = sheet(grid)
+    tables = []
+    before = ""
+    for block in made.blocks:
+        if block.title != before:
+            tables.append(f"<h3>{html.escape(block.title)}</h3>")
+            before = block.title
+        tables.append(page.sheet_table(block))
+    conventions = list(dict.fromkeys(result.metrics.convention for _, _, result in grid.distinct))
+    sections = (
+        ("Doubts about the paper's figures", page.items(made.doubts, numbered=True)),
+        ("How to read the tables", page.items(made.notes)),
+        ("Against an option", page.pictures(list(strips(grid)))),
+        ("Domain by domain", page.pictures(list(domain_pictures(grid)))),
+        ("Scores, and accuracies over time", _traced(grid)),
+        ("Failed runs", page.items([f"{failure.run}: {failure.reason}" for failure in gathered.failures])),
+        ("Remarks", page.items([*_remarks(grid), *_overlaps(grid)])),
+        ("Conventions in the result files", page.items([f"{text}." for text in conventions])),
+        ("What was run", "".join(_run_details(grid))),
+    )
+    return page.document(
+        suite.title,
+        f'<p class="lead">{page.sentence(lead)}</p>\n<h2>Tables</h2>{"".join(tables)}\n'
+        + "\n".join(f"<h2>{html.escape(heading)}</h2>{content}" for heading, content in sections if content),
+    )
+
+
+def _traced(grid: Grid) -> str:
+    """Pictures of the runs that kept records, one seed a place, as many as the page has room for; and what was left out."""
+    kept, problems = _traces(grid)
+    shown = dict(list(kept.items())[:MOST_TRACED])
+    left, size, found = len(kept) - len(shown), 0, []
+    for number, ((row, column), trace) in enumerate(shown.items()):
+        if size > MOST_BYTES:
+            left += len(shown) - number
+            break
+        pictures = list(_pictures_of(grid, row, column, trace, shown))
+        size += sum(len(one.png) for one in pictures)
+        found += pictures
+    if left > 0:
+        problems.append(f"{left} more runs kept records and are not drawn here: `--only` chooses others.")
+    meaning = f'<p class="note">{html.escape(MEANING)}</p>' if found else ""
+    return meaning + page.pictures(found, small=True) + page.items(problems)
+
+
+def _traces(grid: Grid) -> tuple[dict[tuple[Names, Names], Trace], list[str]]:
+    kept: dict[tuple[Names, Names], Trace] = {}
+    problems: list[str] = []
+    folder = grid.gathered.folder
+    for column in grid.columns:
+        for row in grid.rows:
+            result = next((result for result in grid.results(row, column).values() if result.records), None)
+            if result is not None and result.records is not None:
+                try:
+                    kept[row, column] = Trace.read(folder / result.records)
+                except Error as problem:
+                    problems.append(str(problem))
+    return kept, problems
+
+
+def _pictures_of(
+    grid: Grid, row: Names, column: Names, trace: Trace, kept: dict[tuple[Names, Names], Trace]
+) -> Iterator[Picture]:
+    name = ", ".join([*column, *row])
+    # Scores of one kind have one range in a column; caches score in hundreds what others score in cosines.
+    alike = [other for (_, place), other in kept.items() if place == column and _scale(other) == _scale(trace)]
+    limits = score_limits(alike)
+    yield Picture(f"Scores: {name}", "", figures.histogram(trace, limits, "score", figures.SMALL))
+    yield Picture(f"Scores over time: {name}", "", figures.scores_over_time(trace, limits, figures.SMALL))
+    frozen = grid.frozen_row(row, column)
+    runs = {row[-1]: trace}
+    if frozen is not None and (frozen, column) in kept:
+        runs = {frozen[-1]: kept[frozen, column], **runs}
+    yield Picture(f"Accuracies over time: {name}", "", figures.accuracies_over_time(runs, figures.SMALL))
+
+
+def _scale(trace: Trace) -> bool:
+    return bool(trace.scores.max() > 2)
+
+
+def _remarks(grid: Grid) -> list[str]:
+    """Those of all runs; what differs in the seed only is said once."""
+    seeds: dict[str, list[str]] = {}
+    for _, _, result in grid.distinct:
+        for remark in result.remarks:
+            found = re.search(r"\bseed (\d+)", remark)
+            same = seeds.setdefault(re.sub(r"\bseed \d+", "seed", remark, count=1), [])
+            if found and found[1] not in same:
+                same.append(found[1])
+    return [
+        re.sub(r"\bseed\b", f"seed{'s' * (len(numbers) > 1)} {', '.join(numbers)}", remark, count=1)
+        if numbers
+        else remark
+        for remark, numbers in seeds.items()
+    ]
+
+
+def _overlaps(grid: Grid) -> Iterator[str]:
+    """Which unknown classes have names like known ones, by the class lists that ship."""
+    pairs = dict.fromkeys((result.spec.desired, result.spec.undesired) for _, _, result in grid.distinct)
+    for desired, undesired in pairs:
+        known, unknown = _class_names(desired), _class_names(undesired)
+        said = overlap_sentence(overlap(known, unknown))
+        if said:
+            yield f"{desired} against {undesired}: {said}"
+
+
+def _class_names(name: str | None) -> tuple[str, ...]:
+    base = "" if name is None else parse_name(name).base
+    return class_list(CATALOGUE[base].classes).names if base in CATALOGUE else ()
+
+
+def _run_details(grid: Grid) -> Iterator[str]:
+    """Each run once: what was asked for, every option with where its value came from, and what it ran on."""
+    for row, column, result in grid.distinct:
+        content = {
+            "file": grid.gathered.file_of(result),
+            "spec": result.spec.model_dump(mode="json"),
+            "options": {
+                name: f"{json.dumps(value, ensure_ascii=False)} ({result.option_sources.get(name, 'unknown')})"
+                for name, value in result.options.items()
+            },
+            "stream": result.stream.model_dump(mode="json"),
+            "counts": result.counts,
+            "weight_hash": result.weight_hash,
+            "class_names_hash": result.class_names_hash,
+            "unfamiliar_classes": result.unfamiliar_classes,
+            "seconds": result.seconds,
+            "peak_memory_mb": result.peak_memory_mb,
+            "versions": result.versions,
+            "hardware": result.hardware,
+        }
+        summary = f"{', '.join([*column, *row])}, seed {result.spec.seed}"
+        yield page.details(summary, json.dumps(content, indent=2, ensure_ascii=False))

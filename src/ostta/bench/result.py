@@ -128,7 +128,7 @@ class Result(Strict):
     it is None where a domain has no HM.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("domains", "hm_mean_domains", "analyses")
+    later: ClassVar[tuple[str, ...]] = ("domains", "hm_mean_domains", "analyses", "threads")
 
     schema_version: int = SCHEMA
     spec: RunSpec
@@ -151,6 +151,8 @@ class Result(Strict):
     domains: list[DomainFigures] = Field(default_factory=list)
     hm_mean_domains: float | None = None
     analyses: Analyses | None = None
+    # The last bits of a sum depend on how many threads share it, so a run can be repeated exactly only with as many.
+    threads: int | None = None
 
     def write(self, path: Path) -> None:
         write_atomically(path, (json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n").encode())

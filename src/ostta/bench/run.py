@@ -11,20 +11,23 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from .. import analyses, backbones
 from ..adapter import Adapter, load, versions
 from ..backbones.protocol import Backbone
-from ..core.types import Error
 from ..evaluate import Records, evaluate
-from ..files import write_atomically
+from ..files import make_folder, write_atomically
 from ..metrics import mean
 from ..streams import Stream, ahead
+from .checkpoint import EVERY, Checkpoint, Reached
+from .claims import wait_for_claim
 from .compose import compose
 from .result import (
     Analyses,
@@ -100,21 +103,34 @@ def existing(prepared: Prepared, out: Path) -> Result | None:
     return result if result.spec == prepared.spec and result.stream.hash == prepared.stream.hash else None
 
 
-def carry_out(prepared: Prepared, watch: Watch | None = None) -> tuple[Result, Records]:
-    """Run the stream through the adapter and sum up."""
+def carry_out(
+    prepared: Prepared, watch: Watch | None = None, checkpoint: Checkpoint | None = None
+) -> tuple[Result, Records]:
+    """Run the stream through the adapter and sum up; with a `checkpoint`, from where it was left."""
     total = len(prepared.stream)
+    before = checkpoint.read(prepared.adapter.backbone) if checkpoint is not None else None
+    if before is None:
+        before = Reached(prepared.adapter, Records(), 0.0, 0.0)
+    adapter, records = before.adapter, before.records
     began = time.perf_counter()
-    records = evaluate(
-        prepared.adapter,
-        ahead(prepared.stream),
-        None if watch is None else lambda done, hm: watch(done, total, hm),
-    )
-    return summarise(prepared, records, time.perf_counter() - began), records
+
+    def reached() -> Reached:
+        seconds = before.seconds + time.perf_counter() - began
+        return Reached(adapter, records, seconds, max(before.peak_memory_mb, _peak_memory()))
+
+    def after(done: int, hm: float | None) -> None:
+        if checkpoint is not None and checkpoint.due(done) and done < total:
+            checkpoint.write(reached())
+        if watch is not None:
+            watch(done, total, hm)
+
+    evaluate(adapter, ahead(prepared.stream.starting_at(len(records))), after, records)
+    return summarise(prepared, reached()), records
 
 
-def summarise(prepared: Prepared, records: Records, seconds: float) -> Result:
+def summarise(prepared: Prepared, reached: Reached) -> Result:
     """The result of a finished run."""
-    adapter, stream = prepared.adapter, prepared.stream
+    adapter, records, stream = reached.adapter, reached.records, prepared.stream
     labels = records.labels
     domains = _domains(stream, records)
     verdicts = Counter(str(verdict) for verdict in records.column("verdict"))
@@ -145,11 +161,12 @@ def summarise(prepared: Prepared, records: Records, seconds: float) -> Result:
         counts=counts,
         updates=int(records.column("adapted").sum()),
         latency_ms=_latency(records),
-        peak_memory_mb=_peak_memory(),
-        seconds=round(seconds, 3),
+        peak_memory_mb=reached.peak_memory_mb,
+        seconds=round(reached.seconds, 3),
         remarks=[remark for remark in prepared.remarks if remark],
         versions=versions(),
         hardware=f"{platform.machine()} {platform.system()}, {os.cpu_count()} cores, python {platform.python_version()}",
+        threads=torch.get_num_threads(),
     )
 
 
@@ -190,29 +207,71 @@ def write_records(records: Records, path: Path) -> None:
     write_atomically(path, buffer.getvalue())
 
 
-def run(spec: RunSpec, root: Path | None, out: Path, *, keep_records: bool = False, watch: Watch | None = None) -> Path:
+@dataclass(frozen=True)
+class Settled:
+    """Where a result is, and whether it had to be made."""
+
+    path: Path
+    fresh: bool
+
+
+def settle(
+    prepared: Prepared,
+    out: Path,
+    *,
+    keep_records: bool = False,
+    watch: Watch | None = None,
+    checkpoint_every: int = EVERY,
+    claimed: bool = False,
+) -> Settled:
+    """Carry out a run unless its result is already in `out`. `claimed` says that this process has the run's claim already."""
+    make_folder(out)
+    with nullcontext() if claimed else wait_for_claim(out, prepared.spec):
+        path = prepared.path(out)
+        before = existing(prepared, out)
+        if before is not None and (not keep_records or has_records(before, out)):
+            return Settled(path, fresh=False)
+        checkpoint = Checkpoint(out, prepared.key, _identity(prepared), checkpoint_every)
+        result, records = carry_out(prepared, watch, checkpoint)
+        if keep_records:
+            kept = path.with_suffix(".parquet")
+            write_records(records, kept)
+            result = result.model_copy(update={"records": kept.name})
+        result.write(path)
+        checkpoint.remove()
+        # What an earlier process was writing when it was killed.
+        for partial in out.glob(f".{path.stem}.*.partial"):
+            partial.unlink(missing_ok=True)
+    return Settled(path, fresh=True)
+
+
+def run(
+    spec: RunSpec,
+    root: Path | None,
+    out: Path,
+    *,
+    keep_records: bool = False,
+    watch: Watch | None = None,
+    checkpoint_every: int = EVERY,
+) -> Path:
     """Carry out `spec` unless its result is already in `out`; the path of the result file."""
     prepared = prepare(spec, root)
-    path = prepared.path(out)
-    before = existing(prepared, out)
-    if before is not None and (not keep_records or (before.records and (out / before.records).exists())):
-        return path
-    make_folder(out)
-    result, records = carry_out(prepared, watch)
-    if keep_records:
-        kept = path.with_suffix(".parquet")
-        write_records(records, kept)
-        result = result.model_copy(update={"records": kept.name})
-    result.write(path)
-    return path
+    return settle(prepared, out, keep_records=keep_records, watch=watch, checkpoint_every=checkpoint_every).path
 
 
-def make_folder(path: Path) -> None:
-    """Make an output folder, or say in a sentence why it cannot be."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise Error(f"The folder {path} cannot be made ({problem.strerror}).") from None
+def has_records(result: Result, out: Path) -> bool:
+    """Whether the per-image records of a result in `out` are there."""
+    return result.records is not None and (out / result.records).exists()
+
+
+def _identity(prepared: Prepared) -> dict[str, object]:
+    """What must be equal, beside the run's key, for a run to go on from a checkpoint without a bit of difference."""
+    return {
+        "options": prepared.adapter.resolved.values(),
+        "versions": versions(),
+        "threads": torch.get_num_threads(),
+        "machine": platform.machine(),
+    }
 
 
 def _domains(stream: Stream, records: Records) -> list[DomainFigures]:

@@ -174,7 +174,9 @@ def suite_names() -> list[str]:
 
 
 def load_suite(name: str) -> Suite:
-    """The suite called `name`, such as "paper/table-cifar"."""
+    """The suite called `name`, such as "paper/table-cifar", or the one in the file of that name, which ends in .toml."""
+    if name.endswith(".toml"):
+        return read_suite(Path(name), name)
     names = suite_names()
     if name not in names:
         alike = [full for full in names if full.endswith(f"/{name}")] or difflib.get_close_matches(name, names, n=1)

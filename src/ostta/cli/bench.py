@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from . import grids, tables
+
 app = typer.Typer(help="Suites: the tables and figures of the paper as named grids of runs.", no_args_is_help=True)
-
-
-@app.callback()
-def _root() -> None:
-    """Keeps `ls` a command of its own while it is the only one."""
 
 
 @app.command("ls")
@@ -29,3 +26,9 @@ def list_suites() -> None:
         suite = load_suite(name)
         table.add_row(name, suite.title, suite.what, f"{runs(expand(suite)):,}")
     Console().print(table)
+
+
+app.command("run")(grids.run)
+app.command("verify")(grids.verify)
+app.command("table")(tables.table)
+app.command("report")(tables.report)

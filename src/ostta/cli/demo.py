@@ -26,9 +26,9 @@ def demo(
     from ..bench.figures import overview
     from ..bench.report import report
     from ..bench.result import RunSpec
-    from ..bench.run import carry_out, make_folder, prepare
+    from ..bench.run import carry_out, prepare
     from ..bench.table import HEADINGS, rows
-    from ..files import write_atomically
+    from ..files import make_folder, write_atomically
     from .progress import progress_line
 
     make_folder(out)

@@ -82,8 +82,11 @@ def run(
             undesired_corruption=undesired_corruption,
         ),
     )
+    prepared = bench.prepare(spec, data)
+    for remark in filter(None, prepared.remarks):
+        print(remark)
     with progress_line(method) as watch:
-        path = bench.run(spec, data, out, keep_records=records, watch=watch)
+        path = bench.settle(prepared, out, keep_records=records, watch=watch).path
     result = read_result(path)
     for heading, cell in zip(HEADINGS, rows([result])[0], strict=True):
         print(f"{heading:<10} {cell}")
@@ -91,8 +94,6 @@ def run(
         print(f"HM of each domain, mean {_percent(result.hm_mean_domains)}:")
         for domain in result.domains:
             print(f"  {_percent(domain.metrics.hm):>6} {domain.name} ({domain.images} images)")
-    for remark in result.remarks:
-        print(remark)
     print(path)
 
 

@@ -1,0 +1,153 @@
+"""A grid of runs: what a suite asks for, carried out once each, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.types import Error
+from ..files import make_folder, write_atomically
+from ..options import pick
+from .checkpoint import EVERY
+from .claims import Claim, run_key, try_claim
+from .finished import Finished
+from .gather import FAILED
+from .job import Ending, Job, State
+from .pace import Pace
+from .pool import Step, cores, local
+from .result import RunSpec
+from .suite import Suite, expand
+
+LOCAL, RAY = ENGINES = ("local", "ray")
+# More at once is for those to say who know that memory is enough for as many models.
+MOST_WORKERS = 4
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How the runs of a grid ended. `elsewhere` are those that another runner has under way."""
+
+    done: int
+    skipped: int
+    failed: tuple[Ending, ...]
+    elsewhere: tuple[RunSpec, ...]
+    seconds: float
+
+
+def plan(
+    suite: Suite,
+    seeds: Sequence[int] | None = None,
+    limit: int | None = None,
+    only: Mapping[str, Collection[str]] | None = None,
+    shard: tuple[int, int] = (1, 1),
+) -> list[RunSpec]:
+    """The runs of a suite in its order, each once, or those of shard i of n.
+
+    Shards have no run in common, and together they have all; they differ by at most one in size. The runs are dealt out in the order of
+    their keys, so machines that share nothing but the suite and these arguments agree on who has what.
+    """
+    number, count = shard
+    if not 1 <= number <= count:
+        raise Error(f"A shard is i/n with i from 1 to n, not {number}/{count}.")
+    specs = {run_key(cell.spec): cell.spec for cell in expand(suite, seeds, limit, only)}
+    mine = set(sorted(specs)[number - 1 :: count])
+    return [spec for key, spec in specs.items() if key in mine]
+
+
+def run_grid(
+    specs: Sequence[RunSpec],
+    root: Path | None,
+    out: Path,
+    *,
+    workers: int | None = None,
+    threads: int | None = None,
+    engine: str = LOCAL,
+    keep_records: bool = False,
+    checkpoint_every: int = EVERY,
+    watch: Callable[[Pace], None] | None = None,
+) -> Summary:
+    """Carry out `specs` into the folder `out`; what has a result there is skipped, and what fails is noted and does not stop the rest.
+
+    `workers` processes at once, each with `threads` threads; None: up to 4, and the cores shared out between them.
+    """
+    pick(engine, ENGINES, "engine")
+    workers = min(cores(), MOST_WORKERS) if workers is None else workers
+    threads = max(1, cores() // max(1, workers)) if threads is None else threads
+    if workers < 1 or threads < 1:
+        raise Error(f"A grid needs at least one worker and one thread, not {workers} and {threads}.")
+    make_folder(out)
+    root = None if root is None else root.absolute()
+    common = Job(spec=RunSpec(), root=root, out=out, keep_records=keep_records, checkpoint_every=checkpoint_every)
+    grid = _Grid(common, Pace(specs, workers), watch)
+    waiting = [spec for spec in specs if not grid.skip(spec)]
+    # What another runner has claimed gets a second look at the end: it may have finished by then, or died.
+    for _ in ("first look", "second look"):
+        if not waiting:
+            break
+        claimed: list[RunSpec] = []
+        for ending in _endings(engine, grid.jobs(waiting, claimed), workers, threads, grid.step):
+            grid.end(ending)
+        waiting = claimed
+    ended = grid.pace.ended
+    return Summary(ended[State.DONE], ended[State.SKIPPED], tuple(grid.failed), tuple(waiting), grid.pace.seconds)
+
+
+class _Grid:
+    """The runs on one folder: which are there, which have ended how, and who is told."""
+
+    def __init__(self, common: Job, pace: Pace, watch: Callable[[Pace], None] | None) -> None:
+        self.pace, self.failed = pace, list[Ending]()
+        self._common, self._watch = common, watch
+        self._finished = Finished(common.out, common.root, common.keep_records)
+
+    def jobs(self, waiting: Sequence[RunSpec], claimed: list[RunSpec]) -> Iterator[tuple[Job, Claim]]:
+        """What is to be done, each with its claim, made at the moment it is asked for; what others have goes to `claimed`."""
+        for spec in waiting:
+            claim = try_claim(self._common.out, spec)
+            if claim is None:
+                claimed.append(spec)
+            elif self.skip(spec):
+                claim.release()
+            else:
+                self.pace.start(spec)
+                self._tell()
+                yield self._common.model_copy(update={"spec": spec}), claim
+
+    def skip(self, spec: RunSpec) -> bool:
+        """Whether the result is there already; then the run has ended."""
+        if not self._finished.has(spec):
+            return False
+        self.end(Ending(spec=spec, state=State.SKIPPED))
+        return True
+
+    def step(self, spec: RunSpec, done: int, total: int) -> None:
+        self.pace.step(spec, done, total)
+        self._tell()
+
+    def end(self, ending: Ending) -> None:
+        note = self._common.out / FAILED / f"{ending.key}.json"
+        if ending.state is State.FAILED:
+            self.failed.append(ending)
+            make_folder(note.parent)
+            content = {"spec": ending.spec.model_dump(mode="json"), "reason": ending.reason, "traceback": ending.trace}
+            write_atomically(note, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+        else:
+            note.unlink(missing_ok=True)
+        self.pace.end(ending)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._watch is not None:
+            self._watch(self.pace)
+
+
+def _endings(
+    engine: str, jobs: Iterator[tuple[Job, Claim]], workers: int, threads: int, step: Step
+) -> Iterator[Ending]:
+    if engine == RAY:
+        from .ray_engine import cluster
+
+        return cluster(jobs, workers, threads)
+    return local(jobs, workers, threads, step)

@@ -1,0 +1,86 @@
+"""The progress of a grid of runs: on a terminal bars that move, elsewhere a line now and then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from ..bench.job import State
+from ..bench.pace import Pace
+from ..bench.result import RunSpec
+
+# Seconds between two lines where nobody watches.
+PAUSE = 30.0
+
+
+@contextmanager
+def grid_progress() -> Iterator[Callable[[Pace], None]]:
+    """A function that shows a `Pace` on stderr."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Lines(console)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[what]}"))
+    with Progress(*columns, console=console, transient=True) as bars:
+        yield _Bars(bars)
+
+
+class _Lines:
+    def __init__(self, console: Console) -> None:
+        self._console, self._told = console, time.monotonic()
+
+    def __call__(self, pace: Pace) -> None:
+        if time.monotonic() - self._told >= PAUSE:
+            self._told = time.monotonic()
+            self._console.print(_state(pace), highlight=False, soft_wrap=True)
+
+
+class _Bars:
+    """One bar for the grid, and one below it for each run under way."""
+
+    def __init__(self, bars: Progress) -> None:
+        self._bars, self._whole = bars, bars.add_task("runs", total=None, what="")
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, pace: Pace) -> None:
+        self._bars.update(self._whole, completed=pace.finished, total=pace.total, what=_state(pace))
+        for key in self._tasks.keys() - pace.active.keys():
+            self._bars.remove_task(self._tasks.pop(key))
+        for key, run in pace.active.items():
+            if key not in self._tasks:
+                self._tasks[key] = self._bars.add_task(title(run.spec), total=None, what="starting")
+            if run.total:
+                self._bars.update(
+                    self._tasks[key], completed=run.done, total=run.total, what=f"{run.done}/{run.total} images"
+                )
+
+
+def title(spec: RunSpec) -> str:
+    """A run in a few words."""
+    sets = "own domains" if spec.scenario.kind == "domains" else f"{spec.desired}/{spec.undesired or 'closed'}"
+    return f"{spec.method} {sets} seed {spec.seed}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them.
+
+    >>> duration(7.4), duration(125), duration(7_300)
+    ('7 s', '2 min 05 s', '2 h 01 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3_600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3_600} h {whole % 3_600 // 60:02d} min"
+
+
+def _state(pace: Pace) -> str:
+    ended = sum(pace.ended.values())
+    failed = f", {pace.ended[State.FAILED]} failed" if pace.ended[State.FAILED] else ""
+    left = "" if pace.left is None else f", about {duration(pace.left)} left"
+    return f"{ended}/{pace.total} runs{failed}, {len(pace.active)} under way{left}"

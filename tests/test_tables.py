@@ -1,0 +1,650 @@
+"""Tables and pages of suites, from results written by hand: two methods, two columns, two seeds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import math
+import os
+import re
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from ostta import Error
+from ostta.bench import report
+from ostta.bench.curves import domain_pictures, strips
+from ostta.bench.formats import FORMATS
+from ostta.bench.gather import Gathered, gather
+from ostta.bench.grid import DELTA, Grid
+from ostta.bench.paper.values import find
+from ostta.bench.readout import reading
+from ostta.bench.report import suite_report
+from ostta.bench.result import Result, RunSpec, read_result
+from ostta.bench.suite import Suite, expand, load_suite, read_suite, suite_names
+from ostta.bench.table import Text, number, sheet
+from ostta.bench.trace import Trace
+from ostta.cli import main
+
+SUITE = """
+title = "By hand"
+what = "Section 6: tab:cifar"
+labels = ["tab:cifar"]
+remark = "A remark of the suite."
+metrics = ["auroc", "fpr95", "hm"]
+rows = ["backbone", "method"]
+columns = ["stream"]
+seeds = [0, 1]
+
+[axes]
+method = ["rosita", "zero_shot"]
+
+[axes.backbone]
+CLIP = { backbone = "openai/clip-vit-base-patch16" }
+MaPLe = { backbone = "openai/clip-vit-base-patch16+maple:maple" }
+
+[axes.stream]
+"C-10C/MNIST" = { desired = "cifar10c", undesired = "mnist:train" }
+"C-10C/Tiny" = { desired = "cifar10c", undesired = "tiny_imagenet20" }
+"""
+MNIST, TINY = ("C-10C/MNIST",), ("C-10C/Tiny",)
+FROZEN, ROSITA, OTHER_FROZEN = ("CLIP", "zero_shot"), ("CLIP", "rosita"), ("MaPLe", "zero_shot")
+# HM of seeds 0 and 1.
+HM = {
+    (FROZEN, MNIST): (70.0, 72.0),
+    (ROSITA, MNIST): (80.0, 84.0),
+    (FROZEN, TINY): (79.0, 81.0),
+    (ROSITA, TINY): (81.0, 80.0),
+    (OTHER_FROZEN, MNIST): (83.0, None),
+}
+
+
+def made(spec: RunSpec, hm: float | None, *, origin: str = "official", **changes: object) -> Result:
+    """A result with the figures that matter here; the others are plain numbers."""
+    quantiles = {"p50": 2.0, "p95": 3.0}
+    side = {"name": "x", "images": 100, "classes": 10, "origin": origin}
+    content = {
+        "spec": spec.model_dump(mode="json"),
+        "options": {"k": 5, "undesired_bank": 64, "lr": 0.001},
+        "option_sources": {"k": "default", "undesired_bank": "default", "lr": "backbone"},
+        "stream": {"hash": "s", "desired": side, "undesired": side | {"origin": "official"}, "seed": spec.seed},
+        "weight_hash": "w" + spec.backbone,
+        "class_names_hash": "c",
+        "unfamiliar_classes": [],
+        "metrics": {"auroc": 90.0, "fpr95": 20.0, "acc_desired": 65.4, "acc_undesired": 76.5, "hm": hm, "fpr95_strict": 22.0},
+        "counts": {"desired": 100, "undesired": 100, "undesired_missing": 0},
+        "updates": 0 if spec.method == "zero_shot" else 41,
+        "latency_ms": {"encode": quantiles, "decide": quantiles, "update": quantiles, "total": {"p50": 12.5, "p95": 20.0}},
+        "peak_memory_mb": 1.0,
+        "seconds": 1.0,
+        "versions": {"torch": "0"},
+        "hardware": "none",
+        "remarks": [f"cifar10c: made here, seed {spec.seed}; not the official files."],
+    }  # fmt: skip
+    return Result.model_validate(content | changes)
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Suite:
+    path = tmp_path_factory.mktemp("suite") / "hand.toml"
+    path.write_text(SUITE)
+    return read_suite(path, "paper/hand")
+
+
+@pytest.fixture(scope="module")
+def folder(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results, under names that say nothing; one side of Tiny is not the published one."""
+    folder = tmp_path_factory.mktemp("results")
+    numbers = itertools.count()
+    for cell in expand(suite):
+        hm = HM.get((cell.row, cell.column), (None, None))[cell.seed]
+        if hm is not None:
+            origin = "official" if cell.column == MNIST else "generated"
+            made(cell.spec, hm, origin=origin).write(folder / f"{next(numbers)}.json")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def grid(suite: Suite, folder: Path) -> Grid:
+    return Grid(gather(suite, folder))
+
+
+def test_means_spreads_and_the_frozen_row_first(grid: Grid) -> None:
+    assert grid.rows == [FROZEN, ROSITA, OTHER_FROZEN, ("MaPLe", "rosita")]
+    frozen, rosita = (grid.figure(row, MNIST, "hm") for row in (FROZEN, ROSITA))
+    assert (frozen.mean, frozen.seeds) == (71.0, 2)
+    assert frozen.std == pytest.approx(math.sqrt(2))  # deviations of 1 and -1, divided by n - 1
+    assert (rosita.mean, rosita.std) == (82.0, pytest.approx(math.sqrt(8)))
+    single = grid.figure(OTHER_FROZEN, MNIST, "hm")
+    assert (single.mean, single.std, single.seeds) == (83.0, None, 1)
+    absent = grid.figure(OTHER_FROZEN, TINY, "hm")
+    assert (absent.mean, absent.std, absent.seeds, absent.best) == (None, None, 0, False)
+
+
+def test_deltas_are_taken_seed_by_seed(grid: Grid) -> None:
+    delta = grid.figure(ROSITA, MNIST, DELTA)
+    # 80 - 70 and 84 - 72: their spread is smaller than that of rosita alone.
+    assert (delta.mean, delta.std) == (11.0, pytest.approx(math.sqrt(2)))
+    assert grid.figure(FROZEN, MNIST, DELTA).mean is None
+    assert grid.figure(("MaPLe", "rosita"), MNIST, DELTA).mean is None
+    # 81 - 79 and 80 - 81.
+    assert grid.figure(ROSITA, TINY, DELTA).mean == pytest.approx(0.5)
+
+
+def test_bold_is_the_best_mean_and_what_the_spread_cannot_tell_from_it(grid: Grid, suite: Suite, folder: Path) -> None:
+    best = {place: grid.figure(*place, "hm").best for place in HM}
+    assert best[ROSITA, MNIST]
+    assert not best[FROZEN, MNIST]  # 11 apart, combined spread sqrt(2 + 8) = 3.2
+    assert best[ROSITA, TINY]
+    assert best[FROZEN, TINY]  # 0.5 apart, combined spread sqrt(2 + 0.5) = 1.6
+    assert not best[OTHER_FROZEN, MNIST]  # alone with its backbone: best of nothing
+    # One seed has no spread: the best figure and its equals.
+    one = Grid(gather(suite, folder, seeds=[0]))
+    assert [one.figure(row, TINY, "hm").best for row in (FROZEN, ROSITA)] == [False, True]
+    assert [one.figure(row, TINY, "auroc").best for row in (FROZEN, ROSITA)] == [True, True]
+
+
+def test_lower_is_better_for_fpr95(suite: Suite, tmp_path: Path) -> None:
+    for cell in expand(suite, seeds=[0], only={"backbone": ["CLIP"], "stream": ["C-10C/MNIST"]}):
+        figures = made(cell.spec, 50.0).metrics.model_dump()
+        fpr95 = 30.0 if cell.row == ROSITA else 20.0
+        made(cell.spec, 50.0, metrics=figures | {"fpr95": fpr95}).write(tmp_path / f"{cell.row[1]}.json")
+    grid = Grid(gather(suite, tmp_path, seeds=[0]))
+    assert [grid.figure(row, MNIST, "fpr95").best for row in (FROZEN, ROSITA)] == [True, False]
+
+
+def test_gaps_only_where_the_two_can_be_compared(grid: Grid) -> None:
+    printed = {row[1]: find(table="tab:cifar", backbone="clip-vit-b16", desired="cifar10c", undesired="mnist", method=row[1], metric="hm")
+               for row in (FROZEN, ROSITA)}  # fmt: skip
+    assert [value.value for values in printed.values() for value in values] == [75.57, 84.17]
+    rosita = grid.figure(ROSITA, MNIST, "hm")
+    assert (rosita.paper, rosita.gap, rosita.apart) == (84.17, pytest.approx(-2.17), "")
+    delta = grid.figure(ROSITA, MNIST, DELTA)
+    assert (delta.paper, delta.gap) == (pytest.approx(8.60), pytest.approx(2.40))
+    # Made here, not the published images.
+    tiny = grid.figure(ROSITA, TINY, "hm")
+    assert (tiny.paper, tiny.gap, tiny.apart) == (80.06, None, "not the published images")
+    # A doubtful figure is shown, but nothing is subtracted from it.
+    doubtful = grid.figure(OTHER_FROZEN, MNIST, "hm")
+    assert (doubtful.paper, doubtful.gap, doubtful.apart) == (83.63, None, "a doubtful figure")
+    assert doubtful.doubt
+    # Nothing of ours, so nothing to compare.
+    assert grid.figure(("MaPLe", "rosita"), MNIST, "hm").gap is None
+
+
+def test_a_shortened_stream_another_backbone_and_another_convention_have_no_gap(suite: Suite, tmp_path: Path) -> None:
+    for cell in expand(suite, limit=30, seeds=[0]):
+        made(cell.spec, 60.0).write(tmp_path / f"{cell.row}-{cell.column}".replace("/", "_"))
+    for path in tmp_path.iterdir():
+        path.rename(path.with_suffix(".json"))
+    short = Grid(gather(suite, tmp_path, seeds=[0], limit=30))
+    assert short.figure(ROSITA, MNIST, "hm").apart == "fewer images"
+    strict = Grid(gather(suite, tmp_path, seeds=[0], limit=30), "strict")
+    assert strict.figure(ROSITA, MNIST, "fpr95").apart == "another convention of FPR95"
+    assert (short.figure(ROSITA, MNIST, "fpr95").mean, strict.figure(ROSITA, MNIST, "fpr95").mean) == (20.0, 22.0)
+    assert Grid(gather(suite, tmp_path, seeds=[0], limit=30), "undesired").figure(ROSITA, MNIST, "fpr95").mean is None
+    embedded = load_suite("embedded/table-cifar")
+    (cell,) = expand(embedded, only={"backbone": ["CLIP"], "method": ["rosita"], "stream": ["C-10C/MNIST"]})
+    made(cell.spec, 60.0).write(tmp_path / "embedded.json")
+    beside = Grid(gather(embedded, tmp_path)).figure(cell.row, cell.column, "hm")
+    assert (beside.paper, beside.gap, beside.apart) == (84.17, None, "another backbone")
+
+
+def test_what_is_missing_is_one_sentence_with_its_command(grid: Grid, suite: Suite, folder: Path) -> None:
+    # Two backbones, two methods, two streams, two seeds; eight of CLIP and one of MaPLe are there.
+    assert grid.gathered.missing == (
+        f"7 of 16 cells have no result in {folder} and are shown as –; `ostta bench run paper/hand --out {folder}` makes them."
+    )
+    part = gather(suite, folder, seeds=[0, 2], only={"method": ["rosita"], "stream": ["C-10C/Tiny", "C-10C/MNIST"]})
+    assert part.command.endswith("--seeds 0,2 --only method=rosita --only stream=C-10C/Tiny,C-10C/MNIST")
+    assert gather(suite, folder, only={"backbone": ["CLIP"]}).missing == ""
+    with pytest.raises(Error, match="There is no folder"):
+        gather(suite, folder / "absent")
+
+
+def test_the_newest_of_two_results_counts_and_strange_files_are_named(suite: Suite, tmp_path: Path) -> None:
+    cell = expand(suite)[0]
+    for name, hm, age in (("b", 10.0, 1_000), ("a", 20.0, 2_000)):
+        path = tmp_path / f"{name}.json"
+        made(cell.spec, hm, weight_hash=name).write(path)
+        os.utime(path, (age, age))
+    (tmp_path / "other.json").write_text("{}")
+    grid = Grid(gather(suite, tmp_path))
+    assert grid.figure(cell.row, cell.column, "hm").mean == 20.0
+    said = " ".join(sheet(grid).notes)
+    assert "1 older results" in said
+    assert "other.json" in said
+
+
+def test_files_from_before_the_other_conventions_still_load(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    made(RunSpec(), 50.0).write(path)
+    content = json.loads(path.read_text())
+    assert "fpr95_undesired" not in content["metrics"]  # what a file does not have is not written
+    del content["metrics"]["fpr95_strict"]
+    path.write_text(json.dumps(content))
+    old = read_result(path)
+    assert reading(old, "fpr95") == 20.0
+    assert reading(old, "fpr95", "strict") is None
+
+
+def test_which_number_of_a_result_a_metric_is() -> None:
+    analyses = {
+        "stream_distances": {"euclidean": 1.5, "cosine": 0.5, "wasserstein": 1.25, "desired_used": 1, "undesired_used": 1,
+                             "desired_given": 1, "undesired_given": 1, "seed": 0},
+        "bank_distances": None, "average_matches": 4.1, "reliable": {"pseudo_label": 88.0, "desired": 97.0, "undesired": 99.0},
+        "bank_bytes": {"features": 233_472, "scores": 4096}, "adapted_parameters": 39_936,
+    }  # fmt: skip
+    result = made(RunSpec(), 70.0, analyses=analyses)
+    expected = {
+        "auroc": 90.0, "hm": 70.0, "ms": 12.5, "updates": 41.0, "classes": 10.0, "euclidean": 1.5, "cosine": 0.5,
+        "wasserstein": 1.25, "average_matches": 4.1, "reliable_pseudo_label": 88.0, "reliable_undesired": 99.0,
+        "bank_mb": 0.233472, "bank_features": 5 * 10 + 64, "adapted_parameters": 39_936, "gpu_memory_gb": None,
+        "accuracy": None,
+    }  # fmt: skip
+    assert {name: reading(result, name) for name in expected} == expected
+    # With the identifier that rejects nothing, accepted and right means right.
+    assert reading(made(RunSpec(identifier="all"), None), "accuracy") == 65.4
+    lora = made(RunSpec(method="entropy"), None, options={"group": "lora"}, analyses=analyses)
+    assert reading(lora, "added_parameters") == 39_936
+    layernorm = made(RunSpec(method="entropy"), None, options={"group": "layernorm"}, analyses=analyses)
+    assert (reading(layernorm, "added_parameters"), reading(layernorm, "bank_features")) == (0, None)
+    assert reading(result, "added_parameters") is None
+    assert reading(made(RunSpec(), 70.0), "euclidean") is None
+
+
+def continual(spec: RunSpec, names: tuple[str, ...], values: list[float]) -> Result:
+    figures = {"auroc": 1.0, "fpr95": 2.0, "acc_desired": 3.0, "acc_undesired": 4.0}
+    domains = [
+        {"name": name, "images": 10, "metrics": figures | {"hm": value}}
+        for name, value in zip(names, values, strict=True)
+    ]
+    return made(spec, 99.0, domains=domains, hm_mean_domains=sum(values) / len(values))
+
+
+def test_a_continual_run_shows_the_mean_of_its_domains_and_each_of_them(tmp_path: Path) -> None:
+    suite = load_suite("embedded/ctta")
+    only = {"backbone": ["CLIP"], "method": ["zero_shot", "rosita"], "stream": ["C-10C/MNIST"]}
+    for number_, cell in enumerate(expand(suite, only=only)):
+        values = [50.0 + place + 10 * number_ for place in range(15)]
+        continual(cell.spec, suite.parts, values).write(tmp_path / f"{number_}.json")
+    grid = Grid(gather(suite, tmp_path, only=only))
+    row, column = ("CLIP", "rosita"), ("C-10C/MNIST",)
+    assert grid.figure(row, column, "hm").mean == 67.0
+    assert grid.figure(row, column, "hm", "snow").mean == 60.0 + suite.parts.index("snow")
+    assert grid.figure(row, column, DELTA).mean == pytest.approx(10.0)
+    # The paper's, domain by domain.
+    assert grid.figure(("CLIP", "zero_shot"), column, "hm", "gaussian_noise").paper == 43.21
+    assert "mean of its domains' HM" in " ".join(sheet(grid).notes)
+    pictures = list(domain_pictures(grid))
+    assert [picture.title for picture in pictures] == ["HM of each domain, CLIP, C-10C/MNIST"]
+    assert pictures[0].png.startswith(b"\x89PNG")
+    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](grid))))
+    (snow,) = [line for line in lines if line["column"] == "C-10C/MNIST / snow" and line["row"] == "CLIP / rosita"]
+    assert float(snow["mean"]) == 67.0
+
+
+def test_standard_deviation_as_a_metric(tmp_path: Path) -> None:
+    suite = load_suite("embedded/seeds")
+    only = {"method": ["rosita"], "stream": ["C-10C/MNIST"]}
+    for cell in expand(suite, only=only):
+        made(cell.spec, 80.0 + cell.seed).write(tmp_path / f"{cell.seed}.json")
+    figure = Grid(gather(suite, tmp_path, only=only)).figure(("rosita",), MNIST, "hm_std")
+    # 80 to 84: squared deviations 4 + 1 + 0 + 1 + 4, divided by 4.
+    assert (figure.mean, figure.std, figure.seeds, figure.paper) == (pytest.approx(math.sqrt(2.5)), None, 5, 0.023)
+
+
+def test_a_difference_has_the_digits_of_what_it_is_of(tmp_path: Path) -> None:
+    suite = load_suite("embedded/distances")
+    only = {"stream": ["C-10C/MNIST"]}
+    for place, cell in enumerate(expand(suite, only=only)):
+        apart = {"euclidean": 1.3 + 0.0027 * place, "cosine": 0.5, "wasserstein": 1.2, "desired_used": 1, "undesired_used": 1,
+                 "desired_given": 1, "undesired_given": 1, "seed": 0}  # fmt: skip
+        analyses = {
+            "stream_distances": apart, "bank_distances": None, "average_matches": None, "adapted_parameters": None,
+            "reliable": {"pseudo_label": None, "desired": None, "undesired": None}, "bank_bytes": {"features": 0, "scores": 0},
+        }  # fmt: skip
+        made(cell.spec, 50.0, analyses=analyses).write(tmp_path / f"{place}.json")
+    text = FORMATS["md"](Grid(gather(suite, tmp_path, only=only)))
+    assert tables_of(text)[0][3][2:] == ["**1.3027**", "**0.5000**", "**1.2000**", "+0.0027"]
+
+
+@pytest.mark.parametrize(
+    ("value", "metric", "signed", "text"),
+    [
+        (None, "hm", False, "–"),
+        (84.166, "hm", False, "84.17"),
+        (-0.5, "hm", True, "-0.50"),
+        (1234.0, "updates", False, "1,234"),
+        (22.5, "updates", False, "22.5"),
+        (12.34, "ms", False, "12.3"),
+        (0.23347, "bank_mb", False, "0.233"),
+    ],
+)
+def test_numbers_as_tables_print_them(value: float | None, metric: str, signed: bool, text: str) -> None:
+    assert number(value, metric, signed=signed) == text
+
+
+def tables_of(markdown: str) -> list[list[list[str]]]:
+    """The cells of every Markdown table, its rule left out."""
+    blocks = re.findall(r"(?:^\|.*\|\n)+", markdown, flags=re.MULTILINE)
+    return [[[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()] for block in blocks]
+
+
+def test_markdown_parses_back(grid: Grid) -> None:
+    text = FORMATS["md"](grid)
+    tables = tables_of(text)
+    assert all(len(line) == len(table[0]) for table in tables for line in table)
+    first = tables[0]
+    assert first[0] == ["backbone", "method", "AUROC ↑", "FPR95 ↓", "HM ↑", "Δ HM"]
+    assert set(first[1][0]) == {"-"}
+    assert first[1][2].endswith(":")
+    rows = {(line[0], line[1]): line[2:] for line in first[2:]}
+    assert list(rows) == grid.rows
+    assert rows[FROZEN] == ["**90.00 ± 0.00**", "**20.00 ± 0.00**", "71.00 ± 1.41", "–"]
+    assert rows[ROSITA][2:] == ["**82.00 ± 2.83**", "+11.00 ± 1.41"]
+    assert rows[OTHER_FROZEN][2:] == ["83.00", "–"]
+    assert rows["MaPLe", "rosita"] == ["–"] * 4
+    printed = next(table for table in tables if any("84.17" in cell for line in table for cell in line))
+    beside = {(line[0], line[1]): line[2:] for line in printed[2:]}
+    assert beside[ROSITA] == ["99.10 (-9.10)", "7.63 (+12.37)", "84.17 (-2.17)", "+8.60 (+2.40)"]
+    assert beside[OTHER_FROZEN][2] == "83.63 [2] (–)"
+    assert re.search(r"^\[2\] zero_shot keeps nothing", text, flags=re.MULTILINE)
+    cost = tables[-1]
+    assert cost[3][2:] == ["41 ± 0", "12.5 ± 0.0", "41 ± 0", "12.5 ± 0.0"]
+    for sentence in (grid.gathered.missing, "A remark of the suite.", "Bold: the best mean"):
+        assert sentence in text
+    assert "not the published images (7); a doubtful figure (3)" in text
+
+
+def test_csv_has_every_figure_unrounded(grid: Grid) -> None:
+    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](grid))))
+    assert list(lines[0]) == ["suite", "row", "column", "metric", "mean", "std", "seeds", "paper", "gap", "doubt"]
+    # Four rows, two columns; three metrics, the difference, updates and time.
+    assert len(lines) == 4 * 2 * 6
+    found = {(line["row"], line["column"], line["metric"]): line for line in lines}
+    assert len(found) == len(lines)
+    rosita = found["CLIP / rosita", "C-10C/MNIST", "hm"]
+    assert (float(rosita["mean"]), float(rosita["std"]), rosita["seeds"]) == (82.0, math.sqrt(8), "2")
+    assert (float(rosita["paper"]), float(rosita["gap"])) == (84.17, 82.0 - 84.17)
+    assert found["CLIP / rosita", "C-10C/MNIST", "delta_hm"]["mean"] == "11.0"
+    assert found["CLIP / rosita", "C-10C/Tiny", "hm"]["gap"] == ""
+    assert found["MaPLe / rosita", "C-10C/Tiny", "hm"]["mean"] == ""
+    assert found["MaPLe / zero_shot", "C-10C/MNIST", "hm"]["doubt"]
+
+
+def test_latex_is_whole_and_escaped(grid: Grid) -> None:
+    text = FORMATS["latex"](grid)
+    for name in ("table", "tabular"):
+        assert text.count(f"\\begin{{{name}}}") == text.count(f"\\end{{{name}}}") > 0
+    for rule in ("toprule", "midrule", "bottomrule"):
+        assert text.count(f"\\{rule}") == text.count("\\begin{tabular}")
+    # What is special to LaTeX stands behind a backslash, but for the & between cells and the comment on the first line.
+    comment, _, body = text.partition("\n")
+    assert "booktabs" in comment
+    outside_rules = re.sub(r"\\cmidrule\(lr\)\{[\d-]+\}", "", body)
+    assert not re.search(r"(?<!\\)[%#_]", outside_rules)
+    assert not re.search(r"[↑↓±Δ–]", text)
+    depth = 0
+    for character in re.sub(r"\\[{}]", "", text):
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        assert depth >= 0
+    assert depth == 0
+    for tabular in re.findall(r"\\begin\{tabular\}\{(l+r+)\}(.*?)\\end\{tabular\}", text, flags=re.DOTALL):
+        columns, lines = tabular[0], [line for line in tabular[1].splitlines() if line.endswith(r"\\")]
+        for line in lines:
+            spanned = sum(int(span) - 1 for span in re.findall(r"\\multicolumn\{(\d+)\}", line))
+            assert len(re.split(r"(?<!\\)&", line)) + spanned == len(columns)
+    assert r"\textbf{82.00 $\pm$ 2.83}" in text
+    assert r"83.63$^{2}$ (--)" in text
+    assert r"zero\_shot" in text
+
+
+@pytest.mark.parametrize("name", suite_names())
+def test_every_suite_has_its_tables(name: str, tmp_path: Path) -> None:
+    """One result is enough for all three formats, for every metric and layout there is."""
+    suite = load_suite(name)
+    cell = expand(suite)[0]
+    made(cell.spec, 55.5).write(tmp_path / "one.json")
+    grid = Grid(gather(suite, tmp_path))
+    assert all(
+        len(texts) == sum(len(h) for _, h in block.groups) for block in sheet(grid).blocks for _, texts in block.rows
+    )
+    markdown = FORMATS["md"](grid)
+    assert all(len(line) == len(table[0]) for table in tables_of(markdown) for line in table)
+    assert FORMATS["latex"](grid).count("\\begin{tabular}") == len(sheet(grid).blocks)
+    assert FORMATS["csv"](grid).count("\n") > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("embedded/k", {"HM against K, C-10C/MNIST", "HM against K, C-100C/MNIST"}),
+        ("embedded/lora-rank", {"accuracy against LoRA"}),
+        ("embedded/ratio", {"HM against ratio"}),
+        ("embedded/scenarios", {"HM against (b) N a corruption", "HM against (c) ratio"}),
+        ("embedded/parameters", {f"accuracy against lr, {d}, {o}" for d in ("CIFAR-10C", "CIFAR-100C") for o in ("SGD", "AdamW")}),
+        ("embedded/table-cifar", set()),
+        ("embedded/identifiers", set()),
+    ],
+)  # fmt: skip
+def test_options_that_a_suite_varies_are_drawn(name: str, labels: set[str], tmp_path: Path) -> None:
+    suite = load_suite(name)
+    for place, cell in enumerate(expand(suite)):
+        if cell.spec.scenario.kind == "continual":
+            continual(cell.spec, ("fog",), [50.0]).write(tmp_path / f"{place}.json")
+        else:
+            made(cell.spec, 50.0).write(tmp_path / f"{place}.json")
+    assert {picture.title for picture in strips(Grid(gather(suite, tmp_path)))} == labels
+
+
+class Page(HTMLParser):
+    """What a browser would fetch or run, and the text of the table cells."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.outside: list[str] = []
+        self.tags: list[str] = []
+        self.cells: list[str] = []
+        self._inside = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self._inside = tag == "td" or (self._inside and tag in ("b", "sup"))
+        if tag == "td":
+            self.cells.append("")
+        for name, value in attrs:
+            if name in ("src", "href", "srcset", "action", "data") and not (value or "").startswith(
+                "data:image/png;base64,"
+            ):
+                self.outside.append(f"{name}={value}")
+            if name.startswith("on"):
+                self.outside.append(name)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = self._inside and tag != "td"
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.cells[-1] += data
+
+
+def test_the_page_has_every_figure_of_the_tables_once(grid: Grid) -> None:
+    page = Page(suite_report(grid))
+    blocks = sheet(grid).blocks
+    expected = [_shown(cell) for block in blocks for _, cells in block.rows for cell in cells]
+    assert sorted(cell for cell in page.cells if cell) == sorted(expected)
+    assert page.cells.count("82.00 ± 2.83") == 1
+    assert page.cells.count("84.17 (-2.17)") == 1
+    text = suite_report(grid)
+    assert text.count("<details>") == 9  # the resolved options of each run
+    assert "0.001 (backbone)" in text
+    assert "made here, seeds 0, 1; not the official files." in text
+    assert "9 of 16 cells have results" in text
+
+
+def _shown(cell: Text) -> str:
+    figure, space, rest = cell.text.partition(" ")
+    return f"{figure}{cell.mark or ''}{space}{rest}"
+
+
+HOSTILE = "<script>alert(1)</script> & \"'"
+
+
+def test_the_page_escapes_what_others_wrote_and_fetches_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "hostile.toml"
+    path.write_text(
+        SUITE.replace('"By hand"', json.dumps(HOSTILE))
+        .replace('"A remark of the suite."', json.dumps(HOSTILE + " https://elsewhere.example/x.js"))
+        .replace('"C-10C/Tiny"', json.dumps(HOSTILE))
+    )
+    suite = read_suite(path, "paper/hostile")
+    results = tmp_path / "results"
+    (results / "failed").mkdir(parents=True)
+    for place, cell in enumerate(expand(suite)[:6]):
+        options = {"k": HOSTILE}
+        made(cell.spec, 50.0, remarks=[HOSTILE], hardware=HOSTILE, options=options).write(results / f"{place}.json")
+    failed = expand(suite)[-1].spec.model_dump(mode="json")
+    (results / "failed" / "x.json").write_text(json.dumps({"spec": failed, "reason": HOSTILE}))
+    text = suite_report(Grid(gather(suite, results)))
+    page = Page(text)
+    assert "script" not in page.tags
+    assert page.outside == []
+    assert not re.search(r"@import|url\(", text)
+    assert text.count("&lt;script&gt;") >= 5
+    # The same in LaTeX and Markdown, as far as they can be hurt.
+    grid = Grid(gather(suite, results))
+    assert r"\& " in FORMATS["latex"](grid)
+    assert "<script>" not in FORMATS["md"](grid)
+
+
+def test_failed_runs_are_listed_unless_they_have_a_result_since(suite: Suite, tmp_path: Path) -> None:
+    (tmp_path / "failed").mkdir()
+    cells = expand(suite)
+    made(cells[0].spec, 50.0).write(tmp_path / "a.json")
+    for name, cell in (("old", cells[0]), ("new", cells[5])):
+        note = {"spec": cell.spec.model_dump(mode="json"), "reason": f"The {name} reason.", "state": "failed"}
+        (tmp_path / "failed" / f"{name}.json").write_text(json.dumps(note))
+    (tmp_path / "failed" / "broken.json").write_text("[1]")
+    page = suite_report(Grid(gather(suite, tmp_path)))
+    assert "The new reason." in page
+    assert "The old reason." not in page
+    assert "broken.json: This note of a failed run cannot be read." in page
+
+
+def test_a_page_without_results_is_one_sentence(suite: Suite, tmp_path: Path) -> None:
+    page = suite_report(Grid(gather(suite, tmp_path)))
+    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    said = " ".join(re.sub(r"<[^>]+>", " ", body).split())
+    assert said == (
+        f"By hand By hand None of the 16 cells of paper/hand has a result in {tmp_path}; ostta bench run paper/hand --out "
+        f"{tmp_path} makes them."
+    )
+
+
+def write_trace(path: Path, images: int, seed: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    labels = np.where(rng.random(images) < 0.5, rng.integers(0, 3, images), -1)
+    scores = rng.normal(0.3, 0.1, images) + 0.2 * (labels >= 0)
+    pyarrow.parquet.write_table(
+        pyarrow.table({"label": labels, "score": scores, "threshold": np.full(images, 0.4), "known": scores >= 0.4,
+                       "index": rng.integers(0, 3, images)}), path,
+    )  # fmt: skip
+
+
+def with_records(suite: Suite, folder: Path, images: int, only: dict[str, list[str]]) -> Gathered:
+    for place, cell in enumerate(expand(suite, seeds=[0], only=only)):
+        write_trace(folder / f"{place}.parquet", images, place)
+        made(cell.spec, 50.0, records=f"{place}.parquet").write(folder / f"{place}.json")
+    return gather(suite, folder, seeds=[0], only=only)
+
+
+def test_runs_with_records_are_drawn_three_times_each(suite: Suite, tmp_path: Path) -> None:
+    only = {"backbone": ["CLIP"], "stream": ["C-10C/MNIST"]}
+    text = suite_report(Grid(with_records(suite, tmp_path, 200, only)))
+    titles = re.findall(r'<img alt="([^"]*)"', text)
+    assert titles == [
+        f"{what}: C-10C/MNIST, CLIP, {method}"
+        for method in ("zero_shot", "rosita")
+        for what in ("Scores", "Scores over time", "Accuracies over time")
+    ]
+    (tmp_path / "0.parquet").write_bytes(b"junk")
+    (tmp_path / "1.parquet").unlink()
+    broken = suite_report(Grid(gather(suite, tmp_path, seeds=[0], only=only)))
+    assert broken.count("<img") == 0
+    assert broken.count("cannot be read") == 2
+
+
+def test_a_page_of_many_long_runs_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, most = 2, report.MOST_TRACED
+    monkeypatch.setattr(report, "MOST_TRACED", shown)
+    gathered = with_records(load_suite("embedded/loss-ablation"), tmp_path, 20_000, {"stream": ["C-10C/MNIST"]})
+    text = suite_report(Grid(gathered))
+    assert text.count("<img") == 3 * shown
+    assert f"{8 - shown} more runs kept records" in text
+    assert len(text) * most / shown < 6_000_000
+
+
+def test_a_trace_gives_the_running_accuracies_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    columns = {
+        "label": [0, -1, 1, -1], "score": [0.5, 0.1, math.nan, 0.6], "threshold": [math.nan, 0.3, 0.3, 0.3],
+        "known": [True, False, False, True], "index": [0, 0, 1, 2],
+    }  # fmt: skip
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    trace = Trace.read(path)
+    curves = trace.cumulative()
+    assert curves["Acc_D"].tolist() == [100, 100, 50, 50]
+    assert np.isnan(curves["Acc_U"][0])
+    assert curves["Acc_U"][1:].tolist() == [100, 100, 50]
+    assert curves["HM"][3] == 50
+    assert trace.scores[2] == pytest.approx(0.1 - 1)  # a score that is no number counts as the lowest
+    assert trace.thinned(2).tolist() == [0, 3]
+
+
+def ostta(*arguments: str) -> tuple[int, str, str]:
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["ostta", *arguments])
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 0
+    return code, out.getvalue(), err.getvalue()
+
+
+def test_the_two_commands(tmp_path: Path) -> None:
+    suite = load_suite("embedded/k")
+    code, _, said = ostta("bench", "table", "embedded/k", "--out", str(tmp_path))
+    assert (code, "None of the 14 cells" in said) == (1, True)
+    for place, cell in enumerate(expand(suite, seeds=[0, 1], limit=20)):
+        made(cell.spec, 50.0 + place).write(tmp_path / f"{place}.json")
+    code, _, said = ostta("bench", "table", "embedded/k", "--out", str(tmp_path))
+    assert (code, "28 of other runs" in said) == (1, True)
+    chosen = ["--out", str(tmp_path), "--seeds", "0,1", "--limit", "20", "--only", "stream=C-10C/MNIST"]
+    code, text, _ = ostta("bench", "table", "embedded/k", *chosen, "--format", "csv", "--fpr95", "strict")
+    assert (code, text.splitlines()[1].split(",")[:4]) == (0, ["embedded/k", "zero_shot", "C-10C/MNIST", "hm"])
+    code, text, _ = ostta("bench", "report", "embedded/k", *chosen, "--to", str(tmp_path / "page.html"))
+    assert (code, text.strip()) == (0, str(tmp_path / "page.html"))
+    assert "14 of 14 cells have results" in (tmp_path / "page.html").read_text()
+    assert ostta("bench", "report", "embedded/k", *chosen)[1].strip() == str(tmp_path / "embedded-k.html")
+    own = tmp_path / "own.toml"
+    own.write_text(SUITE)
+    assert ostta("bench", "report", str(own), "--out", str(tmp_path))[1].strip() == str(tmp_path / "own.html")
+    for arguments, words in (
+        (["--seeds", "0,x"], "--seeds takes whole numbers"),
+        (["--format", "html"], "There is no format 'html'"),
+        (["--fpr95", "strit"], "did you mean 'strict'"),
+        (["--only", "stream"], "--only takes"),
+    ):
+        code, _, said = ostta("bench", "table", "embedded/k", "--out", str(tmp_path), *arguments)
+        assert (code, words in said) == (1, True), said
