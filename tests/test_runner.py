@@ -471,8 +471,13 @@ def test_ctrl_c_ends_what_was_started(tmp_path: Path, monkeypatch) -> None:
             started.extend(child for child in psutil.Process().children() if "sleep" in child.name())
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt):
-        run_grid([spec(), spec(seed=1), spec(seed=2)], None, tmp_path, workers=2, watch=watch)
+    # A shell starts background jobs with the signal ignored, and the tests may be one.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_grid([spec(), spec(seed=1), spec(seed=2)], None, tmp_path, workers=2, watch=watch)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert started
     assert not any(process.is_running() for process in started)
     with try_claim(tmp_path, spec()) as free:

@@ -41,17 +41,18 @@ def compose(spec: RunSpec, root: Path | None) -> Composed:
         raise Error(f"`limit` is at least 1, not {spec.limit}.")
     sets = _Sets(spec, root)
     stream = _stream(spec, sets)
+    remarks = (
+        *_remarks(sets.desired),
+        *_remarks(sets.undesired),
+        *stream.notes,
+        _names_that_meet(sets.desired[0].classes, sets.undesired),
+    )
     return Composed(
         stream,
         sets.desired[0].classes,
         _side(sets.desired, stream.desired_count),
         _side(sets.undesired, stream.undesired_count) if sets.undesired else None,
-        (
-            *_remarks(sets.desired),
-            *_remarks(sets.undesired),
-            *stream.notes,
-            _names_that_meet(sets.desired[0].classes, sets.undesired),
-        ),
+        tuple(remark for remark in remarks if remark),
     )
 
 
