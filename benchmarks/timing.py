@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import statistics
 import time
@@ -13,17 +14,31 @@ import psutil
 Call = Callable[[], object]
 
 
-def alternate(sides: Mapping[str, Call], rounds: int, repeat: int = 1, warm: int = 1) -> dict[str, float]:
-    """Median milliseconds a call of each side, the sides taking turns."""
+def rounds_of(sides: Mapping[str, Call], rounds: int, repeat: int = 1, warm: int = 1) -> dict[str, list[float]]:
+    """Milliseconds a call of each side in each round, the sides taking turns, forwards and backwards."""
     found: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(warm + rounds):
-        for name, call in sides.items():
+        for name in list(sides)[:: -1 if number % 2 else 1]:
             began = time.perf_counter()
             for _ in range(repeat):
-                call()
+                sides[name]()
             if number >= warm:
                 found[name].append(1e3 * (time.perf_counter() - began) / repeat)
-    return {name: statistics.median(values) for name, values in found.items()}
+    return found
+
+
+def alternate(sides: Mapping[str, Call], rounds: int, repeat: int = 1, warm: int = 1) -> dict[str, float]:
+    """Median milliseconds a call of each side, the sides taking turns."""
+    return {name: statistics.median(values) for name, values in rounds_of(sides, rounds, repeat, warm).items()}
+
+
+def settled_memory() -> int:
+    """Bytes of the process, once what was freed is given back; without that, a peak would hide in memory kept from earlier."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    return int(psutil.Process().memory_info().rss)
 
 
 def peak_megabytes(call: Call) -> float | None:
@@ -31,8 +46,7 @@ def peak_megabytes(call: Call) -> float | None:
     reset, status = Path("/proc/self/clear_refs"), Path("/proc/self/status")
     if not reset.exists():
         return None
-    gc.collect()
-    before = psutil.Process().memory_info().rss
+    before = settled_memory()
     reset.write_text("5")
     call()
     peak = next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))

@@ -47,6 +47,26 @@ def test_a_loss_that_is_not_finite_leaves_no_trace(monkeypatch: pytest.MonkeyPat
     assert refused
 
 
+@pytest.mark.parametrize("trouble", [MemoryError, KeyboardInterrupt])
+def test_a_step_that_breaks_off_leaves_no_trace(monkeypatch: pytest.MonkeyPatch, trouble) -> None:
+    one, broken = adapter("rosita"), 0
+    for image in images(60):
+        one.step(image)
+
+    def loss(*_):
+        raise trouble
+
+    monkeypatch.setattr("ostta.methods.rosita.reliable_entropy", loss)
+    for image in images(60):
+        before = content(one)
+        try:
+            one.step(image)
+        except trouble:
+            broken += 1
+            assert same(before, content(one))
+    assert broken
+
+
 def test_rejected_images_keep_the_answer_from_before(monkeypatch: pytest.MonkeyPatch) -> None:
     one = adapter("zero_shot")
 

@@ -7,7 +7,9 @@ import platform
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -26,6 +28,8 @@ from .identifiers import IDENTIFIERS, Identifier
 from .methods import METHODS, Method
 from .options import Resolved, rebuild, resolve
 from .state import read_state, write_state
+
+NOT_SEEN = "the features of this image are not finite"
 
 
 def load(
@@ -51,6 +55,18 @@ def load(
         backbone = backbones.load(backbone)
     resolved = resolve(method, identifier, profile, options, backbone.defaults)
     return Adapter(backbone, classes, method, identifier, profile, seed, resolved)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One image on its way through a step: what was seen, the decision (None where the score is not finite), and the clock."""
+
+    look: Look
+    score: float
+    decision: Decision | None
+    began: float
+    encoded: float
+    decided: float
 
 
 class Adapter:
@@ -105,7 +121,7 @@ class Adapter:
             try:
                 yield self.step(image)
             except Error as problem:
-                yield _nothing(str(problem))
+                yield nothing(str(problem))
 
     # --- the whole state ----------------------------------------------------------------------------------------------
     def reset(self) -> None:
@@ -169,37 +185,51 @@ class Adapter:
         began = perf_counter()
         with self._precision(self.method.scores_in_half):
             look = self.method.look(self.state, views)
-        score = self._score(look)
-        encoded = perf_counter()
-        if not math.isfinite(score):
-            return _nothing("the features of this image are not finite")
-        decision = self.identifier.peek(score)
-        decided = perf_counter()
-        outcome = self.method.learn(self.state, look, decision)
-        logits = look.logits
-        wanted = outcome.answer is not None and decision.desired and self.resolved.adapter.answer_from == "after"
-        if wanted and outcome.answer is not None:
+        turn = self.decide(look, began)
+        if turn.decision is None:
+            return nothing(NOT_SEEN)
+        outcome = self.method.learn(self.state, look, turn.decision)
+        logits = None
+        if self.wants_answer(turn, outcome) and outcome.answer is not None:
             with self._precision(True):
                 logits = outcome.answer()
-        if not outcome.failed:
-            self.identifier.take(score)
-            self.steps += 1
-        now = perf_counter()
-        ms = Timing(1e3 * (encoded - began), 1e3 * (decided - encoded), 1e3 * (now - decided))
-        return self._prediction(look, logits, score, decision, outcome, ms)
+        return self.conclude(turn, outcome, logits)
 
     @torch.no_grad()
     def _predict(self, views: Views) -> Prediction:
         began = perf_counter()
         with self._precision(self.method.scores_in_half):
             look = self.method.look(self.state, views)
+        turn = self.decide(look, began)
+        if turn.decision is None:
+            return nothing(NOT_SEEN)
+        return self._prediction(turn, turn.decision, Outcome(reason="predict never adapts"), None, turn.decided)
+
+    # --- a step in its parts, for a pool, which runs the image tower for many adapters at once ---------------------------
+    def views_of(self, image: Any) -> Views:
+        """The views of the next step's image: of whatever `step` takes, or of a tensor, as `step_views` takes it."""
+        return self._views_of_tensor(image) if isinstance(image, torch.Tensor) else self._views_of_image(image)
+
+    def decide(self, look: Look, began: float) -> Turn:
+        """The identifier's decision on a look that was begun at `began`; changes nothing."""
         score = self._score(look)
         encoded = perf_counter()
-        if not math.isfinite(score):
-            return _nothing("the features of this image are not finite")
-        decision = self.identifier.peek(score)
-        ms = Timing(1e3 * (encoded - began), 1e3 * (perf_counter() - encoded), 0.0)
-        return self._prediction(look, look.logits, score, decision, Outcome(reason="predict never adapts"), ms)
+        decision = self.identifier.peek(score) if math.isfinite(score) else None
+        return Turn(look, score, decision, began, encoded, perf_counter())
+
+    def wants_answer(self, turn: Turn, outcome: Outcome) -> bool:
+        """Whether the class is to be named after the update."""
+        desired = turn.decision is not None and turn.decision.desired
+        return desired and outcome.answer is not None and self.resolved.adapter.answer_from == "after"
+
+    def conclude(self, turn: Turn, outcome: Outcome, logits: torch.Tensor | None) -> Prediction:
+        """Remember the score and count the step; `logits` are those after the update where they were wanted."""
+        if turn.decision is None:
+            return nothing(NOT_SEEN)
+        if not outcome.failed:
+            self.identifier.take(turn.score)
+            self.steps += 1
+        return self._prediction(turn, turn.decision, outcome, logits, perf_counter())
 
     def _precision(self, in_half: bool) -> AbstractContextManager[object]:
         """Half precision where the published code has it on a GPU, if the options ask for it (D32)."""
@@ -213,16 +243,19 @@ class Adapter:
         return max_score(look.logits if look.scores is None else look.scores)
 
     def _prediction(
-        self, look: Look, logits: torch.Tensor, score: float, decision: Decision, outcome: Outcome, ms: Timing
+        self, turn: Turn, decision: Decision, outcome: Outcome, after: torch.Tensor | None, now: float
     ) -> Prediction:
+        look, wanted = turn.look, self.resolved.adapter
+        logits = look.logits if after is None else after
         pseudo_label = int(look.logits.argmax())
-        index = pseudo_label if logits is look.logits else int(logits.argmax())
-        wanted = self.resolved.adapter
+        index = pseudo_label if after is None else int(after.argmax())
+        instants = (turn.began, turn.encoded, turn.decided, now)
+        ms = Timing(*(1e3 * (end - start) for start, end in pairwise(instants)))
         return Prediction(
             label=self.classes[index] if decision.desired else None,
             index=index,
             known=decision.desired,
-            score=score,
+            score=turn.score,
             threshold=decision.threshold,
             mu_desired=decision.mu_desired,
             mu_undesired=decision.mu_undesired,
@@ -267,7 +300,8 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _nothing(reason: str) -> Prediction:
+def nothing(reason: str) -> Prediction:
+    """The answer for an image that could not be seen."""
     return Prediction(None, -1, False, math.nan, None, None, None, None, False, None, reason)
 
 

@@ -28,7 +28,7 @@ def main() -> None:
 
         def watch(done: int, total: int, hm: float | None) -> None:
             nonlocal told
-            if time.monotonic() - told >= PAUSE:
+            if time.monotonic() - told >= PAUSE or done == total:
                 told = time.monotonic()
                 print(json.dumps({"done": done, "total": total}), file=messages, flush=True)
 

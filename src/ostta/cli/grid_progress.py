@@ -24,7 +24,7 @@ def grid_progress() -> Iterator[Callable[[Pace], None]]:
     if not console.is_terminal:
         yield _Lines(console)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[what]}"))
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=16), TextColumn("{task.fields[what]}"))
     with Progress(*columns, console=console, transient=True) as bars:
         yield _Bars(bars)
 
@@ -47,16 +47,15 @@ class _Bars:
         self._tasks: dict[str, TaskID] = {}
 
     def __call__(self, pace: Pace) -> None:
-        self._bars.update(self._whole, completed=pace.finished, total=pace.total, what=_state(pace))
+        self._bars.update(self._whole, completed=pace.finished, total=pace.total, description=_state(pace))
         for key in self._tasks.keys() - pace.active.keys():
             self._bars.remove_task(self._tasks.pop(key))
         for key, run in pace.active.items():
             if key not in self._tasks:
                 self._tasks[key] = self._bars.add_task(title(run.spec), total=None, what="starting")
             if run.total:
-                self._bars.update(
-                    self._tasks[key], completed=run.done, total=run.total, what=f"{run.done}/{run.total} images"
-                )
+                what = f"{run.done}/{run.total}"
+                self._bars.update(self._tasks[key], completed=run.done, total=run.total, what=what)
 
 
 def title(spec: RunSpec) -> str:

@@ -24,7 +24,8 @@ _locks: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyD
 _locks_guard = threading.Lock()
 
 
-def _lock_of(module: nn.Module) -> threading.RLock:
+def lock_of(module: nn.Module) -> threading.RLock:
+    """What is held while tensors are swapped into `module`."""
     with _locks_guard:
         return _locks.setdefault(module, threading.RLock())
 
@@ -65,7 +66,7 @@ class Overlay:
     @contextmanager
     def applied(self) -> Iterator[None]:
         """The module with the overlay's tensors in place of its own, for the time of the block."""
-        with _lock_of(self._guard):
+        with lock_of(self._guard):
             originals = [owner._parameters[leaf] for owner, leaf, _ in self._owners]
             try:
                 for owner, leaf, name in self._owners:

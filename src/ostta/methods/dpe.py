@@ -106,9 +106,13 @@ class DPE:
     def start(self) -> DPEState:
         return DPEState(self.classifier, self.options.shots)
 
-    def look(self, state: DPEState, views: ViewSource) -> Look:
+    def overlay(self, state: DPEState) -> None:
+        return None
+
+    def look(self, state: DPEState, views: ViewSource, features: torch.Tensor | None = None) -> Look:
         with torch.no_grad():
-            features = unit(self.vision(views.canonical))[0]
+            if features is None:
+                features = unit(self.vision(views.canonical))[0]
             first = self.logit_scale * cosines(features, unit(state.prototypes))
             label, spread = int(first.argmax()), mixed_unit_entropy(first)
             place = state.cache.place(label, spread)

@@ -10,7 +10,7 @@ and takes identifier `all`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -21,7 +21,7 @@ from ..backbones.protocol import Backbone
 from ..core.memory import named, parts
 from ..core.optimisers import Optimiser
 from ..core.scores import cosines, entropy, max_softmax_score
-from ..core.types import Decision, Error, Look, Outcome, ViewSource
+from ..core.types import Decision, Error, Look, Outcome
 from . import tuning
 from .protocol import Facts
 
@@ -65,7 +65,7 @@ class EntropyState:
         self.optimiser.load(parts(tensors, "optimiser/"))
 
 
-class Entropy:
+class Entropy(tuning.Training):
     """See the top of this file."""
 
     name = "entropy"
@@ -90,18 +90,20 @@ class Entropy:
     def start(self) -> EntropyState:
         return EntropyState(self._tuned(), Optimiser(self.options.optimiser, self.options.lr))
 
-    def look(self, state: EntropyState, views: ViewSource) -> Look:
-        return tuning.look(state.overlay, views)
-
-    def learn(self, state: EntropyState, look: Look, decision: Decision) -> Outcome:
+    def propose(self, state: EntropyState, look: Look, decision: Decision) -> tuning.Proposal | Outcome:
         if not max_softmax_score(look.cosines.detach(), self.scale) > self.options.confidence:
             return Outcome(reason="the image is not confident enough to learn from")
+
+        def settle(outcome: Outcome) -> Outcome:
+            if outcome.failed or self.options.answer == "after":
+                return outcome
+            return replace(outcome, answer=partial(self._mixed, state, look))
+
+        return tuning.Proposal(state.optimiser, partial(self._loss, state), settle)
+
+    def _loss(self, state: EntropyState, look: Look, augmented: torch.Tensor) -> torch.Tensor:
         _, z = state.overlay.differentiable(look)
-        loss = entropy(self.scale * z) if self.options.loss == "entropy" else functional.cross_entropy(z, z.argmax())
-        outcome = tuning.step(state.overlay, look, loss, state.optimiser)
-        if outcome.failed or self.options.answer == "after":
-            return outcome
-        return Outcome(loss=outcome.loss, adapted=True, answer=partial(self._mixed, state, look))
+        return entropy(self.scale * z) if self.options.loss == "entropy" else functional.cross_entropy(z, z.argmax())
 
     @torch.no_grad()
     def _mixed(self, state: EntropyState, look: Look) -> torch.Tensor:

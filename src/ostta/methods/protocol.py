@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
 from ..backbones.protocol import Backbone
+from ..core.overlay import Overlay
 from ..core.types import Decision, Look, Outcome, ViewSource
 
 
@@ -56,3 +57,14 @@ class Method(Protocol):
 
     def learn(self, state: Any, look: Look, decision: Decision) -> Outcome:
         """Adapt `state` to the image of `look`, or say why not."""
+
+
+@runtime_checkable
+class SharesTower(Protocol):
+    """A method that lets somebody else run the image tower for its looks, as a pool of streams does."""
+
+    def overlay(self, state: Any) -> Overlay | None:
+        """What lies over the image tower in a look; None where the frozen tower looks."""
+
+    def look(self, state: Any, views: ViewSource, features: torch.Tensor | None = None) -> Look:
+        """`Method.look`, from the canonical view's unit `features` where these are known."""

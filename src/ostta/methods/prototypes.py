@@ -17,7 +17,7 @@ from torch.nn import functional
 from ..backbones.protocol import Backbone
 from ..core.memory import FeatureBank, named, parts
 from ..core.optimisers import Optimiser
-from ..core.types import Decision, Error, Look, Outcome, Verdict, ViewSource
+from ..core.types import Decision, Error, Look, Outcome, Verdict
 from . import tuning
 from .protocol import Facts
 
@@ -73,7 +73,7 @@ class PrototypesState:
         self.seen = int(tensors["count/seen"])
 
 
-class Prototypes:
+class Prototypes(tuning.Training):
     """See the top of this file."""
 
     name = "prototypes"
@@ -99,10 +99,7 @@ class Prototypes:
     def start(self) -> PrototypesState:
         return PrototypesState(self._tuned(), FeatureBank(self.options.pool, self._width))
 
-    def look(self, state: PrototypesState, views: ViewSource) -> Look:
-        return tuning.look(state.overlay, views)
-
-    def learn(self, state: PrototypesState, look: Look, decision: Decision) -> Outcome:
+    def propose(self, state: PrototypesState, look: Look, decision: Decision) -> tuning.Proposal | Outcome:
         pushed = None
         if not decision.desired and (self.options.store == "all" or decision.verdict is Verdict.RELIABLE_UNDESIRED):
             pushed = state.pool.push(look.features)
@@ -114,14 +111,17 @@ class Prototypes:
             if self.options.unreliable == "reference":
                 return Outcome(loss=float("nan"), adapted=True)
             return Outcome(reason="the score is not reliable")
-        outcome = tuning.step(state.overlay, look, self._loss(state, look, decision), self.optimiser)
-        if not outcome.failed:
-            state.seen += 1
-        elif pushed is not None:
-            state.pool.undo(pushed)
-        return outcome
 
-    def _loss(self, state: PrototypesState, look: Look, decision: Decision) -> torch.Tensor:
+        def settle(outcome: Outcome) -> Outcome:
+            if not outcome.failed:
+                state.seen += 1
+            elif pushed is not None:
+                state.pool.undo(pushed)
+            return outcome
+
+        return tuning.Proposal(self.optimiser, partial(self._loss, state, decision), settle)
+
+    def _loss(self, state: PrototypesState, decision: Decision, look: Look, augmented: torch.Tensor) -> torch.Tensor:
         _, logits = state.overlay.differentiable(look)
         if not decision.desired:
             unknown = (state.pool.features @ look.features).max()

@@ -18,7 +18,7 @@ from ..core.losses import Neighbours, contrast, nearest, reliable_entropy
 from ..core.memory import FeatureBank, Pushed, named, parts
 from ..core.optimisers import Optimiser
 from ..core.scores import cosines
-from ..core.types import Decision, Error, Look, Outcome, Verdict, ViewSource
+from ..core.types import Decision, Error, Look, Outcome, Verdict
 from . import tuning
 from .protocol import Facts
 
@@ -88,7 +88,7 @@ class RositaState:
         self.overlay.load(parts(tensors, "overlay/"))
 
 
-class Rosita:
+class Rosita(tuning.Training):
     """See the top of this file."""
 
     name = "rosita"
@@ -125,48 +125,44 @@ class Rosita:
             FeatureBank(self.options.undesired_bank, width),
         )
 
-    def look(self, state: RositaState, views: ViewSource) -> Look:
-        return tuning.look(state.overlay, views)
-
-    def learn(self, state: RositaState, look: Look, decision: Decision) -> Outcome:
+    def propose(self, state: RositaState, look: Look, decision: Decision) -> tuning.Proposal | Outcome:
+        label: int | None = None
         if decision.verdict is Verdict.RELIABLE_DESIRED:
             label = int(look.logits.argmax())
-            bank, pushed = state.desired, state.desired.push(look.features, label)
-            loss, matches = self._desired_loss(state, look, label, pushed)
+            same, other, pushed = state.desired, state.undesired, state.desired.push(look.features, label)
         elif decision.verdict is Verdict.RELIABLE_UNDESIRED:
-            bank, pushed = state.undesired, state.undesired.push(look.features)
-            loss, matches = self._undesired_loss(state, look, pushed), None
+            same, other, pushed = state.undesired, state.desired, state.undesired.push(look.features)
         else:
             return Outcome(reason="the score is not reliable")
-        if loss is None:
+        entropy = label is not None and "re" in self.options.losses
+        neighbours = matches = None
+        if ("u" if label is None else "d") in self.options.losses and self._banks_full_enough(state):
+            neighbours = self._neighbours(look, same, other, pushed)
+            # K+, the number of positives of the image's own class.
+            matches = None if label is None else int((neighbours.labels == label).sum())
+        if neighbours is None and not entropy:
             return Outcome(
                 reason="no loss applies: the feature banks are still filling, or the chosen losses leave it out"
             )
-        outcome = tuning.step(state.overlay, look, loss, self.optimiser)
-        if outcome.failed:
-            bank.undo(pushed)
-            return outcome
-        return replace(outcome, matches=matches)
 
-    def _desired_loss(
-        self, state: RositaState, look: Look, label: int, pushed: Pushed
-    ) -> tuple[torch.Tensor | None, int | None]:
-        """L_Re + L_D as far as they apply, and the number of positives of the image's own class, K+."""
-        losses, matches = [], None
-        if "re" in self.options.losses:
-            classifier, z = state.overlay.differentiable(look)
-            augmented = cosines(state.overlay.features(look.views.augmented(1))[0], classifier)
-            losses.append(reliable_entropy(z, augmented, label, self.options.entropy_scale))
-        if "d" in self.options.losses and self._banks_full_enough(state):
-            neighbours = self._neighbours(look, state.desired, state.undesired, pushed)
-            losses.append(self._contrast(look, neighbours, label))
-            matches = int((neighbours.labels == label).sum())
-        return (torch.stack(losses).sum() if losses else None), matches
+        def loss(look: Look, augmented: torch.Tensor) -> torch.Tensor:
+            """L_Re + L_D, or L_U, as far as they apply."""
+            losses = []
+            if entropy and label is not None:
+                classifier, z = state.overlay.differentiable(look)
+                scale = self.options.entropy_scale
+                losses.append(reliable_entropy(z, cosines(augmented[0], classifier), label, scale))
+            if neighbours is not None:
+                losses.append(self._contrast(look, neighbours, label))
+            return torch.stack(losses).sum()
 
-    def _undesired_loss(self, state: RositaState, look: Look, pushed: Pushed) -> torch.Tensor | None:
-        if "u" not in self.options.losses or not self._banks_full_enough(state):
-            return None
-        return self._contrast(look, self._neighbours(look, state.undesired, state.desired, pushed), None)
+        def settle(outcome: Outcome) -> Outcome:
+            if outcome.failed:
+                same.undo(pushed)
+                return outcome
+            return replace(outcome, matches=matches)
+
+        return tuning.Proposal(self.optimiser, loss, settle, augmented=1 if entropy else 0)
 
     def _neighbours(self, look: Look, same: FeatureBank, other: FeatureBank, pushed: Pushed) -> Neighbours:
         own = same.row(pushed) if self.options.neighbours == "without_self" else None

@@ -108,9 +108,13 @@ class TDA:
         classes, width = self.classifier.shape
         return TDAState(classes, width, self.options)
 
+    def overlay(self, state: TDAState) -> None:
+        return None
+
     @torch.no_grad()
-    def look(self, state: TDAState, views: ViewSource) -> Look:
-        features = unit(self.vision(views.canonical))[0]
+    def look(self, state: TDAState, views: ViewSource, features: torch.Tensor | None = None) -> Look:
+        if features is None:
+            features = unit(self.vision(views.canonical))[0]
         z = cosines(features, self.classifier)
         logits = self.logit_scale * z
         plan = self._plan(state, logits)

@@ -145,9 +145,12 @@ class TPT(Prompts):
     def start(self) -> NoState:
         return NoState()
 
+    def overlay(self, state: NoState) -> tuning.Tuned | None:
+        return self.initial if self.initial.trains_vision else None
+
     @torch.no_grad()
-    def look(self, state: NoState, views: ViewSource) -> Look:
-        return tuning.look(self.initial, views)
+    def look(self, state: NoState, views: ViewSource, features: torch.Tensor | None = None) -> Look:
+        return tuning.look(self.initial, views, features)
 
     def learn(self, state: NoState, look: Look, decision: Decision) -> Outcome:
         if not decision.desired:
@@ -208,9 +211,12 @@ class TPTC(Prompts):
         fresh.reset()
         return TunedPrompts(fresh, Optimiser(self.options.optimiser, self.options.lr, self.options.momentum))
 
+    def overlay(self, state: TunedPrompts) -> tuning.Tuned | None:
+        return state.overlay if state.overlay.trains_vision else None
+
     @torch.no_grad()
-    def look(self, state: TunedPrompts, views: ViewSource) -> Look:
-        return tuning.look(state.overlay, views)
+    def look(self, state: TunedPrompts, views: ViewSource, features: torch.Tensor | None = None) -> Look:
+        return tuning.look(state.overlay, views, features)
 
     def learn(self, state: TunedPrompts, look: Look, decision: Decision) -> Outcome:
         if not decision.desired:

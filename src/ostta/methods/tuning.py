@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -15,7 +16,7 @@ from ..core.groups import block_names, layernorm_names
 from ..core.optimisers import Optimiser
 from ..core.overlay import Overlay
 from ..core.scores import cosines, unit
-from ..core.types import Error, Look, Outcome, ViewSource
+from ..core.types import Decision, Error, Look, Outcome, ViewSource
 
 NOT_FINITE = "the loss or its gradient is not finite"
 Group = Literal["layernorm", "prompts", "full", "first_block", "last_block", "prompts+layernorm", "lora"]
@@ -128,26 +129,81 @@ def reaches_vision(backbone: Backbone, classes: Sequence[str], group: Group) -> 
     return group != "prompts" or bool(prompted(backbone, classes).vision_names)
 
 
-def look(tuned: Tuned, views: ViewSource) -> Look:
-    """The canonical view under the overlay; its features carry a graph where the image tower is trained."""
-    features = tuned.features(views.canonical)[0]
+def look(tuned: Tuned, views: ViewSource, features: torch.Tensor | None = None) -> Look:
+    """The canonical view under the overlay; its features carry a graph where the image tower is trained.
+
+    `features`, where they are known already, are its unit features [D].
+    """
+    if features is None:
+        features = tuned.features(views.canonical)[0]
     z = cosines(features, tuned.classifier)
     return Look(views, features, z, z)
 
 
-def step(tuned: Tuned, seen: Look, loss: torch.Tensor, optimiser: Optimiser) -> Outcome:
-    """One step of the optimiser, or a failed outcome that moved nothing."""
-    # A loss need not reach all of a group: L_U says nothing about prompts that are trained beside the LayerNorms.
-    gradients = torch.autograd.grad(loss, tuned.parameters(), materialize_grads=True)
-    if not finite(loss, gradients):
-        return Outcome(reason=NOT_FINITE, failed=True)
-    optimiser.move(tuned.parameters(), gradients)
-    tuned.changed()
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A step that waits for its gradient: what remains of `learn` once the method knows that it wants one.
+
+    `loss` is a function of a look at the image and of the unit features [augmented, D] of so many more views. `settle` takes what
+    became of the step and gives the outcome; it must be called once, for it takes back what a failed step has left in the banks.
+    """
+
+    optimiser: Optimiser
+    loss: Callable[[Look, torch.Tensor], torch.Tensor]
+    settle: Callable[[Outcome], Outcome]
+    augmented: int = 0
+
+
+class Training:
+    """What the methods share that train what their state's overlay holds. They say which step they want; it is taken here."""
+
+    def overlay(self, state: Any) -> Tuned:
+        tuned: Tuned = state.overlay
+        return tuned
+
+    def look(self, state: Any, views: ViewSource, features: torch.Tensor | None = None) -> Look:
+        return look(self.overlay(state), views, features)
+
+    def propose(self, state: Any, look: Look, decision: Decision) -> Proposal | Outcome:
+        """The step that the image of `look` asks for; an outcome where it asks for none."""
+        raise NotImplementedError
+
+    def learn(self, state: Any, look: Look, decision: Decision) -> Outcome:
+        proposed = self.propose(state, look, decision)
+        return proposed if isinstance(proposed, Outcome) else _carry_out(self.overlay(state), look, proposed)
+
+
+def _carry_out(tuned: Tuned, seen: Look, proposal: Proposal) -> Outcome:
+    augmented = seen.features[None][:0]
+    try:
+        if proposal.augmented:
+            augmented = tuned.features(seen.views.augmented(proposal.augmented))
+        loss = proposal.loss(seen, augmented)
+        # A loss need not reach all of a group: L_U says nothing about prompts that are trained beside the LayerNorms.
+        gradients = torch.autograd.grad(loss, tuned.parameters(), materialize_grads=True)
+    except BaseException:  # a lack of memory, Ctrl-C: the banks are as before, and whoever can deal with it may
+        proposal.settle(Outcome(failed=True))
+        raise
 
     def answer() -> torch.Tensor:
         with torch.no_grad():
             return look(tuned, seen.views).logits
 
+    return proposal.settle(move(tuned, proposal.optimiser, loss, gradients, answer))
+
+
+def move(
+    tuned: Tuned,
+    optimiser: Optimiser,
+    loss: torch.Tensor,
+    gradients: Sequence[torch.Tensor],
+    answer: Callable[[], torch.Tensor],
+) -> Outcome:
+    """One step of the optimiser, or a failed outcome that moved nothing."""
+    if not finite(loss, gradients):
+        return Outcome(reason=NOT_FINITE, failed=True)
+    optimiser.move(tuned.parameters(), gradients)
+    tuned.changed()
     return Outcome(loss=float(loss.detach()), adapted=True, answer=answer)
 
 

@@ -16,7 +16,7 @@ from ..backbones.protocol import Backbone
 from ..core.memory import named, parts
 from ..core.optimisers import Optimiser
 from ..core.scores import entropy
-from ..core.types import Decision, Error, Look, Outcome, ViewSource
+from ..core.types import Decision, Error, Look
 from . import tuning
 from .protocol import Facts
 
@@ -55,7 +55,7 @@ class UniEntState:
         self.overlay.load(parts(tensors, "overlay/"))
 
 
-class UniEnt:
+class UniEnt(tuning.Training):
     """See the top of this file."""
 
     name = "unient"
@@ -80,10 +80,11 @@ class UniEnt:
     def start(self) -> UniEntState:
         return UniEntState(self._tuned())
 
-    def look(self, state: UniEntState, views: ViewSource) -> Look:
-        return tuning.look(state.overlay, views)
-
-    def learn(self, state: UniEntState, look: Look, decision: Decision) -> Outcome:
+    def propose(self, state: UniEntState, look: Look, decision: Decision) -> tuning.Proposal:
         sign = 1.0 if decision.desired else -self.options.undesired_weight
-        _, z = state.overlay.differentiable(look)
-        return tuning.step(state.overlay, look, sign * entropy(self.options.scale * z), self.optimiser)
+
+        def loss(look: Look, augmented: torch.Tensor) -> torch.Tensor:
+            _, z = state.overlay.differentiable(look)
+            return sign * entropy(self.options.scale * z)
+
+        return tuning.Proposal(self.optimiser, loss, settle=lambda outcome: outcome)

@@ -47,9 +47,13 @@ class ZeroShot:
     def start(self) -> NoState:
         return NoState()
 
+    def overlay(self, state: NoState) -> None:
+        return None
+
     @torch.no_grad()
-    def look(self, state: NoState, views: ViewSource) -> Look:
-        features = unit(self.vision(views.canonical))[0]
+    def look(self, state: NoState, views: ViewSource, features: torch.Tensor | None = None) -> Look:
+        if features is None:
+            features = unit(self.vision(views.canonical))[0]
         z = cosines(features, self.classifier)
         return Look(views, features, z, z)
 

@@ -1,0 +1,257 @@
+"""One image tower for many overlays: each image of a batch passes with LayerNorm values of its own.
+
+A graph is needed only where a stream learns, and who learns is known only after the look. So the look runs without graph and
+records what the dense layers gave; for the images to be learned from, `replay` passes through the tower once more, takes
+those outputs from the record, and computes only what lies between them, with graph. Dense layers are nearly all of a
+tower's work, so a replay costs about a tenth of a pass; the gradient is the same.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ..core.groups import layernorm_names
+from ..core.overlay import Overlay, lock_of
+from ..core.scores import unit
+from ..core.types import Error
+
+# LayerNorm values of one image, in the order of `BatchedTower.names`; None stands for the tower's own.
+Values = Sequence[torch.Tensor] | None
+# An image must get the same features in a batch as alone, to this.
+SAME = 1e-4
+
+
+class Deck:
+    """What the dense layers of one tower share: the list they record to, or the record they play from."""
+
+    recording: list[torch.Tensor] | None = None
+    playing: Iterator[torch.Tensor | None] | None = None
+
+
+class DeckLinear(nn.Linear):
+    """A linear layer that records its outputs, or takes them from a record."""
+
+    deck: Deck
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        known = _next(self.deck)
+        if known is not None:
+            return _KnownLinear.apply(x, self.weight, known)  # type: ignore[no-any-return, no-untyped-call]
+        return _noted(self.deck, super().forward(x))
+
+
+class DeckConv2d(nn.Conv2d):
+    """The same of a convolution, played only in front of all that is trained: there are none behind it in common towers."""
+
+    deck: Deck
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        known = _next(self.deck)
+        return known if known is not None and not x.requires_grad else _noted(self.deck, super().forward(x))
+
+
+class RowNorm(nn.LayerNorm):
+    """A LayerNorm that has one weight and one bias for each image of the batch, while `rows` are set."""
+
+    rows: tuple[torch.Tensor | None, torch.Tensor | None] | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.rows is None:
+            return super().forward(x)
+        weight, bias = self.rows
+        y = functional.layer_norm(x, self.normalized_shape, None, None, self.eps)
+        between = (1,) * (x.ndim - 1 - len(self.normalized_shape))
+        shape = (-1, *between, *self.normalized_shape)
+        if weight is None or len(weight) != len(x) or len(shape) != x.ndim:
+            raise Error(f"a LayerNorm sees a tensor of {list(x.shape)}, which does not have the images first")
+        return y * weight.view(shape) if bias is None else torch.addcmul(bias.view(shape), y, weight.view(shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One pass without graph: the images, their unit features [B, D], and the outputs of the dense layers by call."""
+
+    pixels: torch.Tensor
+    features: torch.Tensor
+    outputs: list[torch.Tensor | None]
+
+    def rows(self, chosen: Sequence[int]) -> Record:
+        """The record of some of the images."""
+        if list(chosen) == list(range(len(self.pixels))):
+            return self
+        index = torch.tensor(chosen, dtype=torch.long, device=self.pixels.device)
+        return Record(
+            self.pixels[index],
+            self.features[index],
+            [None if known is None else known[index] for known in self.outputs],
+        )
+
+    def and_then(self, other: Record) -> Record:
+        """The record of the images of both."""
+        outputs = [
+            None if mine is None or theirs is None else torch.cat([mine, theirs])
+            for mine, theirs in zip(self.outputs, other.outputs, strict=True)
+        ]
+        return Record(torch.cat([self.pixels, other.pixels]), torch.cat([self.features, other.features]), outputs)
+
+
+class BatchedTower:
+    """A copy of the structure of `vision` over the same weights. Not safe to share between threads.
+
+    names: the LayerNorm parameters, as an overlay over `vision` names them.
+    bytes_an_image: what a record keeps of one image; a pass with graph needs a few times that.
+    """
+
+    def __init__(self, vision: nn.Module, image_size: int) -> None:
+        self.names = layernorm_names(vision)
+        for name, part in vision.named_modules():
+            if isinstance(part, nn.LayerNorm) and type(part) is not nn.LayerNorm:
+                raise Error(
+                    f"Streams cannot share this image tower: its LayerNorm {name!r} is a {type(part).__name__} with a "
+                    "computation of its own, and only plain torch.nn.LayerNorm can be given values for each image."
+                )
+        self._deck = Deck()
+        with lock_of(vision):  # or an overlay of another thread could be copied in place of the weights
+            shared = {id(tensor): tensor for tensor in (*vision.parameters(), *vision.buffers())}
+            self._tower: nn.Module = copy.deepcopy(vision, shared)
+        self._own = [self._tower.get_parameter(name).detach() for name in self.names]
+        for part in self._tower.modules():
+            self._convert(part)
+        self._norms = [part for part in self._tower.modules() if isinstance(part, RowNorm)]
+        # Which calls of dense layers can be played: those whose output has the images first and is not written into.
+        self._playable: list[bool] | None = None
+        self.bytes_an_image = 0
+        self._check(vision, image_size)
+
+    def look(self, pixels: torch.Tensor, values: Sequence[Values]) -> torch.Tensor:
+        """Unit features [B, D] of images [B, 3, H, W], each under its own values; without graph."""
+        with torch.no_grad(), self._with_rows(values):
+            return unit(self._tower(pixels))
+
+    def record(self, pixels: torch.Tensor, values: Sequence[Values]) -> Record:
+        """`look`, kept for a replay."""
+        noted: list[torch.Tensor] = []
+        self._deck.recording = noted
+        try:
+            features = self.look(pixels, values)
+        finally:
+            self._deck.recording = None
+        playable = self._playable if self._playable is not None else [_unwritten(y, len(pixels)) for y in noted]
+        return Record(pixels, features, [y if plays else None for y, plays in zip(noted, playable, strict=True)])
+
+    def leaves(self, values: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
+        """The values of some streams, stacked by parameter, as leaves to differentiate by."""
+        return [torch.stack([own.detach() for own in column]).requires_grad_() for column in zip(*values, strict=True)]
+
+    def replay(self, record: Record, leaves: list[torch.Tensor], owners: Sequence[int]) -> torch.Tensor:
+        """The features of `record` once more, with a graph that leads to `leaves`; image i has the values numbered owners[i]."""
+        index = torch.tensor(owners, dtype=torch.long, device=record.pixels.device)
+        self._deck.playing = iter(record.outputs)
+        try:
+            with torch.enable_grad(), self._applied([leaf[index] for leaf in leaves]):
+                return unit(self._tower(record.pixels))
+        finally:
+            self._deck.playing = None
+
+    @contextmanager
+    def _with_rows(self, values: Sequence[Values]) -> Iterator[None]:
+        if all(own is None for own in values):
+            yield  # the frozen tower: its LayerNorms are quicker in one piece
+            return
+        columns = zip(*(self._own if own is None else own for own in values), strict=True)
+        with self._applied([torch.stack(column) for column in columns]):
+            yield
+
+    @contextmanager
+    def _applied(self, rows: list[torch.Tensor]) -> Iterator[None]:
+        waiting = iter(rows)
+        try:
+            for norm in self._norms:
+                weight = None if norm.weight is None else next(waiting)
+                norm.rows = None if weight is None else (weight, None if norm.bias is None else next(waiting))
+            yield
+        finally:
+            for norm in self._norms:
+                norm.rows = None
+
+    def _convert(self, part: nn.Module) -> None:
+        """Give a module of the copy its new behaviour; its weights, its names and its place stay as they are."""
+        if type(part) is nn.LayerNorm:
+            part.__class__ = RowNorm
+            # torch's own encoder layers have a fast path that reads the weights of their LayerNorms and never calls them;
+            # they leave it where a submodule has a hook.
+            part.register_forward_pre_hook(_no_fast_path)
+        elif type(part) in (nn.Linear, nn.Conv2d):
+            part.__class__ = DeckLinear if type(part) is nn.Linear else DeckConv2d
+            part.deck = self._deck  # type: ignore[assignment]
+
+    def _check(self, vision: nn.Module, image_size: int) -> None:
+        """Refuse a tower in which images of a batch, or their values, would get into each other's way."""
+        chance, count = torch.Generator().manual_seed(0), 3
+        device = next((tensor.device for tensor in vision.parameters()), torch.device("cpu"))
+        pixels = torch.randn(count, 3, image_size, image_size, generator=chance).to(device)
+        values = [
+            [own + 0.1 * torch.randn(own.shape, generator=chance).to(own) for own in self._own] for _ in range(count)
+        ]
+        alone = torch.cat([_alone(vision, self.names, pixels[i : i + 1], values[i]) for i in range(count)])
+        try:
+            record = self.record(pixels, values)
+            self._playable = [known is not None for known in record.outputs]
+            self.bytes_an_image = sum(known.nbytes for known in record.outputs if known is not None) // count
+            again = self.replay(record.rows([2, 0]), self.leaves(values), [2, 0]).detach()
+        except Exception as problem:  # somebody else's module: anything may come
+            raise Error(f"Streams cannot share this image tower: {str(problem).rstrip('.')}.") from problem
+        apart = max(float((record.features - alone).abs().max()), float((again - alone[[2, 0]]).abs().max()))
+        if not apart < SAME:
+            raise Error(
+                f"Streams cannot share this image tower: an image's unit features in a batch differ by {apart:.1g} from "
+                "those it has alone, so the images of a batch are not kept apart."
+            )
+
+
+class _KnownLinear(torch.autograd.Function):
+    """A linear layer whose output is known, for the sake of its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(weight)
+        return known.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        (weight,) = ctx.saved_tensors
+        return gradients[0] @ weight, None, None
+
+
+def _next(deck: Deck) -> torch.Tensor | None:
+    return None if deck.playing is None else next(deck.playing, None)
+
+
+def _noted(deck: Deck, output: torch.Tensor) -> torch.Tensor:
+    if deck.recording is not None:
+        deck.recording.append(output)
+    return output
+
+
+def _unwritten(output: torch.Tensor, images: int) -> bool:
+    return output.ndim > 1 and len(output) == images and output._version == 0
+
+
+def _no_fast_path(*_: object) -> None:
+    return None
+
+
+@torch.no_grad()
+def _alone(vision: nn.Module, names: list[str], pixels: torch.Tensor, values: Sequence[torch.Tensor]) -> torch.Tensor:
+    if not names:
+        return unit(vision(pixels))
+    features: torch.Tensor = Overlay(vision, names).moved(dict(zip(names, values, strict=True)))(pixels)
+    return unit(features)

@@ -1,0 +1,304 @@
+"""Many independent streams on one backbone in one process.
+
+A stream of the pool is an `ostta.Adapter` and stays one: its values, banks, options and steps are its own. The pool decides only
+where passes of the image tower are computed: images that wait at the same time go through it in one batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from .. import backbones
+from ..adapter import Adapter, load, nothing
+from ..backbones.protocol import Backbone
+from ..core.types import Error, Prediction
+from .batched import BatchedTower
+from .together import Seat, can_share, step_together
+
+# A larger batch is hardly quicker on a processor. The more tokens a tower has, the sooner that is so, and the more memory each
+# image takes: bytes of one record, of which a step in which all learn needs about four times as much at its highest.
+MOST, RECORDED = 16, 280_000_000
+
+
+@dataclass(slots=True)
+class Stream:
+    """An adapter, and the images that wait for it."""
+
+    name: str
+    adapter: Adapter
+    shares: bool
+    waiting: deque[tuple[Any, Future[Prediction]]] = field(default_factory=deque)
+
+
+class StreamPool:
+    """Streams by name. All functions may be called from any thread.
+
+    `batch`: the most images in one pass of the tower, if not given as many as fit the memory that is set aside for it;
+    `queue`: the most images that wait of one stream.
+
+    >>> from PIL import Image
+    >>> pool = StreamPool("embedded")
+    >>> for name in ("door", "yard"):
+    ...     adapter = pool.add(name, ["cat", "dog", "ship"], seed=3)
+    >>> answers = pool.step({"door": Image.new("RGB", (64, 48)), "yard": Image.new("RGB", (32, 32), "red")})
+    >>> answers["yard"].verdict.value
+    'unreliable_desired'
+    """
+
+    def __init__(self, backbone: str | Path | Backbone, *, batch: int | None = None, queue: int = 64) -> None:
+        if queue < 1 or (batch is not None and batch < 1):
+            raise Error(f"`batch` and `queue` are at least 1, not {batch} and {queue}.")
+        self.backbone = backbones.load(backbone) if isinstance(backbone, str | Path) else backbone
+        self._tower = BatchedTower(self.backbone.vision, self.backbone.preprocessing.image_size)
+        self.batch = batch or max(1, min(MOST, RECORDED // max(1, self._tower.bytes_an_image)))
+        self.queue = queue
+        # In the order of their next turns.
+        self._streams: dict[str, Stream] = {}
+        # Two locks, taken in this order: the adapters' states change under the first, queues and names under the second.
+        self._working = threading.RLock()
+        self._news = threading.Condition()
+        # Who wants the pool to stand still. A thread that takes a lock again at once would hardly ever let others have it.
+        self._guests = 0
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+    @property
+    def names(self) -> list[str]:
+        with self._news:
+            return sorted(self._streams)
+
+    def add(self, name: str, stream: Sequence[str] | Adapter, **options: Any) -> Adapter:
+        """A new stream: of classes, with the options of `ostta.load`, or of an adapter that has this pool's backbone.
+
+        The adapter is the pool's until `remove`: use `held` to look at it or change it.
+        """
+        if not isinstance(name, str) or not name:
+            raise Error(f"A stream is called by a text that is not empty, not {name!r}.")
+        with self._news:
+            self._refuse_known(name)
+        if isinstance(stream, Adapter):
+            if options:
+                raise Error(f"The stream {name!r} is an adapter already: its options cannot be given again.")
+            adapter = stream
+        else:
+            adapter = load(self.backbone, stream, **options)
+        self._put(name, adapter)
+        return adapter
+
+    def remove(self, name: str) -> Adapter:
+        """Take a stream out; its adapter can be used on its own from here on. Images that still wait are refused."""
+        with self._standing(), self._news:
+            stream = self._streams.pop(self._known(name).name)
+            left, stream.waiting = list(stream.waiting), deque()
+        for _, future in left:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(Error(f"The stream {name!r} was removed before this image had its turn."))
+        return stream.adapter
+
+    @contextmanager
+    def held(self, name: str) -> Iterator[Adapter]:
+        """The stream's adapter, for the time of the block, in which no stream of the pool moves: to predict, to reset, to save."""
+        with self._standing():
+            with self._news:
+                adapter = self._known(name).adapter
+            yield adapter
+
+    def save(self, name: str, path: str | Path) -> None:
+        """Write the stream's state, as `Adapter.save` does."""
+        with self.held(name) as adapter:
+            adapter.save(path)
+
+    def restore(self, name: str, path: str | Path) -> Adapter:
+        """The stream as it was saved: in the place of the one with that name, whose waiting images it gets, or a new one."""
+        adapter = Adapter.restore(path, self.backbone)
+        self._put(name, adapter, replace=True)
+        return adapter
+
+    # --- images -------------------------------------------------------------------------------------------------------
+    def submit(self, name: str, image: Any) -> Future[Prediction]:
+        """Queue what `Adapter.step` takes, or a float tensor of views as `step_views` takes it. Refused when the queue is full.
+
+        The future holds the prediction or the Error about the image. Its callbacks run on the pool's thread: keep them short.
+        """
+        with self._news:
+            (future,) = self._queued({name: image})
+            return future
+
+    def step(self, images: Mapping[str, Any]) -> dict[str, Prediction]:
+        """One image of each named stream, and their answers. One that cannot be read gives a prediction with the `reason`."""
+        with self._news:
+            futures = dict(zip(images, self._queued(images), strict=True))
+            runs_itself = self._thread is None
+        while runs_itself and not all(future.done() for future in futures.values()):
+            self.run_once()
+        return {name: _answer(future) for name, future in futures.items()}
+
+    def run_once(self) -> int:
+        """One batch: one image each of the streams whose turn it is. Returns how many images were answered."""
+        with self._working:
+            taken = self._take()
+            together: list[tuple[Seat, Future[Prediction]]] = []
+            for stream, image, future in taken:
+                if stream.shares:
+                    try:
+                        together.append((Seat.of(stream.adapter, image), future))
+                    except Exception as problem:
+                        future.set_exception(problem)
+            self._step(together)
+            # Those that need the tower for themselves come last, so that nobody waits for them in this turn.
+            for stream, image, future in taken:
+                if not stream.shares:
+                    _step_alone(stream.adapter, image, future)
+            return len(taken)
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
+    def start(self) -> Self:
+        """Answer in the background from now on."""
+        with self._news:
+            self._refuse_closed()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="ostta-pool", daemon=True)
+                self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Answer what still waits, stop the thread, and take no more images. The streams stay, to be saved or removed."""
+        with self._news:
+            self._closed = True
+            self._news.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+        while self.run_once():
+            pass
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+    def _work(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(self._has_work)
+                if self._closed:
+                    return
+            self.run_once()
+
+    def _has_work(self) -> bool:
+        return self._closed or (not self._guests and any(stream.waiting for stream in self._streams.values()))
+
+    @contextmanager
+    def _standing(self) -> Iterator[None]:
+        with self._news:
+            self._guests += 1
+        try:
+            with self._working:
+                yield
+        finally:
+            with self._news:
+                self._guests -= 1
+                self._news.notify_all()
+
+    def _put(self, name: str, adapter: Adapter, replace: bool = False) -> None:
+        if adapter.backbone is not self.backbone:
+            raise Error(
+                f"The stream {name!r} was made on a backbone of its own ({adapter.backbone.id}): "
+                "make it with `ostta.load(pool.backbone, ...)`."
+            )
+        stream = Stream(name, adapter, can_share(adapter, self._tower))
+        with self._standing(), self._news:
+            twin = next((other.name for other in self._streams.values() if other.adapter is adapter), None)
+            if twin is not None:
+                raise Error(f"This adapter is in the pool already, as the stream {twin!r}: each stream needs its own.")
+            if replace and name in self._streams:
+                stream.waiting = self._streams[name].waiting
+            else:
+                self._refuse_known(name)
+            self._streams[name] = stream
+
+    def _queued(self, images: Mapping[str, Any]) -> list[Future[Prediction]]:
+        """All of the images, or none."""
+        self._refuse_closed()
+        for name in images:
+            if len(self._known(name).waiting) >= self.queue:
+                raise Error(
+                    f"The stream {name!r} has {self.queue} images waiting, the most that this pool keeps of one stream: "
+                    "wait for its answers, or leave images out."
+                )
+        futures: list[Future[Prediction]] = [Future() for _ in images]
+        for (name, image), future in zip(images.items(), futures, strict=True):
+            self._streams[name].waiting.append((image, future))
+        self._news.notify_all()
+        return futures
+
+    def _take(self) -> list[tuple[Stream, Any, Future[Prediction]]]:
+        """At most one image of a stream, so that their order is kept; those that were served go to the end of the line."""
+        taken: list[tuple[Stream, Any, Future[Prediction]]] = []
+        with self._news:
+            for stream in list(self._streams.values()):
+                while stream.waiting and len(taken) < self.batch:
+                    image, future = stream.waiting.popleft()
+                    if future.set_running_or_notify_cancel():
+                        taken.append((stream, image, future))
+                        self._streams[stream.name] = self._streams.pop(stream.name)
+                        break
+        return taken
+
+    def _step(self, together: Sequence[tuple[Seat, Future[Prediction]]]) -> None:
+        if not together:
+            return
+        try:
+            step_together(self._tower, [seat for seat, _ in together], self.batch)
+        except Exception as problem:  # such as a lack of memory: said to those who wait, and the pool goes on
+            for seat, _ in together:
+                seat.result = problem if seat.result is None else seat.result
+        for seat, future in together:
+            _settle(future, seat.result)
+
+    def _known(self, name: str) -> Stream:
+        if name not in self._streams:
+            raise Error(f"There is no stream {name!r}; there are {', '.join(sorted(self._streams)) or 'none yet'}.")
+        return self._streams[name]
+
+    def _refuse_known(self, name: str) -> None:
+        if name in self._streams:
+            raise Error(f"There is a stream {name!r} already: remove it first, or choose another name.")
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise Error("The pool is closed and takes no more images.")
+
+
+def _step_alone(adapter: Adapter, image: Any, future: Future[Prediction]) -> None:
+    try:
+        tensor = isinstance(image, torch.Tensor)
+        _settle(future, adapter.step_views(image) if tensor else adapter.step(image))
+    except Exception as problem:
+        future.set_exception(problem)
+
+
+def _settle(future: Future[Prediction], result: Prediction | Exception | None) -> None:
+    if isinstance(result, Prediction):
+        future.set_result(result)
+    else:
+        future.set_exception(result)
+
+
+def _answer(future: Future[Prediction]) -> Prediction:
+    try:
+        return future.result()
+    except Error as problem:
+        return nothing(str(problem))
