@@ -1,10 +1,14 @@
-"""What a step costs, by method and verdict, in forwards of the image tower; beside it the published plan and the tower alone."""
+"""What a step costs, by method and verdict, in forwards of the image tower; beside it the published plan and the tower alone.
+
+Methods that tune prompts are in `prompts.py`.
+"""
 
 from __future__ import annotations
 
+import statistics
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,9 +17,9 @@ import torch
 import ostta
 from ostta.core.types import Verdict
 
-from .published import PublishedRosita, PublishedTPT
+from .published import PublishedRosita
 from .shapes import class_names, random_clip, scripted, warmed
-from .timing import Call, alternate, peak_megabytes
+from .timing import Call, peak_megabytes, rounds_of
 
 VERDICTS = {
     "unreliable": Verdict.UNRELIABLE_DESIRED,
@@ -27,14 +31,18 @@ TWO_VIEWS = ("zero_shot", "prototypes", "unient", "entropy", "tda", "dpe")
 
 @dataclass(frozen=True)
 class Row:
-    """One side of one comparison. `forwards` is its time over that of F from the same rounds."""
+    """One side of one comparison: median milliseconds, and the times of each round over that of F in the same round."""
 
     shape: str
     classes: int
     what: str
     ms: float
-    forwards: float
+    rounds: list[float]
     peak_mb: float | None
+
+    @property
+    def forwards(self) -> float:
+        return statistics.median(self.rounds)
 
 
 def backbone_of(shape: str) -> Any:
@@ -44,22 +52,34 @@ def backbone_of(shape: str) -> Any:
 def measure(shape: str, counts: tuple[int, ...], rounds: int) -> Iterator[Row]:
     """All methods but those that tune prompts."""
     backbone = backbone_of(shape)
-    size = backbone.preprocessing.image_size
-    views = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
+    views = views_for(backbone, 2)
     for count in counts:
-        sides = {"F": _forward(backbone, views)} | dict(_sides(backbone, class_names(count), views))
-        ms = alternate(sides, rounds)
-        for what, call in sides.items():
-            yield Row(shape, count, what, ms[what], ms[what] / ms["F"], peak_megabytes(call))
+        sides = {"F": forward(backbone, views)} | dict(_sides(backbone, class_names(count), views))
+        yield from rows_of(shape, count, sides, rounds)
 
 
-def _loaded(backbone: Any, classes: list[str], method: str, **options: Any) -> ostta.Adapter:
+def rows_of(shape: str, count: int, sides: Mapping[str, Call], rounds: int, warm: int = 1) -> Iterator[Row]:
+    """All sides against the one called F."""
+    # Memory first: what an earlier call keeps for later would not be counted.
+    peaks = {what: peak_megabytes(call) for what, call in sides.items()}
+    ms = rounds_of(sides, rounds, warm=warm)
+    for what, own in ms.items():
+        ratios = [mine / one for mine, one in zip(own, ms["F"], strict=True)]
+        yield Row(shape, count, what, statistics.median(own), ratios, peaks[what])
+
+
+def views_for(backbone: Any, count: int) -> torch.Tensor:
+    size = backbone.preprocessing.image_size
+    return torch.randn(count, 3, size, size, generator=torch.Generator().manual_seed(0))
+
+
+def loaded_with(backbone: Any, classes: list[str], method: str, **options: Any) -> ostta.Adapter:
     with warnings.catch_warnings():  # the embedded model does not know these words, and need not
         warnings.simplefilter("ignore")
         return ostta.load(backbone, classes, method=method, **options)
 
 
-def _forward(backbone: Any, views: torch.Tensor) -> Call:
+def forward(backbone: Any, views: torch.Tensor) -> Call:
     @torch.no_grad()
     def call() -> object:
         return backbone.vision(views[:1])
@@ -68,7 +88,7 @@ def _forward(backbone: Any, views: torch.Tensor) -> Call:
 
 
 def _sides(backbone: Any, classes: list[str], views: torch.Tensor) -> Iterator[tuple[str, Call]]:
-    loaded = partial(_loaded, backbone, classes)
+    loaded = partial(loaded_with, backbone, classes)
 
     def stepping(adapter: ostta.Adapter) -> Call:
         return lambda: adapter.step_views(views)
@@ -116,7 +136,7 @@ def same_decisions(shape: str, steps: int = 60) -> float:
     backbone = backbone_of(shape)
     size = backbone.preprocessing.image_size
     classes = class_names(10)
-    adapter = _loaded(backbone, classes, "rosita", lr=1e-3)
+    adapter = loaded_with(backbone, classes, "rosita", lr=1e-3)
     plan = PublishedRosita(backbone, adapter.classifier)
     generator, worst = torch.Generator().manual_seed(1), 0.0
     for _ in range(steps):
@@ -127,31 +147,3 @@ def same_decisions(shape: str, steps: int = 60) -> float:
         worst = max(worst, abs(score - prediction.score))
         assert label == prediction.index or not prediction.known, "the published plan names another class"
     return worst
-
-
-def measure_tpt(shape: str, counts: tuple[int, ...], rounds: int, compared: int) -> Iterator[Row]:
-    """An accepted image of TPT; its published plan is run up to `compared` classes, above which it would not fit."""
-    backbone = backbone_of(shape)
-    size = backbone.preprocessing.image_size
-    views = torch.randn(64, 3, size, size, generator=torch.Generator().manual_seed(0))
-    for count in counts:
-        classes = class_names(count)
-        adapter = scripted(_loaded(backbone, classes, "tpt", class_scores=True), Verdict.RELIABLE_DESIRED)
-        sides: dict[str, Callable[[], Any]] = {
-            "F": _forward(backbone, views),
-            "tpt": lambda a=adapter: a.step_views(views),
-        }  # type: ignore[misc]
-        if count <= compared:
-            plan = PublishedTPT(backbone, classes)
-            sides["published plan of tpt"] = lambda p=plan: p.step(views)  # type: ignore[misc]
-            ours, (score, theirs) = adapter.step_views(views), plan.step(views)
-            assert abs(ours.score - score) < 1e-4
-            worst = float((torch.tensor(ours.class_scores) - theirs).abs().max())
-            assert worst < 5e-3, f"the published plan of TPT answers differently, by {worst}"
-        ms = alternate(sides, rounds)
-        for what, call in sides.items():
-            yield Row(shape, count, what, ms[what], ms[what] / ms["F"], peak_megabytes(call))
-
-
-def as_json(rows: list[Row]) -> list[dict[str, object]]:
-    return [asdict(row) for row in rows]

@@ -1,0 +1,78 @@
+"""What an accepted image costs the methods that tune prompts, in forwards of the image tower; beside it TPT's published plan.
+
+64 views and a text tower make a step long, so there are few rounds; each one is an average over 64 forwards already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+import ostta
+from ostta.backbones.maple import Maple, Statistics, new_prompts
+from ostta.core.types import Verdict
+
+from .published import PublishedTPT
+from .shapes import class_names, scripted
+from .steps import Row, backbone_of, forward, loaded_with, rows_of, views_for
+from .timing import Call
+
+VIEWS = 64
+# The published plan needs memory for 77 positions of every class at once, with graph: more classes than this do not fit 24 GB.
+MOST_PUBLISHED = 250
+
+
+def measure_prompts(shape: str, counts: tuple[int, ...], rounds: int) -> Iterator[Row]:
+    """All prompt methods at each count, and TPT beside its published plan at `MOST_PUBLISHED` classes."""
+    backbone = backbone_of(shape)
+    views = views_for(backbone, VIEWS)
+    for count in counts:
+        sides = {"F": forward(backbone, views)} | dict(_sides(backbone, class_names(count), views))
+        # Where the text tower has much to do, a call takes up to minutes.
+        yield from rows_of(shape, count, sides, rounds if count < MOST_PUBLISHED else 1, warm=0)
+    yield from _beside_published(backbone, views)
+
+
+def accepted(backbone: Any, classes: list[str], method: str, views: torch.Tensor) -> Call:
+    adapter = scripted(loaded_with(backbone, classes, method), Verdict.RELIABLE_DESIRED)
+    return lambda: adapter.step_views(views)
+
+
+def _sides(backbone: Any, classes: list[str], views: torch.Tensor) -> Iterator[tuple[str, Call]]:
+    yield from ((method, accepted(backbone, classes, method, views)) for method in ("tpt", "tpt_c"))
+    maple = with_maple(backbone)
+    yield from ((f"{method}, MaPLe", accepted(maple, classes, method, views)) for method in ("palign", "palign_c"))
+
+
+def with_maple(backbone: Any) -> Any:
+    """The embedded model's own prompts, or untrained ones, whose cost is the same."""
+    if backbone.id == "embedded":
+        return ostta.backbones.load("embedded+maple")
+    torch.manual_seed(0)
+    prompts, config = new_prompts(backbone), backbone.vision.vision_model.config
+    tokens = (config.image_size // config.patch_size) ** 2 + 1 + len(prompts.ctx)
+    shape = (config.num_hidden_layers, tokens, config.hidden_size)
+    return Maple(backbone, prompts, f"{backbone.id}+maple", Statistics(torch.zeros(shape), torch.ones(shape)))
+
+
+def _beside_published(backbone: Any, views: torch.Tensor) -> list[Row]:
+    """An error if the two answer differently."""
+    classes, answers = class_names(MOST_PUBLISHED), {}
+    adapter = scripted(loaded_with(backbone, classes, "tpt", class_scores=True), Verdict.RELIABLE_DESIRED)
+    plan = PublishedTPT(backbone, classes)
+
+    def ours() -> None:
+        prediction = adapter.step_views(views)
+        answers["ours"] = torch.tensor([prediction.score, *(prediction.class_scores or ())])
+
+    def theirs() -> None:
+        score, logits = plan.step(views)
+        answers["theirs"] = torch.tensor([score, *logits.tolist()])
+
+    sides = {"F": forward(backbone, views), "tpt, beside its plan": ours, "published plan of tpt": theirs}
+    rows = list(rows_of(backbone.id, MOST_PUBLISHED, sides, 1, warm=0))
+    worst = float((answers["ours"] - answers["theirs"]).abs().max())
+    assert worst < 5e-3, f"the published plan of TPT answers differently, by {worst}"
+    return rows

@@ -1,0 +1,113 @@
+"""What was aimed at, against what was measured; and how far the ratios of several runs of `make bench` are apart."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from .prompts import MOST_PUBLISHED
+from .steps import VERDICTS
+
+# Of a stream in which a quarter each is reliable desired and reliable undesired.
+SHARES = {"unreliable": 0.5, "reliable undesired": 0.25, "reliable desired": 0.25}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A figure that is to be at most, or at least, so much."""
+
+    what: str
+    found: float
+    limit: float
+    at_least: bool = False
+
+    @property
+    def met(self) -> bool:
+        return self.found >= self.limit if self.at_least else self.found <= self.limit
+
+
+class Figures:
+    """The rows of one run and one shape by class count and name."""
+
+    def __init__(self, rows: list[dict[str, Any]], shape: str) -> None:
+        self.rows = {(row["classes"], row["what"]): row for row in rows if row["shape"] == shape}
+
+    def forwards(self, classes: int, what: str) -> float:
+        return statistics.median(self.rows[classes, what]["rounds"])
+
+    def mixed(self, classes: int, who: str) -> float:
+        return sum(share * self.forwards(classes, f"{who}, {name}") for name, share in SHARES.items())
+
+    def beside_the_tower(self, classes: int, verdict: str) -> float:
+        """What a step takes in addition to the passes it cannot do without, in F."""
+        own = self.rows[classes, f"rosita, {verdict}"]["rounds"]
+        bare = self.rows[classes, f"tower alone, {verdict}"]["rounds"]
+        return statistics.median(mine - tower for mine, tower in zip(own, bare, strict=True))
+
+
+def targets(rows: list[dict[str, Any]], shape: str = "ViT-B/16") -> Iterator[Target]:
+    """Those whose rows are there."""
+    figures = Figures(rows, shape)
+    for make in _TARGETS:
+        try:
+            yield from make(figures)
+        except KeyError:  # a run of fewer shapes or counts
+            continue
+
+
+def _steps(figures: Figures) -> Iterator[Target]:
+    limits = {"unreliable": 1.05, "reliable undesired": 2.15, "reliable desired": 5.2}
+    limits["reliable desired, answer before"] = 4.2
+    for name, limit in limits.items():
+        yield Target(f"rosita, {name}, in F", figures.forwards(10, f"rosita, {name}"), limit)
+    yield Target("rosita, a quarter each reliable, in F", figures.mixed(10, "rosita"), 2.4)
+    ratio = figures.mixed(10, "published plan") / figures.mixed(10, "rosita")
+    yield Target("the same, times faster than the published plan", ratio, 1.9, at_least=True)
+
+
+def _tower(figures: Figures) -> Iterator[Target]:
+    for classes, limit in ((10, 2.0), (1000, 4.0)):
+        for verdict in VERDICTS:
+            percent = 100 * figures.beside_the_tower(classes, verdict)
+            yield Target(f"beside the tower, {verdict}, {classes} classes, % of F", percent, limit)
+
+
+def _frozen(figures: Figures) -> Iterator[Target]:
+    for what in ("tda", "zero_shot", "zero_shot, msp"):
+        yield Target(f"{what}, 10 classes, in F", figures.forwards(10, what), 1.03)
+
+
+def _classes(figures: Figures) -> Iterator[Target]:
+    ratio = figures.mixed(1000, "rosita") / figures.mixed(10, "rosita")
+    yield Target("rosita at 1,000 classes over 10", ratio, 1.05)
+
+
+def _prompts(figures: Figures) -> Iterator[Target]:
+    ours, plan = (figures.rows[MOST_PUBLISHED, what] for what in ("tpt, beside its plan", "published plan of tpt"))
+    what = f"{MOST_PUBLISHED} classes"
+    yield Target(f"tpt, {what}, times faster than its plan", plan["ms"] / ours["ms"], 6.0, at_least=True)
+    if ours["peak_mb"] is not None:
+        yield Target(f"tpt, {what}, share of its plan's memory", ours["peak_mb"] / plan["peak_mb"], 0.25)
+
+
+_TARGETS: tuple[Callable[[Figures], Iterator[Target]], ...] = (_steps, _tower, _frozen, _classes, _prompts)
+
+
+def table(runs: list[list[dict[str, Any]]]) -> Table:
+    """Each target in each run, and whether the median meets it."""
+    shown = Table(title="Targets on the shape of ViT-B/16")
+    for heading in ("what", "wanted", *(f"run {number + 1}" for number in range(len(runs))), "spread", ""):
+        shown.add_column(heading, justify="left" if heading in ("what", "") else "right")
+    for own in zip(*(targets(rows) for rows in runs), strict=True):
+        first, found = own[0], [target.found for target in own]
+        middle = Target(first.what, statistics.median(found), first.limit, first.at_least)
+        wanted = f"{'≥' if first.at_least else '≤'} {first.limit:g}"
+        spread = f"{max(found) - min(found):.3f}" if len(found) > 1 else "–"
+        shown.add_row(
+            first.what, wanted, *(f"{value:.3f}" for value in found), spread, "met" if middle.met else "missed"
+        )
+    return shown
