@@ -55,15 +55,21 @@ class TDAOptions:
 
 
 class TDAState:
-    """The two caches; beside each negative entry, which classes it speaks against."""
+    """The two caches; beside each negative entry, the numbers of the classes it speaks against.
+
+    Few classes can have a probability above the window's lower bound, so there is room for those few and not for all: memory and
+    time would grow with the square of the classes. A place without a class holds their number, one more than the last of them.
+    """
 
     def __init__(self, classes: int, width: int, options: TDAOptions) -> None:
         self.positive = ClassCache(classes, options.shots, width)
         self.negative = ClassCache(classes, options.negative_shots, width) if options.negative_shots else None
-        self.against = torch.zeros(classes, options.negative_shots, classes, dtype=torch.bool)
+        low = options.mask_window[0]
+        most = min(classes, int(1 / low) + 1) if low > 0 else classes
+        self.against = torch.full((classes, options.negative_shots, most), classes, dtype=torch.int32)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        negative = {} if self.negative is None else {**self.negative.tensors(), "against": self.against.clone()}
+        negative = {} if self.negative is None else {**self.negative.tensors(), "numbers_against": self.against.clone()}
         return named(positive=self.positive.tensors(), negative=negative)
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
@@ -71,7 +77,7 @@ class TDAState:
         if self.negative is not None:
             stored = parts(tensors, "negative/")
             self.negative.load(stored)
-            self.against.copy_(stored["against"])
+            self.against.copy_(stored["numbers_against"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +129,7 @@ class TDA:
         if state.negative is not None:
             similar, filled = state.negative.similarities(features, plan.label, plan.negative)
             weights = _weights(similar, self.options.negative_beta) * filled
-            against = state.against
-            if plan.negative is not None:
-                against = against.clone()
-                against[plan.label, plan.negative] = plan.against
-            final = final - self.options.negative_alpha * torch.einsum("cd,cdk->k", weights, against.to(weights.dtype))
+            final = final - self.options.negative_alpha * _spoken_against(state, weights, plan)
         return Look(views, features, z, final, plan, z if self.options.score == "cosine" else None)
 
     def learn(self, state: TDAState, look: Look, decision: Decision) -> Outcome:
@@ -147,9 +149,27 @@ class TDA:
         negative = None
         if state.negative is not None and low < spread < high:
             negative = state.negative.place(label, spread)
+        return Plan(label, spread, state.positive.place(label, spread), negative, self._against(state, logits))
+
+    def _against(self, state: TDAState, logits: torch.Tensor) -> torch.Tensor:
+        """The numbers of the classes whose probability lies in the window, filled up to the state's room for them."""
         p = torch.softmax(logits, dim=-1)
-        against = (p > self.options.mask_window[0]) & (p < self.options.mask_window[1])
-        return Plan(label, spread, state.positive.place(label, spread), negative, against)
+        numbers = ((p > self.options.mask_window[0]) & (p < self.options.mask_window[1])).nonzero()[:, 0]
+        room = state.against.new_full(state.against.shape[2:], len(p))
+        room[: len(numbers)] = numbers
+        return room
+
+
+def _spoken_against(state: TDAState, weights: torch.Tensor, plan: Plan) -> torch.Tensor:
+    """The sum of the weights [C, D] of the entries that speak against each class, the image itself in its planned place."""
+    total = weights.new_zeros(len(weights) + 1)
+    if plan.negative is not None:
+        total.index_add_(0, plan.against, weights[plan.label, plan.negative].expand(len(plan.against)))
+        weights[plan.label, plan.negative] = 0
+    speaking = weights.nonzero(as_tuple=True)
+    numbers = state.against[speaking]
+    total.index_add_(0, numbers.flatten(), weights[speaking][:, None].expand_as(numbers).flatten())
+    return total[:-1]
 
 
 def _weights(similar: torch.Tensor, sharpness: float) -> torch.Tensor:

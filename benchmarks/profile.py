@@ -1,0 +1,147 @@
+"""Where the time of a step goes: operators by verdict, decoding and views, the text tower; and what small numbers do to HM."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from rich.console import Console
+from torch.profiler import ProfilerActivity, profile, record_function
+
+import ostta
+from ostta.backbones.clip import Clip
+from ostta.data.datasets import open_dataset
+from ostta.data.images import read_image
+from ostta.data.views import Views
+from ostta.evaluate import evaluate
+from ostta.streams import SingleDomain, ahead
+
+from .shapes import class_names, scripted, warmed
+from .sides import Side, plain_table
+from .steps import VERDICTS
+from .towers import Autocast, Bfloat16
+
+# Operators by parts of their names, without underscores; the first that fits counts. Names of backwards are among them.
+GROUPS = {
+    "attention": ("attention",),
+    "layer norm": ("layernorm",),
+    "linear": ("addmm", "::mm", "bmm", "mmbackward", "linear", "matmul"),
+    "activation": ("gelu", "sigmoid", "::mul", "mulbackward"),
+    "convolution": ("conv",),
+    "outside operators": ("whole step",),
+    "the rest": ("",),
+}
+# Images of a loop: enough to be ahead, few enough for many rounds.
+LOOP = 4
+
+
+def profiles(backbone: Clip) -> dict[str, dict[str, float]]:
+    """Percent of the time of a step of ROSITA, group of operators -> verdict."""
+    size = backbone.preprocessing.image_size
+    views = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
+    adapter = warmed(ostta.load(backbone, class_names(10), method="rosita"), views)
+    found: dict[str, dict[str, float]] = {group: {} for group in GROUPS}
+    for name, verdict in VERDICTS.items():
+        scripted(adapter, verdict).step_views(views)
+        with profile(activities=[ProfilerActivity.CPU]) as seen, record_function("whole step"):
+            adapter.step_views(views)
+        events = seen.key_averages()
+        total = sum(event.self_cpu_time_total for event in events)
+        for group in GROUPS:
+            own = sum(event.self_cpu_time_total for event in events if _group(event.key) == group)
+            found[group][name] = 100 * own / total
+    return found
+
+
+def _group(name: str) -> str:
+    plain = name.lower().replace("_", "")
+    return next(group for group, parts in GROUPS.items() if any(part in plain for part in parts))
+
+
+def photo() -> bytes:
+    """A JPEG of 640 x 480 with large shapes and some noise, as photos have."""
+    rng = np.random.default_rng(0)
+    coarse = Image.fromarray(rng.integers(0, 256, (15, 20, 3), np.uint8)).resize((640, 480), Image.Resampling.BICUBIC)
+    pixels = np.clip(np.asarray(coarse) + rng.normal(0, 8, (480, 640, 3)), 0, 255).astype(np.uint8)
+    stored = io.BytesIO()
+    Image.fromarray(pixels).save(stored, "JPEG", quality=90)
+    return stored.getvalue()
+
+
+def images(backbone: Clip) -> Iterator[Side]:
+    """What stands before the tower, beside one pass of it; and loops with and without a thread that is ahead."""
+    stored = photo()
+    image = read_image(stored)
+
+    def views(decoded: Image.Image) -> Views:
+        return Views.of_image(decoded, backbone.preprocessing, 0, 0)
+
+    @torch.no_grad()
+    def seen(pixels: torch.Tensor) -> torch.Tensor:
+        features: torch.Tensor = backbone.vision(pixels)
+        return features
+
+    def decoded() -> Iterator[Image.Image]:
+        return (read_image(stored) for _ in range(LOOP))
+
+    def ready() -> Iterator[torch.Tensor]:
+        return (views(one).canonical for one in decoded())
+
+    tower, loop = "one pass of the tower, no graph", f"{LOOP} images, one after the other"
+    pixels = views(image).canonical
+    yield Side(tower, lambda: seen(pixels), tower)
+    yield Side("decode", lambda: read_image(stored), tower)
+    yield Side("canonical view of the decoded image", lambda: views(image).canonical, tower)
+    yield Side("both views of the decoded image", lambda: views(image).augmented(1), tower)
+    yield Side(loop, lambda: [seen(one) for one in ready()], loop)
+    yield Side(f"{LOOP} images, decoded ahead", lambda: [seen(views(one).canonical) for one in ahead(decoded())], loop)
+    yield Side(f"{LOOP} images, decoded and resized ahead", lambda: [seen(one) for one in ahead(ready())], loop)
+
+
+def text_tower(backbone: Clip, quick: bool) -> dict[str, float]:
+    """Seconds in which classes are encoded, once, and the passes of the text tower in the steps that follow."""
+    found: dict[str, float] = {}
+    calls: list[None] = []
+    for count in (10, 100) if quick else (10, 100, 1000):
+        began = time.perf_counter()
+        backbone.classifier(class_names(count))
+        found[f"seconds for {count} classes"] = time.perf_counter() - began
+    size = backbone.preprocessing.image_size
+    adapter = ostta.load(backbone, class_names(10), method="rosita")
+    counting = backbone.text.register_forward_hook(lambda *_: calls.append(None))
+    try:
+        for verdict in VERDICTS.values():
+            scripted(adapter, verdict).step_views(torch.zeros(2, 3, size, size))
+    finally:
+        counting.remove()
+    found["passes in the steps after that"] = float(len(calls))
+    return found
+
+
+def small_numbers(console: Console, limit: int) -> dict[str, dict[str, float]]:
+    """HM and its parts of ROSITA on the embedded model, in several precisions."""
+    desired, undesired = (open_dataset(f"sample:{name}", limit=limit) for name in ("cifar10c", "mnist"))
+    ways: dict[str, tuple[Any, dict[str, Any]]] = {
+        "single": (lambda tower: tower, {}),
+        "precision=mixed": (lambda tower: tower, {"precision": "mixed"}),
+        "autocast bf16": (Autocast, {}),
+        "whole tower bf16": (Bfloat16, {}),
+    }
+    found = {}
+    for what, (around, options) in ways.items():
+        backbone = ostta.backbones.load("embedded")
+        backbone.vision = around(backbone.vision).eval()
+        adapter = ostta.load(backbone, desired.classes, method="rosita", **options)
+        began = time.perf_counter()
+        records = evaluate(adapter, SingleDomain(desired, undesired))
+        milliseconds = 1e3 * (time.perf_counter() - began) / len(records)
+        metrics = {name: value for name, value in records.metrics().items() if value is not None}
+        found[what] = {**metrics, "updates": float(records.column("adapted").sum()), "ms an image": milliseconds}
+        console.print(f"{what}: HM {metrics.get('hm', float('nan')):.2f}")
+    console.print(plain_table(f"ROSITA, embedded model, {limit} images of cifar10c and {limit} of mnist", found))
+    return found
