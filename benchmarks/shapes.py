@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ import torch
 import ostta
 from ostta.backbones.clip import Clip
 from ostta.backbones.preprocessing import clip_preprocessing
+from ostta.backbones.protocol import DEFAULT_TEMPLATES
 from ostta.core.types import Decision, Verdict
 
 START, END = 49_406, 49_407
@@ -28,6 +30,17 @@ class Words:
     @staticmethod
     def _token(word: str) -> int:
         return sum(31**place * ord(letter) for place, letter in enumerate(word)) % START
+
+
+class Remembering(Clip):
+    """Encodes a list of classes once, however many adapters ask for it."""
+
+    def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
+        known: dict[Any, torch.Tensor] = self.__dict__.setdefault("known", {})
+        key = (tuple(classes), tuple(templates))
+        if key not in known:
+            known[key] = super().classifier(classes, templates)
+        return known[key]
 
 
 def random_clip(shape: str, blocks: int | None = None) -> Clip:
@@ -50,7 +63,7 @@ def random_clip(shape: str, blocks: int | None = None) -> Clip:
     model = CLIPModel(config)
     with torch.no_grad():
         model.logit_scale.fill_(4.6052)
-    return Clip(shape, model, Words(), clip_preprocessing(224))
+    return Remembering(shape, model, Words(), clip_preprocessing(224))
 
 
 def class_names(count: int) -> list[str]:

@@ -55,14 +55,17 @@ def measure(shape: str, counts: tuple[int, ...], rounds: int) -> Iterator[Row]:
     views = views_for(backbone, 2)
     for count in counts:
         sides = {"F": forward(backbone, views)} | dict(_sides(backbone, class_names(count), views))
-        yield from rows_of(shape, count, sides, rounds)
+        # A tower of a few milliseconds is repeated, or a moment's disturbance would be most of a round.
+        yield from rows_of(shape, count, sides, rounds, repeat=5 if shape == "embedded" else 1)
 
 
-def rows_of(shape: str, count: int, sides: Mapping[str, Call], rounds: int, warm: int = 1) -> Iterator[Row]:
+def rows_of(
+    shape: str, count: int, sides: Mapping[str, Call], rounds: int, repeat: int = 1, warm: int = 1
+) -> Iterator[Row]:
     """All sides against the one called F."""
     # Memory first: what an earlier call keeps for later would not be counted.
     peaks = {what: peak_megabytes(call) for what, call in sides.items()}
-    ms = rounds_of(sides, rounds, warm=warm)
+    ms = rounds_of(sides, rounds, repeat, warm)
     for what, own in ms.items():
         ratios = [mine / one for mine, one in zip(own, ms["F"], strict=True)]
         yield Row(shape, count, what, statistics.median(own), ratios, peaks[what])
