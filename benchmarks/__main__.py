@@ -29,8 +29,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--shapes", nargs="*", default=["embedded", "ViT-B/32", "ViT-B/16"])
     parser.add_argument("--classes", nargs="*", type=int, default=[10, 100, 1000])
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--prompt-rounds", type=int, default=1, help="0 leaves the methods out that tune prompts")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--prompts", nargs="*", type=int, help="class counts for the methods that tune prompts, else all"
+    )
     parser.add_argument("--out", type=Path, default=Path("benchmarks/latest.json"))
     parser.add_argument("--targets", nargs="*", type=Path, help="only show the targets in these files")
     arguments = parser.parse_args()
@@ -48,8 +50,8 @@ def main() -> None:
         equal[shape] = same_decisions(shape)
         console.print(f"{shape}: the published plan decides alike; scores differ by at most {equal[shape]:.1e}")
         rows += _shown(console, shape, measure(shape, tuple(arguments.classes), arguments.rounds))
-        if arguments.prompt_rounds:
-            rows += _shown(console, shape, measure_prompts(shape, tuple(arguments.classes), arguments.prompt_rounds))
+        counts = arguments.classes if arguments.prompts is None else arguments.prompts
+        rows += _shown(console, shape, measure_prompts(shape, tuple(counts)))
     content = {
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),

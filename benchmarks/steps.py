@@ -55,6 +55,13 @@ def measure(shape: str, counts: tuple[int, ...], rounds: int) -> Iterator[Row]:
     views = views_for(backbone, 2)
     for count in counts:
         sides = {"F": forward(backbone, views)} | dict(_sides(backbone, class_names(count), views))
+        if count not in (
+            min(counts),
+            max(counts),
+        ):  # what lies between says little about these, which hardly depend on it
+            sides = {
+                what: call for what, call in sides.items() if not what.startswith(("tower alone", "published plan"))
+            }
         # A tower of a few milliseconds is repeated, or a moment's disturbance would be most of a round.
         yield from rows_of(shape, count, sides, rounds, repeat=5 if shape == "embedded" else 1)
 

@@ -43,11 +43,19 @@ def settled_memory() -> int:
 
 def peak_megabytes(call: Call) -> float | None:
     """How much more memory than before the process holds at the worst moment of a call; None where Linux is not."""
+    return timed_peak(call)[1]
+
+
+def timed_peak(call: Call) -> tuple[float, float | None]:
+    """Milliseconds of one call, and its `peak_megabytes`."""
     reset, status = Path("/proc/self/clear_refs"), Path("/proc/self/status")
-    if not reset.exists():
-        return None
-    before = settled_memory()
-    reset.write_text("5")
+    before, linux = settled_memory(), reset.exists()
+    if linux:
+        reset.write_text("5")
+    began = time.perf_counter()
     call()
+    ms = 1e3 * (time.perf_counter() - began)
+    if not linux:
+        return ms, None
     peak = next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-    return max(0.0, (1024 * peak - before) / 1e6)
+    return ms, max(0.0, (1024 * peak - before) / 1e6)

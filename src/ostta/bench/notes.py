@@ -35,7 +35,7 @@ def notes(grid: Grid) -> list[str]:
     if "fpr95" in suite.metrics:
         sentences.append(CONVENTIONS[grid.fpr95])
     if results:
-        sentences.append("ms/step is the median of a run's steps (encode, decide, update), preprocessing left out.")
+        sentences.append("ms/step is the mean over a run's steps (encode, decide, update), preprocessing left out.")
     sentences += [_gaps(grid), suite.remark, *_cautions(grid)]
     return [sentence for sentence in sentences if sentence]
 

@@ -36,7 +36,7 @@ def reading(result: Result, metric: str, fpr95: str = "interpolated", part: str 
     if metric == "updates":
         return float(result.updates)
     if metric == "ms":
-        return result.latency_ms.total.p50
+        return result.latency_ms.total.mean
     if metric == "classes":
         return float(_classes(result))
     return _analysis(result, metric)

@@ -303,7 +303,8 @@ def _latency(records: Records) -> Latency:
 
 
 def _quantiles(values: NDArray[np.float64]) -> Quantiles:
-    return Quantiles(p50=round(float(np.quantile(values, 0.5)), 3), p95=round(float(np.quantile(values, 0.95)), 3))
+    figures = {"p50": np.quantile(values, 0.5), "p95": np.quantile(values, 0.95), "mean": values.mean()}
+    return Quantiles(**{name: round(float(value), 3) for name, value in figures.items()})
 
 
 def _peak_memory() -> float:

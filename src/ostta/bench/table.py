@@ -108,7 +108,7 @@ def _row(result: Result, frozen: Result | None) -> tuple[str, ...]:
         *(number(getattr(figures, name), name) for name in ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")),
         delta,
         str(result.updates),
-        number(result.latency_ms.total.p50, "ms"),
+        number(result.latency_ms.total.mean, "ms"),
     )
 
 
