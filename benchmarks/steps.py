@@ -141,7 +141,7 @@ def _published(backbone: Any, classifier: torch.Tensor, views: torch.Tensor, ver
     return lambda: plan.step(views, verdict)
 
 
-def same_decisions(shape: str, steps: int = 60) -> float:
+def same_decisions(shape: str, steps: int = 30) -> float:
     """The largest difference of scores between the published plan and ours over a stream; an error if a class differs."""
     backbone = backbone_of(shape)
     size = backbone.preprocessing.image_size
