@@ -20,9 +20,9 @@ from rich.table import Table
 import ostta
 
 from .parts import identifiers, overlays
-from .prompts import measure_prompts
+from .prompts import PART, measure_prompts
 from .steps import Row, measure, same_decisions
-from .targets import table
+from .targets import TARGETED, table
 
 
 def main() -> None:
@@ -30,9 +30,8 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="*", default=["embedded", "ViT-B/32", "ViT-B/16"])
     parser.add_argument("--classes", nargs="*", type=int, default=[10, 100, 1000])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument(
-        "--prompts", nargs="*", type=int, help="class counts for the methods that tune prompts, else all"
-    )
+    parser.add_argument("--prompts", nargs="*", type=int, help="class counts for methods that tune prompts, else all")
+    parser.add_argument("--plans", nargs="*", type=int, help="class counts for TPT's published plan; minutes each")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/latest.json"))
     parser.add_argument("--targets", nargs="*", type=Path, help="only show the targets in these files")
     arguments = parser.parse_args()
@@ -51,7 +50,8 @@ def main() -> None:
         console.print(f"{shape}: the published plan decides alike; scores differ by at most {equal[shape]:.1e}")
         rows += _shown(console, shape, measure(shape, tuple(arguments.classes), arguments.rounds))
         counts = arguments.classes if arguments.prompts is None else arguments.prompts
-        rows += _shown(console, shape, measure_prompts(shape, tuple(counts)))
+        plans = [PART, *([1000] if shape == TARGETED else [])] if arguments.plans is None else arguments.plans
+        rows += _shown(console, shape, measure_prompts(shape, tuple(counts), tuple(plans)))
     content = {
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),

@@ -63,10 +63,10 @@ class PublishedRosita:
 
 
 class PublishedTPT:
-    """One accepted image: reset, score, tune, answer."""
+    """One accepted image: reset, score, tune, answer. `part`: the most classes whose graph is in memory at once."""
 
-    def __init__(self, backbone: Clip, classes: Sequence[str], lr: float = 5e-3) -> None:
-        self.vision, self.scale, self.lr = backbone.vision, backbone.logit_scale, lr
+    def __init__(self, backbone: Clip, classes: Sequence[str], lr: float = 5e-3, part: int = 250) -> None:
+        self.vision, self.scale, self.lr, self.part = backbone.vision, backbone.logit_scale, lr, part
         tower: Any = backbone.text
         self.model, self.projection = tower.text_model, tower.text_projection
         tokens, length = backbone.tokens(classes), backbone.context_length
@@ -77,13 +77,14 @@ class PublishedTPT:
         self.initial = self.embedded[0, 1:5].clone()
         self.mask = torch.full((length, length), -torch.inf).triu(1)[None, None]
 
-    def text(self, context: torch.Tensor) -> torch.Tensor:
-        count = len(self.embedded)
-        hidden = torch.cat([self.embedded[:, :1], context.expand(count, -1, -1), self.embedded[:, 5:]], dim=1)
+    def text(self, context: torch.Tensor, some: slice = slice(None)) -> torch.Tensor:
+        embedded = self.embedded[some]
+        count = len(embedded)
+        hidden = torch.cat([embedded[:, :1], context.expand(count, -1, -1), embedded[:, 5:]], dim=1)
         hidden = hidden + self.model.embeddings.position_embedding.weight
         for layer in self.model.encoder.layers:
             hidden = layer(hidden, self.mask)
-        ends = self.model.final_layer_norm(hidden)[torch.arange(count), self.ends]
+        ends = self.model.final_layer_norm(hidden)[torch.arange(count), self.ends[some]]
         return functional.normalize(self.projection(ends), dim=1)
 
     def step(self, views: torch.Tensor) -> tuple[float, torch.Tensor]:
@@ -91,17 +92,25 @@ class PublishedTPT:
         context = self.initial.clone().requires_grad_()
         with torch.no_grad():
             f = functional.normalize(self.vision(views[:1]), dim=1)
-            score = float((f @ self.text(context).T).max())
+            text = self.text(context)
+            score = float((f @ text.T).max())
         optimiser = torch.optim.AdamW([context], lr=self.lr)
         with torch.no_grad():
             features = functional.normalize(self.vision(views), dim=1)
-        log_p = torch.log_softmax(self.scale * features @ self.text(context).T, dim=1)
-        chosen = (-(log_p.exp() * log_p).sum(1)).argsort()[: int(0.1 * len(views))]
-        mean = log_p[chosen].logsumexp(0) - torch.log(torch.tensor(float(len(chosen))))
-        loss = -(mean.exp() * mean).sum()
-        optimiser.zero_grad()
-        loss.backward()
+        # The text once more, with graph: in parts that fit into memory. The loss sees all classes at once, and gives each part
+        # its share of the gradient by way of the features, which are those of the score: the prompts have not moved since.
+        text.requires_grad_()
+        self._loss(features, text).backward()
+        for start in range(0, len(text), self.part):
+            some = slice(start, start + self.part)
+            self.text(context, some).backward(text.grad[some])  # type: ignore[index]
         optimiser.step()
         with torch.no_grad():
             again = functional.normalize(self.vision(views[:1]), dim=1)[0]
             return score, self.text(context) @ again
+
+    def _loss(self, features: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
+        log_p = torch.log_softmax(self.scale * features @ text.T, dim=1)
+        chosen = (-(log_p.exp() * log_p).sum(1)).argsort()[: int(0.1 * len(features))]
+        mean = log_p[chosen].logsumexp(0) - torch.log(torch.tensor(float(len(chosen))))
+        return -(mean.exp() * mean).sum()

@@ -1,4 +1,4 @@
-"""What a step costs, by method and verdict, in forwards of the image tower; beside it the published plan and the tower alone.
+"""What a step costs, by method and verdict, in forwards of the image tower; beside it the published plan.
 
 Methods that tune prompts are in `prompts.py`.
 """
@@ -6,11 +6,13 @@ Methods that tune prompts are in `prompts.py`.
 from __future__ import annotations
 
 import statistics
+import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -26,6 +28,8 @@ VERDICTS = {
     "reliable undesired": Verdict.RELIABLE_UNDESIRED,
     "reliable desired": Verdict.RELIABLE_DESIRED,
 }
+# At this count ROSITA at ten classes takes part in the same rounds, so that the two can be set against each other.
+MANY_BESIDE_FEW = 1000
 TWO_VIEWS = ("zero_shot", "prototypes", "unient", "entropy", "tda", "dpe")
 
 
@@ -55,15 +59,12 @@ def measure(shape: str, counts: tuple[int, ...], rounds: int) -> Iterator[Row]:
     views = views_for(backbone, 2)
     for count in counts:
         sides = {"F": forward(backbone, views)} | dict(_sides(backbone, class_names(count), views))
-        if count not in (
-            min(counts),
-            max(counts),
-        ):  # what lies between says little about these, which hardly depend on it
-            sides = {
-                what: call for what, call in sides.items() if not what.startswith(("tower alone", "published plan"))
-            }
+        if min(counts) < count < max(counts):  # the published plan hardly depends on the count, and takes its time
+            sides = {what: call for what, call in sides.items() if not what.startswith("published plan")}
         # A tower of a few milliseconds is repeated, or a moment's disturbance would be most of a round.
-        yield from rows_of(shape, count, sides, rounds, repeat=5 if shape == "embedded" else 1)
+        rows = list(rows_of(shape, count, sides, rounds, repeat=5 if shape == "embedded" else 1))
+        yield from rows
+        yield from _beside(shape, backbone, count, views, rows[0].ms, rounds)
 
 
 def rows_of(
@@ -109,28 +110,51 @@ def _sides(backbone: Any, classes: list[str], views: torch.Tensor) -> Iterator[t
         yield method, stepping(warmed(loaded(method, **options), views))
     for name, verdict in VERDICTS.items():
         yield f"rosita, {name}", stepping(scripted(warmed(loaded("rosita"), views), verdict))
-        yield f"tower alone, {name}", _tower(loaded("rosita"), views, verdict)
         yield f"published plan, {name}", _published(backbone, loaded("zero_shot").classifier, views, verdict)
     before = warmed(loaded("rosita", answer_from="before"), views)
     yield "rosita, reliable desired, answer before", stepping(scripted(before, Verdict.RELIABLE_DESIRED))
+    if len(classes) == MANY_BESIDE_FEW:
+        for name, verdict in VERDICTS.items():
+            few = warmed(loaded_with(backbone, class_names(10), "rosita"), views)
+            yield f"rosita of 10 classes, {name}", stepping(scripted(few, verdict))
 
 
-def _tower(adapter: ostta.Adapter, views: torch.Tensor, verdict: Verdict) -> Call:
-    """The forwards and backwards that a step of ROSITA cannot do without, and nothing else."""
-    overlay = adapter.state.overlay
-    count = {Verdict.RELIABLE_UNDESIRED: 1, Verdict.RELIABLE_DESIRED: 2}.get(verdict, 0)
+def _beside(shape: str, backbone: Any, count: int, views: torch.Tensor, ms: float, rounds: int) -> Iterator[Row]:
+    """What a step does beside the tower, over one pass of it."""
+    for name, verdict in VERDICTS.items():
+        own = Beside(scripted(warmed(loaded_with(backbone, class_names(count), "rosita"), views), verdict), views)
+        taken = [own.milliseconds() for _ in range(rounds + 1)][1:]
+        ratios = [one / ms for one in taken]
+        yield Row(shape, count, f"beside the tower, {name}", statistics.median(taken), ratios, None)
 
-    def call() -> object:
-        if not count:
-            return overlay.features(views[:1])
-        seen = [overlay.features(views[number : number + 1]) for number in range(count)]
-        torch.autograd.grad(torch.cat(seen).sum(), overlay.parameters())
-        if count == 1:
-            return None
-        with torch.no_grad():
-            return overlay.features(views[:1])
 
-    return call
+class Beside:
+    """The part of a step that is not spent in passes of the tower: forwards, and the backward from the loss."""
+
+    def __init__(self, adapter: ostta.Adapter, views: torch.Tensor) -> None:
+        self.adapter, self.views, self.inside = adapter, views, 0.0
+
+    def milliseconds(self) -> float:
+        """Of one step. The backward is clocked with that of the loss, which is a few numbers long."""
+        self.inside = 0.0
+        vision, gradient = self.adapter.backbone.vision, torch.autograd.grad
+        with (
+            mock.patch.object(vision, "forward", self._clocked(vision.forward)),
+            mock.patch.object(torch.autograd, "grad", self._clocked(gradient)),
+        ):
+            began = time.perf_counter()
+            self.adapter.step_views(self.views)
+            return 1e3 * (time.perf_counter() - began - self.inside)
+
+    def _clocked(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return function(*arguments, **options)
+            finally:
+                self.inside += time.perf_counter() - began
+
+        return call
 
 
 def _published(backbone: Any, classifier: torch.Tensor, views: torch.Tensor, verdict: Verdict) -> Call:
