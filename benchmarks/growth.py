@@ -162,7 +162,8 @@ def by_streams(model: ostta.backbones.Backbone, counts: Sequence[int], rounds: i
     def together(count: int) -> Call:
         return lambda: pool.step(dict.fromkeys(pool.names[:count], views))
 
-    ms = alternate({str(count): together(count) for count in counts}, rounds)
+    # As many steps as there are verdicts to go round, or few streams would meet only some of them.
+    ms = alternate({str(count): together(count) for count in counts}, rounds, repeat=len(MIXED))
     return [
         {"streams": n, "images a second": 1e3 * n / ms[str(n)], "tensors, bytes": held, "process, bytes": grown[n]}
         for n in counts
