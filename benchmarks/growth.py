@@ -33,8 +33,8 @@ from ostta.identifiers import LDA, LDAOptions
 from ostta.live import StreamPool
 
 from .growth_figure import Rows, plot
-from .pool import CASES, CLASSES, adapter
-from .shapes import SHAPES, class_names, random_clip
+from .pool import CASES, CLASSES, adapter, backbone
+from .shapes import SHAPES, class_names
 from .timing import Call, alternate, settled_memory
 
 WIDTH, HEADS, FEATURES, SIZE, PATCH = 64, 4, 512, 16, 8
@@ -242,7 +242,9 @@ def main() -> None:
     found["length"] = by_length(chosen.steps, window=min(5000, max(1, chosen.steps // 10)))
     found["classes"] = by_classes(chosen.classes, chosen.rounds)
     found["banks"] = by_banks(chosen.banks, chosen.rounds)
-    found["streams"] = by_streams(_pooled(chosen.shape), chosen.streams, chosen.rounds)
+    found["streams"] = by_streams(
+        backbone(chosen.shape) if chosen.shape else small(CLASSES), chosen.streams, chosen.rounds
+    )
     for name, rows in found.items():
         shown(console, f"{name}, {chosen.threads} threads, medians", rows)
     growth = slope(found["length"])
@@ -258,13 +260,6 @@ def main() -> None:
     write_atomically(chosen.out, (json.dumps(content, indent=2) + "\n").encode())
     write_atomically(chosen.plot, plot(found, growth))
     console.print(f"Figures: {chosen.out}, {chosen.plot}")
-
-
-def _pooled(shape: str | None) -> ostta.backbones.Backbone:
-    if shape is None:
-        return small(CLASSES)
-    tower = random_clip(shape)
-    return ostta.backbones.wrap(tower.vision, torch.randn(CLASSES, FEATURES), image_size=tower.preprocessing.image_size)
 
 
 if __name__ == "__main__":

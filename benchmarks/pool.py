@@ -11,7 +11,6 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,12 @@ from rich.table import Table
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import ostta
-from ostta.core.types import Decision, Verdict
+from ostta.core.types import Verdict
 from ostta.live import StreamPool
 from ostta.live.batched import BatchedTower, Record
 
-from .timing import peak_megabytes, settled_memory
+from .shapes import SHAPES, Scripted
+from .timing import Call, Clock, peak_megabytes, rounds_of, settled_memory
 
 CLASSES, SIZE = 10, 224
 UNRELIABLE = (Verdict.UNRELIABLE_DESIRED, Verdict.UNRELIABLE_UNDESIRED)
@@ -43,36 +43,19 @@ LAUNCH, GIGAFLOPS, TERAFLOPS = 6e-6, 8.8, (5, 20, 60)
 # Passes an image, a backward counted as one, by the facts of ROSITA: 1 unreliable, 2 reliable undesired, 5 reliable desired.
 PASSES = dict(zip((*UNRELIABLE, *RELIABLE), (1, 1, 5, 2), strict=True))
 
-Clock = Callable[[], float]
 
-
-class Given:
-    """An identifier whose verdicts go round."""
-
-    statistic = "max"
-
-    def __init__(self, verdicts: tuple[Verdict, ...], start: int) -> None:
-        self.verdicts, self.step = verdicts, start
-
-    def peek(self, score: float) -> Decision:
-        return Decision(self.verdicts[self.step % len(self.verdicts)], None, None, None)
-
-    def take(self, score: float) -> None:
-        self.step += 1
-
-
-def backbone() -> ostta.backbones.Backbone:
+def backbone(shape: str = "ViT-B/32") -> ostta.backbones.Backbone:
     from transformers import CLIPVisionConfig, CLIPVisionModelWithProjection
 
     torch.manual_seed(0)
-    tower = CLIPVisionModelWithProjection(CLIPVisionConfig(patch_size=32))
+    tower = CLIPVisionModelWithProjection(CLIPVisionConfig(patch_size=SHAPES[shape]))
     return ostta.backbones.wrap(tower, torch.randn(CLASSES, tower.config.projection_dim), image_size=SIZE)
 
 
 def adapter(model: ostta.backbones.Backbone, number: int, verdicts: tuple[Verdict, ...]) -> ostta.Adapter:
     """A stream whose banks are full enough for every loss to act."""
     made = ostta.load(model, [f"class {i}" for i in range(CLASSES)], method="rosita", seed=number)
-    made.identifier = Given(verdicts, number)  # type: ignore[assignment]
+    made.identifier = Scripted(*verdicts, start=number)  # type: ignore[assignment]
     for bank in (made.state.desired, made.state.undesired):
         for label in range(CLASSES):
             bank.push(torch.nn.functional.normalize(torch.randn(made.classifier.shape[1]), dim=0), label)
@@ -88,19 +71,13 @@ def compare(
     for number in range(streams):
         pool.add(str(number), adapter(model, number, verdicts))
     views = torch.randn(streams, 2, 3, SIZE, SIZE)
-    sides: dict[str, Callable[[], object]] = {
+    sides: dict[str, Call] = {
         "turn": lambda: [one.step_views(own) for one, own in zip(alone, views, strict=True)],
         "pool": lambda: pool.step({str(number): views[number] for number in range(streams)}),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for turn in range(rounds + 1):  # the first one warms up
-        for name in sorted(sides, reverse=bool(turn % 2)):
-            began = clock()
-            sides[name]()
-            if turn:
-                seconds[name].append(clock() - began)
-    ratios = [turn / pooled for turn, pooled in zip(seconds["turn"], seconds["pool"], strict=True)]
-    return streams / statistics.median(seconds["turn"]), streams / statistics.median(seconds["pool"]), ratios
+    ms = rounds_of(sides, rounds, clock=clock)
+    ratios = [turn / pooled for turn, pooled in zip(ms["turn"], ms["pool"], strict=True)]
+    return 1e3 * streams / statistics.median(ms["turn"]), 1e3 * streams / statistics.median(ms["pool"]), ratios
 
 
 def passes(model: ostta.backbones.Backbone, batch: int, rounds: int, clock: Clock) -> dict[str, float]:
@@ -119,21 +96,15 @@ def passes(model: ostta.backbones.Backbone, batch: int, rounds: int, clock: Cloc
         with torch.no_grad():
             model.vision(pixels[:1])
 
-    ways: dict[str, tuple[Callable[[], object], int]] = {
-        "one image alone, without graph": (alone, 1),
-        "batch, without graph": (lambda: tower.look(pixels, values), batch),
-        "batch, without graph, recorded": (lambda: tower.record(pixels, values), batch),
-        "batch, graph and backward": (lambda: backward(blank), batch),
-        "batch, replay of the record and backward": (lambda: backward(record), batch),
+    ways: dict[str, Call] = {
+        "one image alone, without graph": alone,
+        "batch, without graph": lambda: tower.look(pixels, values),
+        "batch, without graph, recorded": lambda: tower.record(pixels, values),
+        "batch, graph and backward": lambda: backward(blank),
+        "batch, replay of the record and backward": lambda: backward(record),
     }
-    found: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(rounds + 1):
-        for name, (way, images) in ways.items():
-            began = clock()
-            way()
-            if turn:
-                found[name].append(1e3 * (clock() - began) / images)
-    return {name: statistics.median(values) for name, values in found.items()}
+    ms = rounds_of(ways, rounds, clock=clock)
+    return {name: statistics.median(own) / (1 if ways[name] is alone else batch) for name, own in ms.items()}
 
 
 def memory(model: ostta.backbones.Backbone, extra: int = 64) -> dict[str, float]:

@@ -72,18 +72,18 @@ def class_names(count: int) -> list[str]:
 
 
 class Scripted:
-    """An identifier whose verdict is given, so that one kind of step can be timed alone."""
+    """An identifier whose verdicts are given and go round, so that the kinds of steps and their shares are known."""
 
     statistic = "max"
 
-    def __init__(self, verdict: Verdict) -> None:
-        self.verdict = verdict
+    def __init__(self, *verdicts: Verdict, start: int = 0) -> None:
+        self.verdicts, self.step = verdicts, start
 
     def peek(self, score: float) -> Decision:
-        return Decision(self.verdict, 0.5, 0.6, 0.4)
+        return Decision(self.verdicts[self.step % len(self.verdicts)], 0.5, 0.6, 0.4)
 
     def take(self, score: float) -> None:
-        pass
+        self.step += 1
 
     def reset(self) -> None:
         pass

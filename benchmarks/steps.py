@@ -62,18 +62,16 @@ def measure(shape: str, counts: tuple[int, ...], rounds: int) -> Iterator[Row]:
         if min(counts) < count < max(counts):  # the published plan hardly depends on the count, and takes its time
             sides = {what: call for what, call in sides.items() if not what.startswith("published plan")}
         # A tower of a few milliseconds is repeated, or a moment's disturbance would be most of a round.
-        rows = list(rows_of(shape, count, sides, rounds, repeat=5 if shape == "embedded" else 1))
+        rows = list(_rows(shape, count, sides, rounds, repeat=5 if shape == "embedded" else 1))
         yield from rows
         yield from _beside(shape, backbone, count, views, rows[0].ms, rounds)
 
 
-def rows_of(
-    shape: str, count: int, sides: Mapping[str, Call], rounds: int, repeat: int = 1, warm: int = 1
-) -> Iterator[Row]:
+def _rows(shape: str, count: int, sides: Mapping[str, Call], rounds: int, repeat: int) -> Iterator[Row]:
     """All sides against the one called F."""
     # Memory first: what an earlier call keeps for later would not be counted.
     peaks = {what: peak_megabytes(call) for what, call in sides.items()}
-    ms = rounds_of(sides, rounds, repeat, warm)
+    ms = rounds_of(sides, rounds, repeat)
     for what, own in ms.items():
         ratios = [mine / one for mine, one in zip(own, ms["F"], strict=True)]
         yield Row(shape, count, what, statistics.median(own), ratios, peaks[what])

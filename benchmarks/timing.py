@@ -12,18 +12,21 @@ from pathlib import Path
 import psutil
 
 Call = Callable[[], object]
+Clock = Callable[[], float]
 
 
-def rounds_of(sides: Mapping[str, Call], rounds: int, repeat: int = 1, warm: int = 1) -> dict[str, list[float]]:
+def rounds_of(
+    sides: Mapping[str, Call], rounds: int, repeat: int = 1, warm: int = 1, clock: Clock = time.perf_counter
+) -> dict[str, list[float]]:
     """Milliseconds a call of each side in each round, the sides taking turns, forwards and backwards."""
     found: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(warm + rounds):
         for name in list(sides)[:: -1 if number % 2 else 1]:
-            began = time.perf_counter()
+            began = clock()
             for _ in range(repeat):
                 sides[name]()
             if number >= warm:
-                found[name].append(1e3 * (time.perf_counter() - began) / repeat)
+                found[name].append(1e3 * (clock() - began) / repeat)
     return found
 
 

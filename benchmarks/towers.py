@@ -12,6 +12,7 @@ from torch import nn
 
 from ostta.core.overlay import Overlay
 from ostta.core.scores import unit
+from ostta.live.batched import twin
 
 Pass = Callable[[], torch.Tensor]
 
@@ -25,19 +26,14 @@ class WrittenNorm(nn.LayerNorm):
         return centred * torch.rsqrt(spread + self.eps) * self.weight + self.bias
 
 
-def twin(vision: nn.Module) -> Any:
-    """The same structure over the same weights."""
-    return copy.deepcopy(vision, {id(tensor): tensor for tensor in (*vision.parameters(), *vision.buffers())})
-
-
 def with_eager_attention(vision: nn.Module) -> nn.Module:
-    made = twin(vision)
+    made: Any = twin(vision)
     made.vision_model.set_attn_implementation("eager")
     return made  # type: ignore[no-any-return]
 
 
 def with_written_norms(vision: nn.Module) -> nn.Module:
-    made: nn.Module = twin(vision)
+    made = twin(vision)
     for part in made.modules():
         if isinstance(part, nn.LayerNorm):
             part.__class__ = WrittenNorm

@@ -22,7 +22,7 @@ from torch._inductor.utils import fresh_cache
 
 from ostta.core.groups import layernorm_names
 from ostta.files import write_atomically
-from ostta.live.batched import BatchedTower
+from ostta.live.batched import BatchedTower, twin
 
 from .profile import images, profiles, small_numbers, text_tower
 from .shapes import SHAPES, random_clip
@@ -39,7 +39,6 @@ from .towers import (
     lazily,
     look,
     loss_of,
-    twin,
     with_eager_attention,
     with_written_norms,
 )

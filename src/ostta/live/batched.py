@@ -119,9 +119,7 @@ class BatchedTower:
                     "computation of its own, and only plain torch.nn.LayerNorm can be given values for each image."
                 )
         self._deck = Deck()
-        with lock_of(vision):  # or an overlay of another thread could be copied in place of the weights
-            shared = {id(tensor): tensor for tensor in (*vision.parameters(), *vision.buffers())}
-            self._tower: nn.Module = copy.deepcopy(vision, shared)
+        self._tower = twin(vision)
         self._own = [self._tower.get_parameter(name).detach() for name in self.names]
         for part in self._tower.modules():
             self._convert(part)
@@ -229,6 +227,13 @@ class _KnownLinear(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         (weight,) = ctx.saved_tensors
         return gradients[0] @ weight, None, None
+
+
+def twin(module: nn.Module) -> nn.Module:
+    """The same structure over the same weights."""
+    with lock_of(module):  # or an overlay of another thread could be copied in place of the weights
+        shared = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+        return copy.deepcopy(module, shared)
 
 
 def _next(deck: Deck) -> torch.Tensor | None:
