@@ -66,7 +66,9 @@ def main() -> None:
 
 
 def _shown(console: Console, shape: str, rows: Iterator[Row]) -> list[Row]:
-    shown = Table(title=f"{shape}, {torch.get_num_threads()} threads; F is one forward of the image tower, no graph")
+    shown = Table(
+        title=f"{shape}, {torch.get_num_threads()} threads; F is one forward of the public image tower, no graph"
+    )
     for heading in ("classes", "what", "ms", "in F", "lowest", "highest", "peak MB"):
         shown.add_column(heading, justify="left" if heading == "what" else "right")
     found = []

@@ -7,6 +7,7 @@ once for the score, once with graph, and once more for the answer.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from torch.nn import functional
 from ostta.backbones.clip import Clip
 from ostta.core.types import Verdict
 
+from .shapes import public_tower
+
 
 class PublishedRosita:
     """Decisions are taken from outside, as they are for the adapter it is compared with."""
@@ -23,9 +26,7 @@ class PublishedRosita:
     def __init__(
         self, backbone: Any, classifier: torch.Tensor, lr: float = 1e-3, k: int = 5, undesired: int = 64
     ) -> None:
-        import copy
-
-        self.vision = copy.deepcopy(backbone.vision).requires_grad_(True)
+        self.vision = copy.deepcopy(public_tower(backbone)).requires_grad_(True)
         norms = [m for m in self.vision.modules() if isinstance(m, torch.nn.LayerNorm)]
         self.optimiser = torch.optim.SGD([p for norm in norms for p in norm.parameters()], lr=lr)
         self.classifier, self.k = classifier, k
@@ -66,7 +67,7 @@ class PublishedTPT:
     """One accepted image: reset, score, tune, answer. `part`: the most classes whose graph is in memory at once."""
 
     def __init__(self, backbone: Clip, classes: Sequence[str], lr: float = 5e-3, part: int = 250) -> None:
-        self.vision, self.scale, self.lr, self.part = backbone.vision, backbone.logit_scale, lr, part
+        self.vision, self.scale, self.lr, self.part = public_tower(backbone), backbone.logit_scale, lr, part
         tower: Any = backbone.text
         self.model, self.projection = tower.text_model, tower.text_projection
         tokens, length = backbone.tokens(classes), backbone.context_length

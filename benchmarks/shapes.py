@@ -11,6 +11,7 @@ import ostta
 from ostta.backbones.clip import Clip
 from ostta.backbones.preprocessing import clip_preprocessing
 from ostta.backbones.protocol import DEFAULT_TEMPLATES
+from ostta.backbones.towers import ImageTower
 from ostta.core.types import Decision, Verdict
 
 START, END = 49_406, 49_407
@@ -64,6 +65,11 @@ def random_clip(shape: str, blocks: int | None = None) -> Clip:
     with torch.no_grad():
         model.logit_scale.fill_(4.6052)
     return Remembering(shape, model, Words(), clip_preprocessing(224))
+
+
+def public_tower(backbone: Any) -> ImageTower:
+    """The image tower as `transformers` runs it, all tokens in all layers: the unit of these benchmarks, and the plan's."""
+    return ImageTower(backbone.vision.vision_model, backbone.vision.visual_projection).eval()
 
 
 def class_names(count: int) -> list[str]:

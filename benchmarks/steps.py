@@ -20,7 +20,7 @@ import ostta
 from ostta.core.types import Verdict
 
 from .published import PublishedRosita
-from .shapes import class_names, random_clip, scripted, warmed
+from .shapes import class_names, public_tower, random_clip, scripted, warmed
 from .timing import Call, peak_megabytes, rounds_of
 
 VERDICTS = {
@@ -89,9 +89,14 @@ def loaded_with(backbone: Any, classes: list[str], method: str, **options: Any) 
 
 
 def forward(backbone: Any, views: torch.Tensor) -> Call:
+    """F: one image through the public tower."""
+    return _pass(public_tower(backbone), views)
+
+
+def _pass(tower: torch.nn.Module, views: torch.Tensor) -> Call:
     @torch.no_grad()
     def call() -> object:
-        return backbone.vision(views[:1])
+        return tower(views[:1])
 
     return call
 
@@ -102,6 +107,7 @@ def _sides(backbone: Any, classes: list[str], views: torch.Tensor) -> Iterator[t
     def stepping(adapter: ostta.Adapter) -> Call:
         return lambda: adapter.step_views(views)
 
+    yield "one pass of the tower", _pass(backbone.vision, views)
     yield "zero_shot, msp", stepping(loaded("zero_shot", identifier="msp"))
     for method in TWO_VIEWS:
         options = {"prototypes": {"wait": 0}, "entropy": {"confidence": 0.0}}.get(method, {})

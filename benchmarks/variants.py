@@ -25,7 +25,7 @@ from ostta.files import write_atomically
 from ostta.live.batched import BatchedTower, twin
 
 from .profile import images, profiles, small_numbers, text_tower
-from .shapes import SHAPES, random_clip
+from .shapes import SHAPES, public_tower, random_clip
 from .sides import Row, Side, compare, plain_table, table
 from .timing import Call
 from .towers import (
@@ -46,15 +46,17 @@ from .towers import (
 # Instructions that make small numbers quick; without them they are emulated.
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "avx_vnni", "avx512_vnni", "amx_int8")
 NO_GRAPH, GRAPH, LEARN = "without graph", "graph at once", "graph at once, backward"
+ALL_TOKENS = "last layer for all tokens"
 RECORD, REPLAY = "recorded for a replay", "recorded, replayed, backward"
 
 
-def looks(vision: nn.Module, pixels: torch.Tensor, compiled: bool) -> Iterator[Side]:
+def looks(vision: nn.Module, public: nn.Module, pixels: torch.Tensor, compiled: bool) -> Iterator[Side]:
     """A look without graph."""
     batched = BatchedTower(vision, pixels.shape[-1])
     own = [vision.get_parameter(name).detach() for name in batched.names]
     ways: dict[str, Call] = {
         "no_grad": look(vision, pixels),
+        ALL_TOKENS: look(public, pixels),
         "inference_mode": look(vision, pixels, torch.inference_mode),
         "channels_last": look(in_channels_last(vision), pixels.contiguous(memory_format=torch.channels_last)),
         "attention eager": look(with_eager_attention(vision), pixels),
@@ -69,7 +71,7 @@ def looks(vision: nn.Module, pixels: torch.Tensor, compiled: bool) -> Iterator[S
     return (Side(what, call, "no_grad") for what, call in ways.items())
 
 
-def graphs(vision: nn.Module, pixels: torch.Tensor, compiled: bool) -> Iterator[Side]:
+def graphs(vision: nn.Module, public: nn.Module, pixels: torch.Tensor, compiled: bool) -> Iterator[Side]:
     """With graph, for an image that does not learn, and for one that does."""
     names, batched = layernorm_names(vision), BatchedTower(vision, pixels.shape[-1])
     own = [vision.get_parameter(name).detach() for name in names]
@@ -84,6 +86,7 @@ def graphs(vision: nn.Module, pixels: torch.Tensor, compiled: bool) -> Iterator[
     yield Side(RECORD, lambda: batched.record(pixels, [own]).features, GRAPH)
     yield Side(LEARN, partial(plain.gradient, pixels), LEARN)
     yield Side(REPLAY, replayed, LEARN)
+    yield Side(f"{ALL_TOKENS}, backward", partial(Learning(public, names, names).gradient, pixels), LEARN)
     for what, form in (("attention eager", with_eager_attention), ("LayerNorm written out", with_written_norms)):
         yield Side(f"{what}, backward", partial(Learning(form(vision), names, names).gradient, pixels), LEARN)
     everything = [name for name, _ in vision.named_parameters()]
@@ -182,11 +185,11 @@ def measure(chosen: argparse.Namespace, console: Console) -> dict[str, Any]:
     rounds, compiled = (2 if chosen.quick else chosen.rounds), not chosen.no_compile
     if chosen.quick:
         vision.vision_model.encoder.layers = vision.vision_model.encoder.layers[:2]
-    size = backbone.preprocessing.image_size
+    public, size = public_tower(backbone), backbone.preprocessing.image_size
     pair = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
     sections: dict[str, Iterable[Side]] = {
-        "A look without graph": looks(vision, pair[:1], compiled),
-        "Graph and backward": graphs(vision, pair[:1], compiled),
+        "A look without graph": looks(vision, public, pair[:1], compiled),
+        "Graph and backward": graphs(vision, public, pair[:1], compiled),
         "Canonical and augmented view": views(vision, pair),
         "Threads": threads(vision, pair[:1], max(2, chosen.threads)),
         "A JPEG of 640 x 480, and images made ahead": images(backbone),

@@ -69,7 +69,7 @@ def test_features_and_gradients_are_those_of_the_full_length(clip: Any, classes:
         for features in (found, expected)
     ]
     assert gradients[1].abs().amax(1).min() > 1e-4
-    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-5 * float(gradients[1].abs().max()), rtol=0)
 
 
 def test_gradients_reach_only_the_context(clip: Any) -> None:

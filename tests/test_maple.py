@@ -122,7 +122,8 @@ def test_the_text_tower_is_the_public_one_with_prompts_in_it(maple: Maple) -> No
 def test_tokens_are_the_inputs_of_the_blocks(maple: Maple) -> None:
     seen: list[torch.Tensor] = []
     model: Any = maple.tower.vision_model
-    hooks = [layer.register_forward_pre_hook(lambda _, a: seen.append(a[0])) for layer in model.encoder.layers]
+    norms = [layer.layer_norm1 for layer in model.encoder.layers]
+    hooks = [norm.register_forward_pre_hook(lambda _, a: seen.append(a[0])) for norm in norms]
     with torch.no_grad():
         features = maple.vision(pixels())
         for hook in hooks:

@@ -660,8 +660,9 @@ def test_names_and_numbers_that_cannot_be(clip) -> None:
 
 def test_a_large_tower_has_a_smaller_batch(clip, monkeypatch: pytest.MonkeyPatch) -> None:
     image = StreamPool(clip)._tower.bytes_an_image
-    # Six linear layers a block of two (48 wide, the inner one 64, 17 tokens), the patches and the projection; four bytes.
-    assert image == 4 * (2 * 17 * (5 * 48 + 64) + 16 * 48 + 24)
+    # Six linear layers a block of two (48 wide, the inner one 64, 17 tokens; in the last block only keys and values of all
+    # tokens), the patches and the projection; four bytes.
+    assert image == 4 * ((17 + 1) * (3 * 48 + 64) + 2 * 17 * 2 * 48 + 16 * 48 + 24)
     monkeypatch.setattr("ostta.live.pool.RECORDED", 3 * image)
     assert StreamPool(clip).batch == 3
     monkeypatch.setattr("ostta.live.pool.RECORDED", image // 2)

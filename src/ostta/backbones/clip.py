@@ -13,7 +13,7 @@ from ..core.types import Error, Preprocessing
 from .preprocessing import clip_preprocessing, siglip_preprocessing
 from .prompts import ensemble, fill
 from .protocol import DEFAULT_TEMPLATES
-from .towers import ImageTower, TextTower, frozen, initial_weights, weight_hash
+from .towers import ClipTower, ImageTower, TextTower, frozen, initial_weights, weight_hash
 
 if TYPE_CHECKING:
     from .context import PromptedText
@@ -28,6 +28,7 @@ class TwoTowers:
     restorable = True
     remark = ""
     prompt_tuning: ClassVar[bool]
+    image_tower: ClassVar[type[ImageTower]] = ImageTower
     defaults: Mapping[str, Mapping[str, Any]] = {}
 
     def __init__(self, id: str, model: nn.Module, tokenizer: Any, preprocessing: Preprocessing) -> None:
@@ -36,7 +37,7 @@ class TwoTowers:
         # SigLIP's towers project inside.
         projection = getattr(parts, "visual_projection", None)
         self.id = id
-        self.vision: nn.Module = ImageTower(parts.vision_model, projection).eval()
+        self.vision: nn.Module = self.image_tower(parts.vision_model, projection).eval()
         self.text = TextTower(parts.text_model, getattr(parts, "text_projection", None)).eval()
         self.tokenizer = tokenizer
         self.preprocessing = preprocessing
@@ -96,6 +97,7 @@ class Clip(TwoTowers):
     """OpenAI's CLIP and its relatives, such as LAION's."""
 
     prompt_tuning = True
+    image_tower = ClipTower
     usual_preprocessing = staticmethod(clip_preprocessing)
 
     def prompted(self, classes: Sequence[str], template: str = DEFAULT_TEMPLATES[0]) -> PromptedText:

@@ -1,8 +1,8 @@
 """The text tower of a CLIP from prompt vectors: what prompt tuning differentiates.
 
 A prompt is start, context, and the class's own tokens up to the end of text. CLIP's text attention is causal, so start and context
-are worked out once for all classes, and each class adds only its own few positions. The public forward of `transformers` has no
-way in for either; this module alone reaches inside, and `tests/test_context.py` holds it to that forward.
+are worked out once for all classes, and each class adds only its own few positions. `tests/test_context.py` holds this to the
+public forward of `transformers`, which has no way in for either.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn import functional
 
 from ..core.types import Error
+from .blocks import Memory, causal_block, last_block, memory_of
 from .clip import Clip
 from .protocol import DEFAULT_TEMPLATES
 
-# Keys and values of one layer, [B, heads, L, width of a head].
-Memory = tuple[torch.Tensor, torch.Tensor]
 CONTEXT = "context"
 
 
@@ -80,15 +78,18 @@ class PromptedText:
             if 0 < number <= len(deeper):
                 prompt = deeper[number - 1][None]
                 shared = torch.cat([shared[:, :1], prompt, shared[:, 1 + prompt.shape[1] :]], dim=1)
-            shared, own = _block(layer, shared)
-            memory.append(own)
+            if number == len(self._layers) - 1:
+                memory.append(memory_of(layer, shared))
+            else:
+                shared, own = causal_block(layer, shared)
+                memory.append(own)
         ends = []
         for group in self._groups:
             length = group.tokens.shape[1]
             hidden = self._words(group.tokens) + places[len(self._shared) : len(self._shared) + length]
-            for layer, before in zip(self._layers, memory, strict=True):
-                hidden, _ = _block(layer, hidden, before)
-            ends.append(hidden[:, -1])
+            for layer, before in zip(self._layers[:-1], memory[:-1], strict=True):
+                hidden, _ = causal_block(layer, hidden, before)
+            ends.append(last_block(self._layers[-1], hidden, -1, memory[-1]))
         features: torch.Tensor = self._projection(self._norm(torch.cat(ends)[self._order]))
         return features
 
@@ -105,24 +106,3 @@ def _shared_tokens(clip: Clip, template: str) -> list[int]:
         raise Error(f'The template {template!r} has no words before {{}} to tune; "a photo of a {{}}." has four.')
     tokens: list[int] = clip.tokens([words], ("{}",))[0][:-1]
     return tokens
-
-
-def _block(layer: Any, hidden: torch.Tensor, before: Memory | None = None) -> tuple[torch.Tensor, Memory]:
-    """One layer over positions that follow those of `before`, and the keys and values of these positions."""
-    attention, normed = layer.self_attn, layer.layer_norm1(hidden)
-    queries, own_keys, own_values = (
-        projection(normed).unflatten(-1, (attention.num_heads, attention.head_dim)).transpose(1, 2)
-        for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
-    )
-    keys, values = own_keys, own_values
-    if before is not None:
-        keys, values = (
-            torch.cat([old.expand(len(hidden), -1, -1, -1), new], dim=2)
-            for old, new in zip(before, (own_keys, own_values), strict=True)
-        )
-    length, reach = hidden.shape[1], keys.shape[2]
-    # Each position sees all that came before this part, and this part up to itself.
-    mask = torch.ones(length, reach, dtype=torch.bool, device=hidden.device).tril(reach - length)
-    mixed = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=attention.scale)
-    hidden = hidden + attention.out_proj(mixed.transpose(1, 2).flatten(2))
-    return hidden + layer.mlp(layer.layer_norm2(hidden)), (own_keys, own_values)

@@ -8,7 +8,7 @@ The prompts belong to the image tower, as its submodule `prompts`, so that an ov
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from .clip import Clip
 from .context import PromptedText
 from .prompts import ensemble
 from .protocol import DEFAULT_TEMPLATES
-from .towers import ImageTower, frozen, initial_weights, weight_hash
+from .towers import ClipTower, frozen, initial_weights, weight_hash
 
 # As published: two tokens, in the first three layers.
 TOKENS, DEPTH = 2, 3
@@ -48,7 +48,7 @@ class Prompts(nn.Module):
         return [project(prompt) for project, prompt in zip(projections, self.text(), strict=True)]
 
 
-class MapleTower(ImageTower):
+class MapleTower(ClipTower):
     """An image tower with prompts behind its patches."""
 
     def __init__(self, vision_model: nn.Module, visual_projection: nn.Module, prompts: Prompts) -> None:
@@ -61,31 +61,29 @@ class MapleTower(ImageTower):
     def with_tokens(self, pixels: torch.Tensor, blocks: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Raw features, and the inputs [B, tokens, width] of the first `blocks` blocks, prompts included."""
         model: Any = self.vision_model
-        hidden, seen = self._through(pixels, len(model.encoder.layers), blocks)
-        return self.visual_projection(model.post_layernorm(hidden[:, 0])), seen
+        seen: list[torch.Tensor] = []
+        for hidden in self._inputs(pixels, len(model.encoder.layers)):
+            if len(seen) < blocks:
+                seen.append(hidden)
+        return self.read(hidden), seen
 
     def tokens(self, pixels: torch.Tensor, blocks: int) -> list[torch.Tensor]:
         """The inputs of the first `blocks` blocks alone: nothing behind the last of them is worked out."""
-        hidden, seen = self._through(pixels, blocks - 1, blocks)
-        visual = self.prompts.visual()
-        return [*seen, _with_prompt(hidden, visual, blocks - 1)]
+        return list(self._inputs(pixels, blocks))
 
-    def _through(self, pixels: torch.Tensor, layers: int, keep: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    def _inputs(self, pixels: torch.Tensor, blocks: int) -> Iterator[torch.Tensor]:
         model: Any = self.vision_model
-        visual, seen = self.prompts.visual(), []
-        patches = model.embeddings(pixels)
+        visual, patches = self.prompts.visual(), model.embeddings(pixels)
         hidden = model.pre_layrnorm(torch.cat([patches, visual[0].expand(len(patches), -1, -1)], dim=1))
-        for number, layer in enumerate(model.encoder.layers[:layers]):
-            hidden = _with_prompt(hidden, visual, number)
-            if number < keep:
-                seen.append(hidden)
-            hidden = layer(hidden, None)
-        return hidden, seen
+        yield hidden
+        for number, layer in enumerate(model.encoder.layers[: blocks - 1], start=1):
+            hidden = _with_prompt(layer(hidden, None), visual, number)
+            yield hidden
 
 
 def _with_prompt(hidden: torch.Tensor, visual: list[torch.Tensor], number: int) -> torch.Tensor:
     """The input of block `number`: its own prompt in the place of the last one, where there is one for that block."""
-    if not 0 < number < len(visual):
+    if number >= len(visual):
         return hidden
     prompt = visual[number]
     return torch.cat([hidden[:, : -len(prompt)], prompt.expand(len(hidden), -1, -1)], dim=1)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import nn
+
+from .blocks import last_block
 
 
 class ImageTower(nn.Module):
@@ -22,6 +25,24 @@ class ImageTower(nn.Module):
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         features: torch.Tensor = self.visual_projection(self.vision_model(pixels).pooler_output)
+        return features
+
+
+class ClipTower(ImageTower):
+    """The same for a CLIP, which is read at its class token: the last layer is worked out for that token alone."""
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        model: Any = self.vision_model
+        hidden = model.pre_layrnorm(model.embeddings(pixels))
+        for layer in model.encoder.layers[:-1]:
+            hidden = layer(hidden, None)
+        return self.read(hidden)
+
+    def read(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Raw features from the input of the last layer."""
+        model: Any = self.vision_model
+        token = last_block(model.encoder.layers[-1], hidden, 0)
+        features: torch.Tensor = self.visual_projection(model.post_layernorm(token))
         return features
 
 
