@@ -33,8 +33,8 @@ from ostta.identifiers import LDA, LDAOptions
 from ostta.live import StreamPool
 
 from .growth_figure import Rows, plot
-from .pool import CASES, CLASSES, adapter, backbone
-from .shapes import SHAPES, class_names
+from .pool import CASES, CLASSES, adapter
+from .shapes import SHAPES, class_names, filled, random_clip
 from .timing import Call, alternate, settled_memory
 
 WIDTH, HEADS, FEATURES, SIZE, PATCH = 64, 4, 512, 16, 8
@@ -84,23 +84,6 @@ class Searching(LDA):
 
 def small(classes: int) -> ostta.backbones.Backbone:
     return ostta.backbones.wrap(Tower(), torch.randn(classes, FEATURES), image_size=SIZE)
-
-
-def filled(made: ostta.Adapter) -> ostta.Adapter:
-    """With every bank and cache full, so that a step has as much to do as it ever will."""
-    tensors = made.state.tensors()
-    for name, tensor in tensors.items():
-        group, _, what = name.rpartition("/")
-        if what == "features":
-            tensor.copy_(functional.normalize(torch.randn_like(tensor), dim=-1))
-        elif what == "labels":
-            tensor.random_(len(made.classes))
-        elif what == "entropies":
-            tensor.zero_()  # surer than any image that may come, so that they stay what they are
-        elif what == "count":
-            tensor.fill_(len(tensors[f"{group}/features"]) // len(tensor))
-    made.state.load(tensors)
-    return made
 
 
 def stepping(
@@ -156,7 +139,7 @@ def by_streams(model: ostta.backbones.Backbone, counts: Sequence[int], rounds: i
     before = settled_memory()
     for count in told("streams", sorted(counts)):
         for number in range(len(pool.names), count):
-            pool.add(f"{number:04}", filled(adapter(model, number, MIXED)))
+            pool.add(f"{number:04}", adapter(model, number, MIXED))
         grown[count] = (settled_memory() - before) / count
 
     def together(count: int) -> Call:
@@ -243,7 +226,7 @@ def main() -> None:
     found["classes"] = by_classes(chosen.classes, chosen.rounds)
     found["banks"] = by_banks(chosen.banks, chosen.rounds)
     found["streams"] = by_streams(
-        backbone(chosen.shape) if chosen.shape else small(CLASSES), chosen.streams, chosen.rounds
+        random_clip(chosen.shape) if chosen.shape else small(CLASSES), chosen.streams, chosen.rounds
     )
     for name, rows in found.items():
         shown(console, f"{name}, {chosen.threads} threads, medians", rows)

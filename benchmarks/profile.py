@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,18 +13,21 @@ import torch
 from PIL import Image
 from rich.console import Console
 from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils.flop_counter import FlopCounterMode
 
 import ostta
 from ostta.backbones.clip import Clip
+from ostta.core.types import Verdict
 from ostta.data.datasets import open_dataset
 from ostta.data.images import read_image
 from ostta.data.views import Views
 from ostta.evaluate import evaluate
 from ostta.streams import SingleDomain, ahead
 
-from .shapes import class_names, scripted, warmed
+from .shapes import class_names, filled, scripted
 from .sides import Side, plain_table
-from .steps import VERDICTS
+from .steps import VERDICTS, forward
+from .timing import Call, alternate
 from .towers import Autocast, Bfloat16
 
 # Operators by parts of their names, without underscores; the first that fits counts. Names of backwards are among them.
@@ -44,7 +48,7 @@ def profiles(backbone: Clip) -> dict[str, dict[str, float]]:
     """Percent of the time of a step of ROSITA, group of operators -> verdict."""
     size = backbone.preprocessing.image_size
     views = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
-    adapter = warmed(ostta.load(backbone, class_names(10), method="rosita"), views)
+    adapter = filled(ostta.load(backbone, class_names(10), method="rosita"))
     found: dict[str, dict[str, float]] = {group: {} for group in GROUPS}
     for name, verdict in VERDICTS.items():
         scripted(adapter, verdict).step_views(views)
@@ -61,6 +65,33 @@ def profiles(backbone: Clip) -> dict[str, dict[str, float]]:
 def _group(name: str) -> str:
     plain = name.lower().replace("_", "")
     return next(group for group, parts in GROUPS.items() if any(part in plain for part in parts))
+
+
+def arithmetic(backbone: Clip, rounds: int) -> dict[str, dict[str, float]]:
+    """What the machine could do at best: the operations of a step at the rate of one large matrix product."""
+    size, side = backbone.preprocessing.image_size, 2048
+    views = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
+    adapter, square = filled(ostta.load(backbone, class_names(10), method="rosita")), torch.randn(side, side)
+    steps: dict[str, Call] = {"one pass of the public tower, no graph": forward(backbone, views)}
+    for name, verdict in VERDICTS.items():
+        steps[name] = partial(_stepped, adapter, verdict, views)
+    found = {}
+    for name, call in steps.items():
+        with FlopCounterMode(display=False) as counter:
+            call()
+        found[name] = {"GFLOP": counter.get_total_flops() / 1e9}
+    product = "a product of two matrices, 2048 x 2048"
+    ms = alternate({**steps, product: lambda: square @ square}, rounds)
+    found[product] = {"GFLOP": 2 * side**3 / 1e9}
+    best, one = found[product]["GFLOP"] / ms[product], ms[next(iter(steps))]
+    for name, own in found.items():
+        own["GFLOP/s"], own["in F"] = 1e3 * own["GFLOP"] / ms[name], ms[name] / one
+        own["in F at the product's rate"] = own["GFLOP"] / best / one
+    return found
+
+
+def _stepped(adapter: ostta.Adapter, verdict: Verdict, views: torch.Tensor) -> object:
+    return scripted(adapter, verdict).step_views(views)
 
 
 def photo() -> bytes:

@@ -23,16 +23,20 @@ from .shapes import public_tower
 class PublishedRosita:
     """Decisions are taken from outside, as they are for the adapter it is compared with."""
 
-    def __init__(
-        self, backbone: Any, classifier: torch.Tensor, lr: float = 1e-3, k: int = 5, undesired: int = 64
-    ) -> None:
+    def __init__(self, backbone: Any, lr: float = 1e-3, k: int = 5, undesired: int = 64) -> None:
         self.vision = copy.deepcopy(public_tower(backbone)).requires_grad_(True)
         norms = [m for m in self.vision.modules() if isinstance(m, torch.nn.LayerNorm)]
         self.optimiser = torch.optim.SGD([p for norm in norms for p in norm.parameters()], lr=lr)
-        self.classifier, self.k = classifier, k
-        self.desired: list[torch.Tensor] = []
-        self.undesired: list[torch.Tensor] = []
-        self.sizes = (k * len(classifier), undesired)
+        self.k, self.most = k, undesired
+
+    def begin(self, classifier: torch.Tensor, full: bool = True) -> PublishedRosita:
+        """With these classes, and banks that are full or empty."""
+        self.classifier, self.sizes = classifier, (self.k * len(classifier), self.most)
+        self.desired, self.undesired = (
+            list(functional.normalize(torch.randn(size if full else 0, classifier.shape[1]), dim=1))
+            for size in self.sizes
+        )
+        return self
 
     def step(self, views: torch.Tensor, verdict: Verdict) -> tuple[float, int]:
         """Score before and class after the update, for two views of one image."""

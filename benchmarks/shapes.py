@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 import ostta
 from ostta.backbones.clip import Clip
@@ -104,10 +105,20 @@ def scripted(adapter: ostta.Adapter, verdict: Verdict) -> ostta.Adapter:
     return adapter
 
 
-def warmed(adapter: ostta.Adapter, views: torch.Tensor) -> ostta.Adapter:
-    """With banks full enough that every loss applies."""
-    for verdict in (Verdict.RELIABLE_UNDESIRED, Verdict.RELIABLE_DESIRED):
-        scripted(adapter, verdict)
-        for _ in range(7):
-            adapter.step_views(views)
-    return adapter
+def filled(made: ostta.Adapter) -> ostta.Adapter:
+    """With every bank and cache full, so that a step has as much to do as it ever will."""
+    tensors = made.state.tensors()
+    for name, tensor in tensors.items():
+        group, _, what = name.rpartition("/")
+        if what == "features":
+            tensor.copy_(functional.normalize(torch.randn_like(tensor), dim=-1))
+        elif what == "labels":
+            tensor.random_(len(made.classes))
+        elif what == "entropies":
+            tensor.zero_()  # surer than any image that may come, so that they stay what they are
+        elif what == "seen":
+            tensor.fill_(1_000_000)  # more than any method waits for
+        elif what == "count":
+            tensor.fill_(len(tensors[f"{group}/features"]) // len(tensor))
+    made.state.load(tensors)
+    return made

@@ -20,7 +20,7 @@ import ostta
 from ostta.core.types import Verdict
 
 from .published import PublishedRosita
-from .shapes import class_names, public_tower, random_clip, scripted, warmed
+from .shapes import class_names, filled, public_tower, random_clip, scripted
 from .timing import Call, peak_megabytes, rounds_of
 
 VERDICTS = {
@@ -57,24 +57,48 @@ def measure(shape: str, counts: tuple[int, ...], rounds: int) -> Iterator[Row]:
     """All methods but those that tune prompts."""
     backbone = backbone_of(shape)
     views = views_for(backbone, 2)
+    plan = PublishedRosita(backbone)
     for count in counts:
-        sides = {"F": forward(backbone, views)} | dict(_sides(backbone, class_names(count), views))
-        if min(counts) < count < max(counts):  # the published plan hardly depends on the count, and takes its time
-            sides = {what: call for what, call in sides.items() if not what.startswith("published plan")}
+        # The published plan hardly depends on the count, and takes its time.
+        beside = None if min(counts) < count < max(counts) else plan
         # A tower of a few milliseconds is repeated, or a moment's disturbance would be most of a round.
-        rows = list(_rows(shape, count, sides, rounds, repeat=5 if shape == "embedded" else 1))
-        yield from rows
-        yield from _beside(shape, backbone, count, views, rows[0].ms, rounds)
+        yield from _rows(shape, count, backbone, views, beside, rounds, repeat=5 if shape == "embedded" else 1)
 
 
-def _rows(shape: str, count: int, sides: Mapping[str, Call], rounds: int, repeat: int) -> Iterator[Row]:
-    """All sides against the one called F."""
+def _rows(
+    shape: str,
+    count: int,
+    backbone: Any,
+    views: torch.Tensor,
+    plan: PublishedRosita | None,
+    rounds: int,
+    repeat: int,
+) -> Iterator[Row]:
+    one, sides = forward(backbone, views), dict(_sides(backbone, class_names(count), views, plan))
     # Memory first: what an earlier call keeps for later would not be counted.
-    peaks = {what: peak_megabytes(call) for what, call in sides.items()}
-    ms = rounds_of(sides, rounds, repeat)
-    for what, own in ms.items():
-        ratios = [mine / one for mine, one in zip(own, ms["F"], strict=True)]
+    peaks = {what: peak_megabytes(call) for what, call in {"F": one, **sides}.items()}
+    ms = rounds_of(_with_units(sides, one), rounds, repeat)
+    units = [
+        statistics.median(some) for some in zip(*(ms.pop(name) for name in list(ms) if _is_unit(name)), strict=True)
+    ]
+    for what, own in {"F": units, **ms}.items():
+        ratios = [mine / unit for mine, unit in zip(own, units, strict=True)]
         yield Row(shape, count, what, statistics.median(own), ratios, peaks[what])
+    yield from _beside(shape, backbone, count, views, statistics.median(units), rounds)
+
+
+def _with_units(sides: Mapping[str, Call], one: Call) -> dict[str, Call]:
+    """F before every third side: every ratio of a round is taken to it, so it must be surer than a single call."""
+    mixed: dict[str, Call] = {}
+    for place, (what, call) in enumerate(sides.items()):
+        if place % 3 == 0:
+            mixed[f"F {place}"] = one
+        mixed[what] = call
+    return mixed
+
+
+def _is_unit(what: str) -> bool:
+    return what.startswith("F ")
 
 
 def views_for(backbone: Any, count: int) -> torch.Tensor:
@@ -101,32 +125,39 @@ def _pass(tower: torch.nn.Module, views: torch.Tensor) -> Call:
     return call
 
 
-def _sides(backbone: Any, classes: list[str], views: torch.Tensor) -> Iterator[tuple[str, Call]]:
-    loaded = partial(loaded_with, backbone, classes)
-
-    def stepping(adapter: ostta.Adapter) -> Call:
+def _sides(
+    backbone: Any, classes: list[str], views: torch.Tensor, plan: PublishedRosita | None
+) -> Iterator[tuple[str, Call]]:
+    def stepping(
+        method: str, verdict: Verdict = Verdict.RELIABLE_DESIRED, names: list[str] = classes, **options: Any
+    ) -> Call:
+        adapter = _ready(backbone, names, method, verdict, **options)
         return lambda: adapter.step_views(views)
 
     yield "one pass of the tower", _pass(backbone.vision, views)
-    yield "zero_shot, msp", stepping(loaded("zero_shot", identifier="msp"))
+    yield "zero_shot, msp", stepping("zero_shot", identifier="msp")
     for method in TWO_VIEWS:
-        options = {"prototypes": {"wait": 0}, "entropy": {"confidence": 0.0}}.get(method, {})
-        yield method, stepping(warmed(loaded(method, **options), views))
+        yield method, stepping(method, **({"confidence": 0.0} if method == "entropy" else {}))
     for name, verdict in VERDICTS.items():
-        yield f"rosita, {name}", stepping(scripted(warmed(loaded("rosita"), views), verdict))
-        yield f"published plan, {name}", _published(backbone, loaded("zero_shot").classifier, views, verdict)
-    before = warmed(loaded("rosita", answer_from="before"), views)
-    yield "rosita, reliable desired, answer before", stepping(scripted(before, Verdict.RELIABLE_DESIRED))
+        yield f"rosita, {name}", stepping("rosita", verdict)
+        if plan is not None:
+            yield f"published plan, {name}", partial(plan.begin(backbone.classifier(classes)).step, views, verdict)
+    yield "rosita, reliable desired, answer before", stepping("rosita", answer_from="before")
     if len(classes) == MANY_BESIDE_FEW:
         for name, verdict in VERDICTS.items():
-            few = warmed(loaded_with(backbone, class_names(10), "rosita"), views)
-            yield f"rosita of 10 classes, {name}", stepping(scripted(few, verdict))
+            yield f"rosita of 10 classes, {name}", stepping("rosita", verdict, class_names(10))
+
+
+def _ready(backbone: Any, classes: list[str], method: str, verdict: Verdict, **options: Any) -> ostta.Adapter:
+    """With full banks and a verdict that is given; an identifier that is asked for by name keeps its own."""
+    adapter = filled(loaded_with(backbone, classes, method, **options))
+    return adapter if "identifier" in options else scripted(adapter, verdict)
 
 
 def _beside(shape: str, backbone: Any, count: int, views: torch.Tensor, ms: float, rounds: int) -> Iterator[Row]:
     """What a step does beside the tower, over one pass of it."""
     for name, verdict in VERDICTS.items():
-        own = Beside(scripted(warmed(loaded_with(backbone, class_names(count), "rosita"), views), verdict), views)
+        own = Beside(_ready(backbone, class_names(count), "rosita", verdict), views)
         taken = [own.milliseconds() for _ in range(rounds + 1)][1:]
         ratios = [one / ms for one in taken]
         yield Row(shape, count, f"beside the tower, {name}", statistics.median(taken), ratios, None)
@@ -161,21 +192,13 @@ class Beside:
         return call
 
 
-def _published(backbone: Any, classifier: torch.Tensor, views: torch.Tensor, verdict: Verdict) -> Call:
-    plan = PublishedRosita(backbone, classifier)
-    for warm in (Verdict.RELIABLE_UNDESIRED, Verdict.RELIABLE_DESIRED):
-        for _ in range(7):
-            plan.step(views, warm)
-    return lambda: plan.step(views, verdict)
-
-
 def same_decisions(shape: str, steps: int = 30) -> float:
     """The largest difference of scores between the published plan and ours over a stream; an error if a class differs."""
     backbone = backbone_of(shape)
     size = backbone.preprocessing.image_size
     classes = class_names(10)
     adapter = loaded_with(backbone, classes, "rosita", lr=1e-3)
-    plan = PublishedRosita(backbone, adapter.classifier)
+    plan = PublishedRosita(backbone).begin(adapter.classifier, full=False)
     generator, worst = torch.Generator().manual_seed(1), 0.0
     for _ in range(steps):
         views = torch.randn(2, 3, size, size, generator=generator)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.table import Table
@@ -105,12 +105,19 @@ def table(runs: list[list[dict[str, Any]]]) -> Table:
     shown = Table(title=f"Targets on the shape of {TARGETED}")
     for heading in ("what", "wanted", *(f"run {number + 1}" for number in range(len(runs))), "spread", ""):
         shown.add_column(heading, justify="left" if heading in ("what", "") else "right")
-    for own in zip(*(targets(rows) for rows in runs), strict=True):
-        first, found = own[0], [target.found for target in own]
-        middle = Target(first.what, statistics.median(found), first.limit, first.at_least)
-        wanted = f"{'≥' if first.at_least else '≤'} {first.limit:g}"
-        spread = f"{max(found) - min(found):.3f}" if len(found) > 1 else "–"
+    found: dict[str, list[Target | None]] = {}
+    for number, rows in enumerate(runs):
+        for target in targets(rows):
+            found.setdefault(target.what, [None] * len(runs))[number] = target
+    for what, own in found.items():
+        there = [target for target in own if target is not None]
+        values = [target.found for target in there]
+        middle = replace(there[0], found=statistics.median(values))
         shown.add_row(
-            first.what, wanted, *(f"{value:.3f}" for value in found), spread, "met" if middle.met else "missed"
+            what,
+            f"{'≥' if middle.at_least else '≤'} {middle.limit:g}",
+            *("–" if target is None else f"{target.found:.3f}" for target in own),
+            f"{max(values) - min(values):.3f}" if len(values) > 1 else "–",
+            "met" if middle.met else "missed",
         )
     return shown

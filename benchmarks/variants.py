@@ -24,7 +24,7 @@ from ostta.core.groups import layernorm_names
 from ostta.files import write_atomically
 from ostta.live.batched import BatchedTower, twin
 
-from .profile import images, profiles, small_numbers, text_tower
+from .profile import arithmetic, images, profiles, small_numbers, text_tower
 from .shapes import SHAPES, public_tower, random_clip
 from .sides import Row, Side, compare, plain_table, table
 from .timing import Call
@@ -200,14 +200,17 @@ def measure(chosen: argparse.Namespace, console: Console) -> dict[str, Any]:
         console.print(table(section, found))
         rows += found
     deferred, texts, shares = break_even(rows), text_tower(backbone, chosen.quick), profiles(backbone)
+    floor = arithmetic(backbone, rounds)
     for title, figures in (("A graph that is made only when an image learns", deferred), ("Text tower", texts)):
         console.print(plain_table(title, {what: {"": value} for what, value in figures.items()}))
     console.print(plain_table("Time inside a step of ROSITA, percent by verdict", shares))
+    console.print(plain_table("Operations, and what they would take at the rate of a large matrix product", floor))
     return {
         "rows": [asdict(row) for row in rows],
         "deferred_graph": deferred,
         "text_tower": texts,
         "percent_of_a_step": shares,
+        "arithmetic": floor,
     }
 
 
