@@ -68,7 +68,10 @@ def _group(name: str) -> str:
 
 
 def arithmetic(backbone: Clip, rounds: int) -> dict[str, dict[str, float]]:
-    """What the machine could do at best: the operations of a step at the rate of one large matrix product."""
+    """What the machine could do at best: the dense layers of a step, and nothing else, at the rate of one large product.
+
+    Attention's own products are not counted by torch on a processor; they are a thirtieth.
+    """
     size, side = backbone.preprocessing.image_size, 2048
     views = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
     adapter, square = filled(ostta.load(backbone, class_names(10), method="rosita")), torch.randn(side, side)

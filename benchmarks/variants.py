@@ -204,7 +204,7 @@ def measure(chosen: argparse.Namespace, console: Console) -> dict[str, Any]:
     for title, figures in (("A graph that is made only when an image learns", deferred), ("Text tower", texts)):
         console.print(plain_table(title, {what: {"": value} for what, value in figures.items()}))
     console.print(plain_table("Time inside a step of ROSITA, percent by verdict", shares))
-    console.print(plain_table("Operations, and what they would take at the rate of a large matrix product", floor))
+    console.print(plain_table("Dense layers, and what they would take at the rate of a large matrix product", floor))
     return {
         "rows": [asdict(row) for row in rows],
         "deferred_graph": deferred,
