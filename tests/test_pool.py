@@ -557,9 +557,11 @@ def test_a_newcomer_waits_no_longer_than_one_round(clip) -> None:
 
 
 # --- threads ----------------------------------------------------------------------------------------------------------
-def test_two_threads_submit_while_a_third_saves(clip, tmp_path: Path) -> None:
+def test_two_threads_submit_while_a_third_saves(tmp_path: Path) -> None:
+    # Which images meet in a batch is a matter of timing, so rounding differs from run to run: a trained model, where it stays small.
+    model = backbone("embedded")
     pictures = {name: noise(40, seed) for seed, name in enumerate("ab")}
-    expected = {name: list(ostta.load(clip, CLASSES[:5]).stream(own)) for name, own in pictures.items()}
+    expected = {name: list(ostta.load(model, CLASSES[:5]).stream(own)) for name, own in pictures.items()}
     futures: dict[str, list] = {"a": [], "b": []}
     problems = []
 
@@ -570,7 +572,7 @@ def test_two_threads_submit_while_a_third_saves(clip, tmp_path: Path) -> None:
         except Exception as problem:
             problems.append(problem)
 
-    with StreamPool(clip) as pool:
+    with StreamPool(model) as pool:
         for name in pictures:
             pool.add(name, CLASSES[:5])
         threads = [threading.Thread(target=submit, args=name) for name in pictures]
@@ -578,7 +580,6 @@ def test_two_threads_submit_while_a_third_saves(clip, tmp_path: Path) -> None:
             thread.start()
         for turn in range(5):
             pool.save("a", tmp_path / f"{turn}.ostta")
-            pool.step({"b": noise(1)[0]}) if turn > 9 else None
         for thread in threads:
             thread.join()
         done, _ = wait([*futures["a"], *futures["b"]], timeout=60)
@@ -587,7 +588,7 @@ def test_two_threads_submit_while_a_third_saves(clip, tmp_path: Path) -> None:
     for name in pictures:
         assert_equal([future.result() for future in futures[name]], expected[name])
     # Whenever it was saved, it was between two steps: going on from there gives what was given.
-    restored = ostta.Adapter.restore(tmp_path / "2.ostta", clip)
+    restored = ostta.Adapter.restore(tmp_path / "2.ostta", model)
     rest = [restored.step(image) for image in pictures["a"][restored.steps :]]
     assert_equal(rest, expected["a"][len(expected["a"]) - len(rest) :])
 
