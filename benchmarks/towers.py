@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from ostta.core.overlay import Overlay
+from ostta.core.overlay import Overlay, twin
 from ostta.core.scores import unit
-from ostta.live.batched import twin
 
 Pass = Callable[[], torch.Tensor]
 

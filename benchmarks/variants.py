@@ -21,8 +21,9 @@ from torch import nn
 from torch._inductor.utils import fresh_cache
 
 from ostta.core.groups import layernorm_names
+from ostta.core.overlay import twin
 from ostta.files import write_atomically
-from ostta.live.batched import BatchedTower, twin
+from ostta.live.batched import BatchedTower
 
 from .profile import arithmetic, images, profiles, small_numbers, text_tower
 from .shapes import SHAPES, public_tower, random_clip

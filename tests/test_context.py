@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def full_length(clip: Any, classes: list[str], context: torch.Tensor) -> torch.T
     shared = context.expand(len(tokens), -1, -1)
     hidden = torch.cat([embedded[:, :1], shared, embedded[:, 1 + len(context) :]], dim=1)
     hidden = hidden + model.embeddings.position_embedding(torch.arange(length))
-    mask = torch.full((length, length), -torch.inf).triu(1)[None, None]
+    mask = torch.full((length, length), -torch.inf, dtype=context.dtype).triu(1)[None, None]
     for layer in model.encoder.layers:
         hidden = layer(hidden, mask)
     ends = torch.tensor([len(own) - 1 for own in tokens])
@@ -57,6 +58,9 @@ def test_the_initial_context_gives_the_public_features(clip: Any, classes: list[
 
 @companies
 def test_features_and_gradients_are_those_of_the_full_length(clip: Any, classes: list[str]) -> None:
+    # In double precision: gradients are large here, and in single precision rounding alone reaches the bound.
+    clip = copy.copy(clip)
+    clip.text = copy.deepcopy(clip.text).double()
     text = PromptedText(clip, classes)
     noise = torch.randn(text.initial_context.shape, generator=torch.Generator().manual_seed(2))
     # Away from the words, where the words' own features would not do.
@@ -69,7 +73,7 @@ def test_features_and_gradients_are_those_of_the_full_length(clip: Any, classes:
         for features in (found, expected)
     ]
     assert gradients[1].abs().amax(1).min() > 1e-4
-    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-5 * float(gradients[1].abs().max()), rtol=0)
+    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-5, rtol=1e-5)
 
 
 def test_gradients_reach_only_the_context(clip: Any) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-
 import torch
 from torch import nn
 
+from ..core.overlay import twin
 from ..core.types import Error
 
 TARGETS = ("q_proj", "k_proj", "v_proj")
@@ -28,8 +27,7 @@ def with_lora(vision: nn.Module, rank: int) -> nn.Module:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as problem:
         raise Error('The group "lora" needs peft: install it with `pip install "ostta[lora]"`.') from problem
-    shared = {id(tensor): tensor for tensor in (*vision.parameters(), *vision.buffers())}
-    tower: nn.Module = copy.deepcopy(vision, shared)
+    tower = twin(vision)
     config = LoraConfig(r=rank, lora_alpha=rank, target_modules=list(TARGETS), lora_dropout=0.0, bias="none")
     # Its own generator: the same rank starts from the same A, and nobody else's random numbers change.
     with torch.random.fork_rng(devices=[]):

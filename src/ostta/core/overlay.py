@@ -30,6 +30,13 @@ def lock_of(module: nn.Module) -> threading.RLock:
         return _locks.setdefault(module, threading.RLock())
 
 
+def twin(module: nn.Module) -> nn.Module:
+    """The same structure over the same weights."""
+    with lock_of(module):  # or an overlay of another thread could be copied in place of the weights
+        shared = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+        return copy.deepcopy(module, shared)
+
+
 class Overlay:
     """Adapted copies of some parameters of `module`, and of `free` tensors that adapt but belong to no module.
 

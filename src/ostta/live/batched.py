@@ -8,7 +8,6 @@ tower's work, so a replay costs about a tenth of a pass; the gradient is the sam
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 from ..core.groups import layernorm_names
-from ..core.overlay import Overlay, lock_of
+from ..core.overlay import Overlay, twin
 from ..core.scores import unit
 from ..core.types import Error
 
@@ -227,13 +226,6 @@ class _KnownLinear(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         (weight,) = ctx.saved_tensors
         return gradients[0] @ weight, None, None
-
-
-def twin(module: nn.Module) -> nn.Module:
-    """The same structure over the same weights."""
-    with lock_of(module):  # or an overlay of another thread could be copied in place of the weights
-        shared = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
-        return copy.deepcopy(module, shared)
 
 
 def _next(deck: Deck) -> torch.Tensor | None:
