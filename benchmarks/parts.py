@@ -9,7 +9,7 @@ import torch
 
 import ostta
 from ostta.core.groups import layernorm_names
-from ostta.core.overlay import Overlay
+from ostta.core.overlay import Overlay, encode
 from ostta.identifiers import LDA, LDAOptions
 
 from .timing import alternate
@@ -39,7 +39,7 @@ def overlays(backbone: ostta.backbones.Backbone) -> dict[str, float]:
         return alternate(
             {
                 "tower alone": lambda: backbone.vision(pixels),
-                "tower through the overlay": lambda: overlay(pixels),
+                "tower through the overlay": lambda: encode(backbone.vision, pixels, overlay),
                 "tower through functional_call": lambda: torch.func.functional_call(
                     backbone.vision, overlay.tensors, (pixels,)
                 ),

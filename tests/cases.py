@@ -9,9 +9,13 @@ import torch
 from torch import nn
 
 import ostta
+from ostta import Decision, Verdict
+from ostta.core.types import Look
 from ostta.data.datasets import open_dataset
+from ostta.data.views import Views
 from ostta.identifiers import IDENTIFIERS
 from ostta.methods import METHODS
+from ostta.methods.protocol import Proposal
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 BACKBONES = ("embedded", "embedded+maple", "wrapped")
@@ -62,6 +66,47 @@ EARLY = {"prototypes": {"wait": 5}} | {method: {"views": 8} for method in PROMPT
 def adapter(method: str = "rosita", identifier: str = "lda", kind: str = "wrapped", **options) -> ostta.Adapter:
     options = {**EARLY.get(method, {}), **options}
     return ostta.load(backbone(kind), CLASSES, method=method, identifier=identifier, **options)
+
+
+class Given:
+    """An identifier that says what it was told to."""
+
+    statistic = "max"
+
+    def __init__(self, verdict: Verdict = Verdict.UNRELIABLE_DESIRED) -> None:
+        self.verdict = verdict
+
+    def peek(self, score: float) -> Decision:
+        return Decision(self.verdict, None, None, None)
+
+    def take(self, score: float) -> None:
+        pass
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return {}
+
+    def reset(self) -> None:
+        pass
+
+
+def learned(one: ostta.Adapter, views: torch.Tensor, verdict: Verdict) -> ostta.Prediction:
+    """A step with a verdict that is given."""
+    one.identifier = Given(verdict)  # type: ignore[assignment]
+    return one.step_views(views)
+
+
+def proposed(one: ostta.Adapter, views: torch.Tensor, verdict: Verdict) -> tuple[Look, Proposal]:
+    """What the method makes of an image with a verdict that is given; nothing changes."""
+    look = one._look_now(Views.of_tensor(views))
+    return look, one.method.propose(one.state, look, Decision(verdict, None, None, None))
+
+
+def gradients(one: ostta.Adapter, views: torch.Tensor, verdict: Verdict) -> tuple[torch.Tensor, tuple]:
+    """The loss of an image's proposal that asks for no further views, and its gradients."""
+    look, proposal = proposed(one, views, verdict)
+    assert proposal.gradient is not None
+    loss = proposal.gradient.loss(look, look.features[None][:0])
+    return loss, torch.autograd.grad(loss, proposal.gradient.overlay.parameters())
 
 
 @cache

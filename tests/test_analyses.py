@@ -22,8 +22,9 @@ from ostta import Error, Verdict, analyses
 from ostta.analyses import BankBytes, ReliableAccuracy, distances
 from ostta.bench.result import Result, RunSpec, read_result
 from ostta.bench.run import carry_out, prepare, write_records
-from ostta.core.types import Decision, Outcome, Prediction
+from ostta.core.types import Decision, Prediction
 from ostta.evaluate import Records
+from ostta.methods.protocol import Proposal
 from ostta.streams import Sample
 
 RNG = np.random.default_rng(0)
@@ -165,7 +166,7 @@ def records_of(rows: list[tuple], kept: np.ndarray | None = None) -> Records:
         known = verdict.desired
         prediction = Prediction(
             str(after) if known else None, after, known, 0.5, 0.4, 0.6, 0.3, verdict, True, 1.0, None,
-            pseudo_label=before, matches=matches, features=None if kept is None else tuple(kept[number].tolist()),
+            pseudo_label=before, diagnostics={} if matches is None else {"matches": matches}, features=None if kept is None else tuple(kept[number].tolist()),
         )  # fmt: skip
         records.add(Sample(images(1)[0], label, "made", number), prediction)
     return records
@@ -211,12 +212,12 @@ def test_features_and_pseudo_label_are_from_before_the_update() -> None:
 def test_matches_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     one = adapter("zero_shot")
 
-    def learn(state, look, decision: Decision) -> Outcome:
-        return Outcome(loss=1.0, adapted=True, matches=3)
+    def propose(state, look, decision: Decision) -> Proposal:
+        return Proposal(loss=1.0, adapted=True, diagnostics={"matches": 3})
 
-    monkeypatch.setattr(one.method, "learn", learn)
-    assert one.step(images(1)[0]).matches == 3
-    assert one.predict(images(1)[0]).matches is None
+    monkeypatch.setattr(one.method, "propose", propose)
+    assert one.step(images(1)[0]).diagnostics == {"matches": 3}
+    assert one.predict(images(1)[0]).diagnostics == {}
 
 
 def test_matches_of_rosita_are_the_definition_worked_out_from_the_stream() -> None:
@@ -235,7 +236,7 @@ def test_matches_of_rosita_are_the_definition_worked_out_from_the_stream() -> No
                 nearest = sorted(desired, key=lambda stored: -stored @ features)[:5]
                 expected = sum(int((classifier @ stored).argmax()) == seen.pseudo_label for stored in nearest)
                 acted.append(expected)
-        assert seen.matches == expected
+        assert seen.diagnostics.get("matches") == expected
     assert len(set(acted)) > 1
 
 

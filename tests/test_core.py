@@ -12,9 +12,9 @@ from torch import nn
 
 from ostta import Error
 from ostta.core.groups import layernorm_names
-from ostta.core.losses import Neighbours, contrast, nearest, reliable_entropy
+from ostta.core.losses import Neighbours, desired_contrast, nearest, reliable_entropy, undesired_contrast
 from ostta.core.memory import FeatureBank, ScoreBank
-from ostta.core.overlay import Overlay
+from ostta.core.overlay import Overlay, encode
 from ostta.core.scores import unit
 
 
@@ -25,10 +25,10 @@ def test_feature_bank_is_a_list_with_a_limit(pushes: list[int], groups: int) -> 
     bank = FeatureBank(8, 2, groups)
     plain: list[list[int]] = [[] for _ in range(groups)]
     for number, label in enumerate(pushes):
-        undone = bank.push(torch.full((2,), 100.0 + number), label)
-        bank.undo(undone)
-        pushed = bank.push(torch.full((2,), float(number)), label)
-        assert bank.features[bank.row(pushed)][0] == number
+        place, size = bank.place(label), bank.size_with(label)
+        bank.push(torch.full((2,), float(number)), label)
+        assert [rows.flatten()[0] for rows in bank.rows(torch.tensor([place]))] == [number, label]
+        assert len(bank) == size
         group = plain[label if groups > 1 else 0]
         group.append(number)
         del group[: -8 // groups]
@@ -76,7 +76,7 @@ def test_gradient_of_desired_contrast_is_the_closed_form(seed: int, temperature:
     """dL_D/df = (1/N) sum over matching z+ of (-z+ + sum_j p_j z-_j) / tau, p the softmax of the negatives' similarities."""
     features, near = random_case(seed)
     label = int(near.labels[0])
-    contrast(features, near, label=label, temperature=temperature, normaliser=normaliser).backward()
+    desired_contrast(features, near, label, temperature, normaliser).backward()
     p = torch.softmax(near.negatives @ features.detach() / temperature, 0)
     matches = (near.labels == label).double()
     count = matches.sum() if normaliser == "matches" else 5
@@ -89,7 +89,7 @@ def test_gradient_of_desired_contrast_is_the_closed_form(seed: int, temperature:
 def test_gradient_of_undesired_contrast_is_the_closed_form(seed: int, temperature: float) -> None:
     """As for L_D with every positive counted and 1/K, where the appendix misprints K+."""
     features, near = random_case(seed)
-    contrast(features, near, label=None, temperature=temperature).backward()
+    undesired_contrast(features, near, temperature).backward()
     p = torch.softmax(near.negatives @ features.detach() / temperature, 0)
     closed = (p @ near.negatives - near.positives.mean(0)) / temperature
     torch.testing.assert_close(features.grad, closed, rtol=0, atol=1e-12)
@@ -98,7 +98,7 @@ def test_gradient_of_undesired_contrast_is_the_closed_form(seed: int, temperatur
 @pytest.mark.parametrize("normaliser", ["k", "matches"])
 def test_no_matching_positive_gives_zero(normaliser: str) -> None:
     features, near = random_case(0)
-    loss = contrast(features, near, label=7, normaliser=normaliser)
+    loss = desired_contrast(features, near, 7, normaliser=normaliser)
     loss.backward()
     assert loss.item() == 0.0
     assert not features.grad.any()
@@ -106,8 +106,8 @@ def test_no_matching_positive_gives_zero(normaliser: str) -> None:
 
 def test_contrast_numerically() -> None:
     features, near = random_case(3)
-    assert torch.autograd.gradcheck(lambda f: contrast(f, near, label=int(near.labels[0])), features)
-    assert torch.autograd.gradcheck(lambda f: contrast(f, near, label=None), features)
+    assert torch.autograd.gradcheck(lambda f: desired_contrast(f, near, int(near.labels[0])), features)
+    assert torch.autograd.gradcheck(lambda f: undesired_contrast(f, near), features)
 
 
 def test_reliable_entropy_by_hand() -> None:
@@ -117,13 +117,24 @@ def test_reliable_entropy_by_hand() -> None:
 
 
 def test_nearest_by_cosine_and_without_self() -> None:
-    same, other = FeatureBank(4, 2), FeatureBank(4, 2)
-    for angle, label in ((0.0, 0), (0.1, 1), (0.5, 2), (1.0, 3)):
-        pushed = same.push(torch.tensor([math.cos(angle), math.sin(angle)]), label)
-        other.push(torch.tensor([math.cos(angle + 2), math.sin(angle + 2)]))
-    query = same.features[3].clone()
-    assert nearest(query, same, other, 2).labels.tolist() == [3, 2]
-    assert nearest(query, same, other, 2, skip_self=same.row(pushed)).labels.tolist() == [2, 1]
+    """The image counts as stored before it is: in the place of the oldest feature, where the bank is full."""
+    for capacity, behind in ((5, [3, 2, 1, 0]), (4, [3, 2, 1])):
+        same, other = FeatureBank(capacity, 2), FeatureBank(4, 2)
+        for angle, label in ((0.0, 0), (0.1, 1), (0.5, 2), (1.0, 3)):
+            same.push(torch.tensor([math.cos(angle), math.sin(angle)]), label)
+            other.push(torch.tensor([math.cos(angle + 2), math.sin(angle + 2)]))
+        query, before = torch.tensor([math.cos(1.2), math.sin(1.2)]), same.tensors()
+        found = nearest(query, same, other, 1 + len(behind) if capacity == 4 else 3, 7)
+        assert found.labels.tolist() == [7, *behind][: len(found.labels)]
+        assert found.positives[0].equal(query)
+        assert nearest(query, same, other, 3, 7, with_self=False).labels.tolist() == behind[:3]
+        assert all(tensor.equal(before[name]) for name, tensor in same.tensors().items())
+        stored = FeatureBank(capacity, 2)
+        stored.load(before)
+        stored.push(query, 7)
+        rows, labels = stored.rows(stored.similarities(query).topk(3).indices)
+        assert rows.equal(found.positives[:3])
+        assert labels.equal(found.labels[:3])
 
 
 class Tower(nn.Module):
@@ -148,25 +159,23 @@ def test_overlay_equals_functional_call_and_leaves_the_module_alone() -> None:
     tower = Tower().requires_grad_(False)
     before = {name: value.clone() for name, value in tower.state_dict().items()}
     overlay = Overlay(tower, layernorm_names(tower))
-    with torch.no_grad():
-        for tensor in overlay.parameters():
-            tensor.add_(torch.rand_like(tensor))
-    x = torch.rand(3, 4)
-    ours = overlay(x)
-    torch.testing.assert_close(ours, torch.func.functional_call(tower, overlay.tensors, (x,)))
+    start, x = overlay, torch.rand(3, 4)
+    overlay = start.moved(tensor.detach() + torch.rand_like(tensor) for tensor in start.parameters())
+    ours = encode(tower, x, overlay)
+    torch.testing.assert_close(ours, unit(torch.func.functional_call(tower, overlay.tensors, (x,))))
     gradients = torch.autograd.grad(ours.sum(), overlay.parameters())
     assert all(gradient.shape == tensor.shape for gradient, tensor in zip(gradients, overlay.parameters(), strict=True))
     assert all(value.equal(before[name]) for name, value in tower.state_dict().items())
     with pytest.raises(RuntimeError):
-        overlay(torch.rand(3, 5))
+        encode(tower, torch.rand(3, 5), overlay)
     assert all(value.equal(before[name]) for name, value in tower.state_dict().items())
-    overlay.reset()
-    torch.testing.assert_close(overlay(x), tower(x))
+    torch.testing.assert_close(encode(tower, x, start), encode(tower, x))
 
 
 def test_overlay_refuses_what_does_not_fit_whole() -> None:
     overlay = Overlay(Tower(), ["odd_name.weight", "odd_name.bias"])
-    before = overlay.snapshot()
     with pytest.raises(Error, match=r"odd_name\.bias"):
-        overlay.load({"odd_name.weight": torch.zeros(4)})
-    assert all(overlay.tensors[name].equal(before[name]) for name in before)
+        overlay.restored({"odd_name.weight": torch.zeros(4)})
+    other = overlay.moved(2 * tensor.detach() for tensor in overlay.parameters())
+    assert all(tensor.equal(other.tensors[name]) for name, tensor in overlay.restored(other.stored()).tensors.items())
+    assert not overlay.tensors["odd_name.weight"].equal(other.tensors["odd_name.weight"])

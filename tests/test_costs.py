@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from cases import adapter
+from cases import Given, adapter
 from ostta import Verdict
-from ostta.core.types import Decision
 from ostta.methods import METHODS
 
 D, UD, UU, U = Verdict
@@ -71,19 +70,6 @@ class Counter:
     def stop(self) -> Cost:
         self._handle.remove()
         return Cost(self.plain, self.graph, self.back)
-
-
-class Given:
-    """An identifier that says what it was told to."""
-
-    statistic = "max"
-    verdict = Verdict.UNRELIABLE_DESIRED
-
-    def peek(self, score: float) -> Decision:
-        return Decision(self.verdict, None, None, None)
-
-    def take(self, score: float) -> None:
-        pass
 
 
 @pytest.mark.parametrize(("method", "kind"), COSTS)

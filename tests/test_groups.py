@@ -11,6 +11,7 @@ from transformers import CLIPConfig, CLIPModel
 
 import ostta
 from cases import CLASSES, SmallTower, adapter, backbone, images, same
+from cases import learned as given
 from ostta import Error
 from ostta.backbones.clip import Clip
 from ostta.backbones.lora import with_lora
@@ -19,9 +20,8 @@ from ostta.backbones.preprocessing import clip_preprocessing
 from ostta.core.groups import block_names, layernorm_names
 from ostta.core.optimisers import Optimiser
 from ostta.core.scores import entropy
-from ostta.core.types import Decision, Verdict
-from ostta.data.views import Views
-from ostta.methods.tuning import Group, Tuned
+from ostta.core.types import Verdict
+from ostta.methods.tuned import Group, Tuned
 
 GROUPS = get_args(Group)
 # Paper (LoRA, LayerNorm) and arithmetic on the architecture.
@@ -100,9 +100,11 @@ def test_blocks_are_found_by_structure() -> None:
 
 
 def learned(one: ostta.Adapter, verdict: Verdict, seed: int = 0) -> Any:
-    views = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
-    look = one.method.look(one.state, Views.of_tensor(views))
-    return one.method.learn(one.state, look, Decision(verdict, None, None, None))
+    return given(one, random_views(seed), verdict)
+
+
+def random_views(seed: int) -> torch.Tensor:
+    return torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize("kind", ["embedded", "embedded+maple"])
@@ -113,12 +115,12 @@ def test_every_group_learns_and_moves_nothing_else(method: str, group: str, kind
     if (method, group) == ("rosita", "prompts"):
         options = {"losses": ("re",)}
     weights = {name: value.clone() for name, value in backbone(kind).vision.state_dict().items()}
-    one = adapter(method, kind=kind, group=group, lr=0.05, **options)
-    fresh = one.state.overlay.snapshot()
+    one = adapter(method, kind=kind, group=group, lr=0.05, class_scores=True, **options)
+    fresh = one.state.overlay.stored()
     verdicts = [Verdict.RELIABLE_UNDESIRED] * 7 + [Verdict.RELIABLE_DESIRED] * 8
     outcomes = [learned(one, verdict, seed) for seed, verdict in enumerate(verdicts)]
     assert outcomes[-1].adapted
-    moved = one.state.overlay.snapshot()
+    moved = one.state.overlay.stored()
     assert all(torch.isfinite(tensor).all() for tensor in moved.values())
     still = [name for name in fresh if fresh[name].equal(moved[name])]
     # LoRA's A has a gradient only once B has left zero, and UniEnt's are tiny. Of the whole network, words that no prompt has and
@@ -126,10 +128,9 @@ def test_every_group_learns_and_moves_nothing_else(method: str, group: str, kind
     assert len(still) <= {"full": len(fresh) // 3, "lora": len(fresh) // 2}.get(group, 0), still
     assert not any("lora_B" in name for name in still)
     assert all(value.equal(weights[name]) for name, value in backbone(kind).vision.state_dict().items())
-    if outcomes[-1].answer is not None:
-        assert outcomes[-1].answer().equal(one.method.look(one.state, Views.of_tensor(torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(14)))).logits.detach())  # fmt: skip
+    assert outcomes[-1].class_scores == one.predict_views(random_views(14)).class_scores
     one.reset()
-    assert same(one.state.overlay.snapshot(), fresh)
+    assert same(one.state.overlay.stored(), fresh)
 
 
 @pytest.mark.parametrize("group", ["prompts", "full", "lora"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import wait
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from ostta.data.datasets import open_dataset
 from ostta.identifiers import LDA
 from ostta.live import StreamPool
 from ostta.live.batched import BatchedTower
-from ostta.methods.tuning import NOT_FINITE, Proposal
+from ostta.methods.tuning import NOT_FINITE
 from tiny_models import IMAGE_SIZE, tiny_clip
 
 
@@ -56,7 +57,7 @@ def noise(count: int, seed: int = 0) -> list[Image.Image]:
 
 
 def decisions(predictions) -> list[tuple]:
-    return [(p.label, p.index, p.known, p.verdict, p.adapted, p.reason, p.matches) for p in predictions]
+    return [(p.label, p.index, p.known, p.verdict, p.adapted, p.reason, p.diagnostics) for p in predictions]
 
 
 def scores(predictions) -> np.ndarray:
@@ -472,7 +473,7 @@ def test_a_gradient_that_is_not_finite_moves_only_nothing_of_its_own(clip) -> No
     for _ in range(3):
         answers = pool.step({"a": good, "b": spoiled})
         assert_equal([answers["a"]], [alone[0].step_views(good)])
-        assert (answers["b"].adapted, answers["b"].reason) == (False, NOT_FINITE)
+        assert (answers["b"].adapted, answers["b"].reason) == (False, NOT_FINITE.reason)
         assert answers["b"].verdict is Verdict.RELIABLE_DESIRED
     with pool.held("b") as one:
         assert same(before, content(one))
@@ -493,7 +494,7 @@ def test_a_method_that_breaks_down_leaves_the_others_alone(clip) -> None:
             def loss(*_):
                 raise ZeroDivisionError("no such loss")
 
-            return Proposal(proposal.optimiser, loss, proposal.settle, proposal.augmented)
+            return replace(proposal, gradient=replace(proposal.gradient, loss=loss))
 
         broken.method.propose = propose
         before = content(broken)

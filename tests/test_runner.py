@@ -219,7 +219,7 @@ def test_records_come_back_exactly(tmp_path: Path) -> None:
     records = Records()
     full = Prediction(
         "cat", 3, True, 0.1 + 0.2, 1 / 3, 0.7, None, Verdict.RELIABLE_DESIRED, True, 1e-300, None,
-        ms=Timing(0.1, 1e9, 1 / 7), class_scores=(0.1, -0.0), pseudo_label=2, matches=4, features=(0.1, 1e-30),
+        ms=Timing(0.1, 1e9, 1 / 7), class_scores=(0.1, -0.0), pseudo_label=2, diagnostics={"matches": 4}, features=(0.1, 1e-30),
     )  # fmt: skip
     failed = Prediction(None, -1, False, math.nan, None, None, None, None, False, None, "not finite")
     for number in range(3):

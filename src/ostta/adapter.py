@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import platform
+import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import pairwise
@@ -19,17 +20,23 @@ import torch
 from . import backbones
 from .backbones.protocol import Backbone
 from .core.memory import named, parts
+from .core.modes import answering, learning
+from .core.overlay import Overlay, encode, lock_of
 from .core.scores import max_score, max_softmax_score
-from .core.types import Decision, Error, Look, Outcome, Prediction, Timing
+from .core.types import Decision, Error, Look, Prediction, Timing, ViewSource
 from .data.class_names import checked_classes
 from .data.images import read_image
-from .data.views import Views
+from .data.views import FeaturesOnly, Views
 from .identifiers import IDENTIFIERS, Identifier
 from .methods import METHODS, Method
-from .options import Resolved, rebuild, resolve
+from .methods.protocol import Failure, Proposal, Trained
+from .methods.tuning import TunedState, answer, take
+from .options import SCORES_IN_HALF, Resolved, rebuild, resolve
 from .state import read_state, write_state
 
-NOT_SEEN = "the features of this image are not finite"
+NOT_FINITE = "the features of this image are not finite"
+NO_DIRECTION = "the features of this image have length zero or overflow"
+SPOILED = Failure("the step would make the features of images not finite")
 
 
 def load(
@@ -59,18 +66,22 @@ def load(
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One image on its way through a step: what was seen, the decision (None where the score is not finite), and the clock."""
+    """One image on its way through a step: what was seen and decided, and the clock. `decision` is None where nothing can be.
 
-    look: Look
+    `unseen` says why not.
+    """
+
+    look: Look[Any]
     score: float
     decision: Decision | None
+    unseen: str | None
     began: float
     encoded: float
     decided: float
 
 
 class Adapter:
-    """What `ostta.load` returns. Not safe to share between threads; two adapters may share a backbone."""
+    """What `ostta.load` returns. One thread at a time: a second caller is refused. Two adapters may share a backbone."""
 
     def __init__(
         self,
@@ -86,11 +97,18 @@ class Adapter:
         self.backbone = backbone
         self.method_name, self.identifier_name = method, identifier
         self.profile, self.seed, self.resolved = profile, seed, resolved
-        self.classifier = backbone.classifier(self.classes, resolved.adapter.templates)
-        self.method: Method = METHODS[method](backbone, self.classifier, self.classes, resolved.method)
+        # Under the lock: both towers are read, and another thread may have its overlay in place of their values.
+        with learning(), lock_of(backbone.vision):
+            self.classifier = backbone.classifier(self.classes, resolved.adapter.templates)
+            self.method: Method[Any, Any, Any] = METHODS[method](
+                backbone, self.classifier, self.classes, resolved.method
+            )
+            self.state = self.method.start()
         self.identifier: Identifier = IDENTIFIERS[identifier][0](resolved.identifier, scale=self.method.score_scale)
-        self.state = self.method.start()
         self.steps = 0
+        # What was trained before the last gradient step, while no image has been seen through what it is now.
+        self._before: Trained | None = None
+        self._in_use = threading.Lock()
         strange = backbone.unfamiliar(self.classes)
         if strange:
             warnings.warn(
@@ -106,6 +124,14 @@ class Adapter:
     def step_views(self, views: torch.Tensor) -> Prediction:
         """The same from a preprocessed float tensor [V, 3, H, W]; view 0 is the canonical one."""
         return self._step(self._views_of_tensor(views))
+
+    def step_features(self, features: torch.Tensor | Sequence[float]) -> Prediction:
+        """The same from an image's features [D], for methods that need nothing else of it: zero_shot, tda, dpe."""
+        return self._step(self._only(features))
+
+    def predict_features(self, features: torch.Tensor | Sequence[float]) -> Prediction:
+        """`predict` from an image's features [D]."""
+        return self._predict(self._only(features))
 
     def predict(self, image: Any) -> Prediction:
         """The answer of the state as it is, with no effect whatever."""
@@ -126,13 +152,16 @@ class Adapter:
     # --- the whole state ----------------------------------------------------------------------------------------------
     def reset(self) -> None:
         """Back to the start: no adaptation, empty banks, step 0."""
-        self.state = self.method.start()
-        self.identifier.reset()
-        self.steps = 0
+        with self.in_use(), learning():
+            self.state, self._before = self.method.start(), None
+            self.identifier.reset()
+            self.steps = 0
 
     def save(self, path: str | Path) -> None:
         """Write everything needed to go on later, atomically."""
-        write_state(Path(path), self._tensors(), self.describe())
+        with self.in_use(), answering():
+            self._try_last_step()
+            write_state(Path(path), self._tensors(), self.describe())
 
     @classmethod
     def restore(cls, path: str | Path, backbone: Backbone | None = None) -> Adapter:
@@ -181,76 +210,163 @@ class Adapter:
         }
 
     # --- inside -------------------------------------------------------------------------------------------------------
-    def _step(self, views: Views) -> Prediction:
-        began = perf_counter()
-        with self._precision(self.method.scores_in_half):
-            look = self.method.look(self.state, views)
-        turn = self.decide(look, began)
-        if turn.decision is None:
-            return nothing(NOT_SEEN)
-        outcome = self.method.learn(self.state, look, turn.decision)
-        logits = None
-        if self.wants_answer(turn, outcome) and outcome.answer is not None:
-            with self._precision(True):
-                logits = outcome.answer()
-        return self.conclude(turn, outcome, logits)
+    def _step(self, views: ViewSource) -> Prediction:
+        with self.in_use(), learning():
+            began = perf_counter()
+            turn = self.decide(self._look(views), began)
+            if turn.decision is None:
+                return nothing(turn.unseen)
+            proposal = self.method.propose(self.state, turn.look, turn.decision)
+            outcome = None if proposal.gradient is None else take(proposal.gradient, turn.look)
+            features = None
+            if isinstance(outcome, Trained) and self.looks_again(turn, proposal):
+                with torch.no_grad(), self._half(True):
+                    features = self._encode(views, outcome.overlay)
+            return self.conclude(turn, proposal, outcome, features)
 
-    @torch.no_grad()
-    def _predict(self, views: Views) -> Prediction:
-        began = perf_counter()
-        with self._precision(self.method.scores_in_half):
-            look = self.method.look(self.state, views)
-        turn = self.decide(look, began)
-        if turn.decision is None:
-            return nothing(NOT_SEEN)
-        return self._prediction(turn, turn.decision, Outcome(reason="predict never adapts"), None, turn.decided)
+    def _predict(self, views: ViewSource) -> Prediction:
+        with self.in_use(), answering():
+            began = perf_counter()
+            turn = self.decide(self._look(views, keep=False), began)
+            if turn.decision is None:
+                return nothing(turn.unseen)
+            return self._prediction(turn, turn.decision, Proposal(reason="predict never adapts"), None, None)
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """The adapter for one caller at a time."""
+        if not self._in_use.acquire(blocking=False):
+            raise Error(
+                "This adapter is in use by another call: give each thread an adapter of its own on the same backbone, or use "
+                "`ostta.live.StreamPool`."
+            )
+        try:
+            yield
+        finally:
+            self._in_use.release()
 
     # --- a step in its parts, for a pool, which runs the image tower for many adapters at once ---------------------------
     def views_of(self, image: Any) -> Views:
         """The views of the next step's image: of whatever `step` takes, or of a tensor, as `step_views` takes it."""
         return self._views_of_tensor(image) if isinstance(image, torch.Tensor) else self._views_of_image(image)
 
-    def decide(self, look: Look, began: float) -> Turn:
+    def decide(self, look: Look[Any], began: float) -> Turn:
         """The identifier's decision on a look that was begun at `began`; changes nothing."""
-        score = self._score(look)
+        score, unseen = self._score(look), unseen_because(look)
         encoded = perf_counter()
-        decision = self.identifier.peek(score) if math.isfinite(score) else None
-        return Turn(look, score, decision, began, encoded, perf_counter())
+        if unseen is None and not math.isfinite(score):
+            unseen = NOT_FINITE
+        decision = self.identifier.peek(score) if unseen is None else None
+        return Turn(look, score, decision, unseen, began, encoded, perf_counter())
 
-    def wants_answer(self, turn: Turn, outcome: Outcome) -> bool:
-        """Whether the class is to be named after the update."""
-        desired = turn.decision is not None and turn.decision.desired
-        return desired and outcome.answer is not None and self.resolved.adapter.answer_from == "after"
+    def looks_again(self, turn: Turn, proposal: Proposal) -> bool:
+        """Whether the class is to be named from the image's features under the values that its step led to."""
+        return self._answers_after(turn) and proposal.gradient is not None and proposal.gradient.looks_again
 
-    def conclude(self, turn: Turn, outcome: Outcome, logits: torch.Tensor | None) -> Prediction:
-        """Remember the score and count the step; `logits` are those after the update where they were wanted."""
+    def conclude(
+        self,
+        turn: Turn,
+        proposal: Proposal,
+        outcome: Trained | Failure | None,
+        features: torch.Tensor | None,
+    ) -> Prediction:
+        """Store what the image has taught, remember its score and count the step: all of it, or nothing.
+
+        `outcome` is what became of the proposed gradient step; `features` are the image's under it, where `looks_again`.
+        """
         if turn.decision is None:
-            return nothing(NOT_SEEN)
-        if not outcome.failed:
+            return nothing(turn.unseen)
+        logits = None
+        if isinstance(outcome, Trained) and self._answers_after(turn):
+            with torch.no_grad(), self._half(True):
+                logits = answer(outcome.overlay, turn.look.features if features is None else features)
+            if not bool(torch.isfinite(logits).all()) or (features is not None and unseen_because(features)):
+                outcome = SPOILED
+        if not isinstance(outcome, Failure):
+            self.method.commit(self.state, turn.look, turn.decision, outcome)
             self.identifier.take(turn.score)
             self.steps += 1
-        return self._prediction(turn, turn.decision, outcome, logits, perf_counter())
+            # Until an image was seen through the new values, nobody knows whether one can be.
+            gradient = proposal.gradient if logits is None and outcome is not None else None
+            self._before = None if gradient is None else Trained(gradient.overlay, gradient.optimiser, 0.0)
+        return self._prediction(turn, turn.decision, proposal, outcome, logits)
 
-    def _precision(self, in_half: bool) -> AbstractContextManager[object]:
+    def rescued(self, look: Look[Any], views: ViewSource, keep: bool = True) -> Look[Any]:
+        """`look`, or, where only the last gradient step is to blame that nothing can be seen, a look without that step.
+
+        With `keep` such a step is given up for good.
+        """
+        if self._before is None or unseen_because(look) is None or not isinstance(self.state, TunedState):
+            return look
+        last = Trained(self.state.overlay, self.state.optimiser, 0.0)
+        self.state.keep(self._before)
+        earlier = self._look_now(views)
+        to_blame = unseen_because(earlier) is None
+        if keep and to_blame:
+            self._before = None
+            warnings.warn(
+                f"The update of step {self.steps} made the features of images not finite and was taken back: "
+                "its learning rate is too high.",
+                stacklevel=2,
+            )
+        else:
+            self.state.keep(last)
+        return earlier if to_blame else look
+
+    # --- further inside -----------------------------------------------------------------------------------------------
+    def _look(self, views: ViewSource, keep: bool = True) -> Look[Any]:
+        return self.rescued(self._look_now(views), views, keep)
+
+    def _look_now(self, views: ViewSource) -> Look[Any]:
+        graph = torch.is_grad_enabled() and self.method.looks_with_graph
+        with torch.set_grad_enabled(graph), self._half(self.method_name in SCORES_IN_HALF):
+            features = self._encode(views, self.method.overlay(self.state))
+            return self.method.look(self.state, features, views)
+
+    def _encode(self, views: ViewSource, overlay: Overlay | None) -> torch.Tensor:
+        """The unit features [D] of the canonical view."""
+        if isinstance(views, FeaturesOnly):
+            return views.features
+        return encode(self.backbone.vision, views.canonical, overlay)[0]
+
+    def _try_last_step(self) -> None:
+        """Find out on a grey image whether anything can be seen through the last gradient step, if no image has shown it yet."""
+        if self._before is not None:
+            size = self.backbone.preprocessing.image_size
+            self._look(Views.of_tensor(torch.zeros(1, 3, size, size)))
+
+    def _answers_after(self, turn: Turn) -> bool:
+        desired = turn.decision is not None and turn.decision.desired
+        return desired and self.resolved.adapter.answer_from == "after"
+
+    def _half(self, where: bool) -> AbstractContextManager[object]:
         """Half precision where the published code has it on a GPU, if the options ask for it (D32)."""
-        if in_half and self.resolved.adapter.precision == "mixed":
+        if where and self.resolved.adapter.precision == "mixed":
             return torch.autocast(self.classifier.device.type, dtype=torch.float16)
         return nullcontext()
 
-    def _score(self, look: Look) -> float:
+    def _score(self, look: Look[Any]) -> float:
         if self.identifier.statistic == "msp":
             return max_softmax_score(look.cosines, self.backbone.logit_scale)
         return max_score(look.logits if look.scores is None else look.scores)
 
     def _prediction(
-        self, turn: Turn, decision: Decision, outcome: Outcome, after: torch.Tensor | None, now: float
+        self,
+        turn: Turn,
+        decision: Decision,
+        proposal: Proposal,
+        outcome: Trained | Failure | None,
+        after: torch.Tensor | None,
     ) -> Prediction:
-        look, wanted = turn.look, self.resolved.adapter
+        look, wanted, failed = turn.look, self.resolved.adapter, isinstance(outcome, Failure)
+        if failed:
+            after = None
         logits = look.logits if after is None else after
         pseudo_label = int(look.logits.argmax())
         index = pseudo_label if after is None else int(after.argmax())
-        instants = (turn.began, turn.encoded, turn.decided, now)
+        instants = (turn.began, turn.encoded, turn.decided, perf_counter())
         ms = Timing(*(1e3 * (end - start) for start, end in pairwise(instants)))
+        trained = isinstance(outcome, Trained)
         return Prediction(
             label=self.classes[index] if decision.desired else None,
             index=index,
@@ -260,13 +376,13 @@ class Adapter:
             mu_desired=decision.mu_desired,
             mu_undesired=decision.mu_undesired,
             verdict=decision.verdict,
-            adapted=outcome.adapted,
-            loss=outcome.loss,
-            reason=outcome.reason,
+            adapted=trained or (proposal.adapted and not failed),
+            loss=outcome.loss if isinstance(outcome, Trained) else proposal.loss,
+            reason=outcome.reason if isinstance(outcome, Failure) else proposal.reason,
             ms=ms,
             class_scores=tuple(logits.tolist()) if wanted.class_scores else None,
             pseudo_label=pseudo_label,
-            matches=outcome.matches,
+            diagnostics={} if failed else proposal.diagnostics,
             features=tuple(look.features.tolist()) if wanted.features else None,
         )
 
@@ -277,6 +393,14 @@ class Adapter:
         made = Views.of_tensor(views, self.backbone.preprocessing)
         made.require(self.method.views)
         return made
+
+    def _only(self, features: torch.Tensor | Sequence[float]) -> FeaturesOnly:
+        if self.method.views > 1 or self.method.overlay(self.state) is not None:
+            raise Error(
+                f"{self.method_name} looks at the image itself, not only at its features: use `step`, or a method that trains "
+                "nothing in the image tower, such as zero_shot, tda or dpe."
+            )
+        return FeaturesOnly.of(features, self.classifier)
 
     def _tensors(self) -> dict[str, torch.Tensor]:
         return named(method=self.state.tensors(), identifier=self.identifier.tensors())
@@ -300,7 +424,16 @@ def versions() -> dict[str, str]:
     return found
 
 
-def nothing(reason: str) -> Prediction:
+def unseen_because(seen: Look[Any] | torch.Tensor) -> str | None:
+    """Why nothing can be decided from a look, or from unit features: None where it can be."""
+    features = seen if isinstance(seen, torch.Tensor) else seen.features
+    length = float(features.detach().float().square().sum())
+    if not math.isfinite(length):
+        return NOT_FINITE
+    return None if length > 0.5 else NO_DIRECTION
+
+
+def nothing(reason: str | None) -> Prediction:
     """The answer for an image that could not be seen."""
     return Prediction(None, -1, False, math.nan, None, None, None, None, False, None, reason)
 

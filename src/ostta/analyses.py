@@ -104,7 +104,7 @@ def average_matches(records: Records) -> float | None:
 
     K+ counts the K nearest positives that have the image's own class. An image that is its own neighbour counts itself (D6).
     """
-    counted = [p.matches for p in records.predictions if p.matches is not None]
+    counted = [p.diagnostics["matches"] for p in records.predictions if "matches" in p.diagnostics]
     return float(np.mean(counted)) if counted else None
 
 

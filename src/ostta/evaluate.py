@@ -58,6 +58,15 @@ class Records:
             return np.array([None if value is None else str(value) for value in values], dtype=object)
         return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
 
+    @property
+    def diagnostics(self) -> list[str]:
+        """The names of the diagnostics that any of the predictions has."""
+        return sorted({name for prediction in self.predictions for name in prediction.diagnostics})
+
+    def diagnostic(self, name: str) -> NDArray[np.float64]:
+        """One diagnostic of the predictions, NaN where there is none."""
+        return np.array([prediction.diagnostics.get(name, math.nan) for prediction in self.predictions])
+
     def scores(self) -> NDArray[np.float64]:
         """The scores; one that is not finite counts as lower than all others, as such an image is never accepted."""
         scores: NDArray[np.float64] = self.column("score")

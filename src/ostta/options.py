@@ -106,6 +106,9 @@ DISAGREEMENTS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 
+# The methods whose scores the published code takes in half precision on a GPU; `precision=mixed` does so here (D32).
+SCORES_IN_HALF = frozenset({"zero_shot", "tda", "dpe"})
+
 
 @dataclass(frozen=True)
 class AdapterOptions:

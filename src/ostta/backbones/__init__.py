@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..core.modes import learning
 from ..core.types import Error
 from .clip import Clip
 from .embedded import load_embedded, load_embedded_maple
@@ -45,6 +46,11 @@ def load(name_or_folder: str | Path) -> Backbone:
 
     "+maple:PATH" behind the name adds the MaPLe prompts of a checkpoint; the embedded one has its own, "embedded+maple".
     """
+    with learning():  # what is loaded in a caller's inference mode could never be learned from
+        return _load(name_or_folder)
+
+
+def _load(name_or_folder: str | Path) -> Backbone:
     if name_or_folder == "embedded":
         return load_embedded()
     if name_or_folder == "embedded+maple":

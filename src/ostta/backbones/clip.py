@@ -25,6 +25,7 @@ BATCH = 256
 class TwoTowers:
     """A `Backbone` whose text tower is there as well. A family says how it tokenises and what it recommends."""
 
+    trainable = True
     restorable = True
     remark = ""
     prompt_tuning: ClassVar[bool]

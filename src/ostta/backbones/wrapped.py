@@ -12,10 +12,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ..core.modes import learning
 from ..core.types import Error, Preprocessing
 from .preprocessing import CLIP_MEAN, CLIP_STD
 from .protocol import DEFAULT_TEMPLATES
 from .towers import frozen, weight_hash
+
+# Images of a backbone without a tower are of no use, but they are read before that is said.
+NO_TOWERS_SIZE = 1
 
 
 class ImageEmbeds(nn.Module):
@@ -30,6 +34,25 @@ class ImageEmbeds(nn.Module):
         return features
 
 
+class InSinglePrecision(nn.Module):
+    """A tower whose features come in another precision than the one everything else here has."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        features: torch.Tensor = self.model(pixels).float()
+        return features
+
+
+class NoTower(nn.Module):
+    """Stands for the image tower of a backbone that has none."""
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        raise Error("This backbone has no image tower: give features to `step_features`, not images.")
+
+
 class Wrapped:
     """What `wrap` returns."""
 
@@ -39,8 +62,11 @@ class Wrapped:
     prompt_tuning = False
     defaults: Mapping[str, Mapping[str, Any]] = {}
 
-    def __init__(self, vision: nn.Module, text: torch.Tensor, preprocessing: Preprocessing, logit_scale: float) -> None:
+    def __init__(
+        self, vision: nn.Module, text: torch.Tensor, preprocessing: Preprocessing, logit_scale: float, trainable: bool
+    ) -> None:
         self.vision = vision
+        self.trainable = trainable
         self.preprocessing = preprocessing
         self.logit_scale = logit_scale
         self._text = text
@@ -67,10 +93,10 @@ class Wrapped:
 
 
 def wrap(
-    vision: nn.Module,
+    vision: nn.Module | None,
     text_features: torch.Tensor,
     *,
-    image_size: int,
+    image_size: int | None = None,
     logit_scale: float = 100.0,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
@@ -79,7 +105,7 @@ def wrap(
 
     `text_features` [C, D] are the embeddings of the classes, in their order; their length does not matter. Images are scaled to
     `image_size` on the short side, cropped at the centre and normalised by `mean` and `std`, which are CLIP's if not given.
-    `vision` is copied, and the copy adapts nothing of the original.
+    `vision` is copied, and the copy adapts nothing of the original. Without a tower (None), adapters take features alone.
 
     >>> import torch
     >>> tower = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 16))
@@ -87,45 +113,59 @@ def wrap(
     >>> backbone.classifier(["ant", "bee", "cat", "dog"]).shape
     torch.Size([4, 16])
     """
-    if not isinstance(vision, nn.Module):
+    if vision is not None and not isinstance(vision, nn.Module):
         raise Error(f"The image tower must be a torch.nn.Module, not a {type(vision).__name__}.")
+    if vision is not None and (not isinstance(image_size, int) or isinstance(image_size, bool) or image_size < 1):
+        raise Error(f"image_size must be the side of the tower's images in pixels, such as 224, not {image_size!r}.")
     if not (math.isfinite(logit_scale) and logit_scale > 0):
         raise Error(f"logit_scale must be a positive number, not {logit_scale}.")
+    size = image_size or NO_TOWERS_SIZE
     preprocessing = Preprocessing(
-        image_size, _channels("mean", mean, CLIP_MEAN), _channels("std", std, CLIP_STD), fit="crop", resize=image_size
+        size, _channels("mean", mean, CLIP_MEAN), _channels("std", std, CLIP_STD), fit="crop", resize=size
     )
     if min(preprocessing.std) <= 0:
         raise Error(f"std must be positive, not {preprocessing.std}.")
+    with learning():
+        text = _unit_rows(text_features)
+        if vision is None:
+            return Wrapped(NoTower(), text, preprocessing, float(logit_scale), trainable=False)
+        tower, trainable, device = _probed(vision, size, text.shape[1])
+    return Wrapped(tower, text.to(device), preprocessing, float(logit_scale), trainable)
+
+
+def _probed(vision: nn.Module, image_size: int, width: int) -> tuple[nn.Module, bool, torch.device]:
+    """A copy of the tower as a map from tensor to features, whether gradients reach its parameters, and where it is.
+
+    All of this is found out on a grey image.
+    """
     try:
-        own = frozen(copy.deepcopy(vision)).float()
+        tower = copy.deepcopy(vision).eval().float().requires_grad_()
     except RuntimeError as problem:
         raise Error(f"The image tower cannot be copied: {problem}") from problem
-    own, features = _probe(own, image_size)
-    text = _unit_rows(text_features).to(features.device)
-    if features.shape != (1, text.shape[1]):
-        raise Error(
-            f"The image tower gives {list(features.shape)} for one image, and the text features are {text.shape[1]} wide: "
-            f"it must give [1, {text.shape[1]}]."
-        )
-    return Wrapped(own, text, preprocessing, float(logit_scale))
-
-
-@torch.no_grad()
-def _probe(tower: nn.Module, image_size: int) -> tuple[nn.Module, torch.Tensor]:
-    """The tower as a map from tensor to tensor, and what it makes of a grey image."""
     device = next((tensor.device for tensor in tower.parameters()), torch.device("cpu"))
     pixels = torch.zeros(1, 3, image_size, image_size, device=device)
     try:
         output = tower(pixels)
     except Exception as problem:  # somebody else's module: anything may come
         raise Error(f"The image tower does not take a tensor of {list(pixels.shape)}: {problem}") from problem
-    if isinstance(output, torch.Tensor):
-        return tower, output
     if isinstance(getattr(output, "image_embeds", None), torch.Tensor):
-        return ImageEmbeds(tower).eval(), output.image_embeds
-    raise Error(
-        f"The image tower returns a {type(output).__name__}: it must return a tensor, or an object with `image_embeds`."
-    )
+        tower, output = ImageEmbeds(tower), output.image_embeds
+    if not isinstance(output, torch.Tensor):
+        raise Error(
+            f"The image tower returns a {type(output).__name__}: it must return a tensor, or an object with `image_embeds`."
+        )
+    if output.shape != (1, width):
+        raise Error(
+            f"The image tower gives {list(output.shape)} for one image, and the text features are {width} wide: "
+            f"it must give [1, {width}]."
+        )
+    if not output.is_floating_point():
+        raise Error(f"The image tower gives features of type {output.dtype}: they must be floating-point numbers.")
+    if not bool(torch.isfinite(output).all()):
+        raise Error("The image tower gives features that are not finite for a grey image.")
+    if output.dtype != torch.float32:
+        tower = InSinglePrecision(tower)
+    return frozen(tower), output.requires_grad, device
 
 
 def _unit_rows(text_features: torch.Tensor) -> torch.Tensor:

@@ -108,6 +108,8 @@ def _pack(records: Records, start: int) -> bytes:
     predictions = records.predictions[start:]
     for name in _OF_PREDICTION:
         columns[f"prediction_{name}"] = [getattr(prediction, name) for prediction in predictions]
+    # As text: their names differ from method to method, and a column of mappings that are all empty cannot be written.
+    columns["prediction_diagnostics"] = [json.dumps(dict(prediction.diagnostics)) for prediction in predictions]
     for part in _PARTS_OF_TIME:
         columns[f"ms_{part}"] = [getattr(prediction.ms, part) for prediction in predictions]
     buffer = io.BytesIO()
@@ -130,5 +132,6 @@ def _unpack(content: bytes, records: Records) -> None:
             values["verdict"] = Verdict(values["verdict"])
         if values["class_scores"] is not None:
             values["class_scores"] = tuple(values["class_scores"])
+        values["diagnostics"] = json.loads(values["diagnostics"])
         ms = Timing(**{part: columns[f"ms_{part}"][row] for part in _PARTS_OF_TIME})
         records.predictions.append(Prediction(**values, ms=ms))

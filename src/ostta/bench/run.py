@@ -195,9 +195,10 @@ def write_records(records: Records, path: Path) -> None:
         "loss",
         "reason",
         "pseudo_label",
-        "matches",
     ):
         columns[name] = records.column(name)
+    for name in records.diagnostics:
+        columns[name] = records.diagnostic(name)
     for part in ("encode", "decide", "update"):
         columns[f"ms_{part}"] = records.timings(part)
     if any(row is not None for row in records.features):

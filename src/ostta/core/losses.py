@@ -27,19 +27,22 @@ class Neighbours:
 
 
 def nearest(
-    features: torch.Tensor, same: FeatureBank, other: FeatureBank, k: int, *, skip_self: int | None = None
+    features: torch.Tensor, same: FeatureBank, other: FeatureBank, k: int, label: int = 0, *, with_self: bool = True
 ) -> Neighbours:
     """The `k` nearest neighbours by cosine in the image's own bank and in the other one.
 
-    `skip_self` is the row of `same` that holds the image itself, left out of its own neighbours (D6).
+    The image counts as stored in its own bank, as one of class `label`, which it is not yet; it may be among its own
+    neighbours (published), or not (D6).
     """
-    query = features.detach()
-    own = same.features @ query
-    if skip_self is not None:
-        own[skip_self] = -torch.inf
-    near = own.topk(k).indices
-    far = (other.features @ query).topk(k).indices
-    return Neighbours(same.features[near], other.features[far], same.labels[near])
+    query, own_slot = features.detach(), same.place(label)
+    cosines = same.similarities(query)
+    cosines[own_slot] = query @ query if with_self else -torch.inf
+    near = cosines.topk(k).indices
+    positives, labels = same.rows(near)
+    itself = near == own_slot
+    positives = torch.where(itself[:, None], query, positives)
+    negatives, _ = other.rows(other.similarities(query).topk(k).indices)
+    return Neighbours(positives, negatives, labels.masked_fill(itself, label))
 
 
 def reliable_entropy(
@@ -50,27 +53,29 @@ def reliable_entropy(
     return functional.cross_entropy(scale * logits, target) + functional.cross_entropy(scale * augmented_logits, target)
 
 
-def contrast(
-    features: torch.Tensor,
-    neighbours: Neighbours,
-    *,
-    label: int | None,
-    temperature: float = 1.0,
-    normaliser: str = "k",
-) -> torch.Tensor:
-    """L_D for a reliable desired image (`label` given), L_U for a reliable undesired one (`label` None).
+def undesired_contrast(features: torch.Tensor, neighbours: Neighbours, temperature: float = 1.0) -> torch.Tensor:
+    """L_U, for a reliable undesired image: towards its nearest undesired features, away from the nearest desired ones."""
+    return _terms(features, neighbours, temperature).mean()
 
-    L_D counts only positives of the image's class, m_k = [label_k = label]; `normaliser` is "k" for 1/K, as published code does,
-    or "matches" for the paper's 1/K+ (D3). No matching positive gives exactly zero.
+
+def desired_contrast(
+    features: torch.Tensor, neighbours: Neighbours, label: int, temperature: float = 1.0, normaliser: str = "k"
+) -> torch.Tensor:
+    """L_D, for a reliable desired image of class `label`.
+
+    Only positives of the image's class count, m_k = [label_k = label]; `normaliser` is "k" for 1/K, as published code does, or
+    "matches" for the paper's 1/K+ (D3). No matching positive gives exactly zero.
     """
-    attraction = neighbours.positives @ features / temperature
-    repulsion = torch.logsumexp(neighbours.negatives @ features / temperature, dim=0)
-    terms = repulsion - attraction
-    if label is None:
-        return terms.mean()
+    terms = _terms(features, neighbours, temperature)
     matches = (neighbours.labels == label).to(terms.dtype)
     count = matches.sum().clamp(min=1) if normaliser == "matches" else terms.numel()
     return (matches * terms).sum() / count
+
+
+def _terms(features: torch.Tensor, neighbours: Neighbours, temperature: float) -> torch.Tensor:
+    attraction = neighbours.positives @ features / temperature
+    repulsion = torch.logsumexp(neighbours.negatives @ features / temperature, dim=0)
+    return repulsion - attraction
 
 
 def most_certain(logits: torch.Tensor, share: float) -> torch.Tensor:

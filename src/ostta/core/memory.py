@@ -1,12 +1,10 @@
 """The two kinds of memory a stream has: recent scores, and features of reliable images.
 
-Both are rings in storage that is allocated once. A push can be taken back, so that a step which turns out to be impossible
-(a loss that is not finite) leaves no trace.
+Both are rings in storage that is allocated once. What a step would find if its image were stored already can be asked without
+storing it, so that a step which turns out to be impossible (a loss that is not finite) leaves no trace.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -72,17 +70,6 @@ class ScoreBank:
             self.push(float(score))
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
-    """What one push overwrote, so that it can be undone."""
-
-    slot: int
-    features: torch.Tensor
-    label: int
-    next: int
-    count: int
-
-
 class FeatureBank:
     """Unit features in a ring of fixed storage, each with the class it stands for.
 
@@ -90,11 +77,11 @@ class FeatureBank:
     group, the published code's choice, the oldest feature goes first whatever its class.
     """
 
-    def __init__(self, capacity: int, width: int, groups: int = 1) -> None:
+    def __init__(self, capacity: int, width: int, groups: int = 1, device: torch.device | None = None) -> None:
         if capacity < 1 or groups < 1 or capacity % groups:
             raise Error(f"A feature bank of {capacity} cannot be shared by {groups} classes.")
-        self._features = torch.zeros(capacity, width)
-        self._labels = torch.full((capacity,), -1, dtype=torch.long)
+        self._features = torch.zeros(capacity, width, device=device)
+        self._labels = torch.full((capacity,), -1, dtype=torch.long, device=device)
         self._next = [0] * groups
         self._count = [0] * groups
 
@@ -118,29 +105,32 @@ class FeatureBank:
     def labels(self) -> torch.Tensor:
         return self._labels[: self._count[0]] if len(self._count) == 1 else self._labels[self._labels >= 0]
 
-    def push(self, features: torch.Tensor, label: int = 0) -> Pushed:
-        group = label if len(self._count) > 1 else 0
-        size = self.capacity // len(self._count)
-        slot = group * size + self._next[group]
-        before = Pushed(
-            slot, self._features[slot].clone(), int(self._labels[slot]), self._next[group], self._count[group]
-        )
+    def place(self, label: int = 0) -> int:
+        """The slot that the next feature of class `label` goes to."""
+        group = self._group(label)
+        return group * (self.capacity // len(self._count)) + self._next[group]
+
+    def size_with(self, label: int = 0) -> int:
+        """How many features there would be with one more of class `label`."""
+        return len(self) + int(self._labels[self.place(label)] < 0)
+
+    def push(self, features: torch.Tensor, label: int = 0) -> None:
+        slot, group, size = self.place(label), self._group(label), self.capacity // len(self._count)
         self._features[slot] = features.detach()
         self._labels[slot] = label
         self._next[group] = (self._next[group] + 1) % size
         self._count[group] = min(self._count[group] + 1, size)
-        return before
 
-    def undo(self, pushed: Pushed) -> None:
-        """Take back the latest push."""
-        group = pushed.slot // (self.capacity // len(self._count))
-        self._features[pushed.slot] = pushed.features
-        self._labels[pushed.slot] = pushed.label
-        self._next[group], self._count[group] = pushed.next, pushed.count
+    def similarities(self, features: torch.Tensor) -> torch.Tensor:
+        """Cosines of `features` to every slot; minus infinity where a slot is empty."""
+        return (self._features @ features).masked_fill(self._labels < 0, -torch.inf)
 
-    def row(self, pushed: Pushed) -> int:
-        """The row of `features` that the latest push went to."""
-        return pushed.slot if len(self._count) == 1 else int((self._labels[: pushed.slot] >= 0).sum())
+    def rows(self, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The features in some slots, and their classes."""
+        return self._features[slots], self._labels[slots]
+
+    def _group(self, label: int) -> int:
+        return label if len(self._count) > 1 else 0
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return {
@@ -167,12 +157,12 @@ class ClassCache:
     `place` says where a candidate would go without putting it there, so that a look can count it and change nothing.
     """
 
-    def __init__(self, classes: int, depth: int, width: int) -> None:
+    def __init__(self, classes: int, depth: int, width: int, device: torch.device | None = None) -> None:
         if depth < 1:
             raise Error(f"A cache holds at least one feature a class, not {depth}.")
-        self.features = torch.zeros(classes, depth, width)
+        self.features = torch.zeros(classes, depth, width, device=device)
         # Infinite entropy marks an empty place: anything is better.
-        self.entropies = torch.full((classes, depth), torch.inf)
+        self.entropies = torch.full((classes, depth), torch.inf, device=device)
 
     @property
     def filled(self) -> torch.Tensor:

@@ -1,9 +1,14 @@
-"""How an overlay moves along its gradients, and what an optimiser remembers between steps."""
+"""How values move along their gradients, and what an optimiser remembers between steps.
+
+An optimiser never changes: `step` gives the next values and the optimiser of the next step, and whoever asked decides whether to
+keep them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
 
 import torch
 from torch.optim.adamw import adamw
@@ -12,51 +17,78 @@ from torch.optim.adamw import adamw
 EPS, WEIGHT_DECAY, BETAS = 1e-8, 0.01, (0.9, 0.999)
 
 
-class Optimiser:
-    """SGD, with momentum or without, or AdamW."""
+class Stepper(Protocol):
+    """What takes one step."""
 
-    def __init__(self, kind: Literal["sgd", "adamw"], lr: float, momentum: float = 0.0) -> None:
-        self.kind, self.lr, self.momentum = kind, lr, momentum
-        self.steps = 0
-        # Of each parameter: its velocity under SGD, or its two moments under AdamW. Nothing before the first step.
-        self._first: list[torch.Tensor] = []
-        self._second: list[torch.Tensor] = []
+    def step(
+        self, values: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]
+    ) -> tuple[list[torch.Tensor], Stepper]:
+        """The values one step along `gradients`, and what takes the step after that."""
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """SGD, with momentum or without, or AdamW.
+
+    first, second: of each parameter its velocity under SGD, or its two moments under AdamW; empty before the first step.
+    """
+
+    kind: Literal["sgd", "adamw"]
+    lr: float
+    momentum: float = 0.0
+    steps: int = 0
+    first: tuple[torch.Tensor, ...] = ()
+    second: tuple[torch.Tensor, ...] = ()
 
     @torch.no_grad()
-    def move(self, parameters: list[torch.Tensor], gradients: Sequence[torch.Tensor]) -> None:
-        """The next step along `gradients`."""
+    def step(
+        self, values: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]
+    ) -> tuple[list[torch.Tensor], Optimiser]:
         along = list(gradients)
         if self.kind == "sgd" and not self.momentum:
-            torch._foreach_add_(parameters, along, alpha=-self.lr)
-            return
-        if not self._first:
-            self._first = [torch.zeros_like(gradient) for gradient in along]
-            self._second = [torch.zeros_like(gradient) for gradient in along] if self.kind == "adamw" else []
+            return list(torch._foreach_add(list(values), along, alpha=-self.lr)), self
+        first = [moment.clone() for moment in self.first] or [torch.zeros_like(gradient) for gradient in along]
         if self.kind == "sgd":
-            torch._foreach_mul_(self._first, self.momentum)
-            torch._foreach_add_(self._first, along)
-            torch._foreach_add_(parameters, self._first, alpha=-self.lr)
-        else:
-            adamw(
-                parameters, along, self._first, self._second, [], [torch.tensor(float(self.steps)) for _ in along],
-                foreach=True, amsgrad=False, beta1=BETAS[0], beta2=BETAS[1], lr=self.lr, weight_decay=WEIGHT_DECAY,
-                eps=EPS, maximize=False,
-            )  # fmt: skip
-        self.steps += 1
+            torch._foreach_mul_(first, self.momentum)
+            torch._foreach_add_(first, along)
+            moved = list(torch._foreach_add(list(values), first, alpha=-self.lr))
+            return moved, replace(self, steps=self.steps + 1, first=tuple(first))
+        second = [moment.clone() for moment in self.second] or [torch.zeros_like(gradient) for gradient in along]
+        moved = [value.detach().clone() for value in values]
+        adamw(
+            moved, along, first, second, [], [torch.tensor(float(self.steps)) for _ in along],
+            foreach=True, amsgrad=False, beta1=BETAS[0], beta2=BETAS[1], lr=self.lr, weight_decay=WEIGHT_DECAY,
+            eps=EPS, maximize=False,
+        )  # fmt: skip
+        return moved, replace(self, steps=self.steps + 1, first=tuple(first), second=tuple(second))
 
-    def tensors(self) -> dict[str, torch.Tensor]:
-        memory = {f"first.{i}": tensor.clone() for i, tensor in enumerate(self._first)}
-        memory |= {f"second.{i}": tensor.clone() for i, tensor in enumerate(self._second)}
+    def stored(self) -> dict[str, torch.Tensor]:
+        """What it remembers by name, for a state file."""
+        memory = {f"first.{i}": tensor for i, tensor in enumerate(self.first)}
+        memory |= {f"second.{i}": tensor for i, tensor in enumerate(self.second)}
         return {"steps": torch.tensor(self.steps), **memory}
 
-    def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.steps = int(tensors["steps"])
-        self._first, self._second = (
-            [tensors[f"{name}.{i}"].clone() for i in range(sum(key.startswith(f"{name}.") for key in tensors))]
+    def restored(self, tensors: Mapping[str, torch.Tensor], like: Sequence[torch.Tensor]) -> Optimiser:
+        """The optimiser that `stored` gave, for parameters `like` these."""
+        first, second = (
+            tuple(
+                tensors[f"{name}.{i}"].to(own, copy=True)
+                for i, own in zip(range(sum(key.startswith(f"{name}.") for key in tensors)), like, strict=False)
+            )
             for name in ("first", "second")
         )
+        return replace(self, steps=int(tensors["steps"]), first=first, second=second)
 
 
-def first_adamw_step(start: torch.Tensor, gradient: torch.Tensor, lr: float) -> torch.Tensor:
-    """Where AdamW goes first: its moments are still the gradient itself, so the step is known in closed form."""
-    return start * (1 - lr * WEIGHT_DECAY) - lr * gradient / (gradient.abs() + EPS)
+@dataclass(frozen=True)
+class FirstAdamW:
+    """AdamW for a single step: its moments are still the gradient itself, so the step is known in closed form."""
+
+    lr: float
+
+    @torch.no_grad()
+    def step(
+        self, values: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]
+    ) -> tuple[list[torch.Tensor], FirstAdamW]:
+        kept = 1 - self.lr * WEIGHT_DECAY
+        return [v * kept - self.lr * g / (g.abs() + EPS) for v, g in zip(values, gradients, strict=True)], self

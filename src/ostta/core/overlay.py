@@ -1,6 +1,6 @@
 """The tensors that adapt, held apart from a backbone that never changes.
 
-An overlay maps parameter names of a module to its own leaf tensors. `Overlay.__call__` runs the module with them in place of the
+An overlay maps parameter names of a module to its own leaf tensors. `encode` runs the image tower with them in place of the
 module's own, which is what `torch.func.functional_call` does; done here by hand on the few owning submodules, because
 `functional_call` walks every parameter of the module at every call (measured in `benchmarks/parts.py`).
 """
@@ -12,11 +12,12 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import nn
 
+from .scores import unit
 from .types import Error
 
 # One lock a module: two threads that step two adapters on one backbone must not see each other's tensors half swapped in.
@@ -37,10 +38,23 @@ def twin(module: nn.Module) -> nn.Module:
         return copy.deepcopy(module, shared)
 
 
-class Overlay:
-    """Adapted copies of some parameters of `module`, and of `free` tensors that adapt but belong to no module.
+def encode(vision: nn.Module, pixels: torch.Tensor, overlay: Overlay | None = None) -> torch.Tensor:
+    """Unit features [B, D] of images [B, 3, H, W]: the one place where an image tower runs, frozen or under an overlay.
 
-    `guard` is the module that overlays of one backbone share, where `module` is not that one itself.
+    The lock is held either way: the tower's own values are read, and another thread may have its overlay in their place.
+    """
+    if overlay is not None:
+        with overlay.applied():
+            return unit(overlay.vision(pixels))
+    with lock_of(vision):
+        return unit(vision(pixels))
+
+
+class Overlay:
+    """Adapted values of some parameters of `module`, and of `free` tensors that adapt but belong to no module.
+
+    An overlay never changes: `moved` gives another one with other values. `guard` is the module that overlays of one backbone
+    share, where `module` is not that one itself.
     """
 
     def __init__(
@@ -50,25 +64,21 @@ class Overlay:
         free: Mapping[str, torch.Tensor] | None = None,
         guard: nn.Module | None = None,
     ) -> None:
-        self.module = module
+        self.module = self.vision = module
         self._guard = module if guard is None else guard
-        self._free = {} if free is None else dict(free)
-        self.tensors: dict[str, torch.Tensor] = {}
         self._owners: list[tuple[nn.Module, str, str]] = []
-        for name in names:
-            path, _, leaf = name.rpartition(".")
-            owner = module.get_submodule(path)
-            self._owners.append((owner, leaf, name))
+        initial: dict[str, torch.Tensor] = {}
+        with lock_of(self._guard):  # or an overlay of another thread could be copied in place of the weights
+            for name in names:
+                path, _, leaf = name.rpartition(".")
+                owner = module.get_submodule(path)
+                self._owners.append((owner, leaf, name))
+                initial[name] = owner.get_parameter(leaf)
+            initial |= {} if free is None else free
+            if not initial:
+                raise Error("There is nothing to adapt: the image tower has no parameter of the chosen group.")
             # fp32 whatever the module's own precision: small updates would be lost in half precision.
-            self.tensors[name] = owner.get_parameter(leaf).detach().float().clone().requires_grad_()
-        for name, initial in self._free.items():
-            self.tensors[name] = initial.detach().float().clone().requires_grad_()
-        if not self.tensors:
-            raise Error("There is nothing to adapt: the image tower has no parameter of the chosen group.")
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        with self.applied():
-            return self.module(*arguments, **keywords)
+            self.tensors = {name: _leaf(tensor.detach().float().clone()) for name, tensor in initial.items()}
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -83,33 +93,28 @@ class Overlay:
                 for (owner, leaf, _), original in zip(self._owners, originals, strict=True):
                     owner._parameters[leaf] = original
 
-    @torch.no_grad()
-    def reset(self) -> None:
-        """Back to the module's own values."""
-        for owner, leaf, name in self._owners:
-            self.tensors[name].copy_(owner.get_parameter(leaf))
-        for name, initial in self._free.items():
-            self.tensors[name].copy_(initial)
-
-    def moved(self, tensors: Mapping[str, torch.Tensor]) -> Self:
-        """The same overlay with other values, which are not copied; this one does not change."""
+    def moved(self, values: Iterable[torch.Tensor]) -> Self:
+        """The same overlay with other values, in the order of `parameters`; they are not copied."""
         other = copy.copy(self)
-        other.tensors = dict(tensors)
+        other.tensors = {name: _leaf(value) for name, value in zip(self.tensors, values, strict=True)}
         return other
 
-    def snapshot(self) -> dict[str, torch.Tensor]:
-        return {name: tensor.detach().clone() for name, tensor in self.tensors.items()}
+    def stored(self) -> dict[str, torch.Tensor]:
+        """The values by name, for a state file."""
+        return {name: tensor.detach() for name, tensor in self.tensors.items()}
 
-    @torch.no_grad()
-    def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Take over values; refused whole if a name or shape does not fit."""
+    def restored(self, tensors: Mapping[str, torch.Tensor]) -> Self:
+        """The same overlay with the values that `stored` gave; refused if a name or shape does not fit."""
         mine = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
         theirs = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
         if mine != theirs:
             odd = sorted(set(mine.items()) ^ set(theirs.items()))[0][0]
             raise Error(f"The stored parameters do not fit this model: {odd} is missing or has another shape.")
-        for name, tensor in tensors.items():
-            self.tensors[name].copy_(tensor)
+        return self.moved(tensors[name].detach().to(own, copy=True) for name, own in self.tensors.items())
 
     def parameters(self) -> list[torch.Tensor]:
         return list(self.tensors.values())
+
+
+def _leaf(values: torch.Tensor) -> torch.Tensor:
+    return values.detach().requires_grad_()

@@ -1,14 +1,17 @@
-"""The words of the project as types: what a decision, a look, an outcome and a prediction are."""
+"""The words of the project as types: what a decision, a look and a prediction are."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
+
+# What a method works out in a look for the rest of the step; a type of its own in each method.
+Plan = TypeVar("Plan", covariant=True)
 
 
 class Error(Exception):
@@ -75,35 +78,20 @@ class ViewSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Look(Generic[Plan]):
     """What a method sees in one image before any update. Tensors carry a graph where the update will need it.
 
-    `logits` are the method's final ones, which score and answer come from; `cosines` are z = f T^T, which MSP needs. `plan` is
-    what the method worked out for `learn` on the way. `scores` are what the score is the largest of, where not of the logits.
+    `features` is the canonical view's unit feature [D]. `logits` are the method's final ones, which score and answer come from;
+    `cosines` are z = f T^T, which MSP needs. `plan` is what the method worked out on the way, for `propose` and `commit`.
+    `scores` are what the score is the largest of, where not of the logits.
     """
 
     views: ViewSource
     features: torch.Tensor
     cosines: torch.Tensor
     logits: torch.Tensor
-    plan: Any = None
+    plan: Plan
     scores: torch.Tensor | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What `learn` did. `answer` gives the logits after the update; the adapter calls it only if it wants the answer.
-
-    `failed` says that the step could not be taken (a loss that is not finite): then nothing of the image may be remembered.
-    `matches` is K+, how many of the K nearest positives have the image's own class, where L_D acted.
-    """
-
-    loss: float | None = None
-    adapted: bool = False
-    reason: str | None = None
-    answer: Callable[[], torch.Tensor] | None = None
-    failed: bool = False
-    matches: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +110,8 @@ class Prediction:
     `score`, `threshold` and `verdict` are from before the update; `index` is from after it where the image was accepted and an
     update happened. `label` is None for "I don't know"; `index` is the best class even then. `reason` says why no update was made.
     `pseudo_label` is the best class before the update, which is what a method trains on; like `index`, -1 where nothing was seen.
-    `matches` is the K+ of L_D where it acted. `features`, if asked for, is the image's unit feature from before the update.
+    `diagnostics` are numbers by name that the method has about the step, such as ROSITA's "matches", the K+ of L_D where it acted.
+    `features`, if asked for, is the image's unit feature from before the update.
     """
 
     label: str | None
@@ -139,7 +128,7 @@ class Prediction:
     ms: Timing = field(default_factory=Timing)
     class_scores: tuple[float, ...] | None = None
     pseudo_label: int = -1
-    matches: int | None = None
+    diagnostics: Mapping[str, float] = field(default_factory=dict)
     features: tuple[float, ...] | None = None
 
     def to_json(self) -> str:
@@ -147,6 +136,7 @@ class Prediction:
         content: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         content["verdict"] = None if self.verdict is None else self.verdict.value
         content["ms"] = {name: round(getattr(self.ms, name), 3) for name in Timing.__slots__}
+        content["diagnostics"] = dict(self.diagnostics)
         if self.features is None:
             del content["features"]
         return json.dumps({name: _finite(value) for name, value in content.items()}, ensure_ascii=False)

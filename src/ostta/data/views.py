@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
+from ..core.scores import unit
 from ..core.types import Error, Preprocessing
 from .images import to_rgb
 
@@ -88,7 +90,9 @@ class Views:
         if preprocessing is not None and shape[2:] != [preprocessing.image_size] * 2:
             size = preprocessing.image_size
             raise Error(f"Views of {shape[2]} x {shape[3]} pixels cannot be used: this model takes {size} x {size}.")
-        return cls(tensor.detach().to(torch.float32), None)
+        with torch.inference_mode(False):  # what was made in inference mode could not be learned from
+            own = tensor.clone() if tensor.is_inference() else tensor.detach()
+            return cls(own.to(torch.float32), None)
 
     @property
     def canonical(self) -> torch.Tensor:
@@ -119,6 +123,33 @@ class Views:
             self._tensor = grown
         assert self._tensor is not None
         return self._tensor[:count]
+
+
+class FeaturesOnly:
+    """What stands for the views of an image of which only the unit features [D] are known."""
+
+    def __init__(self, features: torch.Tensor) -> None:
+        self.features = features
+
+    @classmethod
+    def of(cls, features: torch.Tensor | Sequence[float], like: torch.Tensor) -> FeaturesOnly:
+        """Features of any length, which are made unit ones, in the space of the classifier `like`."""
+        try:
+            own = torch.as_tensor(features).detach()
+        except (TypeError, ValueError, RuntimeError):
+            raise Error(f"Features of type {type(features).__name__} cannot be used: give a list of numbers.") from None
+        if list(own.shape) != [like.shape[1]]:
+            raise Error(
+                f"Features of shape {list(own.shape)} cannot be used: these classes have {like.shape[1]} numbers."
+            )
+        return cls(unit(own.to(like)))
+
+    @property
+    def canonical(self) -> torch.Tensor:
+        raise Error("There is no image here, only its features.")
+
+    def augmented(self, count: int) -> torch.Tensor:
+        raise Error("There is no image here, only its features.")
 
 
 class _Source:

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 from ..core.groups import layernorm_names
-from ..core.overlay import Overlay, twin
+from ..core.overlay import Overlay, encode, twin
 from ..core.scores import unit
 from ..core.types import Error
 
@@ -248,7 +248,4 @@ def _no_fast_path(*_: object) -> None:
 
 @torch.no_grad()
 def _alone(vision: nn.Module, names: list[str], pixels: torch.Tensor, values: Sequence[torch.Tensor]) -> torch.Tensor:
-    if not names:
-        return unit(vision(pixels))
-    features: torch.Tensor = Overlay(vision, names).moved(dict(zip(names, values, strict=True)))(pixels)
-    return unit(features)
+    return encode(vision, pixels, Overlay(vision, names).moved(values) if names else None)

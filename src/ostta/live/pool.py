@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +20,7 @@ import torch
 from .. import backbones
 from ..adapter import Adapter, load, nothing
 from ..backbones.protocol import Backbone
+from ..core.modes import learning
 from ..core.types import Error, Prediction
 from .batched import BatchedTower
 from .together import Seat, can_share, step_together
@@ -37,6 +38,16 @@ class Stream:
     adapter: Adapter
     shares: bool
     waiting: deque[tuple[Any, Future[Prediction]]] = field(default_factory=deque)
+
+
+@dataclass(slots=True)
+class _Taken:
+    """An image whose turn it is, and in the end what became of it."""
+
+    stream: Stream
+    image: Any
+    future: Future[Prediction]
+    result: Prediction | BaseException | None = None
 
 
 class StreamPool:
@@ -58,7 +69,8 @@ class StreamPool:
         if queue < 1 or (batch is not None and batch < 1):
             raise Error(f"`batch` and `queue` are at least 1, not {batch} and {queue}.")
         self.backbone = backbones.load(backbone) if isinstance(backbone, str | Path) else backbone
-        self._tower = BatchedTower(self.backbone.vision, self.backbone.preprocessing.image_size)
+        with learning():
+            self._tower = BatchedTower(self.backbone.vision, self.backbone.preprocessing.image_size)
         self.batch = batch or max(1, min(MOST, RECORDED // max(1, self._tower.bytes_an_image)))
         self.queue = queue
         # In the order of their next turns.
@@ -138,7 +150,8 @@ class StreamPool:
         """One image of each named stream, and their answers. One that cannot be read gives a prediction with the `reason`."""
         with self._news:
             futures = dict(zip(images, self._queued(images), strict=True))
-            runs_itself = self._thread is None
+            # The pool's own thread comes here from a future's callback: nobody else would answer it.
+            runs_itself = self._thread is None or self._thread is threading.current_thread()
         while runs_itself and not all(future.done() for future in futures.values()):
             self.run_once()
         return {name: _answer(future) for name, future in futures.items()}
@@ -146,20 +159,20 @@ class StreamPool:
     def run_once(self) -> int:
         """One batch: one image each of the streams whose turn it is. Returns how many images were answered."""
         with self._working:
-            taken = self._take()
-            together: list[tuple[Seat, Future[Prediction]]] = []
-            for stream, image, future in taken:
-                if stream.shares:
-                    try:
-                        together.append((Seat.of(stream.adapter, image), future))
-                    except Exception as problem:
-                        future.set_exception(problem)
-            self._step(together)
-            # Those that need the tower for themselves come last, so that nobody waits for them in this turn.
-            for stream, image, future in taken:
-                if not stream.shares:
-                    _step_alone(stream.adapter, image, future)
-            return len(taken)
+            answered = [_Taken(*taken) for taken in self._take()]
+            try:
+                with learning():
+                    self._step(answered)
+            except BaseException as problem:
+                # Whatever ends the batch, those who wait must hear of it; the caller gets what it cannot deal with itself.
+                for taken in answered:
+                    taken.result = taken.result or _ended(problem)
+                if threading.current_thread() is not self._thread:
+                    self._tell(answered)
+                    raise
+        # Not under the lock, and when all is done: callbacks run here, and may ask the pool for more.
+        self._tell(answered)
+        return len(answered)
 
     # --- the thread ---------------------------------------------------------------------------------------------------
     def start(self) -> Self:
@@ -257,16 +270,37 @@ class StreamPool:
                         break
         return taken
 
-    def _step(self, together: Sequence[tuple[Seat, Future[Prediction]]]) -> None:
-        if not together:
-            return
-        try:
-            step_together(self._tower, [seat for seat, _ in together], self.batch)
-        except Exception as problem:  # such as a lack of memory: said to those who wait, and the pool goes on
-            for seat, _ in together:
-                seat.result = problem if seat.result is None else seat.result
-        for seat, future in together:
-            _settle(future, seat.result)
+    def _step(self, answered: Sequence[_Taken]) -> None:
+        with ExitStack() as used:
+            seats: list[tuple[Seat, _Taken]] = []
+            for taken in answered:
+                if taken.stream.shares:
+                    try:
+                        used.enter_context(taken.stream.adapter.in_use())
+                        seats.append((Seat.of(taken.stream.adapter, taken.image), taken))
+                    except Exception as problem:
+                        taken.result = problem
+            if seats:
+                try:
+                    step_together(self._tower, [seat for seat, _ in seats], self.batch)
+                except Exception as problem:  # such as a lack of memory: said to those who wait, and the pool goes on
+                    for seat, _ in seats:
+                        seat.result = problem if seat.result is None else seat.result
+                finally:
+                    for seat, taken in seats:
+                        taken.result = seat.result
+        # Those that need the tower for themselves come last, so that the others are worked out together.
+        for taken in answered:
+            if not taken.stream.shares:
+                taken.result = _step_alone(taken.stream.adapter, taken.image)
+
+    @staticmethod
+    def _tell(answered: Sequence[_Taken]) -> None:
+        for taken in answered:
+            if isinstance(taken.result, Prediction):
+                taken.future.set_result(taken.result)
+            else:
+                taken.future.set_exception(taken.result)
 
     def _known(self, name: str) -> Stream:
         if name not in self._streams:
@@ -282,19 +316,18 @@ class StreamPool:
             raise Error("The pool is closed and takes no more images.")
 
 
-def _step_alone(adapter: Adapter, image: Any, future: Future[Prediction]) -> None:
+def _step_alone(adapter: Adapter, image: Any) -> Prediction | Exception:
     try:
-        tensor = isinstance(image, torch.Tensor)
-        _settle(future, adapter.step_views(image) if tensor else adapter.step(image))
+        return adapter.step_views(image) if isinstance(image, torch.Tensor) else adapter.step(image)
     except Exception as problem:
-        future.set_exception(problem)
+        return problem
 
 
-def _settle(future: Future[Prediction], result: Prediction | Exception | None) -> None:
-    if isinstance(result, Prediction):
-        future.set_result(result)
-    else:
-        future.set_exception(result)
+def _ended(problem: BaseException) -> Exception:
+    """What those hear who wait for a batch that was ended from inside, such as by a `SystemExit` in somebody's tower."""
+    if isinstance(problem, Exception):
+        return problem
+    return Error(f"The batch of this image was ended by {type(problem).__name__}; the stream is as before.")
 
 
 def _answer(future: Future[Prediction]) -> Prediction:

@@ -15,10 +15,11 @@ from typing import Any
 import torch
 
 from ..adapter import Adapter, Turn
-from ..core.types import Look, Outcome, Prediction
+from ..core.types import Look, Prediction
 from ..data.views import Views
-from ..methods.protocol import SharesTower
-from ..methods.tuning import Proposal, Training, Tuned, move
+from ..methods.protocol import Failure, Gradient, Proposal, Trained
+from ..methods.tuned import Tuned
+from ..methods.tuning import led_to, take
 from .batched import BatchedTower, Record, Values
 
 
@@ -29,8 +30,9 @@ class Seat:
     adapter: Adapter
     views: Views
     turn: Turn = field(init=False)
-    outcome: Outcome | None = None
-    result: Prediction | Exception | None = None
+    proposal: Proposal = field(init=False)
+    outcome: Trained | Failure | None = None
+    result: Prediction | BaseException | None = None
 
     @classmethod
     def of(cls, adapter: Adapter, image: Any) -> Seat:
@@ -42,17 +44,11 @@ class Seat:
     @property
     def values(self) -> Values:
         """The LayerNorm values of the stream; None for the frozen tower's."""
-        overlay = self._method.overlay(self.adapter.state)
+        overlay = self.adapter.method.overlay(self.adapter.state)
         return None if overlay is None else overlay.parameters()
 
-    def look(self, features: torch.Tensor) -> Look:
-        return self._method.look(self.adapter.state, self.views, features)
-
-    @property
-    def _method(self) -> SharesTower:
-        method = self.adapter.method
-        assert isinstance(method, SharesTower)
-        return method
+    def look(self, features: torch.Tensor) -> Look[Any]:
+        return self.adapter.method.look(self.adapter.state, features, self.views)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,35 +56,24 @@ class Learner:
     """A seat that waits for the gradient of its proposal; `row` is its image's in the record of looks."""
 
     seat: Seat
-    proposal: Proposal
+    gradient: Gradient
     row: int
 
     @property
     def images(self) -> int:
-        return 1 + self.proposal.augmented
-
-    def give_up(self, problem: Exception) -> None:
-        """Leave no trace in the stream, unless its step was taken already."""
-        if self.seat.outcome is None and self.seat.result is None:
-            self.seat.result = problem
-            self.proposal.settle(Outcome(failed=True))
+        return 1 + self.gradient.augmented
 
 
 def can_share(adapter: Adapter, tower: BatchedTower) -> bool:
-    """Whether the adapter's step can be taken together with others': whether its method looks through LayerNorms or nothing.
+    """Whether the adapter's looks can be taken together with others': whether its method looks through LayerNorms or nothing.
 
     Other groups and prompts in the tower have no batched form here, half precision is a matter of the adapter's own, and a
     subclass may have changed what a step is.
     """
-    method = adapter.method
-    if type(adapter) is not Adapter or not isinstance(method, SharesTower):
+    if type(adapter) is not Adapter or adapter.resolved.adapter.precision != "single":
         return False
-    if adapter.resolved.adapter.precision != "single":
-        return False
-    overlay = method.overlay(adapter.state)
-    if overlay is None:
-        return True
-    return isinstance(overlay, Tuned) and not overlay.trains_text and list(overlay.tensors) == tower.names
+    overlay = adapter.method.overlay(adapter.state)
+    return overlay is None or (isinstance(overlay, Tuned) and _only_norms(overlay, tower))
 
 
 def step_together(tower: BatchedTower, seats: Sequence[Seat], rows: int) -> None:
@@ -98,46 +83,51 @@ def step_together(tower: BatchedTower, seats: Sequence[Seat], rows: int) -> None
     learners = []
     for row, seat in enumerate(seats):
         try:
-            proposal = _decide(seat, record.features[row], began)
+            learner = _decide(tower, seat, record.features[row], row, began)
         except Exception as problem:  # one stream's trouble is not the others'
             seat.result = problem
         else:
-            learners += [] if proposal is None else [Learner(seat, proposal, row)]
+            learners += [] if learner is None else [learner]
     for some in _portions(learners, rows):
         try:
             _learn(tower, record, some)
         except Exception as problem:
             for learner in some:
-                learner.give_up(problem)
+                if learner.seat.outcome is None and learner.seat.result is None:
+                    learner.seat.result = problem
     del record  # by far the largest thing here, and of no use to the answers
     _answer(tower, [seat for seat in seats if seat.result is None])
 
 
 def _looks(tower: BatchedTower, seats: Sequence[Seat]) -> Record:
     pixels, values = torch.cat([seat.views.canonical for seat in seats]), [seat.values for seat in seats]
-    if any(isinstance(seat.adapter.method, Training) for seat in seats):
+    if any(seat.adapter.method.looks_with_graph for seat in seats):
         return tower.record(pixels, values)
     return Record(pixels, tower.look(pixels, values), [])
 
 
-def _decide(seat: Seat, features: torch.Tensor, began: float) -> Proposal | None:
-    """Look and decide; the outcome as well, unless it waits for the gradient of the proposal that is returned."""
+def _decide(tower: BatchedTower, seat: Seat, features: torch.Tensor, row: int, began: float) -> Learner | None:
+    """Look and decide. A gradient step that has a batched form waits for the others'; any other is taken here."""
     adapter, method = seat.adapter, seat.adapter.method
-    seat.turn = adapter.decide(seat.look(features), began)
+    seen = seat.look(features)
+    look = adapter.rescued(seen, seat.views)
+    seat.turn = adapter.decide(look, began)
+    seat.proposal = Proposal()
     if seat.turn.decision is None:
-        seat.outcome = Outcome()
         return None
-    next_part = method.propose if isinstance(method, Training) else method.learn
-    proposed = next_part(adapter.state, seat.turn.look, seat.turn.decision)
-    if isinstance(proposed, Outcome):
-        seat.outcome = proposed
+    seat.proposal = method.propose(adapter.state, look, seat.turn.decision)
+    gradient = seat.proposal.gradient
+    if gradient is None:
         return None
-    try:
-        seat.views.augmented(proposed.augmented)  # made here, as in `Seat.of`
-    except Exception:
-        proposed.settle(Outcome(failed=True))
-        raise
-    return proposed
+    if look is seen and method.looks_with_graph and _only_norms(gradient.overlay, tower):
+        seat.views.augmented(gradient.augmented)  # made here, as in `Seat.of`
+        return Learner(seat, gradient, row)
+    seat.outcome = take(gradient, look)
+    return None
+
+
+def _only_norms(overlay: Tuned, tower: BatchedTower) -> bool:
+    return not overlay.trains_text and list(overlay.tensors) == tower.names
 
 
 def _portions(learners: Sequence[Learner], rows: int) -> Iterator[list[Learner]]:
@@ -151,14 +141,13 @@ def _portions(learners: Sequence[Learner], rows: int) -> Iterator[list[Learner]]
         yield portion
 
 
-@torch.enable_grad()
 def _learn(tower: BatchedTower, looks: Record, learners: Sequence[Learner]) -> None:
-    """One backward for all, and one step of each one's optimiser."""
-    values = [learner.seat.values or () for learner in learners]
+    """One backward for all, and where each one's optimiser leads to."""
+    values = [learner.gradient.overlay.parameters() for learner in learners]
     record, owners = looks.rows([learner.row for learner in learners]), list(range(len(learners)))
-    augmented = [number for number, learner in enumerate(learners) for _ in range(learner.proposal.augmented)]
+    augmented = [number for number, learner in enumerate(learners) for _ in range(learner.gradient.augmented)]
     if augmented:
-        pixels = [learner.seat.views.augmented(learner.proposal.augmented) for learner in learners]
+        pixels = [learner.seat.views.augmented(learner.gradient.augmented) for learner in learners]
         record = record.and_then(tower.record(torch.cat(pixels), [values[number] for number in augmented]))
     leaves = tower.leaves(values)
     losses = _losses(learners, tower.replay(record, leaves, owners + augmented))
@@ -167,43 +156,36 @@ def _learn(tower: BatchedTower, looks: Record, learners: Sequence[Learner]) -> N
     total = torch.stack(list(losses.values())).sum()
     gradients = [stacked.unbind() for stacked in torch.autograd.grad(total, leaves, materialize_grads=True)]
     for number, loss in losses.items():
-        seat, proposal = learners[number].seat, learners[number].proposal
         own = [gradient[number] for gradient in gradients]
-        # The answer waits for a pass of its own; a method that has a quicker one puts it in the place of this.
-        seat.outcome = proposal.settle(move(seat.adapter.state.overlay, proposal.optimiser, loss, own, _answered_later))
+        learners[number].seat.outcome = led_to(learners[number].gradient, loss, own)
 
 
 def _losses(learners: Sequence[Learner], features: torch.Tensor) -> dict[int, torch.Tensor]:
     """The losses by number of learner; one whose loss cannot be worked out gives up."""
     losses: dict[int, torch.Tensor] = {}
     canonical, augmented = features[: len(learners)].unbind(), features[len(learners) :]
-    parts = torch.split(augmented, [learner.proposal.augmented for learner in learners])
+    parts = torch.split(augmented, [learner.gradient.augmented for learner in learners])
     for number, learner in enumerate(learners):
         try:
-            losses[number] = learner.proposal.loss(learner.seat.look(canonical[number]), parts[number])
+            losses[number] = learner.gradient.loss(learner.seat.look(canonical[number]), parts[number])
         except Exception as problem:
-            learner.give_up(problem)
+            learner.seat.result = problem
     return losses
 
 
 def _answer(tower: BatchedTower, seats: Sequence[Seat]) -> None:
     """The predictions, those of an update's image with the class that it has now."""
     after: dict[Seat, torch.Tensor] = {}
-    asking = [seat for seat in seats if seat.outcome and seat.adapter.wants_answer(seat.turn, seat.outcome)]
-    together = [seat for seat in asking if seat.outcome and seat.outcome.answer is _answered_later]
-    if together:
-        pixels = torch.cat([seat.views.canonical for seat in together])
-        features = tower.look(pixels, [seat.values for seat in together])
-        after = {seat: seat.look(row).logits for seat, row in zip(together, features, strict=True)}
+    asking: dict[Seat, Trained] = {}
     for seat in seats:
-        assert seat.outcome is not None
+        if isinstance(seat.outcome, Trained) and seat.adapter.looks_again(seat.turn, seat.proposal):
+            asking[seat] = seat.outcome
+    if asking:
+        pixels = torch.cat([seat.views.canonical for seat in asking])
+        features = tower.look(pixels, [trained.overlay.parameters() for trained in asking.values()])
+        after = dict(zip(asking, features, strict=True))
+    for seat in seats:
         try:
-            if seat in asking and seat not in after and seat.outcome.answer is not None:
-                after[seat] = seat.outcome.answer()
-            seat.result = seat.adapter.conclude(seat.turn, seat.outcome, after.get(seat))
+            seat.result = seat.adapter.conclude(seat.turn, seat.proposal, seat.outcome, after.get(seat))
         except Exception as problem:
             seat.result = problem
-
-
-def _answered_later() -> torch.Tensor:
-    raise AssertionError("The answers of a pool come from a pass of their own.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .dpe import DPE
 from .entropy import Entropy
 from .palign import PAlign, PAlignC
@@ -13,7 +15,7 @@ from .tpt import TPT, TPTC
 from .unient import UniEnt
 from .zero_shot import ZeroShot
 
-METHODS: dict[str, type[Method]] = {
+METHODS: dict[str, type[Method[Any, Any, Any]]] = {
     "zero_shot": ZeroShot,
     "rosita": Rosita,
     "tpt": TPT,

@@ -18,8 +18,8 @@ from torch.nn import functional
 from ..backbones.protocol import Backbone
 from ..core.memory import ClassCache, named, parts
 from ..core.scores import cosines, entropy, mixed_unit_entropy, unit
-from ..core.types import Decision, Error, Look, Outcome, ViewSource
-from .protocol import Facts
+from ..core.types import Decision, Error, Look, ViewSource
+from .protocol import Facts, Proposal, Trained
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class DPEState:
     def __init__(self, classifier: torch.Tensor, shots: int) -> None:
         self.prototypes = classifier.clone()
         self.evolved = 0
-        self.cache = ClassCache(classifier.shape[0], shots, classifier.shape[1])
+        self.cache = ClassCache(classifier.shape[0], shots, classifier.shape[1], classifier.device)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         text = {"prototypes": self.prototypes.clone(), "evolved": torch.tensor(self.evolved)}
@@ -81,7 +81,7 @@ class Plan:
 
 
 class DPE:
-    """See the top of this file."""
+    """Logits of evolving prototypes, each image with residuals of its own."""
 
     name = "dpe"
     Options = DPEOptions
@@ -92,13 +92,12 @@ class DPE:
         "Zhang et al. 2024 (DPE)",
     )
     views = 1
-    scores_in_half = True
+    looks_with_graph = False
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: DPEOptions
     ) -> None:
         self.options = options
-        self.vision = backbone.vision
         self.classifier = classifier
         self.logit_scale = backbone.logit_scale
         self.score_scale = 1.0 if options.score == "cosine" else self.logit_scale
@@ -109,10 +108,8 @@ class DPE:
     def overlay(self, state: DPEState) -> None:
         return None
 
-    def look(self, state: DPEState, views: ViewSource, features: torch.Tensor | None = None) -> Look:
+    def look(self, state: DPEState, features: torch.Tensor, views: ViewSource) -> Look[Plan]:
         with torch.no_grad():
-            if features is None:
-                features = unit(self.vision(views.canonical))[0]
             first = self.logit_scale * cosines(features, unit(state.prototypes))
             label, spread = int(first.argmax()), mixed_unit_entropy(first)
             place = state.cache.place(label, spread)
@@ -135,15 +132,17 @@ class DPE:
         plan = Plan(label, spread, place, text, float(loss.detach()), confident)
         return Look(views, features, z, final, plan, z if self.options.score == "cosine" else None)
 
-    def learn(self, state: DPEState, look: Look, decision: Decision) -> Outcome:
-        plan: Plan = look.plan
+    def propose(self, state: DPEState, look: Look[Plan], decision: Decision) -> Proposal:
+        return Proposal(loss=look.plan.loss, adapted=True)
+
+    def commit(self, state: DPEState, look: Look[Plan], decision: Decision, trained: Trained | None) -> None:
+        plan = look.plan
         if plan.place is not None:
             state.cache.put(plan.label, plan.place, look.features, plan.entropy)
         if plan.confident:
             state.evolved += 1
             share = 1 / (state.evolved + 1)
             state.prototypes.mul_(1 - share).add_(plan.tuned, alpha=share)
-        return Outcome(loss=plan.loss, adapted=True)
 
     def _means(
         self, state: DPEState, features: torch.Tensor, label: int, place: int | None
@@ -172,5 +171,5 @@ class DPE:
 
     def _alignment(self, text: torch.Tensor, image: torch.Tensor) -> torch.Tensor:
         logits = image @ text.T / self.options.temperature
-        target = torch.arange(len(logits))
+        target = torch.arange(len(logits), device=logits.device)
         return (functional.cross_entropy(logits, target) + functional.cross_entropy(logits.T, target)) / 2

@@ -10,20 +10,19 @@ and takes identifier `all`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch.nn import functional
 
 from ..backbones.protocol import Backbone
-from ..core.memory import named, parts
 from ..core.optimisers import Optimiser
-from ..core.scores import cosines, entropy, max_softmax_score
-from ..core.types import Decision, Error, Look, Outcome
-from . import tuning
-from .protocol import Facts
+from ..core.scores import entropy, max_softmax_score
+from ..core.types import Decision, Error, Look
+from .protocol import Facts, Gradient, Proposal
+from .tuned import Group, Tuned
+from .tuning import TunedState, Tuning
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class EntropyOptions:
     confidence: float = 0.7
     optimiser: Literal["sgd", "adamw"] = "sgd"
     lr: float = 1e-3
-    group: tuning.Group = "layernorm"
+    group: Group = "layernorm"
     rank: int = 16
     answer: Literal["after", "reference"] = "after"
 
@@ -51,22 +50,8 @@ class EntropyOptions:
             raise Error(f"`lr` is above zero and `confidence` from 0 to below 1, not {self.lr} and {self.confidence}.")
 
 
-class EntropyState:
-    """What is trained, and the optimiser's memory."""
-
-    def __init__(self, overlay: tuning.Tuned, optimiser: Optimiser) -> None:
-        self.overlay, self.optimiser = overlay, optimiser
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        return named(overlay=self.overlay.snapshot(), optimiser=self.optimiser.tensors())
-
-    def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.overlay.load(parts(tensors, "overlay/"))
-        self.optimiser.load(parts(tensors, "optimiser/"))
-
-
-class Entropy(tuning.Training):
-    """See the top of this file."""
+class Entropy(Tuning[TunedState]):
+    """Every confident image teaches, whatever its verdict."""
 
     name = "entropy"
     Options = EntropyOptions
@@ -76,35 +61,26 @@ class Entropy(tuning.Training):
         "1 forward; confident: +1 backward, +1 forward",
         "Wang et al. 2021 (Tent), as in ROSITA's closed-set study",
     )
-    views = 1
-    score_scale = 1.0
-    scores_in_half = False
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: EntropyOptions
     ) -> None:
         self.options = options
         self.scale = backbone.logit_scale
-        self._tuned = partial(tuning.Tuned, backbone, classifier, classes, options.group, options.rank)
+        self._initial = Tuned(backbone, classifier, classes, options.group, options.rank)
 
-    def start(self) -> EntropyState:
-        return EntropyState(self._tuned(), Optimiser(self.options.optimiser, self.options.lr))
+    def start(self) -> TunedState:
+        return TunedState(self._initial, Optimiser(self.options.optimiser, self.options.lr))
 
-    def propose(self, state: EntropyState, look: Look, decision: Decision) -> tuning.Proposal | Outcome:
+    def propose(self, state: TunedState, look: Look[None], decision: Decision) -> Proposal:
         if not max_softmax_score(look.cosines.detach(), self.scale) > self.options.confidence:
-            return Outcome(reason="the image is not confident enough to learn from")
+            return Proposal(reason="the image is not confident enough to learn from")
 
-        def settle(outcome: Outcome) -> Outcome:
-            if outcome.failed or self.options.answer == "after":
-                return outcome
-            return replace(outcome, answer=partial(self._mixed, state, look))
+        def loss(look: Look[None], augmented: torch.Tensor) -> torch.Tensor:
+            _, z = state.overlay.differentiable(look)
+            if self.options.loss == "entropy":
+                return entropy(self.scale * z)
+            return functional.cross_entropy(z, z.argmax())
 
-        return tuning.Proposal(state.optimiser, partial(self._loss, state), settle)
-
-    def _loss(self, state: EntropyState, look: Look, augmented: torch.Tensor) -> torch.Tensor:
-        _, z = state.overlay.differentiable(look)
-        return entropy(self.scale * z) if self.options.loss == "entropy" else functional.cross_entropy(z, z.argmax())
-
-    @torch.no_grad()
-    def _mixed(self, state: EntropyState, look: Look) -> torch.Tensor:
-        return cosines(look.features, state.overlay.classifier)
+        looks_again = self.options.answer == "after" and state.overlay.trains_vision
+        return Proposal(Gradient(state.overlay, state.optimiser, loss, looks_again=looks_again))

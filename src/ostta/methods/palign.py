@@ -19,9 +19,9 @@ from ..backbones.protocol import Backbone
 from ..core.losses import selected_entropy
 from ..core.scores import cosines, unit
 from ..core.types import Error
-from . import tuning
 from .protocol import Facts
 from .tpt import BATCH, TPT, TPTC, TPTCOptions, TPTOptions
+from .tuned import Tuned
 
 # The blocks that are announced to be aligned, and those that the published loop reaches.
 BLOCKS, REACHED = 3, 2
@@ -81,7 +81,7 @@ class Aligned:
 
     def loss(
         self,
-        prompts: tuning.Tuned,
+        prompts: Tuned,
         classifier: torch.Tensor,
         pixels: torch.Tensor,
         features: torch.Tensor,

@@ -1,16 +1,18 @@
-"""What a method is: options, a state, and two functions."""
+"""What a method is: options, a state, and four functions, of which one changes the state."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 
 import torch
 
 from ..backbones.protocol import Backbone
+from ..core.optimisers import Stepper
 from ..core.overlay import Overlay
-from ..core.types import Decision, Look, Outcome, ViewSource
+from ..core.types import Decision, Look, ViewSource
+from .tuned import Tuned
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,40 +33,90 @@ class State(Protocol):
     def load(self, tensors: dict[str, torch.Tensor]) -> None: ...
 
 
-class Method(Protocol):
-    """`look` is pure; `learn` is the only function that changes the state, and changes nothing when it reports a reason.
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """A step along the gradient of one image's loss: through which values, by which optimiser.
 
-    views:        how many views it may ask for, the canonical one included.
-    score_scale:  the largest score: 1 for cosines, 100 for scaled logits.
-    scores_in_half: whether the published code takes its scores in half precision, with the option `precision=mixed` (D32).
+    `loss` is a function of a look at the image, with graph, and of the unit features [augmented, D] of so many more views.
+    `looks_again` says whether the answer needs the image's features under the new values.
+    """
+
+    overlay: Tuned
+    optimiser: Stepper
+    loss: Callable[[Look[Any], torch.Tensor], torch.Tensor]
+    augmented: int = 0
+    looks_again: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a gradient step leads to: other values, the optimiser of the next step, and the loss that was differentiated."""
+
+    overlay: Tuned
+    optimiser: Stepper
+    loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a gradient step cannot be taken. Then nothing of the image may be remembered."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a method wants to do with one image. Nothing has changed yet.
+
+    gradient:     a step to be taken; None where the image asks for none.
+    reason:       why nothing is adapted, or None.
+    loss:         of a method that has adapted without a gradient step of the overlay, as has `adapted`.
+    diagnostics:  numbers about the step by name, for the prediction.
+    """
+
+    gradient: Gradient | None = None
+    reason: str | None = None
+    loss: float | None = None
+    adapted: bool = False
+    diagnostics: Mapping[str, float] = field(default_factory=dict)
+
+
+OfState = TypeVar("OfState", bound=State)
+OfOptions = TypeVar("OfOptions")
+OfPlan = TypeVar("OfPlan")
+
+
+class Method(Protocol[OfState, OfOptions, OfPlan]):
+    """A frozen options dataclass, a state, and the functions below. Only `commit` changes the state; the others are pure.
+
+    views:              how many views it may ask for, the canonical one included.
+    score_scale:        the largest score: 1 for cosines, 100 for scaled logits.
+    looks_with_graph:   whether its gradient steps go back through the look itself.
     """
 
     name: str
-    Options: type[Any]
+    Options: type[OfOptions]
     facts: Facts
     views: int
     score_scale: float
-    scores_in_half: bool
+    looks_with_graph: bool
 
-    def __init__(self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: Any) -> None:
+    def __init__(
+        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: OfOptions
+    ) -> None:
         """`classifier` has one row for each of `classes`. An Error where the method cannot work with this backbone."""
 
-    def start(self) -> Any:
+    def start(self) -> OfState:
         """A fresh state."""
 
-    def look(self, state: Any, views: ViewSource) -> Look:
-        """Features and logits of one image under `state`."""
-
-    def learn(self, state: Any, look: Look, decision: Decision) -> Outcome:
-        """Adapt `state` to the image of `look`, or say why not."""
-
-
-@runtime_checkable
-class SharesTower(Protocol):
-    """A method that lets somebody else run the image tower for its looks, as a pool of streams does."""
-
-    def overlay(self, state: Any) -> Overlay | None:
+    def overlay(self, state: OfState) -> Overlay | None:
         """What lies over the image tower in a look; None where the frozen tower looks."""
 
-    def look(self, state: Any, views: ViewSource, features: torch.Tensor | None = None) -> Look:
-        """`Method.look`, from the canonical view's unit `features` where these are known."""
+    def look(self, state: OfState, features: torch.Tensor, views: ViewSource) -> Look[OfPlan]:
+        """Logits of one image under `state`, from its unit features [D] under `overlay(state)`."""
+
+    def propose(self, state: OfState, look: Look[OfPlan], decision: Decision) -> Proposal:
+        """What the image of `look` asks for."""
+
+    def commit(self, state: OfState, look: Look[OfPlan], decision: Decision, trained: Trained | None) -> None:
+        """Store what the image has taught. `trained` is what became of the proposed gradient step, seen to be finite."""

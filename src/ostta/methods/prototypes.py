@@ -17,9 +17,10 @@ from torch.nn import functional
 from ..backbones.protocol import Backbone
 from ..core.memory import FeatureBank, named, parts
 from ..core.optimisers import Optimiser
-from ..core.types import Decision, Error, Look, Outcome, Verdict
-from . import tuning
-from .protocol import Facts
+from ..core.types import Decision, Error, Look, Verdict
+from .protocol import Facts, Gradient, Proposal, Trained
+from .tuned import Group, Tuned
+from .tuning import TunedState, Tuning
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class PrototypesOptions:
     wait: int = 500
     scale: float = 1.0
     unreliable: Literal["skip", "reference"] = "skip"
-    group: tuning.Group = "layernorm"
+    group: Group = "layernorm"
     rank: int = 16
 
     def __post_init__(self) -> None:
@@ -55,26 +56,26 @@ class PrototypesOptions:
 ENOUGH = 5
 
 
-class PrototypesState:
-    """What is trained, the pool, and how many images have been seen."""
+class PrototypesState(TunedState):
+    """What is trained, the pool, and how many images have been seen. Plain SGD has nothing to remember."""
 
-    def __init__(self, overlay: tuning.Tuned, pool: FeatureBank) -> None:
-        self.overlay = overlay
+    def __init__(self, overlay: Tuned, optimiser: Optimiser, pool: FeatureBank) -> None:
+        super().__init__(overlay, optimiser)
         self.pool = pool
         self.seen = 0
 
     def tensors(self) -> dict[str, torch.Tensor]:
         count = {"seen": torch.tensor(self.seen)}
-        return named(overlay=self.overlay.snapshot(), pool=self.pool.tensors(), count=count)
+        return named(overlay=self.overlay.stored(), pool=self.pool.tensors(), count=count)
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
         self.pool.load(parts(tensors, "pool/"))
-        self.overlay.load(parts(tensors, "overlay/"))
+        self.overlay = self.overlay.restored(parts(tensors, "overlay/"))
         self.seen = int(tensors["count/seen"])
 
 
-class Prototypes(tuning.Training):
-    """See the top of this file."""
+class Prototypes(Tuning[PrototypesState]):
+    """Self-training on the classes and one more, the unknown, which the pool of recent unknown features stands for."""
 
     name = "prototypes"
     Options = PrototypesOptions
@@ -84,46 +85,47 @@ class Prototypes(tuning.Training):
         "1 forward; reliable desired: +1 backward, +1 forward; undesired: +1 backward",
         "Li et al. 2023 (OWTTT), as (K+1)PC",
     )
-    views = 1
-    score_scale = 1.0
-    scores_in_half = False
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: PrototypesOptions
     ) -> None:
         self.options = options
-        self.optimiser = Optimiser("sgd", options.lr)
-        self._tuned = partial(tuning.Tuned, backbone, classifier, classes, options.group, options.rank)
-        self._width = classifier.shape[1]
+        self._classifier = classifier
+        self._initial = Tuned(backbone, classifier, classes, options.group, options.rank)
 
     def start(self) -> PrototypesState:
-        return PrototypesState(self._tuned(), FeatureBank(self.options.pool, self._width))
+        pool = FeatureBank(self.options.pool, self._classifier.shape[1], device=self._classifier.device)
+        return PrototypesState(self._initial, Optimiser("sgd", self.options.lr), pool)
 
-    def propose(self, state: PrototypesState, look: Look, decision: Decision) -> tuning.Proposal | Outcome:
-        pushed = None
-        if not decision.desired and (self.options.store == "all" or decision.verdict is Verdict.RELIABLE_UNDESIRED):
-            pushed = state.pool.push(look.features)
-        if len(state.pool) <= ENOUGH or state.seen <= self.options.wait:
-            state.seen += 1
-            return Outcome(reason="(K+1)PC is still waiting for enough images")
+    def propose(self, state: PrototypesState, look: Look[None], decision: Decision) -> Proposal:
+        in_pool = state.pool.size_with() if self._stores(decision) else len(state.pool)
+        if in_pool <= ENOUGH or state.seen <= self.options.wait:
+            return Proposal(reason="(K+1)PC is still waiting for enough images")
         if decision.verdict is Verdict.UNRELIABLE_DESIRED:
-            state.seen += 1
             if self.options.unreliable == "reference":
-                return Outcome(loss=float("nan"), adapted=True)
-            return Outcome(reason="the score is not reliable")
+                return Proposal(loss=float("nan"), adapted=True)
+            return Proposal(reason="the score is not reliable")
+        loss = partial(self._loss, state, decision)
+        return Proposal(Gradient(state.overlay, state.optimiser, loss, looks_again=state.overlay.trains_vision))
 
-        def settle(outcome: Outcome) -> Outcome:
-            if not outcome.failed:
-                state.seen += 1
-            elif pushed is not None:
-                state.pool.undo(pushed)
-            return outcome
+    def commit(self, state: PrototypesState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
+        state.keep(trained)
+        state.seen += 1
+        if self._stores(decision):
+            state.pool.push(look.features)
 
-        return tuning.Proposal(self.optimiser, partial(self._loss, state, decision), settle)
+    def _stores(self, decision: Decision) -> bool:
+        """Whether the image enters the pool."""
+        return decision.verdict is Verdict.RELIABLE_UNDESIRED or (self.options.store == "all" and not decision.desired)
 
-    def _loss(self, state: PrototypesState, decision: Decision, look: Look, augmented: torch.Tensor) -> torch.Tensor:
+    def _loss(
+        self, state: PrototypesState, decision: Decision, look: Look[None], augmented: torch.Tensor
+    ) -> torch.Tensor:
         _, logits = state.overlay.differentiable(look)
         if not decision.desired:
-            unknown = (state.pool.features @ look.features).max()
-            logits = torch.cat([logits, unknown[None]])
+            similar = state.pool.similarities(look.features)
+            if self._stores(decision):  # the image counts as stored, which it is not yet
+                itself = torch.arange(len(similar), device=similar.device) == state.pool.place()
+                similar = torch.where(itself, look.features.detach() @ look.features, similar)
+            logits = torch.cat([logits, similar.max()[None]])
         return functional.cross_entropy(self.options.scale * logits, logits.argmax())

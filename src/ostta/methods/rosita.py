@@ -6,23 +6,25 @@ desired one the augmented view, a backward through both, and a second look for t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
 from ..backbones.protocol import Backbone
-from ..core.losses import Neighbours, contrast, nearest, reliable_entropy
-from ..core.memory import FeatureBank, Pushed, named, parts
+from ..core.losses import Neighbours, desired_contrast, nearest, reliable_entropy, undesired_contrast
+from ..core.memory import FeatureBank, named, parts
 from ..core.optimisers import Optimiser
 from ..core.scores import cosines
-from ..core.types import Decision, Error, Look, Outcome, Verdict
-from . import tuning
-from .protocol import Facts
+from ..core.types import Decision, Error, Look, Verdict
+from .protocol import Facts, Gradient, Proposal, Trained
+from .tuned import Group, Tuned, reaches_vision
+from .tuning import TunedState, Tuning
 
 PARTS = ("re", "d", "u")
+NO_LOSS = Proposal(reason="no loss applies: the feature banks are still filling, or the chosen losses leave it out")
+Loss = Callable[[Look[None], torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class RositaOptions:
     neighbours: Literal["with_self", "without_self"] = "with_self"
     undesired_bank: int = 64
     desired_bank: Literal["shared", "per_class"] = "shared"
-    group: tuning.Group = "layernorm"
+    group: Group = "layernorm"
     rank: int = 16
 
     def __post_init__(self) -> None:
@@ -69,27 +71,24 @@ class RositaOptions:
             raise Error(f"`lr` and `temperature` are above zero, not {self.lr} and {self.temperature}.")
 
 
-class RositaState:
-    """What is trained, and the two feature banks."""
+class RositaState(TunedState):
+    """What is trained, and the two feature banks. Plain SGD has nothing to remember."""
 
-    def __init__(self, overlay: tuning.Tuned, desired: FeatureBank, undesired: FeatureBank) -> None:
-        self.overlay = overlay
-        self.desired = desired
-        self.undesired = undesired
+    def __init__(self, overlay: Tuned, optimiser: Optimiser, desired: FeatureBank, undesired: FeatureBank) -> None:
+        super().__init__(overlay, optimiser)
+        self.desired, self.undesired = desired, undesired
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        return named(
-            overlay=self.overlay.snapshot(), desired=self.desired.tensors(), undesired=self.undesired.tensors()
-        )
+        return named(overlay=self.overlay.stored(), desired=self.desired.tensors(), undesired=self.undesired.tensors())
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
         self.desired.load(parts(tensors, "desired/"))
         self.undesired.load(parts(tensors, "undesired/"))
-        self.overlay.load(parts(tensors, "overlay/"))
+        self.overlay = self.overlay.restored(parts(tensors, "overlay/"))
 
 
-class Rosita(tuning.Training):
-    """See the top of this file."""
+class Rosita(Tuning[RositaState]):
+    """Learns from reliable images: known ones towards their class, both kinds away from each other."""
 
     name = "rosita"
     Options = RositaOptions
@@ -100,84 +99,90 @@ class Rosita(tuning.Training):
         "Sreenivas & Biswas 2025 (ROSITA)",
     )
     views = 2
-    score_scale = 1.0
-    scores_in_half = False
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: RositaOptions
     ) -> None:
         self.options = options
-        self.optimiser = Optimiser("sgd", options.lr)
-        self._tuned = partial(tuning.Tuned, backbone, classifier, classes, options.group, options.rank)
-        self._shape = classifier.shape
-        if not tuning.reaches_vision(backbone, classes, options.group) and set(options.losses) != {"re"}:
+        self._classifier = classifier
+        if not reaches_vision(backbone, classes, options.group) and set(options.losses) != {"re"}:
             raise Error(
                 f'L_D and L_U act on image features, and the group "{options.group}" leaves the image tower of '
                 f"{backbone.id} as it is: train it with `losses=re` alone, or choose another group."
             )
+        self._initial = Tuned(backbone, classifier, classes, options.group, options.rank)
 
     def start(self) -> RositaState:
-        classes, width = self._shape
+        (classes, width), device = self._classifier.shape, self._classifier.device
         groups = classes if self.options.desired_bank == "per_class" else 1
         return RositaState(
-            self._tuned(),
-            FeatureBank(self.options.k * classes, width, groups),
-            FeatureBank(self.options.undesired_bank, width),
+            self._initial,
+            Optimiser("sgd", self.options.lr),
+            FeatureBank(self.options.k * classes, width, groups, device),
+            FeatureBank(self.options.undesired_bank, width, device=device),
         )
 
-    def propose(self, state: RositaState, look: Look, decision: Decision) -> tuning.Proposal | Outcome:
-        label: int | None = None
+    def propose(self, state: RositaState, look: Look[None], decision: Decision) -> Proposal:
         if decision.verdict is Verdict.RELIABLE_DESIRED:
-            label = int(look.logits.argmax())
-            same, other, pushed = state.desired, state.undesired, state.desired.push(look.features, label)
-        elif decision.verdict is Verdict.RELIABLE_UNDESIRED:
-            same, other, pushed = state.undesired, state.desired, state.undesired.push(look.features)
-        else:
-            return Outcome(reason="the score is not reliable")
-        entropy = label is not None and "re" in self.options.losses
-        neighbours = matches = None
-        if ("u" if label is None else "d") in self.options.losses and self._banks_full_enough(state):
-            neighbours = self._neighbours(look, same, other, pushed)
-            # K+, the number of positives of the image's own class.
-            matches = None if label is None else int((neighbours.labels == label).sum())
-        if neighbours is None and not entropy:
-            return Outcome(
-                reason="no loss applies: the feature banks are still filling, or the chosen losses leave it out"
-            )
+            return self._propose_desired(state, look)
+        if decision.verdict is Verdict.RELIABLE_UNDESIRED:
+            return self._propose_undesired(state, look)
+        return Proposal(reason="the score is not reliable")
 
-        def loss(look: Look, augmented: torch.Tensor) -> torch.Tensor:
-            """L_Re + L_D, or L_U, as far as they apply."""
+    def commit(self, state: RositaState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
+        state.keep(trained)
+        if decision.verdict is Verdict.RELIABLE_DESIRED:
+            state.desired.push(look.features, pseudo_label(look))
+        elif decision.verdict is Verdict.RELIABLE_UNDESIRED:
+            state.undesired.push(look.features)
+
+    def _propose_desired(self, state: RositaState, look: Look[None]) -> Proposal:
+        """L_Re + L_D, as far as they apply."""
+        options, label = self.options, pseudo_label(look)
+        contrasted, entropy = None, "re" in options.losses
+        if "d" in options.losses and self._enough(state.desired.size_with(label), len(state.undesired)):
+            contrasted = self._nearest(look, state.desired, state.undesired, label)
+        if contrasted is None and not entropy:
+            return NO_LOSS
+
+        def loss(look: Look[None], augmented: torch.Tensor) -> torch.Tensor:
             losses = []
-            if entropy and label is not None:
+            if entropy:
                 classifier, z = state.overlay.differentiable(look)
-                scale = self.options.entropy_scale
-                losses.append(reliable_entropy(z, cosines(augmented[0], classifier), label, scale))
-            if neighbours is not None:
-                losses.append(self._contrast(look, neighbours, label))
+                losses.append(reliable_entropy(z, cosines(augmented[0], classifier), label, options.entropy_scale))
+            if contrasted is not None:
+                own = desired_contrast(look.features, contrasted, label, options.temperature, options.normaliser)
+                losses.append(options.contrast_weight * own)
             return torch.stack(losses).sum()
 
-        def settle(outcome: Outcome) -> Outcome:
-            if outcome.failed:
-                same.undo(pushed)
-                return outcome
-            return replace(outcome, matches=matches)
+        # K+, the number of positives of the image's own class.
+        diagnostics = {} if contrasted is None else {"matches": int((contrasted.labels == label).sum())}
+        return Proposal(self._gradient(state, loss, augmented=1 if entropy else 0), diagnostics=diagnostics)
 
-        return tuning.Proposal(self.optimiser, loss, settle, augmented=1 if entropy else 0)
+    def _propose_undesired(self, state: RositaState, look: Look[None]) -> Proposal:
+        """L_U, where it applies."""
+        options = self.options
+        if "u" not in options.losses or not self._enough(len(state.desired), state.undesired.size_with()):
+            return NO_LOSS
+        neighbours = self._nearest(look, state.undesired, state.desired)
 
-    def _neighbours(self, look: Look, same: FeatureBank, other: FeatureBank, pushed: Pushed) -> Neighbours:
-        own = same.row(pushed) if self.options.neighbours == "without_self" else None
-        return nearest(look.features, same, other, self.options.k, skip_self=own)
+        def loss(look: Look[None], augmented: torch.Tensor) -> torch.Tensor:
+            return options.contrast_weight * undesired_contrast(look.features, neighbours, options.temperature)
 
-    def _contrast(self, look: Look, neighbours: Neighbours, label: int | None) -> torch.Tensor:
-        loss = contrast(
-            look.features,
-            neighbours,
-            label=label,
-            temperature=self.options.temperature,
-            normaliser=self.options.normaliser,
-        )
-        return self.options.contrast_weight * loss
+        return Proposal(self._gradient(state, loss))
 
-    def _banks_full_enough(self, state: RositaState) -> bool:
+    def _gradient(self, state: RositaState, loss: Loss, augmented: int = 0) -> Gradient:
+        return Gradient(state.overlay, state.optimiser, loss, augmented, looks_again=state.overlay.trains_vision)
+
+    def _nearest(self, look: Look[None], same: FeatureBank, other: FeatureBank, label: int = 0) -> Neighbours:
+        with_self = self.options.neighbours == "with_self"
+        return nearest(look.features, same, other, self.options.k, label, with_self=with_self)
+
+    def _enough(self, desired: int, undesired: int) -> bool:
         """Both banks hold more than K features, so that K remain when an image is left out of its own neighbours."""
-        return len(state.desired) > self.options.k and len(state.undesired) > self.options.k
+        return desired > self.options.k and undesired > self.options.k
+
+
+def pseudo_label(look: Look[None]) -> int:
+    """The best class before the update, which the image is trained towards and stored as."""
+    return int(look.logits.argmax())

@@ -15,9 +15,9 @@ import torch
 
 from ..backbones.protocol import Backbone
 from ..core.memory import ClassCache, named, parts
-from ..core.scores import cosines, mixed_unit_entropy, unit
-from ..core.types import Decision, Error, Look, Outcome, ViewSource
-from .protocol import Facts
+from ..core.scores import cosines, mixed_unit_entropy
+from ..core.types import Decision, Error, Look, ViewSource
+from .protocol import Facts, Proposal, Trained
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,13 @@ class TDAState:
     time would grow with the square of the classes. A place without a class holds their number, one more than the last of them.
     """
 
-    def __init__(self, classes: int, width: int, options: TDAOptions) -> None:
-        self.positive = ClassCache(classes, options.shots, width)
-        self.negative = ClassCache(classes, options.negative_shots, width) if options.negative_shots else None
+    def __init__(self, classes: int, width: int, options: TDAOptions, device: torch.device | None = None) -> None:
+        negative = options.negative_shots
+        self.positive = ClassCache(classes, options.shots, width, device)
+        self.negative = ClassCache(classes, negative, width, device) if negative else None
         low = options.mask_window[0]
         most = min(classes, int(1 / low) + 1) if low > 0 else classes
-        self.against = torch.full((classes, options.negative_shots, most), classes, dtype=torch.int32)
+        self.against = torch.full((classes, negative, most), classes, dtype=torch.int32, device=device)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         negative = {} if self.negative is None else {**self.negative.tensors(), "numbers_against": self.against.clone()}
@@ -92,19 +93,18 @@ class Plan:
 
 
 class TDA:
-    """See the top of this file."""
+    """The frozen logits, corrected by what the caches say; nothing is trained."""
 
     name = "tda"
     Options = TDAOptions
     facts = Facts("nothing", "3 + 2 features a class, score bank", "1 forward", "Karmanov et al. 2024 (TDA)")
     views = 1
-    scores_in_half = True
+    looks_with_graph = False
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: TDAOptions
     ) -> None:
         self.options = options
-        self.vision = backbone.vision
         self.classifier = classifier
         # Scores are scaled logits: with CLIP's 100 the identifier's grid is 0, 1, ..., 99 (D29).
         self.logit_scale = backbone.logit_scale
@@ -112,15 +112,13 @@ class TDA:
 
     def start(self) -> TDAState:
         classes, width = self.classifier.shape
-        return TDAState(classes, width, self.options)
+        return TDAState(classes, width, self.options, self.classifier.device)
 
     def overlay(self, state: TDAState) -> None:
         return None
 
     @torch.no_grad()
-    def look(self, state: TDAState, views: ViewSource, features: torch.Tensor | None = None) -> Look:
-        if features is None:
-            features = unit(self.vision(views.canonical))[0]
+    def look(self, state: TDAState, features: torch.Tensor, views: ViewSource) -> Look[Plan]:
         z = cosines(features, self.classifier)
         logits = self.logit_scale * z
         plan = self._plan(state, logits)
@@ -132,16 +130,23 @@ class TDA:
             final = final - self.options.negative_alpha * _spoken_against(state, weights, plan)
         return Look(views, features, z, final, plan, z if self.options.score == "cosine" else None)
 
-    def learn(self, state: TDAState, look: Look, decision: Decision) -> Outcome:
-        plan: Plan = look.plan
-        if self.options.insert == "desired" and not decision.desired:
-            return Outcome(reason="an undesired image stays out of the caches")
+    def propose(self, state: TDAState, look: Look[Plan], decision: Decision) -> Proposal:
+        if self._enters(decision):
+            return Proposal(reason="tda trains nothing")
+        return Proposal(reason="an undesired image stays out of the caches")
+
+    def commit(self, state: TDAState, look: Look[Plan], decision: Decision, trained: Trained | None) -> None:
+        plan = look.plan
+        if not self._enters(decision):
+            return
         if plan.positive is not None:
             state.positive.put(plan.label, plan.positive, look.features, plan.entropy)
         if plan.negative is not None and state.negative is not None:
             state.negative.put(plan.label, plan.negative, look.features, plan.entropy)
             state.against[plan.label, plan.negative] = plan.against
-        return Outcome(reason="tda trains nothing")
+
+    def _enters(self, decision: Decision) -> bool:
+        return self.options.insert == "all" or decision.desired
 
     def _plan(self, state: TDAState, logits: torch.Tensor) -> Plan:
         label, spread = int(logits.argmax()), mixed_unit_entropy(logits)

@@ -11,22 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
 
 from ..backbones.protocol import Backbone
 from ..core.losses import most_certain, selected_entropy
-from ..core.memory import named, parts
-from ..core.optimisers import Optimiser, first_adamw_step
+from ..core.optimisers import FirstAdamW, Optimiser, Stepper
+from ..core.overlay import encode
 from ..core.scores import cosines
-from ..core.types import Decision, Error, Look, Outcome, Verdict, ViewSource
+from ..core.types import Decision, Error, Look, Verdict, ViewSource
 from . import tuning
-from .protocol import Facts
+from .protocol import Facts, Gradient, Proposal, Trained
+from .tuned import Tuned
+from .tuning import TunedState
 from .zero_shot import NoState
 
 # Views that go through the image tower at once, which bounds the memory.
 BATCH = 16
+UNDESIRED = Proposal(reason="an undesired image does not tune the prompt")
 
 
 @dataclass(frozen=True)
@@ -75,12 +79,12 @@ class TPTCOptions:
             )
 
 
-class Prompts:
+class PromptTuning:
     """What all of them do: look under an overlay over the prompts, and differentiate the loss of one image's views."""
 
     views = 64
     score_scale = 1.0
-    scores_in_half = False
+    looks_with_graph = False
 
     def __init__(
         self,
@@ -91,40 +95,43 @@ class Prompts:
     ) -> None:
         self.views, self.share = options.views, options.share
         self.logit_scale = backbone.logit_scale
-        self.initial = tuning.Tuned(backbone, classifier, classes, "prompts")
+        self.initial = Tuned(backbone, classifier, classes, "prompts")
 
-    def gradients(self, prompts: tuning.Tuned, look: Look) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-        """The loss of one image's views at `prompts`, and its gradients."""
+    def tune(self, prompts: Tuned, optimiser: Stepper) -> Proposal:
+        """One step on the loss of an image's views. With a CLIP its features stay what they are: only text has prompts."""
+        loss = partial(self.loss_of_views, prompts)
+        return Proposal(Gradient(prompts, optimiser, loss, looks_again=prompts.trains_vision))
+
+    def loss_of_views(self, prompts: Tuned, look: Look[None], augmented: torch.Tensor) -> torch.Tensor:
+        """The views are encoded here, without graph and in batches: which of them need one is known only afterwards."""
         pixels, features = self._all_views(prompts, look)
-        with torch.enable_grad():
-            classifier = prompts.differentiable_classifier()
-            with torch.no_grad():
-                certain = most_certain(self.logit_scale * cosines(features, classifier), self.share)
-            loss = self.loss(prompts, classifier, pixels, features, certain)
-            # A view that is not finite is never among the certain ones; it spoils the image all the same.
-            return loss.detach() + 0 * features.sum(), torch.autograd.grad(loss, prompts.parameters())
+        classifier = prompts.differentiable_classifier()
+        with torch.no_grad():
+            certain = most_certain(self.logit_scale * cosines(features, classifier), self.share)
+        # A view that is not finite is never among the certain ones; it spoils the image all the same.
+        return self.loss(prompts, classifier, pixels, features, certain) + 0 * features.sum()
 
     def loss(
         self,
-        prompts: tuning.Tuned,
+        prompts: Tuned,
         classifier: torch.Tensor,
         pixels: torch.Tensor,
         features: torch.Tensor,
         certain: torch.Tensor,
     ) -> torch.Tensor:
         """Of the views [V, 3, H, W] with `features` [V, D], of which those numbered `certain` were selected."""
-        chosen = prompts.features(pixels[certain]) if prompts.trains_vision else features[certain]
+        chosen = encode(prompts.vision, pixels[certain], prompts) if prompts.trains_vision else features[certain]
         return selected_entropy(self.logit_scale * cosines(chosen, classifier))
 
     @torch.no_grad()
-    def _all_views(self, prompts: tuning.Tuned, look: Look) -> tuple[torch.Tensor, torch.Tensor]:
+    def _all_views(self, prompts: Tuned, look: Look[None]) -> tuple[torch.Tensor, torch.Tensor]:
         """Pixels and unit features of all views; the canonical one, which the look has, comes first."""
         augmented = look.views.augmented(self.views - 1)
-        features = [prompts.features(batch) for batch in torch.split(augmented, BATCH)]
+        features = [encode(prompts.vision, batch, prompts) for batch in torch.split(augmented, BATCH)]
         return torch.cat([look.views.canonical, augmented]), torch.cat([look.features[None], *features])
 
 
-class TPT(Prompts):
+class TPT(PromptTuning):
     """One step for each desired image, from the initial prompts every time."""
 
     name = "tpt"
@@ -140,53 +147,25 @@ class TPT(Prompts):
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: TPTOptions
     ) -> None:
         super().__init__(backbone, classifier, classes, options)
-        self.lr = options.maple_lr if self.initial.trains_vision else options.lr
+        self.optimiser = FirstAdamW(options.maple_lr if self.initial.trains_vision else options.lr)
 
     def start(self) -> NoState:
         return NoState()
 
-    def overlay(self, state: NoState) -> tuning.Tuned | None:
+    def overlay(self, state: NoState) -> Tuned | None:
         return self.initial if self.initial.trains_vision else None
 
-    @torch.no_grad()
-    def look(self, state: NoState, views: ViewSource, features: torch.Tensor | None = None) -> Look:
-        return tuning.look(self.initial, views, features)
+    def look(self, state: NoState, features: torch.Tensor, views: ViewSource) -> Look[None]:
+        return tuning.look(self.initial, features, views)
 
-    def learn(self, state: NoState, look: Look, decision: Decision) -> Outcome:
-        if not decision.desired:
-            return Outcome(reason="an undesired image does not tune the prompt")
-        loss, gradients = self.gradients(self.initial, look)
-        if not tuning.finite(loss, gradients):
-            return Outcome(reason=tuning.NOT_FINITE, failed=True)
-        start = {name: tensor.detach() for name, tensor in self.initial.tensors.items()}
-        tuned = self.initial.moved(
-            {
-                name: first_adamw_step(value, g, self.lr)
-                for (name, value), g in zip(start.items(), gradients, strict=True)
-            }
-        )
+    def propose(self, state: NoState, look: Look[None], decision: Decision) -> Proposal:
+        return self.tune(self.initial, self.optimiser) if decision.desired else UNDESIRED
 
-        def answer() -> torch.Tensor:
-            return answered(tuned, look)
-
-        return Outcome(loss=float(loss), adapted=True, answer=answer)
+    def commit(self, state: NoState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
+        """The next image starts from the initial prompts again."""
 
 
-class TunedPrompts:
-    """The prompts as they are now, and the optimiser's memory."""
-
-    def __init__(self, overlay: tuning.Tuned, optimiser: Optimiser) -> None:
-        self.overlay, self.optimiser = overlay, optimiser
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        return named(overlay=self.overlay.snapshot(), optimiser=self.optimiser.tensors())
-
-    def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.overlay.load(parts(tensors, "overlay/"))
-        self.optimiser.load(parts(tensors, "optimiser/"))
-
-
-class TPTC(Prompts):
+class TPTC(PromptTuning):
     """Prompts that are tuned through the whole stream."""
 
     name = "tpt_c"
@@ -204,36 +183,21 @@ class TPTC(Prompts):
         super().__init__(backbone, classifier, classes, options)
         self.options = options
 
-    def start(self) -> TunedPrompts:
-        fresh = self.initial.moved(
-            {name: tensor.detach().clone().requires_grad_() for name, tensor in self.initial.tensors.items()}
-        )
-        fresh.reset()
-        return TunedPrompts(fresh, Optimiser(self.options.optimiser, self.options.lr, self.options.momentum))
+    def start(self) -> TunedState:
+        return TunedState(self.initial, Optimiser(self.options.optimiser, self.options.lr, self.options.momentum))
 
-    def overlay(self, state: TunedPrompts) -> tuning.Tuned | None:
+    def overlay(self, state: TunedState) -> Tuned | None:
         return state.overlay if state.overlay.trains_vision else None
 
-    @torch.no_grad()
-    def look(self, state: TunedPrompts, views: ViewSource, features: torch.Tensor | None = None) -> Look:
-        return tuning.look(state.overlay, views, features)
+    def look(self, state: TunedState, features: torch.Tensor, views: ViewSource) -> Look[None]:
+        return tuning.look(state.overlay, features, views)
 
-    def learn(self, state: TunedPrompts, look: Look, decision: Decision) -> Outcome:
+    def propose(self, state: TunedState, look: Look[None], decision: Decision) -> Proposal:
         if not decision.desired:
-            return Outcome(reason="an undesired image does not tune the prompt")
+            return UNDESIRED
         if self.options.update == "reliable" and decision.verdict is not Verdict.RELIABLE_DESIRED:
-            return Outcome(reason="the score is not reliable")
-        loss, gradients = self.gradients(state.overlay, look)
-        if not tuning.finite(loss, gradients):
-            return Outcome(reason=tuning.NOT_FINITE, failed=True)
-        state.optimiser.move(state.overlay.parameters(), gradients)
-        state.overlay.changed()
-        return Outcome(loss=float(loss), adapted=True, answer=lambda: answered(state.overlay, look))
+            return Proposal(reason="the score is not reliable")
+        return self.tune(state.overlay, state.optimiser)
 
-
-@torch.no_grad()
-def answered(prompts: tuning.Tuned, look: Look) -> torch.Tensor:
-    """The logits after a step; the image is encoded again only where its tower has prompts."""
-    if prompts.trains_vision:
-        return tuning.look(prompts, look.views).logits
-    return cosines(look.features, prompts.classifier)
+    def commit(self, state: TunedState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
+        state.keep(trained)

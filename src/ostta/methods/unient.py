@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 
@@ -17,8 +16,9 @@ from ..core.memory import named, parts
 from ..core.optimisers import Optimiser
 from ..core.scores import entropy
 from ..core.types import Decision, Error, Look
-from . import tuning
-from .protocol import Facts
+from .protocol import Facts, Gradient, Proposal
+from .tuned import Group, Tuned
+from .tuning import TunedState, Tuning
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class UniEntOptions:
     lr: float = 1e-3
     scale: float = 1.0
     undesired_weight: float = 1.0
-    group: tuning.Group = "layernorm"
+    group: Group = "layernorm"
     rank: int = 16
 
     def __post_init__(self) -> None:
@@ -42,21 +42,18 @@ class UniEntOptions:
             raise Error(f"`lr` and `scale` are above zero and `undesired_weight` is not below it, unlike {self}.")
 
 
-class UniEntState:
-    """What is trained."""
-
-    def __init__(self, overlay: tuning.Tuned) -> None:
-        self.overlay = overlay
+class UniEntState(TunedState):
+    """What is trained. Plain SGD has nothing to remember."""
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        return named(overlay=self.overlay.snapshot())
+        return named(overlay=self.overlay.stored())
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.overlay.load(parts(tensors, "overlay/"))
+        self.overlay = self.overlay.restored(parts(tensors, "overlay/"))
 
 
-class UniEnt(tuning.Training):
-    """See the top of this file."""
+class UniEnt(Tuning[UniEntState]):
+    """Every image teaches: known ones to be surer, unknown ones to be less sure."""
 
     name = "unient"
     Options = UniEntOptions
@@ -66,25 +63,21 @@ class UniEnt(tuning.Training):
         "1 forward, 1 backward; desired: +1 forward",
         "Gao et al. 2024 (UniEnt)",
     )
-    views = 1
-    score_scale = 1.0
-    scores_in_half = False
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: UniEntOptions
     ) -> None:
         self.options = options
-        self.optimiser = Optimiser("sgd", options.lr)
-        self._tuned = partial(tuning.Tuned, backbone, classifier, classes, options.group, options.rank)
+        self._initial = Tuned(backbone, classifier, classes, options.group, options.rank)
 
     def start(self) -> UniEntState:
-        return UniEntState(self._tuned())
+        return UniEntState(self._initial, Optimiser("sgd", self.options.lr))
 
-    def propose(self, state: UniEntState, look: Look, decision: Decision) -> tuning.Proposal:
+    def propose(self, state: UniEntState, look: Look[None], decision: Decision) -> Proposal:
         sign = 1.0 if decision.desired else -self.options.undesired_weight
 
-        def loss(look: Look, augmented: torch.Tensor) -> torch.Tensor:
+        def loss(look: Look[None], augmented: torch.Tensor) -> torch.Tensor:
             _, z = state.overlay.differentiable(look)
             return sign * entropy(self.options.scale * z)
 
-        return tuning.Proposal(self.optimiser, loss, settle=lambda outcome: outcome)
+        return Proposal(Gradient(state.overlay, state.optimiser, loss, looks_again=state.overlay.trains_vision))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from ..backbones.protocol import Backbone
-from ..core.scores import cosines, unit
-from ..core.types import Decision, Look, Outcome, ViewSource
-from .protocol import Facts
+from ..core.scores import cosines
+from ..core.types import Decision, Look, ViewSource
+from .protocol import Facts, Proposal, Trained
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,12 @@ class ZeroShot:
     Options = ZeroShotOptions
     facts = Facts("nothing", "score bank", "1 forward", "Radford et al. 2021 (CLIP)")
     views = 1
-    scores_in_half = True
     score_scale = 1.0
+    looks_with_graph = False
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: ZeroShotOptions
     ) -> None:
-        self.vision = backbone.vision
         self.classifier = classifier
 
     def start(self) -> NoState:
@@ -50,12 +49,12 @@ class ZeroShot:
     def overlay(self, state: NoState) -> None:
         return None
 
-    @torch.no_grad()
-    def look(self, state: NoState, views: ViewSource, features: torch.Tensor | None = None) -> Look:
-        if features is None:
-            features = unit(self.vision(views.canonical))[0]
+    def look(self, state: NoState, features: torch.Tensor, views: ViewSource) -> Look[None]:
         z = cosines(features, self.classifier)
-        return Look(views, features, z, z)
+        return Look(views, features, z, z, None)
 
-    def learn(self, state: NoState, look: Look, decision: Decision) -> Outcome:
-        return Outcome(reason="zero_shot never adapts")
+    def propose(self, state: NoState, look: Look[None], decision: Decision) -> Proposal:
+        return Proposal(reason="zero_shot never adapts")
+
+    def commit(self, state: NoState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
+        """There is nothing to store."""

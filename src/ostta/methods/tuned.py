@@ -1,0 +1,114 @@
+"""What is trained: groups of parameters of both towers as one overlay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, Self
+
+import torch
+from torch import nn
+
+from ..backbones.lora import with_lora
+from ..backbones.prompts import prompted
+from ..backbones.protocol import Backbone
+from ..core.groups import block_names, layernorm_names
+from ..core.overlay import Overlay
+from ..core.scores import cosines, unit
+from ..core.types import Error, Look
+
+Group = Literal["layernorm", "prompts", "full", "first_block", "last_block", "prompts+layernorm", "lora"]
+
+
+class Tuned(Overlay):
+    """An overlay over both towers: over the image tower, and over what the classifier is made from.
+
+    `classifier` is the one of its values, without graph, worked out when it is first asked for.
+    """
+
+    def __init__(
+        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], group: Group, rank: int = 16
+    ) -> None:
+        if not backbone.trainable:
+            raise Error(
+                f"Nothing can be trained on the backbone {backbone.id}, as its image tower gives features without gradients or is "
+                "not there at all: use a method that trains nothing in it, such as zero_shot, tda or dpe."
+            )
+        self._frozen, self._classes, self._backbone = classifier, classes, backbone
+        self._text = prompted(backbone, classes) if "prompts" in group else None
+        vision = with_lora(backbone.vision, rank) if group == "lora" else backbone.vision
+        names, towers = _names(vision, group), vision
+        # The whole network has a text tower too, where there is one.
+        text_tower = getattr(backbone, "text", None) if group == "full" else None
+        if text_tower is not None:
+            towers = nn.ModuleDict({"vision": vision, "text": text_tower})
+            names = [name for name, _ in towers.named_parameters()]
+        free = {}
+        if self._text is not None:
+            names = [*names, *(name for name in self._text.vision_names if name not in names)]
+            free = self._text.free
+        super().__init__(towers, names, free, guard=backbone.vision)
+        self.vision = vision
+        self.trains_text = self._text is not None or text_tower is not None
+        self.trains_vision = bool(names)
+        if self._text is not None:
+            self._require_one_template()
+        self._classifier: torch.Tensor | None = classifier
+
+    @property
+    def classifier(self) -> torch.Tensor:
+        if self._classifier is None:
+            # In full precision also where it is first asked for inside autocast: later looks use it outside.
+            with torch.no_grad(), torch.autocast(self._frozen.device.type, enabled=False):
+                self._classifier = self.differentiable_classifier()
+        return self._classifier
+
+    def differentiable_classifier(self) -> torch.Tensor:
+        """The present classifier, with graph where it is trained."""
+        if self._text is not None:
+            with self.applied():
+                return unit(self._text.classify(self.tensors))
+        if self.trains_text:
+            with self.applied():
+                return unit(self._backbone.embed(self._classes))  # type: ignore[attr-defined]
+        return self._frozen
+
+    def differentiable(self, look: Look[object]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The classifier and the cosines of a look, both with graph wherever something is trained."""
+        if not self.trains_text:
+            return self._frozen, look.cosines
+        classifier = self.differentiable_classifier()
+        return classifier, cosines(look.features, classifier)
+
+    def moved(self, values: Iterable[torch.Tensor]) -> Self:
+        other = super().moved(values)
+        other._classifier = None if self.trains_text else self._frozen
+        return other
+
+    def _require_one_template(self) -> None:
+        with torch.no_grad():
+            initial = self.differentiable_classifier()
+        if not torch.allclose(initial, self._frozen, atol=1e-4):
+            raise Error(
+                "Prompt tuning starts from the one template 'a photo of a {}.', and this classifier was made from "
+                "something else: leave `templates` as it is."
+            )
+
+
+def _names(vision: nn.Module, group: Group) -> list[str]:
+    """The parameters of the image tower in `group`; those of prompts are the backbone's own affair."""
+    match group:
+        case "layernorm" | "prompts+layernorm":
+            return layernorm_names(vision)
+        case "first_block" | "last_block":
+            return block_names(vision, 0 if group == "first_block" else -1)
+        case "full":
+            return [name for name, _ in vision.named_parameters()]
+        case "lora":
+            return [name for name, _ in vision.named_parameters() if ".lora_" in name]
+        case "prompts":
+            return []
+
+
+def reaches_vision(backbone: Backbone, classes: Sequence[str], group: Group) -> bool:
+    """Whether the group holds anything that image features depend on: prompts do so only where the image tower has them."""
+    return group != "prompts" or bool(prompted(backbone, classes).vision_names)
