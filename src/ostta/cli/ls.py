@@ -90,6 +90,7 @@ def profiles() -> None:
         rows,
     )
     typer.echo("An explicit option beats the backbone's default, which beats the profile.")
+    typer.echo("docs/disagreements.md has all 33, those of data and streams too, and what follows from each.")
     typer.echo("Published bugs that are mended by default, and the option that brings each back:")
     for option, bug in MENDED_BUGS.items():
         typer.echo(f"  {option}=reference  {bug}")
