@@ -18,6 +18,12 @@ from ostta.core.overlay import Overlay
 from ostta.core.scores import unit
 
 
+def turned(number: int) -> torch.Tensor:
+    """A unit feature that tells its number: so many hundredths of a radian from the first axis."""
+    angle = torch.tensor(number / 100)
+    return torch.stack([angle.cos(), angle.sin()])
+
+
 @settings(max_examples=40, deadline=None)
 @given(pushes=st.lists(st.integers(0, 3), max_size=40), groups=st.sampled_from([1, 4]))
 def test_feature_bank_is_a_list_with_a_limit(pushes: list[int], groups: int) -> None:
@@ -25,17 +31,18 @@ def test_feature_bank_is_a_list_with_a_limit(pushes: list[int], groups: int) -> 
     bank = FeatureBank(8, 2, groups)
     plain: list[list[int]] = [[] for _ in range(groups)]
     for number, label in enumerate(pushes):
-        undone = bank.push(torch.full((2,), 100.0 + number), label)
+        undone = bank.push(turned(100 + number), label)
         bank.undo(undone)
-        pushed = bank.push(torch.full((2,), float(number)), label)
-        assert bank.features[bank.row(pushed)][0] == number
+        pushed = bank.push(turned(number), label)
+        assert bank.features[bank.row(pushed)].equal(turned(number))
         group = plain[label if groups > 1 else 0]
         group.append(number)
         del group[: -8 // groups]
-    assert sorted(bank.features[:, 0].tolist()) == sorted(n for group in plain for n in group)
-    assert [pushes[int(n)] for n in bank.features[:, 0]] == bank.labels.tolist()
+    held = [round(float(torch.atan2(row[1], row[0])) * 100) for row in bank.features]
+    assert sorted(held) == sorted(n for group in plain for n in group)
+    assert [pushes[n] for n in held] == bank.labels.tolist()
     copy = FeatureBank(8, 2, groups)
-    copy.load(bank.tensors())
+    copy.load(bank.tensors(), classes=4)
     assert copy.features.equal(bank.features)
     assert len(copy) == len(bank)
 

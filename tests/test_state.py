@@ -28,11 +28,11 @@ def test_round_trip_is_safetensors_with_json(tmp_path: Path) -> None:
         one.step(image)
     one.save(tmp_path / "a.ostta")
     tensors, description = read_state(tmp_path / "a.ostta")
-    assert description["step"] == 30
-    assert description["backbone"]["weight_hash"] == one.backbone.weight_hash
-    assert description["options"]["lr"] == 1e-3
+    assert description.step == 30
+    assert description.backbone.weight_hash == one.backbone.weight_hash
+    assert description.options == one.resolved
     assert "method/overlay/norm.weight" in tensors
-    assert {"ostta", "torch"} & set(description["versions"])
+    assert {"ostta", "torch"} & set(description.versions)
     assert [path.name for path in tmp_path.iterdir()] == ["a.ostta"]
 
 

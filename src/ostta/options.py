@@ -107,6 +107,10 @@ DISAGREEMENTS: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 
+# More than this is no number in single precision, and torch refuses to multiply by it.
+LARGEST = 1e38
+
+
 @dataclass(frozen=True)
 class AdapterOptions:
     """Options of the adapter itself.
@@ -126,9 +130,13 @@ class AdapterOptions:
     features: bool = False
 
 
+# Where an option's value can have come from.
+SOURCES = ("explicit", "backbone", "profile", "default")
+
+
 @dataclass(frozen=True)
 class Resolved:
-    """The options in force, and for each where its value came from: "explicit", "backbone", "profile" or "default"."""
+    """The options in force, and for each where its value came from, one of `SOURCES`."""
 
     method: Any
     identifier: Any
@@ -217,7 +225,7 @@ def read_value(name: str, value: Any, hint: Any) -> Any:
             return int(float(value))
         if hint is float and not isinstance(value, bool):
             number = float(value)
-            if number == number and abs(number) != float("inf"):
+            if abs(number) <= LARGEST:  # false for NaN
                 return number
         if hint is str and isinstance(value, str):
             return value
@@ -233,4 +241,4 @@ def _word(hint: Any) -> str:
 def rebuild(method: str, identifier: str, values: Mapping[str, Any], sources: Mapping[str, str]) -> Resolved:
     """The options that a state file recorded, values and sources alike, whatever today's profiles and defaults say."""
     resolved = resolve(method, identifier, "reference", values, {})
-    return dataclasses.replace(resolved, sources=dict(sources))
+    return dataclasses.replace(resolved, sources={**resolved.sources, **sources})

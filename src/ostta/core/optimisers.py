@@ -8,6 +8,9 @@ from typing import Literal
 import torch
 from torch.optim.adamw import adamw
 
+from .checks import require_names, stored, stored_count
+from .types import Error
+
 # Of AdamW, at PyTorch's defaults, as the published code leaves them.
 EPS, WEIGHT_DECAY, BETAS = 1e-8, 0.01, (0.9, 0.999)
 
@@ -49,12 +52,19 @@ class Optimiser:
         memory |= {f"second.{i}": tensor.clone() for i, tensor in enumerate(self._second)}
         return {"steps": torch.tensor(self.steps), **memory}
 
-    def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.steps = int(tensors["steps"])
-        self._first, self._second = (
-            [tensors[f"{name}.{i}"].clone() for i in range(sum(key.startswith(f"{name}.") for key in tensors))]
-            for name in ("first", "second")
-        )
+    def load(self, tensors: dict[str, torch.Tensor], parameters: Sequence[torch.Tensor]) -> None:
+        """Take over the memory of an optimiser of `parameters`; refused whole where it cannot be that of one like this."""
+        steps = stored_count(tensors, "steps")
+        kept = ("first", "second") if self.kind == "adamw" else ("first",) if self.momentum else ()
+        if steps and not kept:
+            raise Error(f"The stored optimiser has taken {steps} steps, and plain SGD counts none.")
+        numbered = list(enumerate(parameters)) if steps else []
+        require_names(tensors, ("steps", *(f"{name}.{i}" for name in kept for i, _ in numbered)))
+        memory: dict[str, list[torch.Tensor]] = {"first": [], "second": []}
+        for name in kept:
+            low = 0.0 if name == "second" else -torch.inf
+            memory[name] = [stored(tensors, f"{name}.{i}", torch.float32, p.shape, low).clone() for i, p in numbered]
+        self.steps, self._first, self._second = steps, memory["first"], memory["second"]
 
 
 def first_adamw_step(start: torch.Tensor, gradient: torch.Tensor, lr: float) -> torch.Tensor:

@@ -17,6 +17,7 @@ from typing import Any, Self
 import torch
 from torch import nn
 
+from .checks import require_names, stored
 from .types import Error
 
 # One lock a module: two threads that step two adapters on one backbone must not see each other's tensors half swapped in.
@@ -102,12 +103,10 @@ class Overlay:
 
     @torch.no_grad()
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Take over values; refused whole if a name or shape does not fit."""
-        mine = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
-        theirs = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        if mine != theirs:
-            odd = sorted(set(mine.items()) ^ set(theirs.items()))[0][0]
-            raise Error(f"The stored parameters do not fit this model: {odd} is missing or has another shape.")
+        """Take over values; refused whole if a name, a type or a shape does not fit, or a value is not finite."""
+        require_names(tensors, self.tensors)
+        for name, mine in self.tensors.items():
+            stored(tensors, name, torch.float32, mine.shape)
         for name, tensor in tensors.items():
             self.tensors[name].copy_(tensor)
 

@@ -18,7 +18,8 @@ import torch
 from torch.nn import functional
 
 from ..backbones.protocol import Backbone
-from ..core.memory import named, parts
+from ..core.checks import between, split
+from ..core.memory import named
 from ..core.optimisers import Optimiser
 from ..core.scores import cosines, entropy, max_softmax_score
 from ..core.types import Decision, Error, Look, Outcome
@@ -49,6 +50,7 @@ class EntropyOptions:
     def __post_init__(self) -> None:
         if not self.lr > 0 or not 0 <= self.confidence < 1:
             raise Error(f"`lr` is above zero and `confidence` from 0 to below 1, not {self.lr} and {self.confidence}.")
+        between(self, rank=tuning.RANKS)
 
 
 class EntropyState:
@@ -61,8 +63,9 @@ class EntropyState:
         return named(overlay=self.overlay.snapshot(), optimiser=self.optimiser.tensors())
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.overlay.load(parts(tensors, "overlay/"))
-        self.optimiser.load(parts(tensors, "optimiser/"))
+        overlay, optimiser = split(tensors, "overlay", "optimiser")
+        self.optimiser.load(optimiser, self.overlay.parameters())
+        self.overlay.load(overlay)
 
 
 class Entropy(tuning.Training):

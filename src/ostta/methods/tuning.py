@@ -19,6 +19,8 @@ from ..core.scores import cosines, unit
 from ..core.types import Decision, Error, Look, Outcome, ViewSource
 
 NOT_FINITE = "the loss or its gradient is not finite"
+# The ranks that "lora" takes; above the width of a tower none is low.
+RANKS = (1, 1024)
 Group = Literal["layernorm", "prompts", "full", "first_block", "last_block", "prompts+layernorm", "lora"]
 
 

@@ -13,7 +13,8 @@ from functools import partial
 import torch
 
 from ..backbones.protocol import Backbone
-from ..core.memory import named, parts
+from ..core.checks import between, split
+from ..core.memory import named
 from ..core.optimisers import Optimiser
 from ..core.scores import entropy
 from ..core.types import Decision, Error, Look
@@ -40,6 +41,7 @@ class UniEntOptions:
     def __post_init__(self) -> None:
         if not self.lr > 0 or not self.scale > 0 or self.undesired_weight < 0:
             raise Error(f"`lr` and `scale` are above zero and `undesired_weight` is not below it, unlike {self}.")
+        between(self, rank=tuning.RANKS)
 
 
 class UniEntState:
@@ -52,7 +54,8 @@ class UniEntState:
         return named(overlay=self.overlay.snapshot())
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.overlay.load(parts(tensors, "overlay/"))
+        (overlay,) = split(tensors, "overlay")
+        self.overlay.load(overlay)
 
 
 class UniEnt(tuning.Training):
