@@ -104,7 +104,10 @@ def misfitting_tensors(good: Parts) -> Iterator[Damage]:
             shapes += [tensor.flatten(), tensor[:-1], tensor[..., :-1]]
         for shaped in shapes:
             if not name.endswith("/scores") or shaped.ndim != 1 or len(shaped) > 512:
-                yield f"{name} as {list(shaped.shape)}", replace(good, tensors={**others, name: shaped.to(tensor.dtype)})
+                yield (
+                    f"{name} as {list(shaped.shape)}",
+                    replace(good, tensors={**others, name: shaped.to(tensor.dtype)}),
+                )
 
 
 def impossible_values(good: Parts) -> Iterator[Damage]:
@@ -125,8 +128,13 @@ def impossible_values(good: Parts) -> Iterator[Damage]:
 def odd_values(good: Parts) -> Iterator[Damage]:
     """Values that may or may not be possible."""
     for name, tensor in good.tensors.items():
-        for value in (0, 1, -1, 3, 50) if not tensor.is_floating_point() else (0.0, -0.0, -1.0, 1.0, 1e-38, 3e38, -3e38):
-            yield f"every {name} = {value}", replace(good, tensors={**good.tensors, name: torch.full_like(tensor, value)})
+        for value in (
+            (0, 1, -1, 3, 50) if not tensor.is_floating_point() else (0.0, -0.0, -1.0, 1.0, 1e-38, 3e38, -3e38)
+        ):
+            yield (
+                f"every {name} = {value}",
+                replace(good, tensors={**good.tensors, name: torch.full_like(tensor, value)}),
+            )
         if tensor.ndim:
             yield f"{name} reversed", replace(good, tensors={**good.tensors, name: tensor.flip(0)})
 

@@ -43,6 +43,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def restored(path: Path, content: bytes, model: ostta.backbones.Backbone = WRAPPED) -> ostta.Adapter | None:
     """What a damaged file gives: None where it is refused in one line."""
+    path.unlink(missing_ok=True)  # much quicker than to write over a file that was just mapped into memory
     path.write_bytes(content)
     try:
         with warnings.catch_warnings():
@@ -201,5 +202,5 @@ def test_damaged_prompts_are_sentences(method: str, kind: str, tmp_path: Path) -
     good = damage.Parts.of(path)
     for kinds in (damage.misfitting_tensors, damage.impossible_values):
         tried = [item for item in kinds(good) if "second" in item[0] or "overlay" in item[0] or "steps" in item[0]]
-        for what, parts in tried[:: max(1, len(tried) // 8)]:
+        for what, parts in tried[:: max(1, len(tried) // 5)]:
             assert restored(path, parts.file(2), backbone(kind)) is None, what

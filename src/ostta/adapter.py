@@ -144,7 +144,9 @@ class Adapter:
         tensors, stored = read_state(Path(path))
         model = _backbone_again(path, stored.backbone, backbone)
         if model.weight_hash != stored.backbone.weight_hash:
-            raise Error(f"{path} belongs to a model with other weights ({shown(stored.backbone.id)}); this one is {model.id}.")
+            raise Error(
+                f"{path} belongs to a model with other weights ({shown(stored.backbone.id)}); this one is {model.id}."
+            )
         try:
             require_stored_shapes(tensors, stored, model.feature_width)
             with warnings.catch_warnings():  # said once already, when the adapter was made

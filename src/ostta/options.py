@@ -11,6 +11,7 @@ import difflib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .core.types import Error
@@ -173,7 +174,7 @@ def resolve(
             ("backbone", backbone_defaults.get(owner, {})),
             ("explicit", explicit),
         )
-        hints = get_type_hints(options)
+        hints = types_of(options)
         for field in dataclasses.fields(options):
             sources[field.name] = "default"
             for layer, content in layers:
@@ -189,6 +190,12 @@ def options_class(owner: str) -> Any:
     if owner in METHODS:
         return METHODS[owner].Options
     return IDENTIFIERS[owner][1] if owner in IDENTIFIERS else AdapterOptions
+
+
+@cache
+def types_of(options: type[Any]) -> dict[str, Any]:
+    """The type of each option; worked out once, as reading annotations takes longer than all the rest."""
+    return get_type_hints(options)
 
 
 def pick(name: str, known: Iterable[str], kind: str) -> str:
@@ -231,10 +238,15 @@ def read_value(name: str, value: Any, hint: Any) -> Any:
             return value
     except (TypeError, ValueError, KeyError, OverflowError):
         pass
-    raise Error(f"`{name}` takes {_word(hint)}, not {value!r}.")
+    raise Error(f"`{name}` takes {word_for(hint)}, not {value!r}.")
 
 
-def _word(hint: Any) -> str:
+def word_for(hint: Any) -> str:
+    """What a value of that type is, for a sentence."""
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, get_args(hint)))}"
+    if get_origin(hint) is tuple:
+        return f"a list, each {word_for(get_args(hint)[0])}"
     return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(hint, str(hint))
 
 

@@ -9,13 +9,13 @@ import re
 import types
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
 from ..core.checks import LARGEST_SEED, MOST_STEPS, shown
 from ..core.types import Error
 from ..identifiers import IDENTIFIERS
 from ..methods import METHODS
-from ..options import PROFILES, SOURCES, Resolved, options_class, pick, rebuild
+from ..options import PROFILES, SOURCES, Resolved, options_class, pick, rebuild, types_of, word_for
 
 # Far beyond what is of use, and near enough that nobody waits long for an Error.
 MOST_TEXT, MOST_NAME, MOST_CLASSES, MOST_ENTRIES = 32 * 2**20, 10_000, 1_000_000, 1_000
@@ -147,9 +147,9 @@ def _options(method: str, identifier: str, values: Any, sources: Any) -> Resolve
         if source not in SOURCES:
             raise Error(f"The source of the option {shown(name)} is one of {', '.join(SOURCES)}, not {shown(source)}.")
     for owner in (method, identifier, "adapter"):
-        for name, hint in get_type_hints(options_class(owner)).items():
+        for name, hint in types_of(options_class(owner)).items():
             if name in values and not _fits(values[name], hint):
-                raise Error(f"The option `{name}` cannot be {shown(values[name])}.")
+                raise Error(f"`{name}` takes {word_for(hint)}, not {shown(values[name])}.")
     return rebuild(method, identifier, values, sources)
 
 
