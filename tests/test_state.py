@@ -69,7 +69,7 @@ KEPT = {
 @pytest.mark.parametrize("name", KEPT)
 def test_files_of_earlier_formats_load_with_a_remark_and_go_on(name: str, tmp_path: Path) -> None:
     path = Path(__file__).parent / "states" / f"{name}.ostta"
-    with pytest.warns(UserWarning) as said:
+    with pytest.warns(UserWarning, match="format 1") as said:
         old = ostta.Adapter.restore(path, steady_backbone())
     assert [str(each.message) for each in said] == [
         f"{path} has state format 1, which has no hash, so not all damage to it can be noticed; `save` writes format 2."
