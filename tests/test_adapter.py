@@ -84,11 +84,27 @@ def test_rejected_images_keep_the_answer_from_before(monkeypatch: pytest.MonkeyP
         ({"lr": 0}, "above zero"),
         ({"lr": float("nan")}, "takes a number"),
         ({"k": 1.5}, "whole number"),
-        ({"k": 0}, "at least 1"),
+        ({"k": 0}, "`k` is from 1 to 10,000, not 0"),
         ({"losses": "re,x"}, "not x"),
         ({"normaliser": "both"}, "one of k, matches"),
         ({"undesired_bank": 5}, "must exceed"),
-        ({"window": 1}, "at least 2"),
+        ({"window": 1}, "`window` is from 2 to 1,000,000, not 1"),
+        ({"k": 10**9}, "`k` is from 1 to 10,000, not 1000000000"),
+        ({"undesired_bank": 10**9}, "`undesired_bank` is from 2 to 1,000,000"),
+        ({"rank": 10**9}, "`rank` is from 1 to 1,024"),
+        ({"window": 10**9}, "`window` is from 2 to 1,000,000"),
+        ({"method": "prototypes", "pool": 10**9}, "`pool` is from 6 to 1,000,000"),
+        ({"method": "tda", "shots": 10**9}, "`shots` is from 1 to 10,000"),
+        ({"method": "tda", "negative_shots": 10**9}, "`negative_shots` is from 0 to 10,000"),
+        ({"method": "dpe", "shots": 10**9}, "`shots` is from 1 to 10,000"),
+        ({"method": "tpt", "views": 10**9}, "`views` is from 2 to 1,024"),
+        ({"method": "tpt_c", "views": 10**9}, "`views` is from 2 to 1,024"),
+        ({"identifier": "daf", "window": 10**9}, "`window` is from 2 to 1,000,000"),
+        ({"identifier": "daf", "fit_seed": -1}, "`fit_seed` is from 0 to 4,294,967,295"),
+        ({"lr": 1e39}, "takes a number"),
+        ({"seed": -1}, "The seed is a whole number from 0"),
+        ({"seed": 2**64}, "The seed is a whole number from 0"),
+        ({"seed": "one"}, "The seed is a whole number from 0"),
         ({"class_scores": "perhaps"}, "true or false"),
         ({"templates": "a photo"}, "{}"),
     ],
@@ -174,7 +190,7 @@ def test_prediction_json_is_complete() -> None:
     content = json.loads(adapter("rosita", class_scores=True, features=True).step(images(1)[0]).to_json())
     assert set(content) == {
         "label", "index", "known", "score", "threshold", "mu_desired", "mu_undesired", "verdict", "adapted", "loss",
-        "reason", "ms", "class_scores", "pseudo_label", "matches", "features",
+        "reason", "ms", "class_scores", "pseudo_label", "diagnostics", "features",
     }  # fmt: skip
     assert len(content["class_scores"]) == 10
     assert len(content["features"]) == 16

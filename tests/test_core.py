@@ -18,6 +18,12 @@ from ostta.core.overlay import Overlay, encode
 from ostta.core.scores import unit
 
 
+def turned(number: int) -> torch.Tensor:
+    """A unit feature that tells its number: so many hundredths of a radian from the first axis."""
+    angle = torch.tensor(number / 100)
+    return torch.stack([angle.cos(), angle.sin()])
+
+
 @settings(max_examples=40, deadline=None)
 @given(pushes=st.lists(st.integers(0, 3), max_size=40), groups=st.sampled_from([1, 4]))
 def test_feature_bank_is_a_list_with_a_limit(pushes: list[int], groups: int) -> None:
@@ -26,16 +32,18 @@ def test_feature_bank_is_a_list_with_a_limit(pushes: list[int], groups: int) -> 
     plain: list[list[int]] = [[] for _ in range(groups)]
     for number, label in enumerate(pushes):
         place, size = bank.place(label), bank.size_with(label)
-        bank.push(torch.full((2,), float(number)), label)
-        assert [rows.flatten()[0] for rows in bank.rows(torch.tensor([place]))] == [number, label]
+        bank.push(turned(number), label)
+        features, labels = bank.rows(torch.tensor([place]))
+        assert (features[0].equal(turned(number)), labels.tolist()) == (True, [label])
         assert len(bank) == size
         group = plain[label if groups > 1 else 0]
         group.append(number)
         del group[: -8 // groups]
-    assert sorted(bank.features[:, 0].tolist()) == sorted(n for group in plain for n in group)
-    assert [pushes[int(n)] for n in bank.features[:, 0]] == bank.labels.tolist()
+    held = [round(float(torch.atan2(row[1], row[0])) * 100) for row in bank.features]
+    assert sorted(held) == sorted(n for group in plain for n in group)
+    assert [pushes[n] for n in held] == bank.labels.tolist()
     copy = FeatureBank(8, 2, groups)
-    copy.load(bank.tensors())
+    copy.load(bank.tensors(), classes=4)
     assert copy.features.equal(bank.features)
     assert len(copy) == len(bank)
 
@@ -130,7 +138,7 @@ def test_nearest_by_cosine_and_without_self() -> None:
         assert nearest(query, same, other, 3, 7, with_self=False).labels.tolist() == behind[:3]
         assert all(tensor.equal(before[name]) for name, tensor in same.tensors().items())
         stored = FeatureBank(capacity, 2)
-        stored.load(before)
+        stored.load(before, 8)
         stored.push(query, 7)
         rows, labels = stored.rows(stored.similarities(query).topk(3).indices)
         assert rows.equal(found.positives[:3])

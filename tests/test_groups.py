@@ -168,7 +168,7 @@ def test_what_cannot_be_reached_is_refused_in_one_sentence() -> None:
         adapter("unient", kind="wrapped", group="prompts")
     with pytest.raises(Error, match="LoRA needs an image tower with linear layers called q_proj, k_proj, v_proj"):
         adapter("unient", kind="wrapped", group="lora")
-    with pytest.raises(Error, match="`rank` is at least 1, not 0"):
+    with pytest.raises(Error, match="`rank` is from 1 to 1,024, not 0"):
         adapter("unient", kind="embedded", group="lora", rank=0)
     with pytest.raises(Error, match="`group` is one of layernorm, prompts, full"):
         adapter("unient", kind="embedded", group="everything")
@@ -235,7 +235,7 @@ def test_optimisers_against_pytorch(kind: str) -> None:
     for step in range(6):
         if step == 3:
             stored, optimiser = optimiser.tensors(), Optimiser(optimiser.kind, 0.1, momentum)
-            optimiser.load(stored)
+            optimiser.load(stored, ours)
         gradients = [torch.randn(tensor.shape, generator=generator) for tensor in ours]
         for tensor, gradient in zip(theirs, gradients, strict=True):
             tensor.grad = gradient.clone()

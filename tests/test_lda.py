@@ -137,5 +137,5 @@ def test_the_reliability_ablation_moves_verdicts_and_not_the_reported_means() ->
 
 
 def test_window_of_one_is_refused() -> None:
-    with pytest.raises(Error, match="at least 2"):
+    with pytest.raises(Error, match="from 2 to"):
         LDA(LDAOptions(window=1))

@@ -8,6 +8,7 @@ import math
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -180,13 +181,18 @@ def _a_part_too_few(folder: Path, noted: dict) -> None:
     noted["parts"].pop()
 
 
+def _a_state_elsewhere(folder: Path, noted: dict) -> None:
+    shutil.copy(folder / noted["state"], folder.parent.parent / "elsewhere.ostta")
+    noted["state"] = "../../elsewhere.ostta"
+
+
 def _no_json(folder: Path, noted: dict) -> None:
     noted.clear()
 
 
 @pytest.mark.parametrize(
     "spoil",
-    [_other_version, _other_threads, _no_state, _half_a_part, _a_part_too_few, _no_json],
+    [_other_version, _other_threads, _no_state, _half_a_part, _a_part_too_few, _a_state_elsewhere, _no_json],
     ids=lambda f: f.__name__,
 )
 def test_a_checkpoint_that_does_not_fit_is_as_good_as_none(spoil, tmp_path: Path) -> None:
@@ -650,6 +656,42 @@ def test_verify_says_what_it_cannot_do(tmp_path: Path, undisturbed: Path, monkey
     (path,) = undisturbed.glob("zero_shot*.json")
     with pytest.raises(Error, match="cannot be carried out: The process"):
         verify(path, None)
+
+
+def test_verify_opens_only_what_ships_and_what_the_caller_names(
+    tmp_path: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def carried_out(specs: list[RunSpec], *_: object, **__: object) -> None:
+        raise LookupError("carried out")
+
+    monkeypatch.setattr("ostta.bench.verify.run_grid", carried_out)
+    (path,) = undisturbed.glob("zero_shot*.json")
+    told, copy = json.loads(path.read_text()), tmp_path / "x.json"
+    domains = [{"desired": "sample:cifar10", "undesired": "parquet:/etc/x"}]
+    for change, name in (
+        ({"backbone": "openai/clip-vit-base-patch16"}, "openai/clip-vit-base-patch16"),
+        ({"backbone": "/etc"}, "/etc"),
+        ({"backbone": "embedded+maple:/etc/x"}, "embedded+maple:/etc/x"),
+        ({"desired": "folderc:/etc"}, "folderc:/etc"),
+        ({"undesired": "hub:some/images"}, "hub:some/images"),
+        ({"scenario": {"kind": "domains", "domains": domains}}, "parquet:/etc/x"),
+    ):
+        copy.write_text(json.dumps({**told, "spec": {**told["spec"], **change}}))
+        with pytest.raises(Error, match=rf"would read '{re.escape(name)}'.* allow it with `--open {re.escape(name)}`"):
+            verify(copy, None)
+        with pytest.raises(LookupError, match="carried out"):
+            verify(copy, None, opened=[name])
+        done = CliRunner().invoke(app, ["bench", "verify", str(copy), "--open", name])
+        assert isinstance(done.exception, LookupError)
+
+
+@pytest.mark.parametrize("name", ["../x.parquet", "/etc/x.parquet", "a\\b.parquet", "passwd", ".."])
+def test_records_are_beside_their_result(name: str, tmp_path: Path, undisturbed: Path) -> None:
+    (path,) = undisturbed.glob("zero_shot*.json")
+    copy = tmp_path / "x.json"
+    copy.write_text(json.dumps({**json.loads(path.read_text()), "records": name}))
+    with pytest.raises(Error, match="records"):
+        read_result(copy)
 
 
 # --- what is told -------------------------------------------------------------------------------------------------------------

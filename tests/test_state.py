@@ -16,10 +16,13 @@ import torch
 from safetensors.torch import save_file
 
 import ostta
-from cases import adapter, backbone, images
+from cases import adapter, backbone, content, images, same
 from ostta import Error
 from ostta.files import write_atomically
-from ostta.state import read_state, write_state
+from ostta.state import FORMAT, read_state, write_state
+from ostta.state.file import UPGRADES
+from steady import STEPS, steady_backbone, steady_images
+from tiny_models import tiny_clip
 
 
 def test_round_trip_is_safetensors_with_json(tmp_path: Path) -> None:
@@ -28,11 +31,11 @@ def test_round_trip_is_safetensors_with_json(tmp_path: Path) -> None:
         one.step(image)
     one.save(tmp_path / "a.ostta")
     tensors, description = read_state(tmp_path / "a.ostta")
-    assert description["step"] == 30
-    assert description["backbone"]["weight_hash"] == one.backbone.weight_hash
-    assert description["options"]["lr"] == 1e-3
+    assert description.step == 30
+    assert description.backbone.weight_hash == one.backbone.weight_hash
+    assert description.options == one.resolved
     assert "method/overlay/norm.weight" in tensors
-    assert {"ostta", "torch"} & set(description["versions"])
+    assert {"ostta", "torch"} & set(description.versions)
     assert [path.name for path in tmp_path.iterdir()] == ["a.ostta"]
 
 
@@ -53,6 +56,81 @@ def test_other_safetensors_other_version_and_absence(tmp_path: Path) -> None:
         read_state(tmp_path / "old.ostta")
     with pytest.raises(Error, match="no state file"):
         read_state(tmp_path / "absent.ostta")
+
+
+# What the adapters of the kept files said next, when they were written: index, verdict and score of three images.
+KEPT = {
+    "format1-rosita": [(2, "unreliable_undesired", 0.171149), (2, "reliable_desired", 0.600388), (2, "unreliable_desired", 0.376152)],
+    "format1-tda": [(2, "reliable_undesired", 15.865157), (2, "reliable_desired", 58.061893), (2, "unreliable_desired", 33.408154)],
+    "format1-entropy": [(2, "unreliable_undesired", 0.159360), (2, "reliable_desired", 0.579301), (2, "unreliable_desired", 0.345717)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_files_of_earlier_formats_load_with_a_remark_and_go_on(name: str, tmp_path: Path) -> None:
+    path = Path(__file__).parent / "states" / f"{name}.ostta"
+    with pytest.warns(UserWarning, match="format 1") as said:
+        old = ostta.Adapter.restore(path, steady_backbone())
+    assert [str(each.message) for each in said] == [
+        f"{path} has state format 1, which has no hash, so not all damage to it can be noticed; `save` writes format 2."
+    ]
+    assert said[0].filename == __file__
+    assert old.steps == STEPS
+    old.save(tmp_path / "new.ostta")
+    new = ostta.Adapter.restore(tmp_path / "new.ostta", old.backbone)  # without a remark
+    assert same(content(old), content(new))
+    for image, (index, verdict, score) in zip(steady_images(3, STEPS), KEPT[name], strict=True):
+        prediction = new.step(image)
+        assert (prediction.index, str(prediction.verdict)) == (index, verdict)
+        assert prediction.score == pytest.approx(score, rel=1e-4)
+
+
+def test_every_format_has_its_way_to_the_next() -> None:
+    assert list(UPGRADES) == list(range(1, FORMAT))
+
+
+# --- which backbone ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "name", ["openai/clip-vit-base-patch16", "/etc", "~/model", "embedded+maple:/etc/passwd", "a\nb"]
+)
+def test_a_state_file_makes_nothing_be_downloaded_or_read(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, path = adapter("rosita"), tmp_path / "a.ostta"
+    told = one.describe()
+    told["backbone"] |= {"id": name, "restorable": True}
+    write_state(path, one._tensors(), told)
+
+    def opened(*_: object) -> None:
+        raise AssertionError("opened")
+
+    monkeypatch.setattr("ostta.backbones.load", opened)
+    with pytest.raises(Error) as caught:
+        ostta.Adapter.restore(path)
+    said = f"{path} was saved on the backbone {name!r}, which does not ship with ostta: "
+    assert str(caught.value) == f"{said}pass it as `backbone=`, or its name or folder."
+
+
+def test_a_backbone_that_ships_is_found_and_any_other_is_named(tmp_path: Path) -> None:
+    folder, path = tiny_clip(tmp_path / "clip"), tmp_path / "a.ostta"
+    one = ostta.load(folder, ["cat", "dog"], method="zero_shot")
+    one.save(path)
+    with pytest.raises(Error, match="pass it as `backbone=`, or its name or folder"):
+        ostta.Adapter.restore(path)
+    for given in (folder, str(folder), one.backbone):
+        assert ostta.Adapter.restore(path, given).classes == ("cat", "dog")
+    adapter("zero_shot", kind="embedded").save(path)
+    assert ostta.Adapter.restore(path).backbone.id == "embedded"
+    with pytest.raises(Error, match="other weights"):
+        ostta.Adapter.restore(path, folder)
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    one, path = adapter("rosita"), tmp_path / "a.ostta"
+    for change in ({"seed": -1}, {"step": 2**60}, {"classes": ["\ud800"]}, {"profile": "mine"}, {"more": 1}):
+        with pytest.raises(Error):
+            write_state(path, one._tensors(), one.describe() | change)
+    assert not list(tmp_path.iterdir())
 
 
 def test_incomplete_state_is_refused(tmp_path: Path) -> None:

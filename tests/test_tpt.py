@@ -185,6 +185,8 @@ def test_what_makes_no_sense_is_one_sentence(method: str, tmp_path: Path) -> Non
         ostta.load(ostta.backbones.load(tiny_siglip(tmp_path)), CLASSES, method=method)
     with pytest.raises(Error, match="leave `templates` as it is"):
         tuned(method, templates=("a drawing of a {}.",))
-    for wrong in ({"views": 1}, {"share": 0.0}, {"lr": -1.0}):
-        with pytest.raises(Error, match="`views` at least 2"):
+    for wrong in ({"share": 0.0}, {"lr": -1.0}):
+        with pytest.raises(Error, match=r"`share` (is )?above 0 and at most 1"):
             tuned(method, **wrong)
+    with pytest.raises(Error, match="`views` is from 2 to 1,024, not 1"):
+        tuned(method, views=1)

@@ -19,7 +19,8 @@ import torch
 
 from . import backbones
 from .backbones.protocol import Backbone
-from .core.memory import named, parts
+from .core.checks import checked_seed, shown, split
+from .core.memory import named
 from .core.modes import answering, learning
 from .core.overlay import Overlay, encode, lock_of
 from .core.scores import max_score, max_softmax_score
@@ -31,8 +32,8 @@ from .identifiers import IDENTIFIERS, Identifier
 from .methods import METHODS, Method
 from .methods.protocol import Failure, Proposal, Trained
 from .methods.tuning import TunedState, answer, take
-from .options import SCORES_IN_HALF, Resolved, rebuild, resolve
-from .state import read_state, write_state
+from .options import SCORES_IN_HALF, Resolved, resolve
+from .state import SavedOn, read_state, require_stored_shapes, write_state
 
 NOT_FINITE = "the features of this image are not finite"
 NO_DIRECTION = "the features of this image have length zero or overflow"
@@ -96,7 +97,7 @@ class Adapter:
         self.classes = checked_classes(classes)
         self.backbone = backbone
         self.method_name, self.identifier_name = method, identifier
-        self.profile, self.seed, self.resolved = profile, seed, resolved
+        self.profile, self.seed, self.resolved = profile, checked_seed(seed), resolved
         # Under the lock: both towers are read, and another thread may have its overlay in place of their values.
         with learning(), lock_of(backbone.vision):
             self.classifier = backbone.classifier(self.classes, resolved.adapter.templates)
@@ -164,30 +165,35 @@ class Adapter:
             write_state(Path(path), self._tensors(), self.describe())
 
     @classmethod
-    def restore(cls, path: str | Path, backbone: Backbone | None = None) -> Adapter:
-        """The adapter that `save` wrote. A wrapped backbone must be given again."""
+    def restore(cls, path: str | Path, backbone: Backbone | str | Path | None = None) -> Adapter:
+        """The adapter that `save` wrote. A backbone that does not ship with ostta must be given again, or named.
+
+        What a state file says never makes anything be downloaded, or read from a place that the caller did not name.
+        """
         tensors, stored = read_state(Path(path))
-        named = stored["backbone"]
-        if backbone is None:
-            if not named["restorable"]:
-                raise Error(f"{path} was saved on a wrapped backbone; pass it as `backbone=`.")
-            backbone = backbones.load(named["id"])
-        if backbone.weight_hash != named["weight_hash"]:
-            raise Error(f"{path} belongs to a model with other weights ({named['id']}); this one is {backbone.id}.")
-        resolved = rebuild(stored["method"], stored["identifier"], stored["options"], stored["option_sources"])
-        with warnings.catch_warnings():  # said once already, when the adapter was made
-            warnings.simplefilter("ignore")
-            adapter = cls(
-                backbone,
-                stored["classes"],
-                stored["method"],
-                stored["identifier"],
-                stored["profile"],
-                stored["seed"],
-                resolved,
+        model = _backbone_again(path, stored.backbone, backbone)
+        if model.weight_hash != stored.backbone.weight_hash:
+            raise Error(
+                f"{path} belongs to a model with other weights ({shown(stored.backbone.id)}); this one is {model.id}."
             )
-        adapter._load_tensors(tensors, path)
-        adapter.steps = stored["step"]
+        try:
+            require_stored_shapes(tensors, stored, model.feature_width)
+            with warnings.catch_warnings():  # said once already, when the adapter was made
+                warnings.simplefilter("ignore")
+                adapter = cls(
+                    model,
+                    stored.classes,
+                    stored.method,
+                    stored.identifier,
+                    stored.profile,
+                    stored.seed,
+                    stored.options,
+                )
+            with learning():
+                adapter._load_tensors(tensors)
+        except Error as problem:
+            raise Error(f"{path} cannot be restored: {problem}") from None
+        adapter.steps = stored.step
         return adapter
 
     def describe(self) -> dict[str, Any]:
@@ -405,12 +411,26 @@ class Adapter:
     def _tensors(self) -> dict[str, torch.Tensor]:
         return named(method=self.state.tensors(), identifier=self.identifier.tensors())
 
-    def _load_tensors(self, tensors: dict[str, torch.Tensor], path: str | Path) -> None:
-        try:
-            self.state.load(parts(tensors, "method/"))
-            self.identifier.load(parts(tensors, "identifier/"))
-        except KeyError as missing:
-            raise Error(f"{path} is incomplete: {missing} is not in it.") from None
+    def _load_tensors(self, tensors: dict[str, torch.Tensor]) -> None:
+        method, identifier = split(tensors, "method", "identifier")
+        self.state.load(method)
+        self.identifier.load(identifier)
+
+
+def _backbone_again(path: str | Path, saved: SavedOn, given: Backbone | str | Path | None) -> Backbone:
+    """The backbone that a state was saved on: the one given, or one that ships with ostta."""
+    if isinstance(given, str | Path):
+        return backbones.load(given)
+    if given is not None:
+        return given
+    if saved.id in backbones.SHIPPED and saved.restorable:
+        return backbones.load(saved.id)
+    if not saved.restorable:
+        raise Error(f"{path} was saved on a wrapped backbone; pass it as `backbone=`.")
+    raise Error(
+        f"{path} was saved on the backbone {shown(saved.id, 300)}, which does not ship with ostta: "
+        "pass it as `backbone=`, or its name or folder."
+    )
 
 
 def versions() -> dict[str, str]:

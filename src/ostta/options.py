@@ -11,6 +11,7 @@ import difflib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .core.types import Error
@@ -110,6 +111,10 @@ DISAGREEMENTS: dict[str, dict[str, tuple[str, str]]] = {
 SCORES_IN_HALF = frozenset({"zero_shot", "tda", "dpe"})
 
 
+# More than this is no number in single precision, and torch refuses to multiply by it.
+LARGEST = 1e38
+
+
 @dataclass(frozen=True)
 class AdapterOptions:
     """Options of the adapter itself.
@@ -129,9 +134,13 @@ class AdapterOptions:
     features: bool = False
 
 
+# Where an option's value can have come from.
+SOURCES = ("explicit", "backbone", "profile", "default")
+
+
 @dataclass(frozen=True)
 class Resolved:
-    """The options in force, and for each where its value came from: "explicit", "backbone", "profile" or "default"."""
+    """The options in force, and for each where its value came from, one of `SOURCES`."""
 
     method: Any
     identifier: Any
@@ -168,7 +177,7 @@ def resolve(
             ("backbone", backbone_defaults.get(owner, {})),
             ("explicit", explicit),
         )
-        hints = get_type_hints(options)
+        hints = types_of(options)
         for field in dataclasses.fields(options):
             sources[field.name] = "default"
             for layer, content in layers:
@@ -184,6 +193,12 @@ def options_class(owner: str) -> Any:
     if owner in METHODS:
         return METHODS[owner].Options
     return IDENTIFIERS[owner][1] if owner in IDENTIFIERS else AdapterOptions
+
+
+@cache
+def types_of(options: type[Any]) -> dict[str, Any]:
+    """The type of each option; worked out once, as reading annotations takes longer than all the rest."""
+    return get_type_hints(options)
 
 
 def pick(name: str, known: Iterable[str], kind: str) -> str:
@@ -220,20 +235,25 @@ def read_value(name: str, value: Any, hint: Any) -> Any:
             return int(float(value))
         if hint is float and not isinstance(value, bool):
             number = float(value)
-            if number == number and abs(number) != float("inf"):
+            if abs(number) <= LARGEST:  # false for NaN
                 return number
         if hint is str and isinstance(value, str):
             return value
     except (TypeError, ValueError, KeyError, OverflowError):
         pass
-    raise Error(f"`{name}` takes {_word(hint)}, not {value!r}.")
+    raise Error(f"`{name}` takes {word_for(hint)}, not {value!r}.")
 
 
-def _word(hint: Any) -> str:
+def word_for(hint: Any) -> str:
+    """What a value of that type is, for a sentence."""
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, get_args(hint)))}"
+    if get_origin(hint) is tuple:
+        return f"a list, each {word_for(get_args(hint)[0])}"
     return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(hint, str(hint))
 
 
 def rebuild(method: str, identifier: str, values: Mapping[str, Any], sources: Mapping[str, str]) -> Resolved:
     """The options that a state file recorded, values and sources alike, whatever today's profiles and defaults say."""
     resolved = resolve(method, identifier, "reference", values, {})
-    return dataclasses.replace(resolved, sources=dict(sources))
+    return dataclasses.replace(resolved, sources={**resolved.sources, **sources})

@@ -21,8 +21,10 @@ from .prompts import require_prompt_tuning
 from .protocol import DEFAULT_TEMPLATES, Backbone
 from .wrapped import wrap
 
-__all__ = ["DEFAULT_TEMPLATES", "Backbone", "backbone_names", "load", "require_prompt_tuning", "wrap"]
+__all__ = ["DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "backbone_names", "load", "require_prompt_tuning", "wrap"]
 
+# What `load` knows without a download and without a path.
+SHIPPED = ("embedded", "embedded+maple")
 _DOWNLOADED = "downloaded when first used"
 _NAMES = (
     ("embedded", "small CLIP for 32 x 32 images, CIFAR-10 and CIFAR-100 classes", "ships with ostta"),

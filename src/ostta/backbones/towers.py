@@ -78,5 +78,6 @@ def weight_hash(weights: Mapping[str, torch.Tensor]) -> str:
     for name in sorted(weights):
         tensor = weights[name].detach().cpu().contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        if tensor.numel():  # an empty one cannot be seen as bytes
+            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -58,6 +58,8 @@ class Checkpoint:
             manifest = json.loads((self.folder / f"{self.key}.json").read_text(encoding="utf-8"))
             if manifest["identity"] != self._identity:
                 return None
+            if any(Path(name).name != name for name in (manifest["state"], *manifest["parts"])):
+                return None  # no other folder is read, whatever the file says
             records = Records()
             for part in manifest["parts"]:
                 _unpack((self.folder / part).read_bytes(), records)

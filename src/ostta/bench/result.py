@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationError
 
@@ -150,7 +150,8 @@ class Result(Strict):
     versions: dict[str, str]
     hardware: str
     remarks: list[str]
-    records: str | None = None
+    # A file beside this one: a result file makes nobody read another place.
+    records: Annotated[str, Field(pattern=r"^[^/\\]+\.parquet$")] | None = None
     domains: list[DomainFigures] = Field(default_factory=list)
     hm_mean_domains: float | None = None
     analyses: Analyses | None = None

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..backbones import SHIPPED
 from ..core.types import Error
+from ..data.names import OWN, parse_name
 from .pace import Pace
-from .result import Result, read_result
+from .result import Result, RunSpec, read_result
 from .runner import run_grid
+from .scenario import DomainsScenario
 
 # What a run must give again, and what else may explain why it did not.
 COMPARED = (
@@ -50,9 +53,20 @@ class Verification:
         return not self.differences
 
 
-def verify(path: Path, root: Path | None, watch: Callable[[Pace], None] | None = None) -> Verification:
-    """Run the spec of the result file `path` again, in a folder that is thrown away, with as many threads as then."""
+def verify(
+    path: Path, root: Path | None, watch: Callable[[Pace], None] | None = None, opened: Collection[str] = ()
+) -> Verification:
+    """Run the spec of the result file `path` again, in a folder that is thrown away, with as many threads as then.
+
+    What ships and the data sets under `root` are opened as the file names them; a hub id or a path only if it is in `opened`.
+    """
     filed = read_result(path)
+    for name in _own_names(filed.spec):
+        if name not in opened:
+            raise Error(
+                f"The run of {path} would read {name!r}, a path or something to download that only the file names: "
+                f"allow it with `--open {name}` if you trust it."
+            )
     with tempfile.TemporaryDirectory(prefix="ostta-verify-") as folder:
         out = Path(folder)
         summary = run_grid([filed.spec], root, out, workers=1, threads=filed.threads, watch=watch)
@@ -61,6 +75,16 @@ def verify(path: Path, root: Path | None, watch: Callable[[Pace], None] | None =
         (made,) = out.glob("*.json")
         now = read_result(made)
     return Verification(_differences(filed, now, COMPARED), _differences(filed, now, CIRCUMSTANCES))
+
+
+def _own_names(spec: RunSpec) -> Iterator[str]:
+    """What a run opens that neither ships nor lies in the folder of the data sets: paths, and ids of the hub."""
+    if spec.backbone not in SHIPPED:
+        yield spec.backbone
+    sets = [spec.desired, spec.undesired]
+    if isinstance(spec.scenario, DomainsScenario):
+        sets += [name for domain in spec.scenario.domains for name in (domain.desired, domain.undesired)]
+    yield from (name for name in sets if name is not None and parse_name(name).kind in OWN)
 
 
 def _differences(filed: Result, now: Result, names: tuple[str, ...]) -> tuple[Difference, ...]:

@@ -70,6 +70,10 @@ def run(
 def verify(
     result: Annotated[Path, typer.Argument(help="A result file.")],
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
+    opened: Annotated[
+        list[str] | None,
+        typer.Option("--open", help="A path or hub id of the file that may be opened. May be given several times."),
+    ] = None,
 ) -> None:
     """Run the spec of a result file again and compare every figure, to the last bit. Exit code 1 where they differ.
 
@@ -84,7 +88,7 @@ def verify(
             print(f"  {each.field}: {each.filed} in the file, {each.now} now")
 
     with grid_progress() as watch:
-        found = check(result, data, watch)
+        found = check(result, data, watch, opened or ())
     if found.same:
         print(f"verified: {result}")
         return

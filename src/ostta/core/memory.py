@@ -10,16 +10,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .checks import require_kind, require_names, require_room, require_unit, stored
 from .types import Error
 
-
-def parts(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    """The tensors whose names begin with `prefix`, without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+# How many recent scores may count.
+WINDOWS = (2, 1_000_000)
+# A score comes from single precision, and no more than this can.
+LARGEST_SCORE = float(np.finfo(np.float32).max)
 
 
 def named(**content: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Several groups of tensors as one, each name led by its group's."""
+    """Several groups of tensors as one, each name led by its group's. `checks.split` takes them apart again."""
     return {f"{group}/{name}": tensor for group, tensors in content.items() for name, tensor in tensors.items()}
 
 
@@ -63,6 +64,14 @@ class ScoreBank:
         values.sort()
         return values
 
+    def stored(self, tensors: dict[str, torch.Tensor], name: str = "scores") -> NDArray[np.float64]:
+        """The scores in `tensors` for `load`; an Error where they cannot be those of a bank like this one."""
+        length = min(len(tensors[name]) if name in tensors and tensors[name].ndim else 0, self.capacity)
+        scores: NDArray[np.float64] = stored(
+            tensors, name, torch.float64, (length,), -LARGEST_SCORE, LARGEST_SCORE
+        ).numpy()
+        return scores
+
     def load(self, scores: NDArray[np.float64]) -> None:
         """Replace the content; `scores` run from oldest to newest."""
         self._next = self._count = 0
@@ -80,6 +89,7 @@ class FeatureBank:
     def __init__(self, capacity: int, width: int, groups: int = 1, device: torch.device | None = None) -> None:
         if capacity < 1 or groups < 1 or capacity % groups:
             raise Error(f"A feature bank of {capacity} cannot be shared by {groups} classes.")
+        require_room("A feature bank", (capacity, width))
         self._features = torch.zeros(capacity, width, device=device)
         self._labels = torch.full((capacity,), -1, dtype=torch.long, device=device)
         self._next = [0] * groups
@@ -140,15 +150,26 @@ class FeatureBank:
             "count": torch.tensor(self._count),
         }
 
-    def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        if tensors["features"].shape != self._features.shape or len(tensors["next"]) != len(self._next):
-            raise Error(
-                f"The stored feature bank has shape {tuple(tensors['features'].shape)}, "
-                f"this one needs {tuple(self._features.shape)}."
-            )
-        self._features.copy_(tensors["features"])
-        self._labels.copy_(tensors["labels"])
-        self._next, self._count = tensors["next"].tolist(), tensors["count"].tolist()
+    def load(self, tensors: dict[str, torch.Tensor], classes: int = 1) -> None:
+        """Replace the content, whose labels are below `classes`; refused whole where it cannot be that of a ring like this one."""
+        groups, size = len(self._count), self.capacity // len(self._count)
+        require_names(tensors, ("features", "labels", "next", "count"))
+        features = stored(tensors, "features", torch.float32, self._features.shape)
+        labels = stored(tensors, "labels", torch.int64, self._labels.shape, -1, classes - 1)
+        following = stored(tensors, "next", torch.int64, (groups,), 0, size - 1)
+        count = stored(tensors, "count", torch.int64, (groups,), 0, size)
+        # Each group is filled from its start, and only a full one goes round.
+        filled = torch.arange(size) < count[:, None]
+        if not bool(((labels.reshape(groups, size) >= 0) == filled).all()) or bool(
+            ((count < size) & (following != count)).any()
+        ):
+            raise Error("The stored feature bank is damaged: its labels, `next` and `count` do not agree.")
+        if groups > 1 and not bool((labels.reshape(groups, size) == torch.arange(groups)[:, None])[filled].all()):
+            raise Error("The stored feature bank is damaged: a feature is not with its own class.")
+        require_unit(features, filled.flatten(), "feature bank")
+        self._features.copy_(features)
+        self._labels.copy_(labels)
+        self._next, self._count = following.tolist(), count.tolist()
 
 
 class ClassCache:
@@ -160,6 +181,7 @@ class ClassCache:
     def __init__(self, classes: int, depth: int, width: int, device: torch.device | None = None) -> None:
         if depth < 1:
             raise Error(f"A cache holds at least one feature a class, not {depth}.")
+        require_room("A cache", (classes, depth, width))
         self.features = torch.zeros(classes, depth, width, device=device)
         # Infinite entropy marks an empty place: anything is better.
         self.entropies = torch.full((classes, depth), torch.inf, device=device)
@@ -194,9 +216,13 @@ class ClassCache:
         return {"features": self.features.clone(), "entropies": self.entropies.clone()}
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        if tensors["features"].shape != self.features.shape:
-            raise Error(
-                f"The stored cache has shape {tuple(tensors['features'].shape)}, this one needs {tuple(self.features.shape)}."
-            )
-        self.features.copy_(tensors["features"])
-        self.entropies.copy_(tensors["entropies"])
+        """Replace the content; refused whole where it cannot be that of a cache like this one."""
+        require_names(tensors, ("features", "entropies"))
+        features = stored(tensors, "features", torch.float32, self.features.shape)
+        entropies = require_kind(tensors, "entropies", torch.float32, self.entropies.shape)
+        # A hair below zero is how a sum of rounded numbers may end. False for NaN.
+        if not bool((entropies > -1e-3).all()):
+            raise Error("The stored cache is damaged: an entropy is negative or not a number.")
+        require_unit(features, entropies < torch.inf, "cache")
+        self.features.copy_(features)
+        self.entropies.copy_(entropies)

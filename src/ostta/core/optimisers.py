@@ -13,6 +13,9 @@ from typing import Literal, Protocol
 import torch
 from torch.optim.adamw import adamw
 
+from .checks import require_names, stored, stored_count
+from .types import Error
+
 # Of AdamW, at PyTorch's defaults, as the published code leaves them.
 EPS, WEIGHT_DECAY, BETAS = 1e-8, 0.01, (0.9, 0.999)
 
@@ -68,16 +71,22 @@ class Optimiser:
         memory |= {f"second.{i}": tensor for i, tensor in enumerate(self.second)}
         return {"steps": torch.tensor(self.steps), **memory}
 
-    def restored(self, tensors: Mapping[str, torch.Tensor], like: Sequence[torch.Tensor]) -> Optimiser:
-        """The optimiser that `stored` gave, for parameters `like` these."""
-        first, second = (
-            tuple(
-                tensors[f"{name}.{i}"].to(own, copy=True)
-                for i, own in zip(range(sum(key.startswith(f"{name}.") for key in tensors)), like, strict=False)
+    def restored(self, tensors: Mapping[str, torch.Tensor], parameters: Sequence[torch.Tensor]) -> Optimiser:
+        """The optimiser of `parameters` that `stored` gave; refused where it cannot be one like this."""
+        steps = stored_count(tensors, "steps")
+        kept = ("first", "second") if self.kind == "adamw" else ("first",) if self.momentum else ()
+        if steps and not kept:
+            raise Error(f"The stored optimiser has taken {steps} steps, and plain SGD counts none.")
+        numbered = list(enumerate(parameters)) if steps else []
+        require_names(tensors, ("steps", *(f"{name}.{i}" for name in kept for i, _ in numbered)))
+        memory: dict[str, tuple[torch.Tensor, ...]] = {"first": (), "second": ()}
+        for name in kept:
+            low = 0.0 if name == "second" else -torch.inf
+            found = (stored(tensors, f"{name}.{i}", torch.float32, own.shape, low) for i, own in numbered)
+            memory[name] = tuple(
+                moment.to(own.device, copy=True) for moment, (_, own) in zip(found, numbered, strict=True)
             )
-            for name in ("first", "second")
-        )
-        return replace(self, steps=int(tensors["steps"]), first=first, second=second)
+        return replace(self, steps=steps, first=memory["first"], second=memory["second"])
 
 
 @dataclass(frozen=True)

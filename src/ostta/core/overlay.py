@@ -17,6 +17,7 @@ from typing import Self
 import torch
 from torch import nn
 
+from .checks import require_names, stored
 from .scores import unit
 from .types import Error
 
@@ -104,13 +105,12 @@ class Overlay:
         return {name: tensor.detach() for name, tensor in self.tensors.items()}
 
     def restored(self, tensors: Mapping[str, torch.Tensor]) -> Self:
-        """The same overlay with the values that `stored` gave; refused if a name or shape does not fit."""
-        mine = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
-        theirs = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        if mine != theirs:
-            odd = sorted(set(mine.items()) ^ set(theirs.items()))[0][0]
-            raise Error(f"The stored parameters do not fit this model: {odd} is missing or has another shape.")
-        return self.moved(tensors[name].detach().to(own, copy=True) for name, own in self.tensors.items())
+        """The same overlay with values that `stored` gave; refused if a name, type or shape does not fit, or one is not finite."""
+        require_names(tensors, self.tensors)
+        values = [stored(tensors, name, torch.float32, mine.shape) for name, mine in self.tensors.items()]
+        return self.moved(
+            value.to(mine.device, copy=True) for value, mine in zip(values, self.parameters(), strict=True)
+        )
 
     def parameters(self) -> list[torch.Tensor]:
         return list(self.tensors.values())

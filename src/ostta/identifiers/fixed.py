@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 
+from ..core.checks import require_names
 from ..core.types import Decision, Verdict
 
 # The paper's three triples: below the first reliable undesired, from the second on desired, above the third reliable desired.
@@ -39,7 +40,8 @@ class Memoryless:
         return {}
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Nothing to load."""
+        """Nothing to load, and nothing may be there."""
+        require_names(tensors, ())
 
 
 class MSP(Memoryless):

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..core.memory import ScoreBank
-from ..core.types import Decision, Error, Verdict
+from ..core.checks import between, require_names
+from ..core.memory import WINDOWS, ScoreBank
+from ..core.types import Decision, Verdict
 
 Floats = NDArray[np.float64]
 
@@ -36,6 +37,9 @@ class LDAOptions:
     reliable: Literal["means", "threshold"] = "means"
     window: int = 512
 
+    def __post_init__(self) -> None:
+        between(self, window=WINDOWS)
+
 
 class LDA:
     """Otsu's threshold over the last scores.
@@ -51,8 +55,6 @@ class LDA:
 
     def __init__(self, options: LDAOptions | None = None, *, scale: float = 1.0) -> None:
         self.options = options or LDAOptions()
-        if self.options.window < 2:
-            raise Error(f"The identifier needs a window of at least 2 scores, not {self.options.window}.")
         self.scale = scale
         self._grid: Floats = np.arange(100, dtype=np.float64) * 0.01 * scale
         self._cuts = np.arange(1, self.options.window)
@@ -78,7 +80,8 @@ class LDA:
         return {"scores": torch.from_numpy(self.bank.scores())}
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.bank.load(tensors["scores"].numpy())
+        require_names(tensors, ("scores",))
+        self.bank.load(self.bank.stored(tensors))
 
     def search(self, scores: Floats) -> tuple[float, float, float]:
         """Threshold, mean of the lower group, mean of the upper group, for sorted `scores`.

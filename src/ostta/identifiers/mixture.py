@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..core.memory import ScoreBank
+from ..core.checks import between, require_names, stored, stored_count
+from ..core.memory import WINDOWS, ScoreBank
 from ..core.types import Decision, Error, Verdict
 
 
@@ -25,8 +26,7 @@ class DAFOptions:
     fit_seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.window < 2 or self.refit < 1:
-            raise Error(f"`window` is at least 2 and `refit` at least 1, not {self.window} and {self.refit}.")
+        between(self, window=WINDOWS, refit=(1, 10**9), fit_seed=(0, 2**32 - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,16 @@ class DAF:
         }
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        require_names(tensors, ("scores", "mixture", "since"))
+        scores = self.bank.stored(tensors)
+        fitted = stored(tensors, "mixture", torch.float64, (6 if tensors["mixture"].numel() else 0,)).tolist()
+        since = stored_count(tensors, "since", self.options.refit - 1)
+        mixture = Mixture(tuple(fitted[:2]), tuple(fitted[2:4]), tuple(fitted[4:])) if fitted else None
+        if mixture is not None and (mixture.means[0] > mixture.means[1] or min(fitted[2:]) <= 0 or max(fitted[4:]) > 1):
+            raise Error("The stored mixture is damaged: means rise, variances are above zero, and weights from 0 to 1.")
         self.reset()
-        self.bank.load(tensors["scores"].numpy())
-        fitted = tensors["mixture"].tolist()
-        self._mixture = Mixture(tuple(fitted[:2]), tuple(fitted[2:4]), tuple(fitted[4:])) if fitted else None
-        self._since = int(tensors["since"])
+        self.bank.load(scores)
+        self._mixture, self._since = mixture, since
 
     def _mixture_with(self, score: float) -> Mixture | None:
         """The mixture as it would be after `take(score)`."""

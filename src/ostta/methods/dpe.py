@@ -16,7 +16,8 @@ import torch
 from torch.nn import functional
 
 from ..backbones.protocol import Backbone
-from ..core.memory import ClassCache, named, parts
+from ..core.checks import UNIT_TOLERANCE, between, require_names, split, stored, stored_count
+from ..core.memory import ClassCache, named
 from ..core.scores import cosines, entropy, mixed_unit_entropy, unit
 from ..core.types import Decision, Error, Look, ViewSource
 from .protocol import Facts, Proposal, Trained
@@ -46,8 +47,13 @@ class DPEOptions:
     score: Literal["logits", "cosine"] = "logits"
 
     def __post_init__(self) -> None:
-        if self.shots < 1 or not self.lr > 0 or not self.eps > 0 or not self.temperature > 0:
-            raise Error(f"`shots`, `lr`, `eps` and `temperature` are above zero, unlike {self}.")
+        if not self.lr > 0 or not self.eps > 0 or not self.temperature > 0:
+            raise Error(f"`lr`, `eps` and `temperature` are above zero, unlike {self}.")
+        between(self, shots=(1, 10_000))
+
+    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
+        """What a state file must hold, by name, of the tensors whose size these options decide."""
+        return {"cache/features": (classes, self.shots, width)}
 
 
 class DPEState:
@@ -63,9 +69,17 @@ class DPEState:
         return named(text=text, cache=self.cache.tensors())
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.cache.load(parts(tensors, "cache/"))
-        self.prototypes.copy_(tensors["text/prototypes"])
-        self.evolved = int(tensors["text/evolved"])
+        text, cache = split(tensors, "text", "cache")
+        require_names(text, ("prototypes", "evolved"))
+        prototypes = stored(text, "prototypes", torch.float32, self.prototypes.shape)
+        evolved = stored_count(text, "evolved")
+        # Means of unit rows: shorter than one, and nothing where they have no length at all.
+        lengths = prototypes.norm(dim=1)
+        if not bool(((lengths > 0) & (lengths < 1 + UNIT_TOLERANCE)).all()):
+            raise Error("The stored text prototypes are damaged: each must have a length above 0 and at most 1.")
+        self.cache.load(cache)
+        self.prototypes.copy_(prototypes)
+        self.evolved = evolved
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,12 @@ import torch
 from torch.nn import functional
 
 from ..backbones.protocol import Backbone
+from ..core.checks import between
 from ..core.optimisers import Optimiser
 from ..core.scores import entropy, max_softmax_score
 from ..core.types import Decision, Error, Look
 from .protocol import Facts, Gradient, Proposal
-from .tuned import Group, Tuned
+from .tuned import RANKS, Group, Tuned
 from .tuning import TunedState, Tuning
 
 
@@ -48,6 +49,7 @@ class EntropyOptions:
     def __post_init__(self) -> None:
         if not self.lr > 0 or not 0 <= self.confidence < 1:
             raise Error(f"`lr` is above zero and `confidence` from 0 to below 1, not {self.lr} and {self.confidence}.")
+        between(self, rank=RANKS)
 
 
 class Entropy(Tuning[TunedState]):

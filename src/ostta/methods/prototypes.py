@@ -15,11 +15,12 @@ import torch
 from torch.nn import functional
 
 from ..backbones.protocol import Backbone
-from ..core.memory import FeatureBank, named, parts
+from ..core.checks import between, require_names, split, stored_count
+from ..core.memory import FeatureBank, named
 from ..core.optimisers import Optimiser
 from ..core.types import Decision, Error, Look, Verdict
 from .protocol import Facts, Gradient, Proposal, Trained
-from .tuned import Group, Tuned
+from .tuned import RANKS, Group, Tuned
 from .tuning import TunedState, Tuning
 
 
@@ -48,8 +49,11 @@ class PrototypesOptions:
     def __post_init__(self) -> None:
         if not self.lr > 0 or not self.scale > 0:
             raise Error(f"`lr` and `scale` are above zero, not {self.lr} and {self.scale}.")
-        if self.pool <= ENOUGH or self.wait < 0:
-            raise Error(f"`pool` exceeds {ENOUGH} and `wait` is not negative, unlike {self.pool} and {self.wait}.")
+        between(self, pool=(ENOUGH + 1, 1_000_000), wait=(0, 10**9), rank=RANKS)
+
+    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
+        """What a state file must hold, by name, of the tensors whose size these options decide."""
+        return {"pool/features": (self.pool, width)}
 
 
 # The pool must hold more features than this before anything is trained.
@@ -69,9 +73,11 @@ class PrototypesState(TunedState):
         return named(overlay=self.overlay.stored(), pool=self.pool.tensors(), count=count)
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.pool.load(parts(tensors, "pool/"))
-        self.overlay = self.overlay.restored(parts(tensors, "overlay/"))
-        self.seen = int(tensors["count/seen"])
+        overlay, pool, count = split(tensors, "overlay", "pool", "count")
+        require_names(count, ("seen",))
+        self.pool.load(pool)
+        self.overlay = self.overlay.restored(overlay)
+        self.seen = stored_count(count, "seen")
 
 
 class Prototypes(Tuning[PrototypesState]):

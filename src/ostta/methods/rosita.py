@@ -13,13 +13,14 @@ from typing import Literal
 import torch
 
 from ..backbones.protocol import Backbone
+from ..core.checks import between, split
 from ..core.losses import Neighbours, desired_contrast, nearest, reliable_entropy, undesired_contrast
-from ..core.memory import FeatureBank, named, parts
+from ..core.memory import FeatureBank, named
 from ..core.optimisers import Optimiser
 from ..core.scores import cosines
 from ..core.types import Decision, Error, Look, Verdict
 from .protocol import Facts, Gradient, Proposal, Trained
-from .tuned import Group, Tuned, reaches_vision
+from .tuned import RANKS, Group, Tuned, reaches_vision
 from .tuning import TunedState, Tuning
 
 PARTS = ("re", "d", "u")
@@ -61,14 +62,17 @@ class RositaOptions:
         odd = sorted(set(self.losses) - set(PARTS))
         if odd or not self.losses:
             raise Error(f"`losses` takes some of re, d, u, not {', '.join(odd) or 'nothing'}.")
-        if self.k < 1:
-            raise Error(f"`k` is at least 1, not {self.k}.")
+        between(self, k=(1, 10_000), undesired_bank=(2, 1_000_000), rank=RANKS)
         if self.undesired_bank <= self.k:
             raise Error(
                 f"`undesired_bank` must exceed `k` ({self.k}), or L_D and L_U never start; it is {self.undesired_bank}."
             )
         if not self.lr > 0 or not self.temperature > 0:
             raise Error(f"`lr` and `temperature` are above zero, not {self.lr} and {self.temperature}.")
+
+    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
+        """What a state file must hold, by name, of the tensors whose size these options decide."""
+        return {"desired/features": (self.k * classes, width), "undesired/features": (self.undesired_bank, width)}
 
 
 class RositaState(TunedState):
@@ -82,9 +86,10 @@ class RositaState(TunedState):
         return named(overlay=self.overlay.stored(), desired=self.desired.tensors(), undesired=self.undesired.tensors())
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.desired.load(parts(tensors, "desired/"))
-        self.undesired.load(parts(tensors, "undesired/"))
-        self.overlay = self.overlay.restored(parts(tensors, "overlay/"))
+        desired, undesired, overlay = split(tensors, "desired", "undesired", "overlay")
+        self.desired.load(desired, len(self.overlay.classifier))
+        self.undesired.load(undesired)
+        self.overlay = self.overlay.restored(overlay)
 
 
 class Rosita(Tuning[RositaState]):

@@ -14,7 +14,8 @@ from typing import Literal
 import torch
 
 from ..backbones.protocol import Backbone
-from ..core.memory import ClassCache, named, parts
+from ..core.checks import between, require_room, split, stored
+from ..core.memory import ClassCache, named
 from ..core.scores import cosines, mixed_unit_entropy
 from ..core.types import Decision, Error, Look, ViewSource
 from .protocol import Facts, Proposal, Trained
@@ -44,14 +45,24 @@ class TDAOptions:
     score: Literal["logits", "cosine"] = "logits"
 
     def __post_init__(self) -> None:
-        if self.shots < 1 or self.negative_shots < 0:
-            raise Error(
-                f"`shots` is at least 1 and `negative_shots` at least 0, not {self.shots} and {self.negative_shots}."
-            )
+        between(self, shots=(1, 10_000), negative_shots=(0, 10_000))
         for name in ("entropy_window", "mask_window"):
             window = getattr(self, name)
             if len(window) != 2 or window[0] > window[1]:
                 raise Error(f"`{name}` is a lower and an upper bound, not {window}.")
+
+    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
+        """What a state file must hold, by name, of the tensors whose size these options decide."""
+        shapes: dict[str, tuple[int, ...]] = {"positive/features": (classes, self.shots, width)}
+        if self.negative_shots:
+            shapes["negative/features"] = (classes, self.negative_shots, width)
+            shapes["negative/numbers_against"] = (classes, self.negative_shots, self.most_against(classes))
+        return shapes
+
+    def most_against(self, classes: int) -> int:
+        """How many classes can have a probability above the lower bound of `mask_window`."""
+        low = self.mask_window[0]
+        return min(classes, int(1 / low) + 1) if low * classes > 1 else classes
 
 
 class TDAState:
@@ -65,20 +76,24 @@ class TDAState:
         negative = options.negative_shots
         self.positive = ClassCache(classes, options.shots, width, device)
         self.negative = ClassCache(classes, negative, width, device) if negative else None
-        low = options.mask_window[0]
-        most = min(classes, int(1 / low) + 1) if low > 0 else classes
-        self.against = torch.full((classes, negative, most), classes, dtype=torch.int32, device=device)
+        room = (classes, negative, options.most_against(classes))
+        require_room("The classes that a negative cache speaks against: a table", room)
+        self.against = torch.full(room, classes, dtype=torch.int32, device=device)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         negative = {} if self.negative is None else {**self.negative.tensors(), "numbers_against": self.against.clone()}
         return named(positive=self.positive.tensors(), negative=negative)
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.positive.load(parts(tensors, "positive/"))
-        if self.negative is not None:
-            stored = parts(tensors, "negative/")
-            self.negative.load(stored)
-            self.against.copy_(stored["numbers_against"])
+        if self.negative is None:
+            (positive,) = split(tensors, "positive")
+        else:
+            positive, negative = split(tensors, "positive", "negative")
+            against = stored(negative, "numbers_against", torch.int32, self.against.shape, 0, len(self.against))
+            del negative["numbers_against"]
+            self.negative.load(negative)
+            self.against.copy_(against)
+        self.positive.load(positive)
 
 
 @dataclass(frozen=True, slots=True)

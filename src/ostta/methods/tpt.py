@@ -17,6 +17,7 @@ from typing import Literal
 import torch
 
 from ..backbones.protocol import Backbone
+from ..core.checks import between
 from ..core.losses import most_certain, selected_entropy
 from ..core.optimisers import FirstAdamW, Optimiser, Stepper
 from ..core.overlay import encode
@@ -30,6 +31,8 @@ from .zero_shot import NoState
 
 # Views that go through the image tower at once, which bounds the memory.
 BATCH = 16
+# How many views of one image there may be; all of them are held at once.
+VIEWS = (2, 1024)
 UNDESIRED = Proposal(reason="an undesired image does not tune the prompt")
 
 
@@ -48,10 +51,9 @@ class TPTOptions:
     share: float = 0.1
 
     def __post_init__(self) -> None:
-        if not self.lr > 0 or not self.maple_lr > 0 or self.views < 2 or not 0 < self.share <= 1:
-            raise Error(
-                f"`lr` and `maple_lr` are above zero, `views` at least 2 and `share` above 0 and at most 1, unlike {self}."
-            )
+        if not self.lr > 0 or not self.maple_lr > 0 or not 0 < self.share <= 1:
+            raise Error(f"`lr` and `maple_lr` are above zero, and `share` is above 0 and at most 1, unlike {self}.")
+        between(self, views=VIEWS)
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,11 @@ class TPTCOptions:
     update: Literal["desired", "reliable"] = "desired"
 
     def __post_init__(self) -> None:
-        if not self.lr > 0 or not 0 <= self.momentum < 1 or self.views < 2 or not 0 < self.share <= 1:
+        if not self.lr > 0 or not 0 <= self.momentum < 1 or not 0 < self.share <= 1:
             raise Error(
-                f"`lr` is above zero, `momentum` from 0 to below 1, `views` at least 2 and `share` above 0 and at most 1, "
-                f"unlike {self}."
+                f"`lr` is above zero, `momentum` from 0 to below 1 and `share` above 0 and at most 1, unlike {self}."
             )
+        between(self, views=VIEWS)
 
 
 class PromptTuning:

@@ -16,6 +16,8 @@ from ..core.overlay import Overlay
 from ..core.scores import cosines, unit
 from ..core.types import Error, Look
 
+# The ranks that "lora" takes; above the width of a tower none is low.
+RANKS = (1, 1024)
 Group = Literal["layernorm", "prompts", "full", "first_block", "last_block", "prompts+layernorm", "lora"]
 
 

@@ -7,7 +7,8 @@ from typing import Generic, TypeVar
 
 import torch
 
-from ..core.memory import named, parts
+from ..core.checks import split
+from ..core.memory import named
 from ..core.optimisers import Optimiser
 from ..core.overlay import encode
 from ..core.scores import cosines
@@ -35,9 +36,10 @@ class TunedState:
         return named(overlay=self.overlay.stored(), optimiser=self.optimiser.stored())
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        overlay = self.overlay.restored(parts(tensors, "overlay/"))
-        self.optimiser = self.optimiser.restored(parts(tensors, "optimiser/"), overlay.parameters())
-        self.overlay = overlay
+        overlay, optimiser = split(tensors, "overlay", "optimiser")
+        restored = self.overlay.restored(overlay)
+        self.optimiser = self.optimiser.restored(optimiser, restored.parameters())
+        self.overlay = restored
 
 
 OfTuned = TypeVar("OfTuned", bound=TunedState)

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import torch
 
 from ..backbones.protocol import Backbone
-from ..core.memory import named, parts
+from ..core.checks import between, split
+from ..core.memory import named
 from ..core.optimisers import Optimiser
 from ..core.scores import entropy
 from ..core.types import Decision, Error, Look
 from .protocol import Facts, Gradient, Proposal
-from .tuned import Group, Tuned
+from .tuned import RANKS, Group, Tuned
 from .tuning import TunedState, Tuning
 
 
@@ -40,6 +41,7 @@ class UniEntOptions:
     def __post_init__(self) -> None:
         if not self.lr > 0 or not self.scale > 0 or self.undesired_weight < 0:
             raise Error(f"`lr` and `scale` are above zero and `undesired_weight` is not below it, unlike {self}.")
+        between(self, rank=RANKS)
 
 
 class UniEntState(TunedState):
@@ -49,7 +51,8 @@ class UniEntState(TunedState):
         return named(overlay=self.overlay.stored())
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.overlay = self.overlay.restored(parts(tensors, "overlay/"))
+        (overlay,) = split(tensors, "overlay")
+        self.overlay = self.overlay.restored(overlay)
 
 
 class UniEnt(Tuning[UniEntState]):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from ..backbones.protocol import Backbone
+from ..core.checks import require_names
 from ..core.scores import cosines
 from ..core.types import Decision, Look, ViewSource
 from .protocol import Facts, Proposal, Trained
@@ -25,7 +26,7 @@ class NoState:
         return {}
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        pass
+        require_names(tensors, ())
 
 
 class ZeroShot:

@@ -1,0 +1,14 @@
+"""State files (`.ostta`): safetensors with one JSON string in its metadata. Never pickle.
+
+file.py          the file: its formats, its hash
+description.py   what the JSON says, checked by type and bound
+room.py          whether the tensors are as large as the options say, before anything of that size is made
+"""
+
+from __future__ import annotations
+
+from .description import Description, SavedOn
+from .file import FORMAT, read_state, write_state
+from .room import require_stored_shapes
+
+__all__ = ["FORMAT", "Description", "SavedOn", "read_state", "require_stored_shapes", "write_state"]

@@ -1,0 +1,103 @@
+"""The file: its formats, and the hash over all that it holds.
+
+Format 2 has a SHA-256 over the tensors (names, types, shapes, bytes) and the JSON text. It protects from accident. From malice it
+cannot, as anybody can work it out again: whatever reads the content checks it too. Format 1 is the same without the hash.
+
+A version reads its own format and all earlier ones. A new format adds to `UPGRADES` how a file of the one before becomes one of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..backbones.towers import weight_hash
+from ..core.checks import shown
+from ..core.types import Error
+from ..files import write_atomically
+from .description import Description, read_json
+
+FORMAT = 2
+# The types that a state is made of, by their names in safetensors.
+TYPES = ("F32", "F64", "I32", "I64")
+CONTENT, HASH = "ostta", "sha256"
+
+
+def write_state(path: Path, tensors: dict[str, torch.Tensor], description: dict[str, Any]) -> None:
+    """Save named tensors with their description. What could not be read again is not written."""
+    from safetensors.torch import save
+
+    text = json.dumps({"format": FORMAT, **description}, ensure_ascii=False)
+    Description.read(_without_format(read_json(text)))
+    metadata = {CONTENT: text, HASH: _hash(tensors, text)}
+    write_atomically(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata))
+
+
+def read_state(path: Path) -> tuple[dict[str, torch.Tensor], Description]:
+    """The tensors and the description of a state file. What is in them is sound by itself; `restore` checks whether it fits."""
+    tensors, metadata = _read_file(path)
+    text = metadata.get(CONTENT)
+    if text is None:
+        raise Error(f"{path} is a safetensors file, but not a state of ostta.")
+    try:
+        content = read_json(text)
+        found = content.get("format")
+        if type(found) is not int or not 1 <= found <= FORMAT:
+            raise Error(
+                f"it has state format {shown(found)}, and this version reads formats 1 to {FORMAT}: "
+                "use the version of ostta that wrote it, or start a new state"
+            )
+        # Wherever there is a hash it must be right, whatever the format says.
+        if (found > 1 or HASH in metadata) and metadata.get(HASH) != _hash(tensors, text):
+            raise Error("its content is not what was written, as its hash says: use another copy of it")
+        content = _without_format(content)
+        for older in range(found, FORMAT):
+            tensors, content = UPGRADES[older](path, tensors, content)
+        return tensors, Description.read(content)
+    except Error as problem:
+        raise Error(f"{path} cannot be restored: {str(problem).removesuffix('.')}.") from None
+
+
+def _read_file(path: Path) -> tuple[dict[str, torch.Tensor], Mapping[str, str]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        if not Path(path).is_file():
+            raise Error(f"There is no state file {path}.")
+        with safe_open(str(path), framework="pt") as file:
+            names = list(file.keys())
+            for name in names:
+                kind = file.get_slice(name).get_dtype()
+                if kind not in TYPES:
+                    raise Error(f"{path} cannot be restored: the tensor {shown(name)} has the type {shown(kind)}.")
+            # Copies: what safetensors gives is a window on the file, and would change with it after the checks.
+            return {name: file.get_tensor(name).clone() for name in names}, file.metadata() or {}
+    except (SafetensorError, OSError, ValueError) as problem:
+        raise Error(f"{path} is not a readable state file ({shown(str(problem), 200)}).") from None
+
+
+def _hash(tensors: Mapping[str, torch.Tensor], text: str) -> str:
+    return hashlib.sha256(f"{weight_hash(tensors)}\n{text}".encode()).hexdigest()
+
+
+def _without_format(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name != "format"}
+
+
+def _from_format_1(path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any]) -> Content:
+    warnings.warn(
+        f"{path} has state format 1, which has no hash, so not all damage to it can be noticed; `save` writes format 2.",
+        stacklevel=4,
+    )
+    return tensors, content
+
+
+Content = tuple[dict[str, torch.Tensor], dict[str, Any]]
+# Format n -> what makes a file of it one of format n + 1.
+UPGRADES: dict[int, Callable[[Path, dict[str, torch.Tensor], dict[str, Any]], Content]] = {1: _from_format_1}
