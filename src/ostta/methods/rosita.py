@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
@@ -22,7 +22,8 @@ from ..core.types import Decision, Error, Look, Outcome, Verdict
 from . import tuning
 from .protocol import Facts
 
-PARTS = ("re", "d", "u")
+Part = Literal["re", "d", "u"]
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class RositaOptions:
     """
 
     lr: float = 1e-3
-    losses: tuple[str, ...] = PARTS
+    losses: tuple[Part, ...] = PARTS
     k: int = 5
     contrast_weight: float = 0.5
     normaliser: Literal["k", "matches"] = "k"
