@@ -178,6 +178,30 @@ def resolve(
     return Resolved(built[method], built[identifier], built["adapter"], sources)
 
 
+def canonical(method: str, identifier: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """`given` with each value as its type says, whether it came as text or as a number; what does not fit stays as it is.
+
+    >>> canonical("rosita", "lda", {"lr": "1e-3", "losses": "re,d"})
+    {'lr': 0.001, 'losses': ['re', 'd']}
+    """
+    if not given:
+        return {}
+    owners = [owner for owner in (method, identifier, "adapter") if owner in (*METHODS, *IDENTIFIERS, "adapter")]
+    hints = {name: hint for owner in owners for name, hint in get_type_hints(options_class(owner)).items()}
+    return {name: _canonical(name, value, hints.get(name)) for name, value in given.items()}
+
+
+def _canonical(name: str, value: Any, hint: Any) -> Any:
+    if hint is None:
+        return value
+    try:
+        read = read_value(name, value, hint)
+    except Error:
+        # Whoever uses it will say so.
+        return value
+    return list(read) if isinstance(read, tuple) else read
+
+
 def options_class(owner: str) -> Any:
     """The options dataclass of a method, an identifier or the adapter."""
     if owner in METHODS:

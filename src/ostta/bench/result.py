@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from ..analyses import BankBytes, Distances, ReliableAccuracy
 from ..core.types import Error
+from ..data.names import placed
 from ..files import write_atomically
 from ..metrics import CONVENTION
+from ..options import canonical
 from .scenario import Scenario, SingleScenario
 from .strict import Strict as Strict
 from .strict import first_problem
@@ -20,7 +22,10 @@ SCHEMA = 1
 
 
 class RunSpec(Strict):
-    """What was asked for: one method on one stream. Two runs with equal specs and equal weights give equal figures."""
+    """What was asked for: one method on one stream. Two runs with equal specs and equal weights give equal figures.
+
+    Options and paths are kept in one form, so that `lr=1e-3` typed and `lr = 0.001` in a suite ask for the same run.
+    """
 
     later: ClassVar[tuple[str, ...]] = ("scenario",)
 
@@ -38,6 +43,16 @@ class RunSpec(Strict):
     classes: list[str] | None = None
     seed: int = 0
     scenario: Scenario = Field(default_factory=SingleScenario)
+
+    @field_validator("options")
+    @classmethod
+    def _canonical(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        return canonical(info.data.get("method", ""), info.data.get("identifier", ""), given)
+
+    @field_validator("desired", "undesired")
+    @classmethod
+    def _placed(cls, name: str | None) -> str | None:
+        return None if name is None else placed(name)
 
 
 class Side(Strict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from .job import Ending, Job, State
 from .pace import Pace
 from .pool import Step, cores, local
 from .result import RunSpec
-from .suite import Suite, expand
+from .suite import Cell, Suite, expand
 
 LOCAL, RAY = ENGINES = ("local", "ray")
 # More at once is for those to say who know that memory is enough for as many models.
@@ -45,15 +46,23 @@ def plan(
 ) -> list[RunSpec]:
     """The runs of a suite in its order, each once, or those of shard i of n.
 
-    Shards have no run in common, and together they have all; they differ by at most one in size. The runs are dealt out in the order of
-    their keys, so machines that share nothing but the suite and these arguments agree on who has what.
+    Shards have no run in common, and together they have all; they differ by at most one in size. The runs are dealt out by what the
+    suite says of them, so machines that share nothing but the suite and these arguments agree on who has what, wherever each has
+    its folders.
     """
     number, count = shard
     if not 1 <= number <= count:
         raise Error(f"A shard is i/n with i from 1 to n, not {number}/{count}.")
-    specs = {run_key(cell.spec): cell.spec for cell in expand(suite, seeds, limit, only)}
-    mine = set(sorted(specs)[number - 1 :: count])
-    return [spec for key, spec in specs.items() if key in mine]
+    cells: dict[str, Cell] = {}
+    for cell in expand(suite, seeds, limit, only):
+        cells.setdefault(run_key(cell.spec), cell)
+    mine = set(sorted(cells, key=lambda key: _lot(cells[key]))[number - 1 :: count])
+    return [cell.spec for key, cell in cells.items() if key in mine]
+
+
+def _lot(cell: Cell) -> str:
+    """Mixes the runs of all axes, in an order that is the same on every machine."""
+    return hashlib.sha256(cell.asked.encode()).hexdigest()
 
 
 def run_grid(

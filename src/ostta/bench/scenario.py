@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from ..core.types import Error
 from ..data.corruptions import corruption_names
+from ..data.names import placed
 from .strict import Strict, first_problem
 
 # CCC at its middle difficulty, the one in published use, does without these two.
@@ -72,6 +73,11 @@ class DomainSpec(Strict):
     corruption: str | None = None
     severity: int | None = None
     name: str | None = None
+
+    @field_validator("desired", "undesired")
+    @classmethod
+    def _placed(cls, name: str | None) -> str | None:
+        return None if name is None else placed(name)
 
 
 class DomainsScenario(Mixed):

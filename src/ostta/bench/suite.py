@@ -163,6 +163,11 @@ class Cell:
             place = " / ".join([*self.row, *self.column])
             raise Error(f"The run {place} is not possible ({first_problem(problem)}).") from None
 
+    @property
+    def asked(self) -> str:
+        """What the suite says of this run: the same on every machine, wherever it has its folders."""
+        return json.dumps(self.fields, sort_keys=True, default=str)
+
     def paper_part(self, part: str) -> Filters:
         """The filters of one domain's figures, in place of those of the whole."""
         return {**self.paper, "scenario": f"{str(self.paper['scenario']).partition('/')[0]}/{part}"}
@@ -237,7 +242,7 @@ def expand(
 
 def runs(cells: Sequence[Cell]) -> int:
     """How many runs the cells need: cells with equal specs share one."""
-    return len({json.dumps(cell.fields, sort_keys=True) for cell in cells})
+    return len({cell.asked for cell in cells})
 
 
 def read_only(texts: Sequence[str]) -> dict[str, list[str]]:
