@@ -120,6 +120,7 @@ def test_usage_is_exit_code_2() -> None:
         (["--ratio", "-1"], "ratio"),
         (["--backbone", "nowhere"], "There is no backbone"),
         (["--backbone", "./nowhere"], "nowhere"),
+        (["--desired", "folder:\udcff"], "not valid Unicode"),
         (["--classes", "cat,cat"], "are the same"),
     ],
 )

@@ -50,6 +50,13 @@ def make_folder(path: Path) -> None:
         raise Error(f"The folder {path} cannot be made ({problem.strerror}).") from None
 
 
+def read_regular(path: Path) -> bytes:
+    """The content of an ordinary file; a pipe or a device of that name is an Error, as reading it might never end."""
+    if path.exists() and not path.is_file():
+        raise Error(f"{path} is not an ordinary file.")
+    return path.read_bytes()
+
+
 def parse_json(text: str | bytes) -> Any:
     """What `json.loads` gives; nesting that is too deep is a ValueError too, like every other mistake in the text."""
     try:

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from ..analyses import BankBytes, Distances, ReliableAccuracy
 from ..core.types import Error
 from ..data.names import placed
-from ..files import write_atomically
+from ..files import is_unicode, read_regular, readable, write_atomically
 from ..metrics import CONVENTION
 from ..options import canonical
 from .scenario import Scenario, SingleScenario
@@ -48,6 +48,13 @@ class RunSpec(Strict):
     @classmethod
     def _canonical(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         return canonical(info.data.get("method", ""), info.data.get("identifier", ""), given)
+
+    @field_validator("backbone", "desired", "undesired")
+    @classmethod
+    def _writable(cls, name: str | None) -> str | None:
+        if name is not None and not is_unicode(name):
+            raise ValueError(f"the name {name!r} is not valid Unicode text, and a result could not be filed under it")
+        return name
 
     @field_validator("desired", "undesired")
     @classmethod
@@ -172,14 +179,22 @@ class Result(Strict):
     # The last bits of a sum depend on how many threads share it, so a run can be repeated exactly only with as many.
     threads: int | None = None
 
+    @field_validator("records")
+    @classmethod
+    def _beside(cls, name: str | None) -> str | None:
+        if name is not None and Path(name).name != name:
+            raise ValueError("the records lie beside the result, in a file named without a folder")
+        return name
+
     def write(self, path: Path) -> None:
-        write_atomically(path, (json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n").encode())
+        text = readable(json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False))
+        write_atomically(path, f"{text}\n".encode())
 
 
 def read_result(path: Path) -> Result:
     """A result file, checked against the schema."""
     try:
-        return Result.model_validate_json(path.read_bytes())
+        return Result.model_validate_json(read_regular(path))
     except OSError as problem:
         raise Error(f"The result file {path} cannot be read ({problem.strerror}).") from None
     except ValidationError as problem:

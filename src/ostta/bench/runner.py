@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.types import Error
-from ..files import make_folder, write_atomically
+from ..files import make_folder, readable, write_atomically
 from ..options import pick
 from .checkpoint import EVERY
 from .claims import Claim, run_key, try_claim
@@ -136,16 +137,26 @@ class _Grid:
         self._tell()
 
     def end(self, ending: Ending) -> None:
-        note = self._common.out / FAILED / f"{ending.key}.json"
         if ending.state is State.FAILED:
             self.failed.append(ending)
-            make_folder(note.parent)
-            content = {"spec": ending.spec.model_dump(mode="json"), "reason": ending.reason, "traceback": ending.trace}
-            write_atomically(note, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
-        else:
-            note.unlink(missing_ok=True)
+        try:
+            self._note(ending)
+        except (Error, OSError) as problem:
+            # The other runs go on, and the summary has what the note would have said.
+            warnings.warn(f"How the run {ending.key} ended could not be noted: {problem}", stacklevel=2)
         self.pace.end(ending)
         self._tell()
+
+    def _note(self, ending: Ending) -> None:
+        """A file for a run that failed, for as long as it has no result."""
+        note = self._common.out / FAILED / f"{ending.key}.json"
+        if ending.state is not State.FAILED:
+            note.unlink(missing_ok=True)
+            return
+        make_folder(note.parent)
+        content = {"spec": ending.spec.model_dump(mode="json"), "reason": ending.reason, "traceback": ending.trace}
+        text = readable(json.dumps(content, indent=2, ensure_ascii=False))
+        write_atomically(note, f"{text}\n".encode())
 
     def _tell(self) -> None:
         if self._watch is not None:
