@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import multiprocessing
@@ -339,17 +340,15 @@ def test_what_another_runner_has_under_way_is_left_to_it(tmp_path: Path, monkeyp
 
 
 def test_an_ordinary_run_waits_for_whoever_has_it(tmp_path: Path, monkeypatch) -> None:
-    from ostta.bench import claims
-
     held = try_claim(tmp_path, spec())
-    blocked = claims.fcntl.flock
+    blocked = fcntl.flock
 
     def flock(handle: int, how: int) -> None:
-        if not how & claims.fcntl.LOCK_NB:
+        if not how & fcntl.LOCK_NB:
             held.release()  # Whoever waits here would wait for ever otherwise.
         blocked(handle, how)
 
-    monkeypatch.setattr(claims.fcntl, "flock", flock)
+    monkeypatch.setattr(fcntl, "flock", flock)
     with pytest.warns(UserWarning, match="Another process"):
         settled = settle(prepare(spec(), None, backbone("wrapped")), tmp_path)
     assert settled.fresh

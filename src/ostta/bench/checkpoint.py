@@ -35,7 +35,7 @@ class Reached:
     adapter: Adapter
     records: Records
     seconds: float
-    peak_memory_mb: float
+    peak_memory_mb: float | None
 
 
 class Checkpoint:

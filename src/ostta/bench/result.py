@@ -150,7 +150,7 @@ class Result(Strict):
     """The content of a result file.
 
     `domains` and the plain mean of their HM are there where the scenario has several. The mean is the headline of a continual run;
-    it is None where a domain has no HM.
+    it is None where a domain has no HM. `peak_memory_mb` is None where the system does not say.
     """
 
     later: ClassVar[tuple[str, ...]] = ("domains", "hm_mean_domains", "analyses", "threads")
@@ -167,7 +167,7 @@ class Result(Strict):
     counts: dict[str, int]
     updates: int
     latency_ms: Latency
-    peak_memory_mb: float
+    peak_memory_mb: float | None
     seconds: float
     versions: dict[str, str]
     hardware: str
