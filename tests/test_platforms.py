@@ -58,10 +58,14 @@ def test_a_run_has_its_result_without_locks_and_without_a_peak(tmp_path: Path) -
 
 @pytest.mark.usefixtures("without")
 def test_claims_keep_nobody_out_and_nothing_is_inherited(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="one program at a time"), wait_for_claim(tmp_path, SPEC) as first:
-        with try_claim(tmp_path, SPEC) as second:
-            assert second is not None
-        assert first.inherited == ()
+    with pytest.warns(UserWarning, match="one program at a time"):
+        first = wait_for_claim(tmp_path, SPEC)
+    with pytest.warns(UserWarning, match="one program at a time"):
+        second = try_claim(tmp_path, SPEC)
+    assert second is not None
+    assert first.inherited == second.inherited == ()
+    first.release()
+    second.release()
 
 
 @pytest.mark.usefixtures("without")

@@ -8,7 +8,6 @@ import itertools
 import json
 import math
 import os
-import os
 import re
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -584,8 +583,8 @@ def test_no_cell_of_the_csv_is_a_formula(tmp_path: Path) -> None:
     text += '[axes.stream]\n"\\tx" = {}\n'
     (tmp_path / "formulas.toml").write_text(text)
     suite = read_suite(tmp_path / "formulas.toml", "=formulas")
-    for number, cell in enumerate(expand(suite)):
-        made(cell.spec, 50.0 + number % 3).write(tmp_path / f"{number}.json")
+    for place, cell in enumerate(expand(suite)):
+        made(cell.spec, 50.0 + place % 3).write(tmp_path / f"{place}.json")
     lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](Grid(gather(suite, tmp_path))))))
     written = list(dict.fromkeys(line["row"] for line in lines))
     assert written == ["'=1+1", "'+cmd", "'-2+3", "'@sum", "-1.5", "+2e-3", "-.5", "'--", "plain", "a=b"]
