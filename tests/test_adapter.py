@@ -85,7 +85,7 @@ def test_rejected_images_keep_the_answer_from_before(monkeypatch: pytest.MonkeyP
         ({"lr": float("nan")}, "takes a number"),
         ({"k": 1.5}, "whole number"),
         ({"k": 0}, "`k` is from 1 to 10,000, not 0"),
-        ({"losses": "re,x"}, "not x"),
+        ({"losses": "re,x"}, "not 'x'"),
         ({"normaliser": "both"}, "one of k, matches"),
         ({"undesired_bank": 5}, "must exceed"),
         ({"window": 1}, "`window` is from 2 to 1,000,000, not 1"),

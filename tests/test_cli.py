@@ -5,19 +5,25 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
 from cases import images
 from ostta.bench.result import read_result
 from ostta.cli import main
+from ostta.cli.output import guarded_output
+from ostta.core.types import Error
+from ostta.live import keeping
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -29,12 +35,12 @@ class Done:
     stderr: str
 
 
-def ostta(*arguments: str, input: str = "") -> Done:
+def ostta(*arguments: str, input: str | bytes = "", stdout: TextIO | None = None) -> Done:
     """The command inside this process: starting a new one for each would mostly import libraries."""
     out, err, code = io.StringIO(), io.StringIO(), 0
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(stdout or out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["ostta", *arguments])
-        patch.setattr(sys, "stdin", io.StringIO(input))
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(input if isinstance(input, bytes) else input.encode())))
         patch.setattr(warnings, "showwarning", warnings.showwarning)
         patch.setenv("COLUMNS", "160")
         patch.delenv("OSTTA_DATA", raising=False)
@@ -120,6 +126,7 @@ def test_usage_is_exit_code_2() -> None:
         (["--ratio", "-1"], "ratio"),
         (["--backbone", "nowhere"], "There is no backbone"),
         (["--backbone", "./nowhere"], "nowhere"),
+        (["--desired", "folder:\udcff"], "not valid Unicode"),
         (["--classes", "cat,cat"], "are the same"),
     ],
 )
@@ -287,4 +294,164 @@ def test_stream_survives_being_stopped(number: signal.Signals, photos: Path, tmp
         assert Adapter.restore(state).steps == 5
     else:
         child.wait(timeout=60)
-        assert Adapter.restore(state).steps in (0, 5)
+        assert 1 <= Adapter.restore(state).steps <= 5
+
+
+@pytest.mark.parametrize("ask", [(signal.SIGTERM,), (signal.SIGTERM, signal.SIGINT, signal.SIGTERM)])
+def test_stream_is_not_stopped_in_its_last_save(
+    ask: tuple[signal.Signals, ...], photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ostta import Adapter
+
+    state, save = tmp_path / "s.ostta", Adapter.save
+
+    def asked_while_saving(adapter: Adapter, path: Path) -> None:
+        if adapter.steps == 30:
+            for number in ask:
+                signal.raise_signal(number)
+        save(adapter, path)
+
+    # Only at the end: otherwise the last image might have been saved already.
+    monkeypatch.setattr(keeping, "SECONDS", 1e9)
+    monkeypatch.setattr(Adapter, "save", asked_while_saving)
+    before = signal.getsignal(signal.SIGTERM)
+    done = ostta("stream", str(photos), "--classes", "cat,dog", "--state", str(state))
+    assert (done.returncode, len(lines(done.stdout))) == (0, 30), done.stderr
+    assert Adapter.restore(state).steps == 30
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_stream_stopped_in_the_middle_of_an_image_finishes_and_saves_it(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ostta import Adapter
+
+    state, step = tmp_path / "s.ostta", Adapter.step
+
+    def asked_while_stepping(adapter: Adapter, image: Path):
+        if adapter.steps == 6:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return step(adapter, image)
+
+    monkeypatch.setattr(Adapter, "step", asked_while_stepping)
+    done = ostta("stream", str(photos), "--classes", "cat,dog", "--state", str(state))
+    assert (done.returncode, len(lines(done.stdout))) == (0, 7), done.stderr
+    assert Adapter.restore(state).steps == 7
+
+
+NOT_UTF8 = os.fsdecode(b"caf\xe9.png")
+
+
+@pytest.mark.parametrize("way", ["folder", "list", "stdin"])
+def test_stream_takes_names_that_are_not_utf8(way: str, photos: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    first, second, *_ = sorted(photos.glob("*.png"))
+    shutil.copy(first, folder / NOT_UTF8)
+    shutil.copy(second, folder / "café.png")
+    (folder / os.fsdecode(b"\xff.png")).write_bytes(b"nothing")
+    names = sorted(folder.iterdir())
+    listed = b"\n".join(map(os.fsencode, names)) + b"\n\n"
+    (tmp_path / "list.txt").write_bytes(listed)
+    source = {"folder": str(folder), "list": str(tmp_path / "list.txt"), "stdin": "-"}[way]
+    # As a terminal or a pipe takes it: strictly.
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="strict")
+    done = ostta("stream", source, "--classes", "cat,dog", input=listed, stdout=out)
+    assert done.returncode == 0, done.stderr
+    out.flush()
+    raw = out.buffer.getvalue()
+    assert b"\\ud" not in raw
+    said = lines(raw.decode("utf-8"))
+    assert [
+        bytes.fromhex(line["image_bytes"]) if "image_bytes" in line else line["image"].encode() for line in said
+    ] == [os.fsencode(name) for name in names]
+    assert sorted(Path(line["image"]).name for line in said) == ["café.png", "caf\ufffd.png", "\ufffd.png"]
+    assert sum("error" in line for line in said) == 1
+
+
+def test_stream_says_ascii_where_there_is_nothing_else(photos: Path, tmp_path: Path) -> None:
+    shutil.copy(sorted(photos.glob("*.png"))[0], tmp_path / "café😀.png")
+    out = io.TextIOWrapper(io.BytesIO(), encoding="cp1252", errors="strict")
+    done = ostta("stream", str(tmp_path), "--classes", "cat,dog", stdout=out)
+    assert done.returncode == 0, done.stderr
+    out.flush()
+    assert Path(lines(out.buffer.getvalue().decode("ascii"))[0]["image"]).name == "café😀.png"
+
+
+def test_stream_refuses_a_list_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "list.bin").write_bytes(b"a\0b\n")
+    done = ostta("stream", str(tmp_path / "list.bin"), "--classes", "cat,dog")
+    assert (done.returncode, "neither an image nor a text file" in done.stderr) == (1, True)
+
+
+def full() -> TextIO:
+    return open("/dev/full", "w", encoding="utf-8")
+
+
+def without_reader() -> TextIO:
+    reading, writing = os.pipe()
+    os.close(reading)
+    return os.fdopen(writing, "w", encoding="utf-8")
+
+
+OUTPUTS = [(full, 1, "The output could not be written (No space left on device).\n"), (without_reader, 0, "")]
+
+
+@pytest.mark.parametrize(("stdout", "code", "words"), OUTPUTS)
+def test_stream_that_cannot_print_keeps_its_state(
+    stdout: Callable[[], TextIO], code: int, words: str, photos: Path, tmp_path: Path
+) -> None:
+    from ostta import Adapter
+
+    state = tmp_path / "s.ostta"
+    with stdout() as out:
+        done = ostta("stream", str(photos), "--classes", "cat,dog", "--state", str(state), stdout=out)
+    assert (done.returncode, done.stderr) == (code, words)
+    assert Adapter.restore(state).steps == 1
+
+
+@pytest.mark.parametrize(("stdout", "code", "words"), OUTPUTS)
+@pytest.mark.parametrize(
+    "arguments", [["ls", "methods"], ["ls", "profiles"], ["--version"], ["--help"], ["bench", "ls"]]
+)
+def test_every_command_that_cannot_print_says_so_or_is_quiet(
+    arguments: list[str], stdout: Callable[[], TextIO], code: int, words: str
+) -> None:
+    with stdout() as out:
+        done = ostta(*arguments, stdout=out)
+    assert (done.returncode, done.stderr) == (code, words)
+
+
+def test_a_problem_is_told_although_the_output_is_full() -> None:
+    def problem() -> None:
+        with guarded_output():
+            print("not written yet")
+            raise Error("What came first.")
+
+    with full() as out, redirect_stdout(out), pytest.raises(Error, match=r"What came first\."):
+        problem()
+
+
+def test_no_output_at_all_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own word for an output that was closed before it started."""
+    monkeypatch.setattr(sys, "argv", ["ostta", "ls", "methods"])
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code in (0, None)
+
+
+@pytest.mark.parametrize(
+    ("shell", "code", "words"),
+    [
+        ('"$@" | head -n 1 >/dev/null; exit ${PIPESTATUS[0]}', 0, ""),
+        ('"$@" >/dev/full', 1, OUTPUTS[0][2]),
+    ],
+)
+def test_the_process_itself_ends_as_quietly(shell: str, code: int, words: str) -> None:
+    """What Python prints and returns when it ends is seen only from outside."""
+    done = subprocess.run(
+        ["bash", "-c", shell, "bash", *command("ls", "profiles")], capture_output=True, text=True, env=environment()
+    )
+    assert (done.returncode, done.stderr) == (code, words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import multiprocessing
@@ -27,6 +28,7 @@ from typer.testing import CliRunner
 
 from cases import EARLY, backbone, usual
 from ostta.bench import job as job_module
+from ostta.bench import runner as runner_module
 from ostta.bench.checkpoint import Checkpoint, Reached
 from ostta.bench.claims import run_key, try_claim
 from ostta.bench.compose import compose
@@ -344,17 +346,15 @@ def test_what_another_runner_has_under_way_is_left_to_it(tmp_path: Path, monkeyp
 
 
 def test_an_ordinary_run_waits_for_whoever_has_it(tmp_path: Path, monkeypatch) -> None:
-    from ostta.bench import claims
-
     held = try_claim(tmp_path, spec())
-    blocked = claims.fcntl.flock
+    blocked = fcntl.flock
 
     def flock(handle: int, how: int) -> None:
-        if not how & claims.fcntl.LOCK_NB:
+        if not how & fcntl.LOCK_NB:
             held.release()  # Whoever waits here would wait for ever otherwise.
         blocked(handle, how)
 
-    monkeypatch.setattr(claims.fcntl, "flock", flock)
+    monkeypatch.setattr(fcntl, "flock", flock)
     with pytest.warns(UserWarning, match="Another process"):
         settled = settle(prepare(spec(), None, backbone("wrapped")), tmp_path)
     assert settled.fresh
@@ -463,6 +463,27 @@ def test_a_process_that_dies_is_a_failure_and_the_next_start_tries_again(tmp_pat
     settle(prepare(spec(), None), out)
     assert run_grid([spec()], None, out).skipped == 1
     assert not list((out / "failed").iterdir())
+
+
+def test_a_full_disk_while_a_failure_is_noted_does_not_end_the_grid(tmp_path: Path, monkeypatch) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise Error(f"{path} could not be written (No space left on device).")
+
+    monkeypatch.setattr(runner_module, "write_atomically", full)
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\nexit 3\n")
+    silent.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(silent))
+    with pytest.warns(UserWarning, match="No space left on device") as told:
+        summary = run_grid([spec(), spec(seed=1)], None, tmp_path / "out", workers=1)
+    assert len(summary.failed) == len(told) == 2
+
+
+def test_a_note_that_cannot_be_taken_away_does_not_end_the_grid(undisturbed: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(undisturbed, tmp_path / "out"))
+    (out / "failed" / f"{run_key(GRID[0])}.json").mkdir(parents=True)
+    with pytest.warns(UserWarning, match="could not be noted"):
+        assert run_grid(GRID[:1], None, out).skipped == 1
 
 
 def _alive(process: psutil.Process) -> bool:

@@ -290,6 +290,16 @@ def test_only_keeps_the_chosen_entries(tmp_path: Path) -> None:
         ("slow =", '"slow, sure" =', "comma"),
         ("[axes]", "[axes", "is not a suite file"),
         ("slow = { options.lr = 1e-4 }", "slow = 3", "is not a suite file"),
+        ("slow = { options.lr = 1e-4 }", "slow = { options = 3 }", "options: Input should be a valid dictionary"),
+        ("slow = { options.lr = 1e-4 }", "slow = { scenario = 3 }", "scenario: "),
+        ("slow = { options.lr = 1e-4 }", "slow = { scenario = {} }", "scenario: "),
+        ("slow = { options.lr = 1e-4 }", "slow = { severity = [5] }", "severity: "),
+        ("options = { k = 3 }", "options = 3", "options: "),
+        ("options = { k = 3 }", "scenario = 3", "scenario: "),
+        ('metrics = ["hm"]', "metrics = []", "metrics: .*at least 1 item"),
+        ("seeds = [3, 4]", "seeds = []", "seeds: .*at least 1 item"),
+        ('undesired = ["mnist", "svhn"]', "undesired = []", "entries: .*at least 1 item"),
+        ("options = { k = 3 }", f"options = {{ k = {'[' * 50_000} }}", "nested too deeply"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_is_an_error_in_one_sentence(tmp_path: Path, before: str, after: str, words: str) -> None:
@@ -298,6 +308,22 @@ def test_a_wrong_file_is_an_error_in_one_sentence(tmp_path: Path, before: str, a
         small(tmp_path, SMALL.replace(before, after))
     assert str(raised.value).endswith(".")
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('{ kind = "frequent", images = 100 }', '{ kind = "frequent" }'),
+        ("options = { k = 3 }", f"options = {{ k = 1{'0' * 400} }}"),
+        ("options = { k = 3 }", "options = { k = 1979-05-27 }"),
+    ],
+)
+def test_an_odd_file_still_expands(tmp_path: Path, before: str, after: str) -> None:
+    assert before in SMALL
+    cells = expand(small(tmp_path, SMALL.replace(before, after)))
+    assert len(cells) == 20
+    assert 0 < runs(cells) <= 20
+    assert all(cell.spec.seed in (3, 4) for cell in cells)
 
 
 def test_a_mistyped_name_is_met_with_the_nearest() -> None:

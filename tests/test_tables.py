@@ -541,6 +541,63 @@ def test_failed_runs_are_listed_unless_they_have_a_result_since(suite: Suite, tm
     assert "broken.json: This note of a failed run cannot be read." in page
 
 
+def test_one_bad_file_never_ends_a_table(suite: Suite, tmp_path: Path) -> None:
+    """Links to nowhere, folders, pipes, deep nesting and names that are no text: each is named as no result."""
+    cell = expand(suite)[0]
+    good = made(cell.spec, 50.0)
+    good.write(tmp_path / "good.json")
+    elsewhere = good.model_dump(mode="json") | {"records": "/etc/records.parquet"}
+    (tmp_path / "elsewhere.json").write_text(json.dumps(elsewhere))
+    (tmp_path / "link.json").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "folder.json").mkdir()
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / os.fsdecode(b"caf\xe9.json")).write_text("{}")
+    failed = tmp_path / "failed"
+    failed.mkdir()
+    os.mkfifo(failed / "pipe.json")
+    (failed / "link.json").symlink_to(tmp_path / "nowhere")
+    (failed / "deep.json").write_text("[" * 100_000)
+    nested = json.dumps({"spec": {"options": {"lr": "HERE"}}, "reason": "none"})
+    for depth in (300, 900):
+        (failed / f"deep{depth}.json").write_text(nested.replace('"HERE"', "[" * depth + "]" * depth))
+    gathered = gather(suite, tmp_path)
+    assert gathered.found == 1
+    strange = ["caf\ufffd.json", "deep.json", "elsewhere.json", "folder.json", "link.json", "pipe.json"]
+    assert sorted(gathered.strange) == strange
+    unreadable = [failure.run for failure in gathered.failures if "cannot be read" in failure.reason]
+    assert {"pipe.json", "link.json", "deep.json"} <= set(unreadable)
+    grid = Grid(gathered)
+    suite_report(grid).encode()
+    for write in FORMATS.values():
+        write(grid).encode()
+
+
+def test_no_cell_of_the_csv_is_a_formula(tmp_path: Path) -> None:
+    names = ["=1+1", "+cmd", "-2+3", "@sum", "-1.5", "+2e-3", "-.5", "--", "plain", "a=b"]
+    text = SUITE.replace('method = ["rosita", "zero_shot"]', "").replace(
+        'rows = ["backbone", "method"]', 'rows = ["kind"]'
+    )
+    text = text.replace("[axes.backbone]", "[axes.kind]").split("CLIP =")[0]
+    text += "".join(f'"{name}" = {{ options.k = {number + 2} }}\n' for number, name in enumerate(names))
+    text += '[axes.stream]\n"\\tx" = {}\n'
+    (tmp_path / "formulas.toml").write_text(text)
+    suite = read_suite(tmp_path / "formulas.toml", "=formulas")
+    for place, cell in enumerate(expand(suite)):
+        made(cell.spec, 50.0 + place % 3).write(tmp_path / f"{place}.json")
+    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](Grid(gather(suite, tmp_path))))))
+    written = list(dict.fromkeys(line["row"] for line in lines))
+    assert written == ["'=1+1", "'+cmd", "'-2+3", "'@sum", "-1.5", "+2e-3", "-.5", "'--", "plain", "a=b"]
+    assert {(line["suite"], line["column"]) for line in lines} == {("'=formulas", "'\tx")}
+    assert all(float(line["mean"]) for line in lines if line["metric"] == "hm")
+
+
+def test_a_suite_whose_skips_leave_nothing_says_so(tmp_path: Path) -> None:
+    text = f'{SUITE}\n[[skip]]\nwhere = {{ method = ["rosita", "zero_shot"] }}\nreason = "all"\n'
+    (tmp_path / "none.toml").write_text(text)
+    assert "has no cells" in gather(read_suite(tmp_path / "none.toml", "none"), tmp_path).missing
+
+
 def test_a_page_without_results_is_one_sentence(suite: Suite, tmp_path: Path) -> None:
     page = suite_report(Grid(gather(suite, tmp_path)))
     body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)

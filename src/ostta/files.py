@@ -1,33 +1,45 @@
-"""Writing a file so that a crash at any moment leaves the old one or the new one, and never half of one."""
+"""Writing a file so that a crash at any moment leaves the old one or the new one, and never half of one; and what is read from files."""
 
 from __future__ import annotations
 
+import json
 import os
-import tempfile
+import re
+import secrets
+import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from .core.types import Error
 
+# Seconds after which no living process can still be writing a file that it has begun.
+STALE = 600.0
+
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace `path` by `content` in one step; on any failure the old file stays and nothing else is left behind."""
+    """Replace `path` by `content` in one step; on any failure the old file stays and nothing else is left behind.
+
+    Only a process that is killed leaves something, a `.partial` file; a later write to the same `path` takes it away.
+    """
     path = Path(path)
-    partial = ""
+    # Named before it is made: whatever interrupts from here on, it is known what to take away.
+    partial = path.parent / f".{path.name}.{secrets.token_hex(8)}.partial"
     try:
-        handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
+        with open(partial, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(partial, 0o666 & ~_umask())
         os.replace(partial, path)
-    except OSError as problem:
-        if partial and os.path.exists(partial):
+    except BaseException as problem:
+        with suppress(OSError, ValueError):
             os.unlink(partial)
-        raise Error(
-            f"{path} could not be written ({problem.strerror or problem}); what was there before is unchanged."
-        ) from None
+        if not isinstance(problem, OSError | ValueError):
+            raise
+        reason = getattr(problem, "strerror", None) or problem
+        raise Error(f"{path} could not be written ({reason}); what was there before is unchanged.") from None
     _sync_folder(path.parent)
+    _remove_leftovers(path)
 
 
 def make_folder(path: Path) -> None:
@@ -38,10 +50,39 @@ def make_folder(path: Path) -> None:
         raise Error(f"The folder {path} cannot be made ({problem.strerror}).") from None
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def read_regular(path: Path) -> bytes:
+    """The content of an ordinary file; a pipe or a device of that name is an Error, as reading it might never end."""
+    if path.exists() and not path.is_file():
+        raise Error(f"{path} is not an ordinary file.")
+    return path.read_bytes()
+
+
+def parse_json(text: str | bytes) -> Any:
+    """What `json.loads` gives; nesting that is too deep is a ValueError too, like every other mistake in the text."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def is_unicode(text: str) -> bool:
+    """Whether `text` can be written to a file; a lone half of a surrogate pair cannot."""
+    return readable(text) == text
+
+
+def readable(text: str) -> str:
+    """A file name, or a sentence with one, as text that can be written everywhere: bytes that are no UTF-8 become U+FFFD."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Take away what killed processes were writing in the place of `path`; what is young may be another process's."""
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            if entry.name.startswith(f".{path.name}.") and entry.name.endswith(".partial"):
+                with suppress(OSError):
+                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > STALE:
+                        os.unlink(entry.path)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -10,11 +10,13 @@ import dataclasses
 import difflib
 import types
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .core.types import Error
+from .files import is_unicode, parse_json
 from .identifiers import IDENTIFIERS
 from .methods import METHODS
 
@@ -120,7 +122,7 @@ class AdapterOptions:
     """Options of the adapter itself.
 
     answer_from: name the class "after" the update (published) or "before" it, which saves a forward (D30).
-    templates: prompt templates, each with one {}; several are averaged.
+    templates: prompt templates, each with one {}; several, as a list (on the command line a JSON list), are averaged.
     precision: "single" throughout, or "mixed": half precision where the published code has it on a GPU, that is for the answer
         after an update and for the scores of zero_shot, tda and dpe (D32).
     class_scores: put the logits of all classes into each prediction.
@@ -188,6 +190,30 @@ def resolve(
     return Resolved(built[method], built[identifier], built["adapter"], sources)
 
 
+def canonical(method: str, identifier: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """`given` with each value as its type says, whether it came as text or as a number; what does not fit stays as it is.
+
+    >>> canonical("rosita", "lda", {"lr": "1e-3", "losses": "re,d"})
+    {'lr': 0.001, 'losses': ['re', 'd']}
+    """
+    if not given:
+        return {}
+    owners = [owner for owner in (method, identifier, "adapter") if owner in (*METHODS, *IDENTIFIERS, "adapter")]
+    hints = {name: hint for owner in owners for name, hint in get_type_hints(options_class(owner)).items()}
+    return {name: _canonical(name, value, hints.get(name)) for name, value in given.items()}
+
+
+def _canonical(name: str, value: Any, hint: Any) -> Any:
+    if hint is None:
+        return value
+    try:
+        read = read_value(name, value, hint)
+    except Error:
+        # Whoever uses it will say so.
+        return value
+    return list(read) if isinstance(read, tuple) else read
+
+
 def options_class(owner: str) -> Any:
     """The options dataclass of a method, an identifier or the adapter."""
     if owner in METHODS:
@@ -222,9 +248,9 @@ def read_value(name: str, value: Any, hint: Any) -> Any:
             raise Error(f"`{name}` is one of {', '.join(map(str, get_args(hint)))}, not {value!r}.")
         return value
     if origin is tuple:
-        parts = value.split(",") if isinstance(value, str) else list(value)
         inner = get_args(hint)[0]
-        return tuple(read_value(name, part.strip() if isinstance(part, str) else part, inner) for part in parts)
+        entries = _entries(name, value, inner)
+        return tuple(read_value(name, part.strip() if isinstance(part, str) else part, inner) for part in entries)
     if origin in (types.UnionType,):
         options = [option for option in get_args(hint) if option is not type(None)]
         return None if value in (None, "none") else read_value(name, value, options[0])
@@ -237,11 +263,28 @@ def read_value(name: str, value: Any, hint: Any) -> Any:
             number = float(value)
             if abs(number) <= LARGEST:  # false for NaN
                 return number
-        if hint is str and isinstance(value, str):
+        if hint is str and isinstance(value, str) and is_unicode(value):
             return value
     except (TypeError, ValueError, KeyError, OverflowError):
         pass
     raise Error(f"`{name}` takes {word_for(hint)}, not {value!r}.")
+
+
+def _entries(name: str, value: Any, inner: Any) -> list[Any]:
+    """The entries of an option that takes several: of a list, of a JSON list as text, or of any other text.
+
+    Words and numbers are separated by commas. Free text, whose type is `str`, may have commas of its own and is one entry.
+    """
+    if isinstance(value, list | tuple):
+        return list(value)
+    if not isinstance(value, str):
+        raise Error(f"`{name}` takes a list, not {value!r}.")
+    if value.lstrip().startswith("["):
+        with suppress(ValueError):
+            listed: list[Any] = parse_json(value)
+            if inner is not str or all(isinstance(entry, str) for entry in listed):
+                return listed
+    return [value] if inner is str else value.split(",")
 
 
 def word_for(hint: Any) -> str:

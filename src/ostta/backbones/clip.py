@@ -11,7 +11,7 @@ from torch import nn
 
 from ..core.types import Error, Preprocessing
 from .preprocessing import clip_preprocessing, siglip_preprocessing
-from .prompts import ensemble, fill
+from .prompts import ensemble, fill, refuse_special_tokens
 from .protocol import DEFAULT_TEMPLATES
 from .towers import ClipTower, ImageTower, TextTower, frozen, initial_weights, weight_hash
 
@@ -70,6 +70,7 @@ class TwoTowers:
     def tokens(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> list[list[int]]:
         """The prompts of the classes, in the order of `fill`, as token ids without padding; an Error if one does not fit."""
         prompts = fill(classes, templates)
+        refuse_special_tokens(prompts, self.tokenizer.all_special_tokens, self.id)
         tokens = self._tokens(prompts)
         if max(map(max, tokens)) >= self.vocabulary:
             raise Error(f"The tokenizer of {self.id} does not fit its text tower: it knows more words than the tower.")

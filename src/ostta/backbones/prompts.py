@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional
 
 from ..core.types import Error
+from ..files import is_unicode
 from .protocol import Backbone
 
 if TYPE_CHECKING:
@@ -17,17 +18,44 @@ if TYPE_CHECKING:
 
 def fill(classes: Sequence[str], templates: Sequence[str]) -> list[str]:
     """The prompts of the first class in every template, then those of the second, and so on."""
-    if isinstance(templates, str):
-        templates = (templates,)
     if not classes:
         raise Error("There are no classes: give at least one name.")
+    given = checked_templates(templates)
+    # `replace` and not `format`: other braces in a template or a name are just characters.
+    return [template.replace("{}", name.replace("_", " ")) for name in classes for template in given]
+
+
+def checked_templates(templates: Sequence[str]) -> tuple[str, ...]:
+    """The templates, of which a text alone is one; an Error where there is none, or one that cannot be filled."""
+    if isinstance(templates, str):
+        templates = (templates,)
+    if not isinstance(templates, Sequence):
+        raise Error(f'Templates are a list of texts such as "a photo of a {{}}.", not {templates!r}.')
     if not templates:
         raise Error('There is no template: give at least one, such as "a photo of a {}.".')
     for template in templates:
-        if template.count("{}") != 1:
-            raise Error(f'The template {template!r} must contain {{}} exactly once, as in "a photo of a {{}}.".')
-    # `replace` and not `format`: other braces in a template or a name are just characters.
-    return [template.replace("{}", name.replace("_", " ")) for name in classes for template in templates]
+        if not isinstance(template, str) or template.count("{}") != 1:
+            raise Error(f'The template {_shown(template)} must contain {{}} exactly once, as in "a photo of a {{}}.".')
+        if not is_unicode(template):
+            raise Error(f"The template {_shown(template)} is not valid Unicode text: write it anew.")
+    return tuple(templates)
+
+
+def refuse_special_tokens(prompts: Sequence[str], tokens: Sequence[str], id: str) -> None:
+    """A token such as <|endoftext|> inside a prompt would end it there: the tower would not read the rest of the name."""
+    for prompt in prompts:
+        for token in tokens:
+            # Some tokenizers fill up with a plain character, such as "!", which is as good as any other in a name.
+            if len(token) > 1 and token.lower() in prompt.lower():
+                raise Error(
+                    f"The prompt {_shown(prompt)} has {token!r} in it, which {id} reads as a sign and not as a word: "
+                    "take it out of the class name or the template."
+                )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def ensemble(features: torch.Tensor, classes: int) -> torch.Tensor:

@@ -18,7 +18,7 @@ from ..adapter import Adapter
 from ..backbones.protocol import Backbone
 from ..core.types import Error, Prediction, Timing, Verdict
 from ..evaluate import Records
-from ..files import make_folder, write_atomically
+from ..files import make_folder, parse_json, write_atomically
 
 FOLDER = ".checkpoints"
 EVERY = 2_000
@@ -35,7 +35,7 @@ class Reached:
     adapter: Adapter
     records: Records
     seconds: float
-    peak_memory_mb: float
+    peak_memory_mb: float | None
 
 
 class Checkpoint:
@@ -55,7 +55,7 @@ class Checkpoint:
     def read(self, backbone: Backbone) -> Reached | None:
         """What was reached before, or None where there is nothing that can be gone on from."""
         try:
-            manifest = json.loads((self.folder / f"{self.key}.json").read_text(encoding="utf-8"))
+            manifest = parse_json((self.folder / f"{self.key}.json").read_bytes())
             if manifest["identity"] != self._identity:
                 return None
             if any(Path(name).name != name for name in (manifest["state"], *manifest["parts"])):

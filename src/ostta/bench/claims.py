@@ -1,14 +1,16 @@
-"""Claims: a lock on each run of a folder, so that two programs never carry out the same one. A lock vanishes with its process."""
+"""Claims: a lock on each run of a folder, so that two programs never carry out the same one. A lock vanishes with its process.
+
+Systems without POSIX locks, such as Windows, do without: whoever starts two programs on one folder there has runs carried out twice.
+"""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import warnings
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 
 from ..core.types import Error
 from ..files import make_folder
@@ -24,13 +26,18 @@ def run_key(spec: RunSpec) -> str:
 
 
 class Claim:
-    """A lock that is held until `release`, or until every process that has inherited `handle` has ended."""
+    """A lock that is held until `release`, or until every process that has inherited it has ended."""
 
     def __init__(self, handle: int) -> None:
-        self.handle = handle
+        self._handle = handle
+
+    @property
+    def inherited(self) -> tuple[int, ...]:
+        """What a child process is to inherit, where the system has locks that can be."""
+        return (self._handle,) if _flock() else ()
 
     def release(self) -> None:
-        os.close(self.handle)
+        os.close(self._handle)
 
     def __enter__(self) -> Claim:
         return self
@@ -45,7 +52,7 @@ def try_claim(out: Path, spec: RunSpec) -> Claim | None:
     """The lock on the run `spec` of the folder `out`; None where another process has it."""
     handle = _open(out, spec)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(handle, wait=False)
     except BlockingIOError:
         os.close(handle)
         return None
@@ -62,8 +69,29 @@ def wait_for_claim(out: Path, spec: RunSpec) -> Claim:
         return held
     warnings.warn("Another process is at work on this very run, and is waited for.", stacklevel=2)
     handle = _open(out, spec)
-    fcntl.flock(handle, fcntl.LOCK_EX)
+    _lock(handle, wait=True)
     return Claim(handle)
+
+
+def _lock(handle: int, *, wait: bool) -> None:
+    """Lock a file; a BlockingIOError where another process has it and is not to be waited for."""
+    locks = _flock()
+    if locks is None:
+        warnings.warn(
+            "This system has no POSIX file locks: let only one program at a time work on a folder of results.",
+            stacklevel=3,
+        )
+    else:
+        locks.flock(handle, locks.LOCK_EX if wait else locks.LOCK_EX | locks.LOCK_NB)
+
+
+def _flock() -> ModuleType | None:
+    """The module with the locks, where the system has it."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    return fcntl
 
 
 def _open(out: Path, spec: RunSpec) -> int:

@@ -11,6 +11,8 @@ from .grid import DELTA, Figure, Grid, Names
 from .table import WIDTH, Block, Sheet, Text, sheet
 
 CSV_COLUMNS = ("suite", "row", "column", "metric", "mean", "std", "seeds", "paper", "gap", "doubt")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": r"\textbar{}",
@@ -63,9 +65,15 @@ def _line(
 ) -> None:
     if figure is None:
         return
+    names = [_cell(text) for text in (grid.suite.name, " / ".join(row), " / ".join(column), metric)]
     numbers = ["" if value is None else repr(value) for value in (figure.mean, figure.std)]
     beside = ["" if value is None else repr(value) for value in (figure.paper, figure.gap)]
-    write([grid.suite.name, " / ".join(row), " / ".join(column), metric, *numbers, figure.seeds, *beside, figure.doubt])
+    write([*names, *numbers, figure.seeds, *beside, _cell(figure.doubt)])
+
+
+def _cell(text: str) -> str:
+    """A text that a spreadsheet would take for a formula has an apostrophe before it, which spreadsheets do not show."""
+    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
 def _markdown_table(block: Block) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.types import Error
+from ..files import parse_json, read_regular, readable
 from .claims import run_key
 from .result import Result, RunSpec, read_result
 from .suite import Cell, Suite, expand
@@ -60,6 +60,8 @@ class Gathered:
     def missing(self) -> str:
         """One sentence about the cells without a result; empty where all are there."""
         total, found = len(self.cells), self.found
+        if not total:
+            return f"The suite {self.suite.name} has no cells: its skip rules leave none."
         if found == total:
             return ""
         how = f"`{self.command}` makes them."
@@ -88,11 +90,11 @@ def gather(
     paths: dict[str, Path] = {}
     strange: list[str] = []
     older = others = 0
-    for path in sorted(folder.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name)):
+    for path in sorted(folder.glob("*.json"), key=_age):
         try:
             result = read_result(path)
         except Error:
-            strange.append(path.name)
+            strange.append(readable(path.name))
             continue
         name = run_key(result.spec)
         if name in wanted:
@@ -115,18 +117,26 @@ def gather(
     )
 
 
+def _age(path: Path) -> tuple[int, str]:
+    """The order of writing; what cannot be looked at, such as a link to nowhere, is the oldest."""
+    try:
+        return path.stat().st_mtime_ns, path.name
+    except OSError:
+        return 0, path.name
+
+
 def _failures(folder: Path, wanted: Collection[str]) -> tuple[Failure, ...]:
     """The runs of these cells that the runner noted as failed, and that have no result since."""
     found = []
     for path in sorted((folder / FAILED).glob("*.json")):
         try:
-            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            content: dict[str, Any] = parse_json(read_regular(path))
             spec = RunSpec.model_validate(content["spec"])
-            reason = str(content["reason"])
-        except (OSError, ValueError, KeyError, TypeError):
-            found.append(Failure(path.name, "This note of a failed run cannot be read."))
+            key, reason = run_key(spec), str(content["reason"])
+        except (Error, OSError, ValueError, KeyError, TypeError, RecursionError):
+            found.append(Failure(readable(path.name), "This note of a failed run cannot be read."))
             continue
-        if run_key(spec) in wanted:
+        if key in wanted:
             options = [f"{name}={value}" for name, value in spec.options.items()]
             parts = [spec.backbone, spec.method, *options, spec.desired, spec.undesired or "closed set"]
             found.append(Failure(", ".join([*parts, spec.scenario.kind, f"seed {spec.seed}"]), reason))

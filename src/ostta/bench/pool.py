@@ -20,6 +20,8 @@ from .result import RunSpec
 
 Step = Callable[[RunSpec, int, int], None]
 _TAIL = 4_000
+# Windows has no such signal.
+_KILLED = getattr(signal, "SIGKILL", 9)
 
 
 def cores() -> int:
@@ -67,7 +69,7 @@ class _Run:
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
                 env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-                pass_fds=(claim.handle,),
+                pass_fds=claim.inherited,
                 start_new_session=True,
             )
         assert self._process.stdin is not None
@@ -116,7 +118,7 @@ class _Run:
 
 
 def _end_of_process(code: int) -> str:
-    if code == -signal.SIGKILL:
+    if code == -_KILLED:
         return "The process of this run was killed, as the system does where memory runs out."
     if code < 0:
         return f"The process of this run was ended by the signal {signal.Signals(-code).name}."

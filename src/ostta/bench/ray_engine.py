@@ -69,8 +69,11 @@ def _received(ray: Any, reference: Any, job: Job) -> Ending:
     except ray.exceptions.RayError as problem:
         reason = f"The Ray worker of this run was lost ({type(problem).__name__})."
         return Ending(spec=job.spec, state=State.FAILED, reason=reason, trace=str(problem))
-    for name in sorted(files, key=lambda name: name.endswith(".json")):
-        write_atomically(job.out / name, files[name])
+    try:
+        for name in sorted(files, key=lambda name: name.endswith(".json")):
+            write_atomically(job.out / name, files[name])
+    except Error as problem:
+        return Ending(spec=job.spec, state=State.FAILED, reason=str(problem))
     return Ending.model_validate_json(text)
 
 

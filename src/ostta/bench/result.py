@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from ..analyses import BankBytes, Distances, ReliableAccuracy
 from ..core.types import Error
-from ..files import write_atomically
+from ..data.names import placed
+from ..files import is_unicode, read_regular, readable, write_atomically
 from ..metrics import CONVENTION
+from ..options import canonical
 from .scenario import Scenario, SingleScenario
 from .strict import Strict as Strict
 from .strict import first_problem
@@ -20,7 +22,10 @@ SCHEMA = 1
 
 
 class RunSpec(Strict):
-    """What was asked for: one method on one stream. Two runs with equal specs and equal weights give equal figures."""
+    """What was asked for: one method on one stream. Two runs with equal specs and equal weights give equal figures.
+
+    Options and paths are kept in one form, so that `lr=1e-3` typed and `lr = 0.001` in a suite ask for the same run.
+    """
 
     later: ClassVar[tuple[str, ...]] = ("scenario",)
 
@@ -38,6 +43,23 @@ class RunSpec(Strict):
     classes: list[str] | None = None
     seed: int = 0
     scenario: Scenario = Field(default_factory=SingleScenario)
+
+    @field_validator("options")
+    @classmethod
+    def _canonical(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        return canonical(info.data.get("method", ""), info.data.get("identifier", ""), given)
+
+    @field_validator("backbone", "desired", "undesired")
+    @classmethod
+    def _writable(cls, name: str | None) -> str | None:
+        if name is not None and not is_unicode(name):
+            raise ValueError(f"the name {name!r} is not valid Unicode text, and a result could not be filed under it")
+        return name
+
+    @field_validator("desired", "undesired")
+    @classmethod
+    def _placed(cls, name: str | None) -> str | None:
+        return None if name is None else placed(name)
 
 
 class Side(Strict):
@@ -128,7 +150,7 @@ class Result(Strict):
     """The content of a result file.
 
     `domains` and the plain mean of their HM are there where the scenario has several. The mean is the headline of a continual run;
-    it is None where a domain has no HM.
+    it is None where a domain has no HM. `peak_memory_mb` is None where the system does not say.
     """
 
     later: ClassVar[tuple[str, ...]] = ("domains", "hm_mean_domains", "analyses", "threads")
@@ -145,7 +167,7 @@ class Result(Strict):
     counts: dict[str, int]
     updates: int
     latency_ms: Latency
-    peak_memory_mb: float
+    peak_memory_mb: float | None
     seconds: float
     versions: dict[str, str]
     hardware: str
@@ -159,13 +181,14 @@ class Result(Strict):
     threads: int | None = None
 
     def write(self, path: Path) -> None:
-        write_atomically(path, (json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n").encode())
+        text = readable(json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False))
+        write_atomically(path, f"{text}\n".encode())
 
 
 def read_result(path: Path) -> Result:
     """A result file, checked against the schema."""
     try:
-        return Result.model_validate_json(path.read_bytes())
+        return Result.model_validate_json(read_regular(path))
     except OSError as problem:
         raise Error(f"The result file {path} cannot be read ({problem.strerror}).") from None
     except ValidationError as problem:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import platform
-import resource
 import sys
 import time
 from collections import Counter
@@ -110,13 +109,14 @@ def carry_out(
     total = len(prepared.stream)
     before = checkpoint.read(prepared.adapter.backbone) if checkpoint is not None else None
     if before is None:
-        before = Reached(prepared.adapter, Records(), 0.0, 0.0)
+        before = Reached(prepared.adapter, Records(), 0.0, None)
     adapter, records = before.adapter, before.records
     began = time.perf_counter()
 
     def reached() -> Reached:
         seconds = before.seconds + time.perf_counter() - began
-        return Reached(adapter, records, seconds, max(before.peak_memory_mb, _peak_memory()))
+        peaks = [peak for peak in (before.peak_memory_mb, _peak_memory()) if peak is not None]
+        return Reached(adapter, records, seconds, max(peaks, default=None))
 
     def after(done: int, hm: float | None) -> None:
         if checkpoint is not None and checkpoint.due(done) and done < total:
@@ -308,6 +308,11 @@ def _quantiles(values: NDArray[np.float64]) -> Quantiles:
     return Quantiles(**{name: round(float(value), 3) for name, value in figures.items()})
 
 
-def _peak_memory() -> float:
+def _peak_memory() -> float | None:
+    try:
+        import resource
+    except ImportError:
+        # Windows does not say.
+        return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (1e6 if sys.platform == "darwin" else 1e3), 1)

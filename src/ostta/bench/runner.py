@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.types import Error
-from ..files import make_folder, write_atomically
+from ..files import make_folder, readable, write_atomically
 from ..options import pick
 from .checkpoint import EVERY
 from .claims import Claim, run_key, try_claim
@@ -18,7 +20,7 @@ from .job import Ending, Job, State
 from .pace import Pace
 from .pool import Step, cores, local
 from .result import RunSpec
-from .suite import Suite, expand
+from .suite import Cell, Suite, expand
 
 LOCAL, RAY = ENGINES = ("local", "ray")
 # More at once is for those to say who know that memory is enough for as many models.
@@ -45,15 +47,23 @@ def plan(
 ) -> list[RunSpec]:
     """The runs of a suite in its order, each once, or those of shard i of n.
 
-    Shards have no run in common, and together they have all; they differ by at most one in size. The runs are dealt out in the order of
-    their keys, so machines that share nothing but the suite and these arguments agree on who has what.
+    Shards have no run in common, and together they have all; they differ by at most one in size. The runs are dealt out by what the
+    suite says of them, so machines that share nothing but the suite and these arguments agree on who has what, wherever each has
+    its folders.
     """
     number, count = shard
     if not 1 <= number <= count:
         raise Error(f"A shard is i/n with i from 1 to n, not {number}/{count}.")
-    specs = {run_key(cell.spec): cell.spec for cell in expand(suite, seeds, limit, only)}
-    mine = set(sorted(specs)[number - 1 :: count])
-    return [spec for key, spec in specs.items() if key in mine]
+    cells: dict[str, Cell] = {}
+    for cell in expand(suite, seeds, limit, only):
+        cells.setdefault(run_key(cell.spec), cell)
+    mine = set(sorted(cells, key=lambda key: _lot(cells[key]))[number - 1 :: count])
+    return [cell.spec for key, cell in cells.items() if key in mine]
+
+
+def _lot(cell: Cell) -> str:
+    """Mixes the runs of all axes, in an order that is the same on every machine."""
+    return hashlib.sha256(cell.asked.encode()).hexdigest()
 
 
 def run_grid(
@@ -127,16 +137,26 @@ class _Grid:
         self._tell()
 
     def end(self, ending: Ending) -> None:
-        note = self._common.out / FAILED / f"{ending.key}.json"
         if ending.state is State.FAILED:
             self.failed.append(ending)
-            make_folder(note.parent)
-            content = {"spec": ending.spec.model_dump(mode="json"), "reason": ending.reason, "traceback": ending.trace}
-            write_atomically(note, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
-        else:
-            note.unlink(missing_ok=True)
+        try:
+            self._note(ending)
+        except (Error, OSError) as problem:
+            # The other runs go on, and the summary has what the note would have said.
+            warnings.warn(f"How the run {ending.key} ended could not be noted: {problem}", stacklevel=2)
         self.pace.end(ending)
         self._tell()
+
+    def _note(self, ending: Ending) -> None:
+        """A file for a run that failed, for as long as it has no result."""
+        note = self._common.out / FAILED / f"{ending.key}.json"
+        if ending.state is not State.FAILED:
+            note.unlink(missing_ok=True)
+            return
+        make_folder(note.parent)
+        content = {"spec": ending.spec.model_dump(mode="json"), "reason": ending.reason, "traceback": ending.trace}
+        text = readable(json.dumps(content, indent=2, ensure_ascii=False))
+        write_atomically(note, f"{text}\n".encode())
 
     def _tell(self) -> None:
         if self._watch is not None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from ..core.types import Error
 from ..data.corruptions import corruption_names
+from ..data.names import placed
+from ..files import parse_json
 from .strict import Strict, first_problem
 
 # CCC at its middle difficulty, the one in published use, does without these two.
@@ -73,6 +74,11 @@ class DomainSpec(Strict):
     severity: int | None = None
     name: str | None = None
 
+    @field_validator("desired", "undesired")
+    @classmethod
+    def _placed(cls, name: str | None) -> str | None:
+        return None if name is None else placed(name)
+
 
 class DomainsScenario(Mixed):
     """A list of one's own: domains in order, all with the same classes."""
@@ -126,11 +132,11 @@ def _file_content(path: str) -> dict[str, Any]:
     if not path.endswith(".json"):
         raise Error(f"There is no scenario {path!r}: choose one of {', '.join(_KINDS)}, or give a JSON file of one.")
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = parse_json(Path(path).read_text(encoding="utf-8"))
     except OSError as problem:
         raise Error(f"The scenario file {path} cannot be read ({problem.strerror}).") from None
     except ValueError as problem:
         raise Error(f"The scenario file {path} is not JSON ({problem}).") from None
-    if not isinstance(content, dict) or content.get("kind") not in _KINDS:
+    if not isinstance(content, dict) or content.get("kind") not in list(_KINDS):
         raise Error(f"The scenario file {path} must hold an object whose `kind` is one of {', '.join(_KINDS)}.")
     return content

@@ -75,6 +75,7 @@ class Entry(Strict):
         unknown = sorted(set(self.fields) - FIELDS)
         if unknown:
             raise ValueError(f"the entry {self.name!r} sets {unknown[0]!r}, which is no field of a run")
+        _refuse_impossible(self.fields)
         if "," in self.name:
             raise ValueError(
                 f"the entry {self.name!r} has a comma in its name, which would split it on the command line"
@@ -86,7 +87,7 @@ class Axis(Strict):
     """One way in which the runs of a suite differ."""
 
     name: str
-    entries: tuple[Entry, ...]
+    entries: tuple[Entry, ...] = Field(min_length=1)
 
 
 class Skip(Strict):
@@ -113,8 +114,8 @@ class Suite(Strict):
     skip: tuple[Skip, ...] = ()
     rows: tuple[str, ...]
     columns: tuple[str, ...] = ()
-    metrics: tuple[str, ...]
-    seeds: tuple[int, ...] = (0,)
+    metrics: tuple[str, ...] = Field(min_length=1)
+    seeds: tuple[int, ...] = Field((0,), min_length=1)
     limit: int | None = None
     figures: Filters = Field(default_factory=dict)
     parts: tuple[str, ...] = ()
@@ -135,11 +136,20 @@ class Suite(Strict):
         unknown = set(self.metrics) - set(METRICS)
         if unknown or set(self.base) - FIELDS:
             raise ValueError(f"unknown metrics or fields: {sorted(unknown | (set(self.base) - FIELDS))}")
+        _refuse_impossible(self.base)
         return self
 
     @property
     def scale(self) -> Literal["paper", "embedded"]:
         return "paper" if self.name.startswith("paper/") else "embedded"
+
+
+def _refuse_impossible(fields: Mapping[str, Any]) -> None:
+    """Fields of a run that none can have, such as a number in the place of options, are found when the file is read."""
+    try:
+        RunSpec(**fields)
+    except ValidationError as problem:
+        raise ValueError(first_problem(problem)) from None
 
 
 @dataclass(frozen=True)
@@ -162,6 +172,11 @@ class Cell:
         except ValidationError as problem:
             place = " / ".join([*self.row, *self.column])
             raise Error(f"The run {place} is not possible ({first_problem(problem)}).") from None
+
+    @property
+    def asked(self) -> str:
+        """What the suite says of this run: the same on every machine, wherever it has its folders."""
+        return json.dumps(self.fields, sort_keys=True, default=str)
 
     def paper_part(self, part: str) -> Filters:
         """The filters of one domain's figures, in place of those of the whole."""
@@ -196,6 +211,8 @@ def read_suite(path: Path, name: str) -> Suite:
         raise Error(f"{path} is not a suite file ({first_problem(problem)}).") from None
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise Error(f"{path} is not a suite file ({problem}).") from None
+    except RecursionError:
+        raise Error(f"{path} is not a suite file (it is nested too deeply).") from None
 
 
 def _axis(name: str, content: Any) -> dict[str, Any]:
@@ -237,7 +254,7 @@ def expand(
 
 def runs(cells: Sequence[Cell]) -> int:
     """How many runs the cells need: cells with equal specs share one."""
-    return len({json.dumps(cell.fields, sort_keys=True) for cell in cells})
+    return len({cell.asked for cell in cells})
 
 
 def read_only(texts: Sequence[str]) -> dict[str, list[str]]:

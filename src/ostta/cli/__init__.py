@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from contextlib import suppress
 
 
 def main() -> None:
@@ -15,18 +16,25 @@ def main() -> None:
             raise
         sys.exit(f"The command line needs {missing.name}: pip install 'ostta[all]'.")
     from ..core.types import Error
+    from .output import ReaderGoneError, guarded_output
 
     # A warning is a sentence for the person at the terminal, not a line of source code.
-    warnings.showwarning = lambda message, *_: print(f"Note: {message}", file=sys.stderr)
+    warnings.showwarning = lambda message, *_: _tell(f"Note: {message}")
     try:
-        app()
+        with guarded_output():
+            app()
     except Error as problem:
-        print(problem, file=sys.stderr)
+        _tell(str(problem))
         sys.exit(1)
     except KeyboardInterrupt:
-        print("Stopped.", file=sys.stderr)
+        _tell("Stopped.")
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader (head, less) has gone; there is nobody to tell.
-        sys.stderr.close()
+    except ReaderGoneError:
+        # The reader (head, less) has what it wanted; there is nobody to tell.
         sys.exit(0)
+
+
+def _tell(sentence: str) -> None:
+    # Where the errors cannot be written either, the exit code has to do.
+    with suppress(OSError, ValueError):
+        print(sentence, file=sys.stderr, flush=True)

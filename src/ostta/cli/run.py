@@ -53,35 +53,42 @@ def run(
 
     Example: ostta run --scenario frequent --images-per-domain 250 --corruptions snow,fog,jpeg --data DATA
     """
+    from pydantic import ValidationError
+
     from ..bench import run as bench
     from ..bench.result import RunSpec, read_result
     from ..bench.scenario import read_scenario
+    from ..bench.strict import first_problem
     from ..bench.table import HEADINGS, rows
     from ..data.class_names import parse_classes
     from .progress import progress_line
 
-    spec = RunSpec(
-        backbone=backbone,
-        method=method,
-        identifier=identifier,
-        profile=profile,
-        options=parse_options(set_ or []),
-        desired=desired,
-        undesired=undesired if ratio > 0 else None,
-        corruption=corruption,
-        severity=severity,
-        ratio=ratio,
-        limit=limit,
-        classes=None if classes is None else list(parse_classes(classes)),
-        seed=seed,
-        scenario=read_scenario(
-            scenario,
-            corruptions=None if corruptions is None else [name.strip() for name in corruptions.split(",")],
-            images=images_per_domain,
-            speed=speed,
-            undesired_corruption=undesired_corruption,
-        ),
+    built = read_scenario(
+        scenario,
+        corruptions=None if corruptions is None else [name.strip() for name in corruptions.split(",")],
+        images=images_per_domain,
+        speed=speed,
+        undesired_corruption=undesired_corruption,
     )
+    try:
+        spec = RunSpec(
+            backbone=backbone,
+            method=method,
+            identifier=identifier,
+            profile=profile,
+            options=parse_options(set_ or []),
+            desired=desired,
+            undesired=undesired if ratio > 0 else None,
+            corruption=corruption,
+            severity=severity,
+            ratio=ratio,
+            limit=limit,
+            classes=None if classes is None else list(parse_classes(classes)),
+            seed=seed,
+            scenario=built,
+        )
+    except ValidationError as problem:
+        raise Error(f"This run is not possible ({first_problem(problem)}).") from None
     prepared = bench.prepare(spec, data)
     for remark in filter(None, prepared.remarks):
         print(remark)

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import json
-import signal
+import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..core.types import Error
-
-if TYPE_CHECKING:
-    from ..adapter import Adapter
-
-SAVE_EVERY = 200
 
 
 def stream(
@@ -36,154 +28,60 @@ def stream(
     seed: Annotated[int, typer.Option(help="Seed of the augmentation.")] = 0,
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, as often as needed.")] = None,
     state: Annotated[
-        Path | None, typer.Option(help="State file: resumed where it exists, saved on exit and on SIGTERM.")
+        Path | None,
+        typer.Option(
+            help="State file: resumed where it exists; saved after the first image, then every second or every 200 "
+            "images, whichever comes first (more rarely where saving would take more than a twentieth of the time), at "
+            "the end, and on SIGTERM and Ctrl-C, which wait for the save."
+        ),
     ] = None,
 ) -> None:
     """Judge images one after the other, adapting on the way; one JSON line for each on stdout.
 
+    A file name that is not UTF-8 has U+FFFD in the place of what cannot be read, and its bytes, in hex, as image_bytes.
+
     Example: ostta stream photos/ --classes "cat,dog,ship" --state cats.ostta
     """
+    from ..adapter import load
     from ..data.class_names import parse_classes
+    from ..live.keeping import Keeper, resumed
+    from ..live.paths import image_paths, listed_paths
+    from ..live.stopping import Stoppable
     from .run import parse_options
 
-    names = list(parse_classes(classes))
-    paths = image_paths(source)
-    adapter = open_adapter(state, backbone, names, method, identifier, profile, seed, parse_options(set_ or []))
-    read = 0
-    with Stopper() as stopper, _saved_at_the_end(adapter, state):
-        for path in paths:
-            with stopper.not_now():
+    names = parse_classes(classes)
+    if source == "-" and sys.stdin is None:
+        raise Error("There is no standard input to read paths from.")
+    paths = listed_paths(sys.stdin.buffer) if source == "-" else image_paths(source)
+    options = parse_options(set_ or [])
+    adapter = load(backbone, names, method=method, identifier=identifier, profile=profile, seed=seed, **options)
+    if state is not None:
+        adapter = resumed(adapter, state)
+    keeper, read = Keeper(adapter, state), 0
+    with Stoppable(paths) as waiting:
+        try:
+            for path in waiting:
                 try:
                     prediction = adapter.step(path)
                 except Error as problem:
-                    _say({"image": str(path), "error": str(problem)})
-                    continue
-                read += 1
-                _say({"image": str(path), "step": adapter.steps, **json.loads(prediction.to_json())})
-                if state is not None and read % SAVE_EVERY == 0:
-                    adapter.save(state)
-    if not read and not stopper.asked:
+                    answer: dict[str, object] = {"error": str(problem)}
+                else:
+                    read += 1
+                    answer = {"step": adapter.steps, **json.loads(prediction.to_json())}
+                _say(path, answer)
+                keeper.stepped()
+        finally:
+            keeper.save()
+    if not read and not waiting.asked:
         raise Error(f"None of the images in {source} could be read.")
 
 
-def open_adapter(
-    state: Path | None,
-    backbone: str,
-    classes: list[str],
-    method: str,
-    identifier: str,
-    profile: str,
-    seed: int,
-    options: dict[str, str],
-) -> Adapter:
-    """A new adapter, or the one in `state`, which must be what the command line describes."""
-    from ..adapter import Adapter, load
+def _say(path: Path, answer: dict[str, object]) -> None:
+    from ..files import is_unicode, readable
 
-    fresh = load(backbone, classes, method=method, identifier=identifier, profile=profile, seed=seed, **options)
-    if state is None:
-        return fresh
-    if not state.exists():
-        # Found out now rather than after the last image.
-        fresh.save(state)
-        return fresh
-    kept = Adapter.restore(state, fresh.backbone)
-    for name, old, new in (
-        ("classes", list(kept.classes), list(fresh.classes)),
-        ("method", kept.method_name, fresh.method_name),
-        ("identifier", kept.identifier_name, fresh.identifier_name),
-        ("options", kept.resolved.values(), fresh.resolved.values()),
-        ("seed", kept.seed, fresh.seed),
-    ):
-        if old != new:
-            raise Error(
-                f"{state} was made with other {name} ({_short(old, new)}); give the same, or another state file."
-            )
-    return kept
-
-
-def image_paths(source: str) -> Iterator[Path]:
-    """The images of a folder in the order of their names, or of a list of paths."""
-    from ..data.datasets import IMAGE_SUFFIXES
-
-    if source == "-":
-        return (Path(line.strip()) for line in sys.stdin if line.strip())
-    path = Path(source)
-    if path.is_dir():
-        found = sorted(file for file in path.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
-        if not found:
-            raise Error(f"There are no images in {path} (looked for {', '.join(sorted(IMAGE_SUFFIXES))}).")
-        return iter(found)
-    if not path.is_file():
-        raise Error(f"{source} is neither a folder nor a file.")
-    if path.suffix.lower() in IMAGE_SUFFIXES:
-        return iter([path])
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (UnicodeDecodeError, OSError):
-        raise Error(f"{source} is neither an image nor a text file with one path a line.") from None
-    return (Path(line.strip()) for line in lines if line.strip())
-
-
-def _say(content: dict[str, object]) -> None:
-    print(json.dumps(content, ensure_ascii=False), flush=True)
-
-
-@contextmanager
-def _saved_at_the_end(adapter: Adapter, state: Path | None) -> Iterator[None]:
-    start = adapter.steps
-    try:
-        yield
-    finally:
-        if state is not None and adapter.steps > start:
-            adapter.save(state)
-
-
-class Stopper:
-    """Ends the block on SIGTERM or SIGINT: at once while waiting for an image, after the image under way otherwise.
-
-    A second request ends the process as usual.
-    """
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._busy = False
-        self._before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    class _Asked(BaseException):
-        pass
-
-    @contextmanager
-    def not_now(self) -> Iterator[None]:
-        """Work that is finished before a stop takes effect."""
-        self._busy = True
-        yield
-        self._busy = False
-        if self.asked:
-            raise self._Asked
-
-    def __enter__(self) -> Stopper:
-        for number in self._before:
-            signal.signal(number, self._note)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: object) -> bool:
-        self._restore()
-        return kind is self._Asked
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
-        self._restore()
-        if not self._busy:
-            raise self._Asked
-
-    def _restore(self) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-
-def _short(old: object, new: object) -> str:
-    if isinstance(old, dict) and isinstance(new, dict):
-        name = next(key for key in old if old[key] != new.get(key))
-        return f"{name} {old[name]!r}, now {new.get(name)!r}"
-    first, second = str(old), str(new)
-    return f"{first[:60]}, now {second[:60]}"
+    name = str(path)
+    content = {"image": name, **({} if is_unicode(name) else {"image_bytes": os.fsencode(name).hex()}), **answer}
+    ascii_only = (sys.stdout.encoding or "utf-8").lower() not in ("utf-8", "utf8")
+    # Made readable first: an escaped half of a surrogate pair is something that many readers of JSON refuse.
+    clean = {key: readable(value) if isinstance(value, str) else value for key, value in content.items()}
+    print(json.dumps(clean, ensure_ascii=ascii_only), flush=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..core.types import Error
+from ..files import is_unicode, parse_json
 
 
 def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str]:
@@ -32,19 +33,29 @@ def checked_classes(classes: Sequence[str]) -> tuple[str, ...]:
     """The class names as a tuple, or an Error: none, empty, twice, or not a list of texts at all."""
     if isinstance(classes, str):
         raise Error(f"The classes are a list of names, not the one text {classes!r}.")
-    names = tuple(classes)
+    try:
+        names = tuple(classes)
+    except TypeError:
+        raise Error(f'The classes are a list of names such as ["cat", "dog"], not {classes!r}.') from None
     if not names:
         raise Error('There must be at least one class: give names as "cat,dog,ship" or as a file with one a line.')
     seen: dict[str, str] = {}
     for position, name in enumerate(names):
         if not isinstance(name, str) or not name.strip():
             raise Error(f"Class {position} is {name!r}; a class name is a text that is not empty.")
-        # Two names that read the same give the same prompt, and a classifier that can never tell them apart.
-        key = " ".join(spoken(name).lower().split())
+        if not is_unicode(name):
+            raise Error(f"Class {position} is {name!r}, which is not valid Unicode text: write the name anew.")
+        key = _as_read(name)
         if key in seen:
             raise Error(f"The class names {seen[key]!r} and {name!r} are the same; each class needs a name of its own.")
         seen[key] = name
     return names
+
+
+def _as_read(name: str) -> str:
+    """Equal for names that read the same: they would give the same prompt, or one that no classifier can tell from it."""
+    folded = unicodedata.normalize("NFC", spoken(name)).casefold()
+    return " ".join(unicodedata.normalize("NFC", folded).split())
 
 
 def spoken(name: str) -> str:
@@ -64,8 +75,8 @@ def _names_in_file(path: Path) -> list[str]:
 
 def _names_in_json(text: str, where: str) -> list[str]:
     try:
-        names = json.loads(text)
-    except json.JSONDecodeError as problem:
+        names = parse_json(text)
+    except ValueError as problem:
         raise Error(f"{where} is not valid JSON: {problem}.") from problem
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise Error(f'{where} must be a JSON list of names, such as ["cat", "dog"].')

@@ -11,8 +11,10 @@ mnistc:train, sample:mnistc, folderc:PATH.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, cast, get_args
 
 from ..core.types import Error
@@ -21,6 +23,7 @@ from .catalogue import CATALOGUE
 Own = Literal["folder", "parquet", "disk", "hub"]
 SAMPLES = ("cifar10", "mnist")
 OWN: tuple[Own, ...] = get_args(Own)
+PATHS: tuple[Own, ...] = ("folder", "parquet", "disk")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,20 @@ def parse_name(name: str) -> Name:
     if rest not in splits and ":" in name:
         raise Error(f"The data set '{head}' has no split '{rest}': choose one of {', '.join(splits)}.")
     return Name("known", base, rest, corrupted)
+
+
+def placed(name: str) -> str:
+    """`name` with its path, if it has one, from the root: however it was written, the same data have the same name.
+
+    >>> placed("mnist"), placed("folder:/data/./cats")
+    ('mnist', 'folder:/data/cats')
+    """
+    head, _, rest = name.partition(":")
+    if not rest or _without_c(head, PATHS)[0] == "":
+        return name
+    path = Path(os.path.expanduser(rest))
+    # Only the file system knows what is above a folder that may be a link; otherwise no file is looked at.
+    return f"{head}:{os.path.realpath(path) if '..' in path.parts else path.absolute()}"
 
 
 def known_names() -> tuple[str, ...]:

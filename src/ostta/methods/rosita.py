@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
@@ -23,7 +23,8 @@ from .protocol import Facts, Gradient, Proposal, Trained
 from .tuned import RANKS, Group, Tuned, reaches_vision
 from .tuning import TunedState, Tuning
 
-PARTS = ("re", "d", "u")
+Part = Literal["re", "d", "u"]
+PARTS: tuple[Part, ...] = get_args(Part)
 NO_LOSS = Proposal(reason="no loss applies: the feature banks are still filling, or the chosen losses leave it out")
 Loss = Callable[[Look[None], torch.Tensor], torch.Tensor]
 
@@ -46,7 +47,7 @@ class RositaOptions:
     """
 
     lr: float = 1e-3
-    losses: tuple[str, ...] = PARTS
+    losses: tuple[Part, ...] = PARTS
     k: int = 5
     contrast_weight: float = 0.5
     normaliser: Literal["k", "matches"] = "k"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
+
+from ..scenario import FrequentScenario
 
 Filters = dict[str, str | list[str]]
 
@@ -37,7 +40,7 @@ def filters_of(run: Mapping[str, Any]) -> Filters:
 def _scenario(scenario: Mapping[str, Any], ratio: float) -> str:
     kind: str = scenario.get("kind", "single")
     if kind == "frequent":
-        return f"frequent/{scenario['images']}"
+        return f"frequent/{scenario.get('images', FrequentScenario.model_fields['images'].default)}"
     if kind == "single" and ratio not in (0.0, 1.0):
         return f"ratio/{ratio:g}"
     return {"continual": "continual/mean", "smooth": "ccc", "ordered": "ccc"}.get(kind, kind)
@@ -52,4 +55,7 @@ def _setting(run: Mapping[str, Any]) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(map(_text, value))
-    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            return f"{value:g}"
+    return str(value)
