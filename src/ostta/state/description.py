@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from ..core.checks import LARGEST_SEED, MOST_STEPS, shown
 from ..core.types import Error
+from ..files import is_unicode
 from ..identifiers import IDENTIFIERS
 from ..methods import METHODS
 from ..options import PROFILES, SOURCES, Resolved, options_class, pick, rebuild, types_of, word_for
@@ -123,8 +124,7 @@ def _text(value: Any, name: str) -> str:
 
 
 def _is_text(value: Any) -> bool:
-    # Half a surrogate pair is none: it cannot be written, printed or tokenized.
-    return isinstance(value, str) and len(value) <= MOST_NAME and not re.search("[\ud800-\udfff]", value)
+    return isinstance(value, str) and len(value) <= MOST_NAME and is_unicode(value)
 
 
 def _texts(value: Any, name: str) -> dict[str, str]:
