@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import hashlib
 import io
 import json
+import lzma
 import shutil
 import socket
 import struct
@@ -299,6 +301,55 @@ def test_nothing_leaves_the_folder(tmp_path: Path, form: str, content: bytes) ->
         unpack.unpack(tmp_path / "it", form, root, ("a",))
     assert list(root.iterdir()) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["it", "root"]
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (6, b"\1\0", "'a/x' in it is encrypted"),
+        (8, b"\x62\0", "'a/x' in it: .*compression"),
+        (6, b"\x20\0", "'a/x' in it: .*patched"),
+    ],
+)
+def test_zips_of_a_kind_that_is_not_read(tmp_path: Path, place: int, value: bytes, words: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    content = bytearray(zip_of({"a/x": b"1"}))
+    # The same two fields stand in the header of the member and, two bytes on, in the table at the end.
+    table = content.rindex(b"PK\1\2")
+    content[place : place + 2] = content[table + place + 2 : table + place + 4] = value
+    (tmp_path / "it").write_bytes(content)
+    with pytest.raises(Error, match=words):
+        unpack.unpack(tmp_path / "it", "zip", root, ("a",))
+    assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", ["tar", "zip", "gz", "tar.gz", "tar.xz", "zip.deflated"])
+def test_damaged_archives_are_one_sentence(tmp_path: Path, form: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    plain = tar_of({"a/x": b"1" * 300, "a/y": b"2"})
+    packed = {
+        "tar": plain,
+        "zip": zip_of({"a/x": b"1" * 300, "a/y": b"2"}),
+        "gz": gzip.compress(bytes(range(256))),
+        "tar.gz": gzip.compress(plain),
+        "tar.xz": lzma.compress(plain),
+    }
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/x", bytes(range(256)) * 4)
+    whole = (packed | {"zip.deflated": buffer.getvalue()})[form]
+    generator = np.random.default_rng(0)
+    for _ in range(150):
+        content = bytearray(whole)
+        for place in generator.integers(len(content), size=4):
+            content[place] = generator.integers(256)
+        (tmp_path / "it").write_bytes(content)
+        with contextlib.suppress(Error):
+            unpack.unpack(tmp_path / "it", form.split(".")[0], root, ("a",))
+            shutil.rmtree(root / "a") if (root / "a").is_dir() else (root / "a").unlink()
+        assert list(root.iterdir()) == []
 
 
 def test_a_full_disk_while_unpacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -393,7 +393,8 @@ class Adapter:
         )
 
     def _views_of_image(self, image: Any) -> Views:
-        return Views.of_image(read_image(image), self.backbone.preprocessing, self.seed, self.steps)
+        picture = read_image(image, self.resolved.adapter.max_megapixels)
+        return Views.of_image(picture, self.backbone.preprocessing, self.seed, self.steps)
 
     def _views_of_tensor(self, views: torch.Tensor) -> Views:
         made = Views.of_tensor(views, self.backbone.preprocessing)

@@ -127,6 +127,7 @@ class AdapterOptions:
         after an update and for the scores of zero_shot, tda and dpe (D32).
     class_scores: put the logits of all classes into each prediction.
     features: put the image's unit feature from before the update into each prediction.
+    max_megapixels: a larger image is refused, from its header alone; images of data sets are refused above 64 in any case.
     """
 
     answer_from: Literal["after", "before"] = "after"
@@ -134,6 +135,11 @@ class AdapterOptions:
     precision: Literal["single", "mixed"] = "single"
     class_scores: bool = False
     features: bool = False
+    max_megapixels: float = 64.0
+
+    def __post_init__(self) -> None:
+        if self.max_megapixels <= 0:
+            raise Error(f"`max_megapixels` must be more than 0, not {self.max_megapixels:g}.")
 
 
 # Where an option's value can have come from.

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import pickle
-from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
 from ..core.types import Error
 from ..files import write_atomically
+from ..opening import check_regular
+from .checkpoints import read_checkpoint
 from .clip import Clip
 from .maple import Maple, Prompts, Statistics
 
@@ -20,6 +20,8 @@ OWN_PROMPTS, OWN_STATISTICS = "maple.safetensors", "statistics.safetensors"
 # Buffers that a checkpoint holds for the classes it was trained on.
 CLASS_DEPENDENT = ("token_prefix", "token_suffix")
 IMAGES_AT_ONCE = 32
+# More than any CLIP has.
+MOST_LAYERS = 100
 
 
 def load_maple(clip: Clip, place: Path, id: str) -> Maple:
@@ -49,20 +51,29 @@ def read_prompts(file: Path) -> Prompts:
     marked = {
         name.removeprefix("prompt_learner."): tensor for name, tensor in tensors.items() if "prompt_learner." in name
     }
-    tensors = {name: tensor.float() for name, tensor in (marked or tensors).items() if name not in CLASS_DEPENDENT}
+    tensors = {name: tensor for name, tensor in (marked or tensors).items() if name not in CLASS_DEPENDENT}
     try:
         tokens, text_width = tensors["ctx"].shape
-        vision_width = len(tensors["proj.weight"])
+        vision_width, projected = tensors["proj.weight"].shape
     except (KeyError, ValueError):
-        raise Error(
-            f"{file} holds no MaPLe prompts: there is no `ctx` or no `proj.weight` of the expected form in it."
-        ) from None
+        tokens = text_width = vision_width = projected = 0
+    if not tokens * vision_width or projected != text_width:
+        raise Error(f"{file} holds no MaPLe prompts: there is no `ctx` or no `proj.weight` of the expected form in it.")
     depth = 1 + sum(name.startswith("compound_prompts_text.") for name in tensors)
-    prompts = Prompts(text_width, vision_width, tokens, depth)
+    if depth > MOST_LAYERS:
+        raise Error(f"{file} holds prompts for {depth} layers: no tower has more than {MOST_LAYERS}.")
+    # The shapes are compared before any number is copied: many tensors may lie in one small storage.
+    with torch.device("meta"):
+        prompts = Prompts(text_width, vision_width, tokens, depth)
     try:
-        prompts.load_state_dict(tensors)
+        prompts.load_state_dict({name: tensor.to("meta") for name, tensor in tensors.items()}, assign=True)
     except RuntimeError as problem:
         raise Error(f"The MaPLe prompts in {file} are incomplete: {' '.join(str(problem).split())[:200]}.") from None
+    if sum(tensor.nbytes for tensor in tensors.values()) > file.stat().st_size:
+        raise Error(
+            f"The MaPLe prompts in {file} are larger than the file: the same numbers stand for several of them."
+        )
+    prompts.load_state_dict({name: _single(tensor, name, file) for name, tensor in tensors.items()}, assign=True)
     return prompts
 
 
@@ -73,13 +84,13 @@ def read_statistics(folder: Path) -> Statistics | None:
         tensors = _tensors(own)
         if not {"means", "variances"} <= set(tensors):
             raise Error(f"{own} holds no token statistics: `means` or `variances` is not in it.")
-        return Statistics(tensors["means"].float(), tensors["variances"].float())
+        return Statistics(*(_single(tensors[name], name, own) for name in ("means", "variances")))
     means, variances = (sorted(folder.glob(f"*vis_{name}.pt")) for name in ("means", "vars"))
     if not means and not variances:
         return None
     if len(means) != 1 or len(variances) != 1:
         raise Error(f"The folder {folder} must hold one file *vis_means.pt and one *vis_vars.pt.")
-    return Statistics(_unpickled(means[0]).float(), _unpickled(variances[0]).float())
+    return Statistics(_tensor(means[0]), _tensor(variances[0]))
 
 
 def write_prompts(prompts: Prompts, file: Path) -> None:
@@ -134,68 +145,32 @@ def _tensors(file: Path) -> dict[str, torch.Tensor]:
     if file.suffix == ".safetensors":
         from safetensors.torch import load_file
 
+        check_regular(file, "file of tensors")
         try:
             return load_file(file)
         except Exception as problem:  # a damaged file ends in exceptions of the library's own
             raise Error(f"{file} cannot be read: {problem}.") from problem
-    content = _unpickled(file)
-    state = content.get("state_dict", content) if isinstance(content, dict) else None
-    if not isinstance(state, dict):
-        raise Error(f"{file} is not a checkpoint: there is no `state_dict` in it.")
-    return {name: tensor for name, tensor in state.items() if isinstance(tensor, torch.Tensor)}
+    content = read_checkpoint(file)
+    if isinstance(content, torch.Tensor):
+        raise Error(f"{file} is not a checkpoint: it holds one tensor, and no `state_dict`.")
+    return content
 
 
-class _Inert:
-    """Stands for every object of a checkpoint that is not a tensor: schedulers, optimisers, configurations."""
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        pass
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> _Inert:
-        return self
-
-    def __setstate__(self, state: Any) -> None:
-        pass
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        pass
-
-    def append(self, value: Any) -> None:
-        """As a list would, which some objects pretend to be."""
+def _tensor(file: Path) -> torch.Tensor:
+    content = read_checkpoint(file)
+    if not isinstance(content, torch.Tensor):
+        raise Error(f"{file} must hold one tensor of the usual kind, as `torch.save` writes it.")
+    return _single(content, "the tensor", file)
 
 
-class _Tensors(pickle.Unpickler):
-    """Builds tensors and plain containers. Anything else becomes inert, so that a file cannot run code.
-
-    Public checkpoints hold a learning-rate schedule as a live object, which torch's own safe mode refuses to read.
-    """
-
-    ALLOWED: ClassVar[dict[tuple[str, str], Any]] = {
-        ("collections", "OrderedDict"): OrderedDict,
-        ("torch._utils", "_rebuild_tensor_v2"): torch._utils._rebuild_tensor_v2,
-        ("torch._utils", "_rebuild_parameter"): torch._utils._rebuild_parameter,
-    }
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
-            return getattr(torch, name)
-        return self.ALLOWED.get((module, name), _Inert)
-
-
-class _Pickle:
-    """What `torch.load` needs of a pickle module."""
-
-    Unpickler = _Tensors
-
-    @staticmethod
-    def load(file: Any, **keywords: Any) -> Any:
-        return _Tensors(file, **keywords).load()
-
-
-def _unpickled(file: Path) -> Any:
+def _single(tensor: torch.Tensor, name: str, file: Path) -> torch.Tensor:
+    """`tensor` in single precision, once it is known to hold finite numbers with a fraction."""
     try:
-        return torch.load(file, map_location="cpu", pickle_module=_Pickle, weights_only=False)
-    except Exception as problem:  # a damaged file ends in exceptions of several libraries
-        raise Error(
-            f"{file} cannot be read as a PyTorch checkpoint: {' '.join(str(problem).split())[:200]}."
-        ) from problem
+        single = torch.empty(tensor.shape).copy_(tensor) if tensor.is_floating_point() else None
+    except Exception:  # types of four or six bits, which torch cannot convert
+        single = None
+    if single is None:
+        raise Error(f"{file} holds {name} as {tensor.dtype}: it must be a floating-point type such as float32.")
+    if not single.isfinite().all():
+        raise Error(f"{file} holds numbers that are not finite in {name}: it is damaged, or the training failed.")
+    return single

@@ -10,11 +10,19 @@ from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+from PIL import Image, TiffImagePlugin
 
 from ..core.types import Error
+from ..opening import open_regular
+from .headers import count_scans, sizes_inside
+from .large import decode_smaller, in_tiles, is_large
 
-MAX_PIXELS = 200_000_000
+# What a camera's photo may have; the adapter's option of this name raises it.
+MAX_MEGAPIXELS = 64.0
+# An EPS file is a program, which Pillow would hand to Ghostscript, and which need not come to an end.
+_NOT_READ = frozenset(["EPS"])
+# Each scan of a progressive JPEG takes the time of a whole picture and may have a hundred bytes; encoders write about ten.
+_MOST_SCANS = 64
 
 ImageSource = Image.Image | str | os.PathLike[str] | bytes | npt.NDArray[Any]
 
@@ -31,22 +39,23 @@ _UPRIGHT = {
 }
 
 
-def read_image(source: ImageSource) -> Image.Image:
-    """One RGB image from a path, bytes, an HxWx3 uint8 array or a PIL image.
+def read_image(source: ImageSource, max_megapixels: float | None = None) -> Image.Image:
+    """One RGB image from a path, bytes, an HxWx3 uint8 array or a PIL image, of at most `max_megapixels` (64 if None).
 
-    Paths and bytes are turned by their EXIF orientation; a PIL image is taken as it stands.
+    Paths and bytes are turned by their EXIF orientation; a PIL image is taken as it stands. An image of more than 16 megapixels
+    comes out smaller, by a whole divisor: a view for a backbone has some 224 pixels a side anyway.
     """
     if isinstance(source, Image.Image):
-        _check_size(source, "The given image")
+        _check_size(source.size, "The given image", max_megapixels)
         return _convert(source, "The given image")
     if isinstance(source, np.ndarray):
-        return _from_array(source)
+        return _from_array(source, max_megapixels)
     if isinstance(source, (bytes, bytearray, memoryview)):
         if not len(source):
             raise Error("The given bytes are empty: give the whole content of an image file.")
-        return _decode(io.BytesIO(source), "The given bytes")
+        return _decode(io.BytesIO(source), "The given bytes", max_megapixels)
     if isinstance(source, (str, os.PathLike)):
-        return _from_path(Path(source))
+        return _from_path(Path(source), max_megapixels)
     raise Error(
         f"An image cannot be read from a {type(source).__name__}: "
         "give a path, bytes, a PIL image or an HxWx3 uint8 array."
@@ -67,33 +76,31 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _from_path(path: Path) -> Image.Image:
-    try:
-        with path.open("rb") as file:
-            if not os.fstat(file.fileno()).st_size:
-                raise Error(f"The image file '{path}' is empty.")
-            return _decode(file, f"The image file '{path}'")
-    except FileNotFoundError:
-        raise Error(f"There is no image file '{path}'.") from None
-    except IsADirectoryError:
-        raise Error(f"'{path}' is a folder: give the path of one image file.") from None
-    except (OSError, ValueError) as problem:
-        raise Error(f"The image file '{path}' cannot be opened: {problem}.") from problem
+def _from_path(path: Path, max_megapixels: float | None) -> Image.Image:
+    with open_regular(path, "image file") as file:
+        if not os.fstat(file.fileno()).st_size:
+            raise Error(f"The image file '{path}' is empty.")
+        return _decode(file, f"The image file '{path}'", max_megapixels)
 
 
-def _from_array(array: npt.NDArray[Any]) -> Image.Image:
+def _from_array(array: npt.NDArray[Any], max_megapixels: float | None) -> Image.Image:
     if array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
         raise Error(f"An image array of shape {array.shape} cannot be used: it must be height x width x 3.")
     if array.dtype != np.uint8:
         raise Error(
             f"An image array of type {array.dtype} cannot be used: it must be uint8, with values from 0 to 255."
         )
-    image = Image.fromarray(np.ascontiguousarray(array))
-    _check_size(image, "The given array")
-    return image
+    _check_size((array.shape[1], array.shape[0]), "The given array", max_megapixels)
+    return _convert(Image.fromarray(np.ascontiguousarray(array)), "The given array")
 
 
-def _decode(stream: IO[bytes], name: str) -> Image.Image:
+def _decode(stream: IO[bytes], name: str, max_megapixels: float | None) -> Image.Image:
+    try:
+        inside = sizes_inside(stream)
+    except OSError as problem:
+        raise Error(f"{name} cannot be read: {problem}.") from problem
+    for size in inside:
+        _check_size(size, name, max_megapixels)
     try:
         image = _identify(stream)
     # Pillow's readers raise nearly every kind of exception on damaged input, so all of them mean "unreadable" here.
@@ -101,14 +108,30 @@ def _decode(stream: IO[bytes], name: str) -> Image.Image:
         raise Error(f"{name} cannot be read as an image: {problem}.") from problem
     if image is None:
         raise Error(f"{name} cannot be read as an image: its format is unknown or its header is damaged.")
-    _check_size(image, name)
+    _check_size(image.size, name, max_megapixels)
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
+        # It is decoded in whole tiles, which may be far larger than the picture.
+        tile = image.tag_v2.get(TiffImagePlugin.TILEWIDTH), image.tag_v2.get(TiffImagePlugin.TILELENGTH)
+        if isinstance(tile[0], int) and isinstance(tile[1], int):
+            _check_size((tile[0], tile[1]), f"A tile of {name[0].lower()}{name[1:]}", max_megapixels)
+    if image.info.get("progressive") and count_scans(stream, _MOST_SCANS) > _MOST_SCANS:
+        raise Error(f"{name} has more than {_MOST_SCANS} scans, as no usual JPEG has: save it again, not progressive.")
     try:
+        if isinstance(image, TiffImagePlugin.TiffImageFile):
+            # Else its reader makes room for the pixels, after a check against Pillow's own, process-wide limit.
+            image.im = Image.new(image.mode, getattr(image, "_tile_size", image.size), None).im
+        decode_smaller(image)
         image.load()
     except Exception as problem:
         raise Error(f"{name} cannot be decoded, it may be damaged or cut short: {problem}.") from problem
+    # Some formats hold a picture of another size than their header says.
+    _check_size(image.size, name, max_megapixels)
     # The orientation is read after loading: TIFF files are turned by Pillow itself, which then drops the tag.
     turn = _UPRIGHT.get(_orientation(image))
-    return _convert(image if turn is None else image.transpose(turn), name)
+    if turn is None:
+        return _convert(image, name)
+    # A large image is turned once it is small.
+    return _convert(image, name).transpose(turn) if is_large(image) else _convert(image.transpose(turn), name)
 
 
 def _identify(stream: IO[bytes]) -> Image.Image | None:
@@ -121,7 +144,7 @@ def _identify(stream: IO[bytes]) -> Image.Image | None:
     # The common formats first: loading all of Pillow's readers takes a while.
     for load_readers in (Image.preinit, Image.init):
         load_readers()
-        for reader in [reader for reader in Image.ID if reader not in tried]:
+        for reader in [reader for reader in Image.ID if reader not in tried | _NOT_READ]:
             tried.add(reader)
             factory, accepts = Image.OPEN[reader]
             if accepts is not None and accepts(prefix) is not True:
@@ -134,20 +157,23 @@ def _identify(stream: IO[bytes]) -> Image.Image | None:
     return None
 
 
-def _check_size(image: Image.Image, name: str) -> None:
-    if image.width * image.height > MAX_PIXELS:
+def _check_size(size: tuple[int, int], name: str, max_megapixels: float | None) -> None:
+    width, height = size
+    most = MAX_MEGAPIXELS if max_megapixels is None else max_megapixels
+    if width * height > most * 1_000_000:
+        # Whoever gave no limit, such as a reader of data sets, has no option to raise.
+        otherwise = "" if max_megapixels is None else ", or raise the option `max_megapixels`"
         raise Error(
-            f"{name} has {image.width} x {image.height} pixels: "
-            f"at most {MAX_PIXELS // 1_000_000} megapixels are read, so make it smaller first."
+            f"{name} has {width} x {height} pixels: at most {most:g} megapixels are read, so make it smaller first{otherwise}."
         )
-    if not image.width * image.height:
-        raise Error(f"{name} has {image.width} x {image.height} pixels: it must have at least one.")
+    if not width * height:
+        raise Error(f"{name} has {width} x {height} pixels: it must have at least one.")
 
 
 def _convert(image: Image.Image, name: str) -> Image.Image:
     try:
         image.load()
-        return to_rgb(image)
+        return in_tiles(image, to_rgb) if is_large(image) else to_rgb(image)
     except Exception as problem:  # A PIL image may still be undecoded, and then fails in as many ways as a file.
         raise Error(f"{name} (mode {image.mode}) cannot be made an RGB image: {problem}.") from problem
 

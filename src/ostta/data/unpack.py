@@ -9,13 +9,15 @@ import shutil
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from ..core.types import Error
 from .downloads import Form
+
+# The bit of a zip entry's flags that says that its content is encrypted.
+_ENCRYPTED = 1
 
 
 def unpack(archive: Path, form: Form, root: Path, makes: tuple[str, ...]) -> None:
@@ -46,7 +48,9 @@ def unpack(archive: Path, form: Form, root: Path, makes: tuple[str, ...]) -> Non
                 f"The disk of '{root}' is full, so '{archive.name}' is not unpacked; it is kept: make room and run this again."
             ) from problem
         raise Error(f"The archive '{archive}' cannot be unpacked: {problem}.") from problem
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as problem:
+    except Error:
+        raise
+    except Exception as problem:  # the libraries raise nearly every kind on a damaged archive
         raise Error(f"The archive '{archive}' is damaged: {problem}; delete it and run this again.") from problem
 
 
@@ -78,4 +82,13 @@ def _zip_files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     with zipfile.ZipFile(archive) as opened:
         for member in opened.infolist():
             if not member.is_dir():
-                yield member.filename.removeprefix("./"), opened.open(member)
+                yield member.filename.removeprefix("./"), _content(opened, member, archive)
+
+
+def _content(opened: zipfile.ZipFile, member: zipfile.ZipInfo, archive: Path) -> IO[bytes]:
+    if member.flag_bits & _ENCRYPTED:
+        raise Error(f"The archive '{archive}' cannot be unpacked: '{member.filename}' in it is encrypted.")
+    try:
+        return opened.open(member)
+    except (NotImplementedError, RuntimeError) as problem:  # a method of compression or an option of later times
+        raise Error(f"The archive '{archive}' cannot be unpacked: '{member.filename}' in it: {problem}.") from problem

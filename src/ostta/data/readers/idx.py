@@ -10,6 +10,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from ...core.types import Error
+from ...opening import open_regular
 from .images import Images
 
 # Two zero bytes, 8 for unsigned bytes, and the number of dimensions.
@@ -30,7 +31,7 @@ def read_idx(path: Path) -> Images:
 def _array(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
     start = 4 + 4 * dimensions
     try:
-        with path.open("rb") as file:
+        with open_regular(path, "idx file") as file:
             header = file.read(start)
         if len(header) < start or struct.unpack(">I", header[:4])[0] != _BYTES_OF + dimensions:
             raise Error(f"'{path}' is not an idx{dimensions} file of bytes: unpack it first if it is compressed.")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from ...core.types import Error
+from ...opening import read_regular
 from .images import Images, of_files
 
 
@@ -56,8 +57,8 @@ def read_annotations(path: Path, class_folders: Sequence[str]) -> Images:
 
 def _lines(path: Path) -> list[tuple[int, str]]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
+        text = read_regular(path, "list of images").decode("utf-8")
+    except UnicodeDecodeError as problem:
         raise Error(f"The list '{path}' cannot be read: {problem}.") from problem
     return [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 

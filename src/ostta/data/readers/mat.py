@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from ...core.types import Error
+from ...opening import check_regular
 from .images import Images
 
 _SIDE = 32
@@ -24,6 +25,7 @@ def read_mat(path: Path) -> Images:
         raise Error(
             'Reading .mat files needs the library scipy: install it with `pip install "ostta[bench]"`.'
         ) from problem
+    check_regular(path, "MATLAB file")
     try:
         content = loadmat(path, variable_names=["X", "y"])
     except Exception as problem:  # scipy's reader raises many kinds on a damaged file.

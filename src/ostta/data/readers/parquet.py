@@ -13,6 +13,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from ...core.types import Error
+from ...opening import check_regular
 from ..class_names import spoken
 from ..images import read_image
 from .images import Images
@@ -48,10 +49,9 @@ class ParquetImages:
             raise Error(
                 'Reading data sets needs the library pyarrow: install it with `pip install "ostta[bench]"`.'
             ) from problem
+        check_regular(path, "parquet file")
         try:
             self._file: Any = parquet.ParquetFile(path)
-        except FileNotFoundError:
-            raise Error(f"There is no parquet file '{path}'.") from None
         except Exception as problem:  # Arrow's own exceptions on damaged files have many bases.
             raise Error(f"'{path}' cannot be read as a parquet file: {problem}.") from problem
         schema = self._file.schema_arrow

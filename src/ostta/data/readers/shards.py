@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from ...core.types import Error
+from ...opening import open_regular
 from ..images import read_image
 from .images import Images
 
@@ -47,7 +48,7 @@ def read_shards(folder: Path, limit: int | None) -> Images:
 
     def read(i: int) -> Image.Image:
         place = _Place(*(int(value) for value in table[i]))
-        with shards[place.shard].open("rb") as file:
+        with open_regular(shards[place.shard], "shard") as file:
             file.seek(place.offset)
             content = file.read(place.size)
         try:
@@ -72,7 +73,7 @@ def _index(number: int, shard: Path) -> Iterator[tuple[_Place, int]]:
     """Place and label of each sample: members of one name up to the first dot, one after the other."""
     key, place, label = "", None, None
     try:
-        with shard.open("rb") as file:
+        with open_regular(shard, "shard") as file:
             for name, offset, size in _members(file):
                 stem, _, field = name.rpartition("/")[2].partition(".")
                 if stem != key:

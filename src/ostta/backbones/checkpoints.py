@@ -1,0 +1,241 @@
+"""The tensors in a file of `torch.save`, read without running anything of the file's.
+
+`torch.load` is not used. Without `weights_only` it hands a TorchScript archive, which is a program, to `torch.jit.load`; with it, it
+refuses the learning-rate schedules that public checkpoints hold as live objects, unless they are allowed for the whole process.
+Here a pickle can name two things only, a tensor and a plain container. Whatever else it names becomes inert.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import struct
+import sys
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from ..core.types import Error
+from ..opening import open_regular
+
+_KINDS = {
+    "FloatStorage": torch.float32,
+    "DoubleStorage": torch.float64,
+    "HalfStorage": torch.float16,
+    "BFloat16Storage": torch.bfloat16,
+    "LongStorage": torch.int64,
+    "IntStorage": torch.int32,
+    "ShortStorage": torch.int16,
+    "CharStorage": torch.int8,
+    "ByteStorage": torch.uint8,
+    "BoolStorage": torch.bool,
+}
+# How a file in the form before the zip archives begins: these two numbers, pickled.
+_MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001
+_ENCRYPTED = 1
+
+
+def read_checkpoint(file: Path) -> torch.Tensor | dict[str, torch.Tensor]:
+    """One tensor, where the file holds just that; else the tensors of its `state_dict`, or of its own dictionary, by name."""
+    with open_regular(file, "checkpoint") as stream:
+        try:
+            content, storage = _from_zip(stream) if stream.read(4) == b"PK\3\4" else _from_pickles(stream)
+            if isinstance(content, _Stored):
+                return content.tensor(storage)
+            state = content.get("state_dict", content) if isinstance(content, dict) else None
+            if isinstance(state, dict):
+                found = {name: stored for name, stored in state.items() if isinstance(name, str)}
+                return {name: item.tensor(storage) for name, item in found.items() if isinstance(item, _Stored)}
+        except Exception as problem:  # a damaged file ends in exceptions of several libraries
+            raise Error(
+                f"{file} cannot be read as a PyTorch checkpoint: {' '.join(str(problem).split())[:200]}."
+            ) from problem
+    raise Error(f"{file} is not a checkpoint: there is no `state_dict` in it.")
+
+
+@dataclass(frozen=True)
+class _Storage:
+    """Numbers of one type, one after the other, which the file holds under `key`."""
+
+    key: str
+    dtype: torch.dtype
+    length: int
+
+
+# From a storage to its numbers.
+_Reader = Callable[[_Storage], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A tensor as its file describes it."""
+
+    storage: _Storage
+    offset: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    def tensor(self, read: _Reader) -> torch.Tensor:
+        """The tensor itself; an error unless all of it lies in its storage, each number once."""
+        count, numbers = math.prod(self.size), self.storage.length
+        last = self.offset + sum((size - 1) * step for size, step in zip(self.size, self.stride, strict=True))
+        if min(self.offset, *self.size, *self.stride, 0) < 0 or count > numbers or (count and last >= numbers):
+            raise ValueError(f"a tensor of shape {list(self.size)} does not fit in its {numbers} numbers")
+        return read(self.storage).as_strided(self.size, self.stride, self.offset)
+
+
+class _Inert:
+    """Stands for every object of a checkpoint that is not a tensor: schedulers, optimisers, configurations."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        pass
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+    def append(self, value: Any) -> None:
+        """As a list would, which some objects pretend to be."""
+
+
+class _Dictionary(_Inert):
+    """Stands for `OrderedDict`."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self if arguments else {}
+
+
+class _Kind(_Inert):
+    """Stands for a class of storages."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+
+
+class _Tensor(_Inert):
+    """Stands for the function that makes a tensor of a storage."""
+
+    def __call__(self, storage: Any, offset: Any, size: Any, stride: Any, *others: Any) -> Any:
+        numbers = (offset, *size, *stride)
+        if not isinstance(storage, _Storage) or not all(type(number) is int for number in numbers):
+            return self
+        return _Stored(storage, offset, tuple(size), tuple(stride))
+
+
+class _Parameter(_Inert):
+    """Stands for the function that makes a parameter of a tensor."""
+
+    def __call__(self, tensor: Any, *others: Any) -> Any:
+        return tensor
+
+
+class _Unpickler(pickle._Unpickler):
+    """Builds plain containers and descriptions of tensors; the stand-ins are made anew each time, as a pickle may change them.
+
+    The unpickler in C makes as much room as the largest number of a memo asks for: gigabytes, by five bytes of a file.
+    """
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "OrderedDict"):
+            return _Dictionary()
+        if module == "torch" and name in _KINDS:
+            return _Kind(_KINDS[name])
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return _Tensor()
+        return _Parameter() if (module, name) == ("torch._utils", "_rebuild_parameter") else _Inert
+
+    def persistent_load(self, saved: Any) -> Any:
+        # The place, such as cuda:0, does not matter. Files of 2017 may say that a storage is a part of another: not read.
+        word, kind, key, _, length, *part = saved
+        if word != "storage" or not isinstance(kind, _Kind) or any(part):
+            return None
+        if type(key) is not str or type(length) is not int or length < 0:
+            raise ValueError("a storage has no name or no length")
+        return _Storage(key, kind.dtype, length)
+
+
+def _from_zip(stream: IO[bytes]) -> tuple[Any, _Reader]:
+    archive = zipfile.ZipFile(stream)
+    names = archive.namelist()
+    if any(name.endswith("constants.pkl") or "/code/" in f"/{name}" for name in names):
+        raise ValueError("it is a TorchScript archive, which is a program; give one that `torch.save` wrote")
+    found = [name for name in names if name.count("/") == 1 and name.endswith("/data.pkl")]
+    if len(found) != 1:
+        raise ValueError(f"an archive of `torch.save` has one data.pkl, and this one has {len(found)}")
+    folder = found[0].removesuffix("data.pkl")
+    # Entries that lie over each other, or are compressed, would let a small file fill the memory.
+    left = stream.seek(0, io.SEEK_END)
+
+    def content(name: str) -> bytes:
+        nonlocal left
+        entry = archive.getinfo(folder + name)
+        if entry.flag_bits & _ENCRYPTED or entry.compress_type != zipfile.ZIP_STORED:
+            raise ValueError(f"{entry.filename} is encrypted or compressed, which `torch.save` never does")
+        left -= entry.file_size
+        if left < 0:
+            raise ValueError("its parts are larger than the file")
+        return archive.read(entry)
+
+    if folder + "byteorder" in names and content("byteorder") != sys.byteorder.encode():
+        raise ValueError("it was written on a machine of another byte order")
+    return _Unpickler(io.BytesIO(content("data.pkl")), encoding="utf-8").load(), _once(
+        lambda storage: content(f"data/{storage.key}")
+    )
+
+
+def _from_pickles(stream: IO[bytes]) -> tuple[Any, _Reader]:
+    """The form before the zip archives: a magic number, a version, the system, the content, keys, and the storages in that order."""
+    stream.seek(0)
+    whole = io.BytesIO(stream.read())
+    if whole.getvalue()[257:262] == b"ustar":
+        raise ValueError("it is a tar archive, as PyTorch wrote until 2017; save it again with a newer one")
+    storages: dict[str, _Storage] = {}
+
+    class Noting(_Unpickler):
+        def persistent_load(self, saved: Any) -> Any:
+            storage = super().persistent_load(saved)
+            if storage is not None:
+                storages[storage.key] = storage
+            return storage
+
+    magic, version, system, content, keys = (Noting(whole, encoding="utf-8").load() for _ in range(5))
+    if magic != _MAGIC or version != _VERSION:
+        raise ValueError("it does not begin as a file of `torch.save` does")
+    if isinstance(system, dict) and system.get("little_endian") is not (sys.byteorder == "little"):
+        raise ValueError("it was written on a machine of another byte order")
+    places: dict[str, bytes] = {}
+    for key in keys if isinstance(keys, list) else ():
+        (length,) = struct.unpack("<q", whole.read(8))
+        if key not in storages or length != storages[key].length:
+            raise ValueError(f"the storage {key!r} is not the one that its tensors name")
+        places[key] = whole.read(length * storages[key].dtype.itemsize)
+    return content, _once(lambda storage: places[storage.key])
+
+
+def _once(content: Callable[[_Storage], bytes]) -> _Reader:
+    """Reads each storage once, however many tensors lie in it."""
+    known: dict[_Storage, torch.Tensor] = {}
+
+    def read(storage: _Storage) -> torch.Tensor:
+        if storage not in known:
+            data = bytearray(content(storage))
+            if len(data) != storage.length * storage.dtype.itemsize:
+                raise ValueError(
+                    f"the storage {storage.key!r} has {len(data)} bytes, not those of {storage.length} numbers"
+                )
+            known[storage] = (
+                torch.frombuffer(data, dtype=storage.dtype) if data else torch.empty(0, dtype=storage.dtype)
+            )
+        return known[storage]
+
+    return read
