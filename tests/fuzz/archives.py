@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ostta import Error
+from ostta.data.downloads import Form
 from ostta.data.unpack import unpack
 
 from .engine import OUT, Kind, PromiseError
@@ -23,6 +24,7 @@ NAMES = (
     "C:x", "C:/x", "", ".", "..", "set/\0x", "set/" + "x" * 300, "set/" + "y/" * 400 + "z", "set/é", "set/\ud800", "set/con", "set/ ",
     "set/a\nb", "//x", "set//a.txt", "~/x",
 )  # fmt: skip
+FORMS: tuple[Form, ...] = ("zip", "tar", "gz")
 PIECES = (b"", b"text\n", bytes(2000), bytes(range(256)) * 40, b"\0" * 300_000)
 
 
@@ -47,29 +49,26 @@ class Archives(Kind):
 
     def place(self, content: bytes, folder: Path) -> None:
         super().place(content, folder)
-        (folder / OUT).mkdir()
+        for form in FORMS:
+            (folder / OUT / form).mkdir(parents=True)
 
     def target(self, folder: Path) -> None:
-        refused: Error | None = None
-        for form in ("zip", "tar", "gz"):
-            # Unpacked without a word in one form and refused in another is no contradiction: each has its own root.
+        refused: list[Error] = []
+        for form in FORMS:
             root = folder / OUT / form
-            root.mkdir()
             try:
-                unpack(folder / "input", form, root, ("set",) if form != "gz" else ("set/file",))  # type: ignore[arg-type]
+                unpack(folder / "input", form, root, ("set/file",) if form == "gz" else ("set",))
             except Error as problem:
-                refused = problem
-                if list(root.iterdir()):
+                refused.append(problem)
+                if any(root.iterdir()):
                     raise PromiseError("a refused archive left something behind") from problem
-                root.rmdir()
                 continue
-            names = [path.name for path in root.iterdir()]
-            if names != ["set"]:
-                raise PromiseError(f"an archive made {names}")
+            if [path.name for path in root.iterdir()] != ["set"]:
+                raise PromiseError("an archive made something else than what was asked for")
             if any(path.is_symlink() or not (path.is_file() or path.is_dir()) for path in root.rglob("*")):
                 raise PromiseError("an archive made a link or a device")
-        if refused is not None and not list((folder / OUT).iterdir()):
-            raise refused
+        if len(refused) == len(FORMS):
+            raise refused[0]
 
 
 def _zip(rng: random.Random, names: tuple[str, ...]) -> bytes:

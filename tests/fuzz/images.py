@@ -13,7 +13,6 @@ import numpy as np
 from PIL import Image
 
 import cases
-from ostta import Prediction
 from ostta.data.images import read_image
 
 from .engine import Kind, PromiseError
@@ -33,7 +32,6 @@ class Images(Kind):
         self.adapter = cases.adapter("rosita")
         for image in cases.images(6):
             self.adapter.step(image)
-        self.start, self.steps = self.adapter._tensors(), self.adapter.steps
 
     def mutation(self, rng: random.Random) -> bytes:
         name = rng.choice(list(self.seeds))
@@ -50,11 +48,7 @@ class Images(Kind):
 
     def target(self, folder: Path) -> None:
         content = (folder / "input").read_bytes()
-        answer = self.adapter.step(content)
-        taken, self.adapter.steps = self.adapter.steps, self.steps
-        self.adapter._load_tensors(self.start, "the start")
-        if not isinstance(answer, Prediction) or taken != self.steps + 1:
-            raise PromiseError("the image was read and the step not taken")
+        self.adapter.step(content).to_json()
         # From a path it is the same image.
         if read_image(folder / "input").tobytes() != read_image(content).tobytes():
             raise PromiseError("the same file gives two different images")
