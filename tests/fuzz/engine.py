@@ -254,7 +254,7 @@ def _ran_out_of_memory(raised: BaseException | None) -> bool:
 
 # --- causes ---------------------------------------------------------------------------------------------------------------
 def _cause(raised: BaseException) -> str:
-    said = str(raised).splitlines()[0][:80] if isinstance(raised, PromiseError) and str(raised) else ""
+    said = str(raised).partition(":")[0] if isinstance(raised, PromiseError) else ""
     return f"{type(raised).__name__}{': ' + said if said else ''}, from {_where(raised)}"
 
 
