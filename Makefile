@@ -1,5 +1,6 @@
 # make demo    the main job on the embedded model and data: table on the screen, report.html in ostta-demo/
 # make test    lint, types, import contracts and tests
+# make fuzz    100,000 damaged inputs of every kind; COUNT and SEED for others, KINDS for some kinds only
 # PIP_ARGS     extra arguments for pip, such as --index-url for a CPU build of torch
 
 VENV := .venv
@@ -9,7 +10,7 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON := $(shell for p in python3.11 python3 python3.12 python3.13 python; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c "$(NEW_ENOUGH)" 2>/dev/null && echo $$p && break; done)
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint fuzz bench clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/ostta demo
@@ -22,6 +23,9 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+fuzz: $(VENV)/dev.stamp
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz $(KINDS) --count $(or $(COUNT),100000) --seed $(or $(SEED),0)
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks
@@ -39,4 +43,4 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp
 	@touch $@
 
 clean:
-	rm -rf $(VENV) ostta-demo ostta-runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) ostta-demo ostta-runs fuzz-failures .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -258,11 +258,11 @@ def test_stream_problems_are_sentences(photos: Path, tmp_path: Path) -> None:
     ):
         done = ostta("stream", one, *arguments, "--state", str(state))
         assert (done.returncode, words in done.stderr) == (1, True), done.stderr
+        assert state.read_bytes() == kept
     state.write_bytes(b"junk")
     broken = ostta("stream", one, "--classes", "cat,dog", "--state", str(state))
     assert (broken.returncode, "not a readable state file" in broken.stderr) == (1, True)
     assert state.read_bytes() == b"junk"
-    assert kept
     unwritable = ostta("stream", one, "--classes", "cat,dog", "--state", str(tmp_path / "no" / "s.ostta"))
     assert (unwritable.returncode, unwritable.stdout) == (1, "")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from ostta import Error
 from ostta.identifiers import LDA, LDAOptions
+from ostta.identifiers.lda import ENOUGH
 
 scores_lists = st.lists(st.floats(-0.5, 1.2).map(lambda x: round(x, 4)), min_size=1, max_size=60)
 
@@ -139,3 +142,52 @@ def test_the_reliability_ablation_moves_verdicts_and_not_the_reported_means() ->
 def test_window_of_one_is_refused() -> None:
     with pytest.raises(Error, match="from 2 to"):
         LDA(LDAOptions(window=1))
+
+
+def said(identifier: LDA, scores: list[float]) -> list[str]:
+    """The warnings while `scores` are taken."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for score in scores:
+            identifier.take(score)
+    return [str(warning.message) for warning in caught]
+
+
+@pytest.mark.parametrize(("scale", "value", "place"), [(1, 0.99, "above 0.99"), (100, 120, "above 99"), (1, -0.01, "below 0,")])  # fmt: skip
+def test_scores_beyond_the_grid_are_said_once(scale: float, value: float, place: str) -> None:
+    identifier = LDA(scale=scale)
+    assert said(identifier, [value] * (ENOUGH - 1)) == []
+    with pytest.warns(UserWarning, match=rf"^All of the last {ENOUGH} scores lie {place}.*`search=exact`[^.]*\.$"):
+        identifier.take(value)
+    assert said(identifier, [value] * 1000) == []
+    identifier.reset()
+    assert said(identifier, [value] * 100) == []
+    assert said(LDA(LDAOptions(search="exact"), scale=scale), [value] * 1000) == []
+
+
+def test_a_single_score_on_the_grid_or_at_its_other_end_keeps_the_silence_while_it_counts() -> None:
+    high = [1.0] * (ENOUGH - 1)
+    assert said(LDA(), [*high, 0.5] * 20) == []
+    assert said(LDA(), [*high, -0.1] * 20) == []
+    # The grid separates this bank, until the one score has left the window.
+    identifier = LDA(LDAOptions(window=100))
+    assert said(identifier, [0.5, *[1.0] * 99]) == []
+    assert len(said(identifier, [1.0])) == 1
+
+
+def test_a_small_window_waits_for_as_many_scores() -> None:
+    identifier = LDA(LDAOptions(window=2))
+    assert said(identifier, [-0.1] * (ENOUGH - 1)) == []
+    assert len(said(identifier, [-0.1] * 2)) == 1
+
+
+def test_peek_says_nothing_and_a_restored_identifier_does_not_repeat_it() -> None:
+    before, after, fresh = LDA(), LDA(), LDA()
+    assert said(before, [1.0] * (ENOUGH - 1)) == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        before.peek(1.0)
+    after.load(before.tensors())
+    assert len(said(after, [1.0, 1.0])) == 1
+    fresh.load(after.tensors())
+    assert said(fresh, [1.0] * 100) == []

@@ -6,6 +6,7 @@ search costs a few array operations instead of one pass over the bank for each c
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +19,9 @@ from ..core.memory import WINDOWS, ScoreBank
 from ..core.types import Decision, Verdict
 
 Floats = NDArray[np.float64]
+
+# So many scores beyond one end of the grid, and none before it, are no chance of the first images.
+ENOUGH = 64
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,9 @@ class LDA:
         self._grid: Floats = np.arange(100, dtype=np.float64) * 0.01 * scale
         self._cuts = np.arange(1, self.options.window)
         self.bank = ScoreBank(self.options.window)
+        # How many of the last scores in a row lie beyond the grid: above its end if positive, below its start if negative.
+        self._beyond = 0
+        self._warned = False
 
     def peek(self, score: float) -> Decision:
         scores = self.bank.sorted_with(score)
@@ -67,6 +74,15 @@ class LDA:
 
     def take(self, score: float) -> None:
         self.bank.push(score)
+        self._count_beyond(score)
+        if self._never_separates() and not self._warned:
+            self._warned = True
+            place = f"above {self._grid[-1]:g}, the end" if self._beyond > 0 else "below 0, the start"
+            warnings.warn(
+                f"All of the last {abs(self._beyond)} scores lie {place} of the grid of thresholds, so LDA separates nothing, "
+                "as in the published code: `search=exact` looks for a threshold between any scores.",
+                stacklevel=2,
+            )
 
     def observe(self, score: float) -> Decision:
         decision = self.peek(score)
@@ -75,6 +91,7 @@ class LDA:
 
     def reset(self) -> None:
         self.bank = ScoreBank(self.options.window)
+        self._beyond = 0
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return {"scores": torch.from_numpy(self.bank.scores())}
@@ -82,6 +99,19 @@ class LDA:
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
         require_names(tensors, ("scores",))
         self.bank.load(self.bank.stored(tensors))
+        self._beyond = 0
+        for score in self.bank.scores():
+            self._count_beyond(score)
+        # Then it was said before these scores were stored.
+        self._warned = self._never_separates()
+
+    def _count_beyond(self, score: float) -> None:
+        side = int(score >= self._grid[-1]) - int(score < 0)
+        self._beyond = self._beyond + side if side * self._beyond >= 0 and side else side
+
+    def _never_separates(self) -> bool:
+        """Whether every score in the bank lies beyond the same end of the grid, and there are enough to say so."""
+        return self.options.search == "grid" and abs(self._beyond) >= max(ENOUGH, len(self.bank))
 
     def search(self, scores: Floats) -> tuple[float, float, float]:
         """Threshold, mean of the lower group, mean of the upper group, for sorted `scores`.

@@ -1,0 +1,72 @@
+"""What a stream leaves behind, counted exactly: references, bytes of arrays and tensors, nodes of gradient graphs.
+
+The memory of the whole process is no such measure: an allocator keeps or returns pages as it likes, by megabytes. These counts stand
+still where nothing is kept, and grow by at least one a step where something is.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+
+class Held(NamedTuple):
+    """How much is alive, or by how much that grew.
+
+    `references` are those from every container and object to whatever it holds: a list of numbers grows by one a number.
+    """
+
+    references: int
+    data_bytes: int
+    graph_nodes: int
+
+    @classmethod
+    def now(cls) -> Held:
+        gc.collect()
+        holders = gc.get_objects()
+        held = gc.get_referents(*holders)
+        # The collector does not track arrays, nor a dictionary of plain values: they are found where they are held.
+        inner = {id(each): len(each) for each in held if type(each) is dict and not gc.is_tracked(each)}
+        data = {id(each): each.nbytes for each in held if type(each) is np.ndarray}
+        tensors = [each for each in holders if issubclass(type(each), torch.Tensor)]
+        # Views share a storage, which counts once.
+        data |= {each.untyped_storage()._cdata: each.untyped_storage().nbytes() for each in tensors}
+        return cls(len(held) + sum(inner.values()), sum(data.values()), _graph_nodes(tensors))
+
+    def since(self, before: Held) -> Held:
+        return Held(*(new - old for new, old in zip(self, before, strict=True)))
+
+    def leaks(self, steps: int) -> bool:
+        """Whether so much growth in so many steps means that every step kept something; give more than 20, to be above chance."""
+        return max(self) >= steps
+
+
+def growth(step: Callable[[], object], *, warm: int, steps: int) -> Held:
+    """By how much `steps` steps grow what is held, after `warm` steps that fill caches and banks."""
+
+    def window(length: int) -> Held:
+        before = Held.now()
+        for _ in range(length):
+            step()
+        return Held.now().since(before)
+
+    window(warm)
+    # Counting keeps a few things too.
+    idle = window(0)
+    return window(steps).since(idle)
+
+
+def _graph_nodes(tensors: list[torch.Tensor]) -> int:
+    """The nodes behind all tensors that carry a graph: autograd keeps them, and what they saved, out of Python's sight."""
+    seen = set()
+    waiting = [each.grad_fn for each in tensors if each.grad_fn is not None]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting.extend(following for following, _ in node.next_functions)
+    return len(seen)

@@ -1,0 +1,79 @@
+"""The measure of leaks itself: it sees one object, one tensor or one graph node a step, and nothing where nothing is kept."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from cases import adapter
+from leaks import growth
+
+
+class Planted:
+    """Leaks of every kind, one a step."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+        self.names: dict[int, None] = {}
+        self.array = np.zeros(1)
+        self.weight = torch.ones(1, requires_grad=True)
+        self.total = torch.zeros(1)
+
+    def number(self) -> None:
+        self.kept.append(0)
+
+    def key(self) -> None:
+        self.names[len(self.names)] = None
+
+    def tensor(self) -> None:
+        self.kept.append(torch.zeros(1))
+
+    def longer_array(self) -> None:
+        self.array = np.append(self.array, 0.0)
+
+    def uncut_graph(self) -> None:
+        """A running total that was never detached: the graph grows behind one small tensor."""
+        self.total = self.total + self.weight
+
+
+KINDS = {
+    "number": "references",
+    "key": "references",
+    "tensor": "data_bytes",
+    "longer_array": "data_bytes",
+    "uncut_graph": "graph_nodes",
+}
+
+
+@pytest.mark.parametrize("leak", KINDS)
+def test_a_planted_leak_is_seen(leak: str) -> None:
+    found = growth(getattr(Planted(), leak), warm=2, steps=30)
+    assert found.leaks(30), found
+    assert getattr(found, KINDS[leak]) >= 30
+
+
+def turn_of(one: Any) -> Callable[[], object]:
+    views = itertools.cycle(torch.rand(7, one.method.views, 3, 32, 32))
+    return lambda: one.step_views(next(views))
+
+
+def test_a_leak_in_a_real_step_is_seen_and_its_absence_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, planted = adapter("rosita"), Planted()
+    turn, take = turn_of(one), one.identifier.take
+    clean = growth(turn, warm=50, steps=30)
+    assert not clean.leaks(30), clean
+    monkeypatch.setattr(one.identifier, "take", lambda score: (take(score), planted.kept.append(score)))
+    assert growth(turn, warm=2, steps=30).references >= 30
+
+
+def test_rubbish_that_the_collector_takes_is_no_leak() -> None:
+    def cycle() -> None:
+        ring: list[Any] = [torch.zeros(1000)]
+        ring.append(ring)
+
+    assert not growth(cycle, warm=2, steps=30).leaks(30)
