@@ -29,4 +29,9 @@ def first_problem(problem: ValidationError) -> str:
     """Where in the content and what, for the end of a sentence."""
     first = problem.errors()[0]
     place = ".".join(map(str, first["loc"])) or "the whole"
-    return f"{place}: {first['msg']}"
+    return one_line(f"{place}: {first['msg']}")
+
+
+def one_line(text: object) -> str:
+    """Somebody else's words inside a sentence: names in a file may hold line breaks."""
+    return " ".join(str(text).split())

@@ -32,7 +32,7 @@ from ..core.types import Error
 from ..options import pick
 from .paper.mapping import Filters, filters_of
 from .result import RunSpec
-from .strict import Strict, first_problem
+from .strict import Strict, first_problem, one_line
 
 FOLDER = Path(__file__).parent / "suites"
 FIELDS = set(RunSpec.model_fields)
@@ -210,7 +210,7 @@ def read_suite(path: Path, name: str) -> Suite:
     except ValidationError as problem:
         raise Error(f"{path} is not a suite file ({first_problem(problem)}).") from None
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
-        raise Error(f"{path} is not a suite file ({problem}).") from None
+        raise Error(f"{path} is not a suite file ({one_line(problem)}).") from None
     except RecursionError:
         raise Error(f"{path} is not a suite file (it is nested too deeply).") from None
 
