@@ -145,8 +145,8 @@ def test_too_few_views_is_said_before_anything_changes(method: str) -> None:
 def test_a_long_stream_keeps_nothing_but_its_banks(method: str) -> None:
     """With the banks full, no step leaves an object, a tensor or a graph behind."""
     # A step that tunes a prompt takes as long as dozens of others.
-    kind, (warm, steps) = usual(method), (10, 24) if method in PROMPT_METHODS else (520, 50)
-    one = adapter(method, kind=kind, class_scores=False)
+    kind, (warm, steps) = usual(method), (10, 24) if method in PROMPT_METHODS else (100, 50)
+    one = adapter(method, kind=kind, class_scores=False, window=64)
     views = torch.rand(97, one.method.views, 3, 32, 32)
     number = itertools.count()
     found = growth(lambda: one.step_views(views[next(number) % 97]), warm=warm, steps=steps)
