@@ -20,6 +20,7 @@ import torch
 from . import backbones
 from .backbones.protocol import Backbone
 from .core.checks import checked_seed, shown, split
+from .core.devices import synchronise
 from .core.memory import named
 from .core.modes import answering, learning
 from .core.overlay import Overlay, encode, lock_of
@@ -47,11 +48,15 @@ def load(
     identifier: str = "lda",
     profile: str = "reference",
     seed: int = 0,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
     **options: Any,
 ) -> Adapter:
     """A classifier over `classes` that adapts itself to the stream it sees.
 
-    `backbone` is "embedded", a hub id, a local folder, or what `ostta.backbones.wrap` returned. `options` are those of the method,
+    `backbone` is "embedded", a hub id, a local folder, or what `ostta.backbones.wrap` returned. One that is named is loaded onto
+    `device`, "auto" (a GPU where there is one; the default), "cpu", "cuda", "cuda:1" or "mps", with its numbers in `dtype`, "float32",
+    "bfloat16" or "float16"; one that is given stays where it is. `options` are those of the method,
     the identifier and the adapter; `ostta ls profiles` shows them.
 
     >>> from PIL import Image
@@ -59,8 +64,7 @@ def load(
     >>> adapter.step(Image.new("RGB", (64, 48))).verdict.value
     'unreliable_desired'
     """
-    if isinstance(backbone, str | Path):
-        backbone = backbones.load(backbone)
+    backbone = backbones.on_device(backbone, device, dtype)
     resolved = resolve(method, identifier, profile, options, backbone.defaults)
     return Adapter(backbone, classes, method, identifier, profile, seed, resolved)
 
@@ -98,6 +102,11 @@ class Adapter:
         self.backbone = backbone
         self.method_name, self.identifier_name = method, identifier
         self.profile, self.seed, self.resolved = profile, checked_seed(seed), resolved
+        if backbone.dtype != torch.float32 and resolved.adapter.precision == "mixed":
+            raise Error(
+                f"`precision=mixed` is half precision in some places of a step, and the backbone {backbone.id} is in {backbone.dtype} "
+                "throughout: choose one of the two."
+            )
         # Under the lock: both towers are read, and another thread may have its overlay in place of their values.
         with learning(), lock_of(backbone.vision):
             self.classifier = backbone.classifier(self.classes, resolved.adapter.templates)
@@ -116,6 +125,11 @@ class Adapter:
                 f"The {backbone.id} model was not trained on {_listed(strange)}: its answers for such classes mean little.",
                 stacklevel=3,
             )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the classifier, the banks and what is trained are."""
+        return self.classifier.device
 
     # --- one image ----------------------------------------------------------------------------------------------------
     def step(self, image: Any) -> Prediction:
@@ -165,13 +179,19 @@ class Adapter:
             write_state(Path(path), self._tensors(), self.describe())
 
     @classmethod
-    def restore(cls, path: str | Path, backbone: Backbone | str | Path | None = None) -> Adapter:
-        """The adapter that `save` wrote. A backbone that does not ship with ostta must be given again, or named.
+    def restore(
+        cls,
+        path: str | Path,
+        backbone: Backbone | str | Path | None = None,
+        device: str | torch.device | None = None,
+        dtype: str | torch.dtype | None = None,
+    ) -> Adapter:
+        """The adapter that `save` wrote, on any device. A backbone that does not ship with ostta must be given again, or named.
 
         What a state file says never makes anything be downloaded, or read from a place that the caller did not name.
         """
         tensors, stored = read_state(Path(path))
-        model = _backbone_again(path, stored.backbone, backbone)
+        model = backbones.on_device(_backbone_again(path, stored.backbone, backbone), device, dtype)
         if model.weight_hash != stored.backbone.weight_hash:
             raise Error(
                 f"{path} belongs to a model with other weights ({shown(stored.backbone.id)}); this one is {model.id}."
@@ -218,7 +238,7 @@ class Adapter:
     # --- inside -------------------------------------------------------------------------------------------------------
     def _step(self, views: ViewSource) -> Prediction:
         with self.in_use(), learning():
-            began = perf_counter()
+            began = self.clock()
             turn = self.decide(self._look(views), began)
             if turn.decision is None:
                 return nothing(turn.unseen)
@@ -232,7 +252,7 @@ class Adapter:
 
     def _predict(self, views: ViewSource) -> Prediction:
         with self.in_use(), answering():
-            began = perf_counter()
+            began = self.clock()
             turn = self.decide(self._look(views, keep=False), began)
             if turn.decision is None:
                 return nothing(turn.unseen)
@@ -259,11 +279,11 @@ class Adapter:
     def decide(self, look: Look[Any], began: float) -> Turn:
         """The identifier's decision on a look that was begun at `began`; changes nothing."""
         score, unseen = self._score(look), unseen_because(look)
-        encoded = perf_counter()
+        encoded = self.clock()
         if unseen is None and not math.isfinite(score):
             unseen = NOT_FINITE
         decision = self.identifier.peek(score) if unseen is None else None
-        return Turn(look, score, decision, unseen, began, encoded, perf_counter())
+        return Turn(look, score, decision, unseen, began, encoded, self.clock())
 
     def looks_again(self, turn: Turn, proposal: Proposal) -> bool:
         """Whether the class is to be named from the image's features under the values that its step led to."""
@@ -319,6 +339,11 @@ class Adapter:
             self.state.keep(last)
         return earlier if to_blame else look
 
+    def clock(self) -> float:
+        """Seconds, read when the device has done what it was told so far."""
+        synchronise(self.device)
+        return perf_counter()
+
     # --- further inside -----------------------------------------------------------------------------------------------
     def _look(self, views: ViewSource, keep: bool = True) -> Look[Any]:
         return self.rescued(self._look_now(views), views, keep)
@@ -339,7 +364,7 @@ class Adapter:
         """Find out on a grey image whether anything can be seen through the last gradient step, if no image has shown it yet."""
         if self._before is not None:
             size = self.backbone.preprocessing.image_size
-            self._look(Views.of_tensor(torch.zeros(1, 3, size, size)))
+            self._look(Views.of_tensor(torch.zeros(1, 3, size, size), device=self.device))
 
     def _answers_after(self, turn: Turn) -> bool:
         desired = turn.decision is not None and turn.decision.desired
@@ -370,7 +395,7 @@ class Adapter:
         logits = look.logits if after is None else after
         pseudo_label = int(look.logits.argmax())
         index = pseudo_label if after is None else int(after.argmax())
-        instants = (turn.began, turn.encoded, turn.decided, perf_counter())
+        instants = (turn.began, turn.encoded, turn.decided, self.clock())
         ms = Timing(*(1e3 * (end - start) for start, end in pairwise(instants)))
         trained = isinstance(outcome, Trained)
         return Prediction(
@@ -386,18 +411,18 @@ class Adapter:
             loss=outcome.loss if isinstance(outcome, Trained) else proposal.loss,
             reason=outcome.reason if isinstance(outcome, Failure) else proposal.reason,
             ms=ms,
-            class_scores=tuple(logits.tolist()) if wanted.class_scores else None,
+            class_scores=tuple(logits.cpu().tolist()) if wanted.class_scores else None,
             pseudo_label=pseudo_label,
             diagnostics={} if failed else proposal.diagnostics,
-            features=tuple(look.features.tolist()) if wanted.features else None,
+            features=tuple(look.features.cpu().tolist()) if wanted.features else None,
         )
 
     def _views_of_image(self, image: Any) -> Views:
         picture = read_image(image, self.resolved.adapter.max_megapixels)
-        return Views.of_image(picture, self.backbone.preprocessing, self.seed, self.steps)
+        return Views.of_image(picture, self.backbone.preprocessing, self.seed, self.steps, self.device)
 
     def _views_of_tensor(self, views: torch.Tensor) -> Views:
-        made = Views.of_tensor(views, self.backbone.preprocessing)
+        made = Views.of_tensor(views, self.backbone.preprocessing, self.device)
         made.require(self.method.views)
         return made
 
@@ -418,14 +443,12 @@ class Adapter:
         self.identifier.load(identifier)
 
 
-def _backbone_again(path: str | Path, saved: SavedOn, given: Backbone | str | Path | None) -> Backbone:
-    """The backbone that a state was saved on: the one given, or one that ships with ostta."""
-    if isinstance(given, str | Path):
-        return backbones.load(given)
+def _backbone_again(path: str | Path, saved: SavedOn, given: Backbone | str | Path | None) -> Backbone | str | Path:
+    """The backbone that a state was saved on: the one given, or the name of one that ships with ostta."""
     if given is not None:
         return given
     if saved.id in backbones.SHIPPED and saved.restorable:
-        return backbones.load(saved.id)
+        return saved.id
     if not saved.restorable:
         raise Error(f"{path} was saved on a wrapped backbone; pass it as `backbone=`.")
     raise Error(

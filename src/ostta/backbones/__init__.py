@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
+from ..core.devices import device_named, dtype_named
 from ..core.modes import learning
 from ..core.types import Error
-from .clip import Clip
+from .clip import Clip, TwoTowers
 from .embedded import load_embedded, load_embedded_maple
 from .folders import load_folder
 from .hub import fetch
@@ -43,16 +46,39 @@ _NAMES = (
 )
 
 
-def load(name_or_folder: str | Path) -> Backbone:
+def load(
+    name_or_folder: str | Path, device: str | torch.device = "cpu", dtype: str | torch.dtype = "float32"
+) -> Backbone:
     """The backbone called "embedded", the one in a local folder, or the one of that id on the hub.
 
     "+maple:PATH" behind the name adds the MaPLe prompts of a checkpoint; the embedded one has its own, "embedded+maple".
     """
+    where, precision = device_named(device), dtype_named(dtype)
     with learning():  # what is loaded in a caller's inference mode could never be learned from
-        return _load(name_or_folder)
+        backbone = _load(name_or_folder)
+        if (where, precision) != (torch.device("cpu"), torch.float32):
+            backbone.place(where, precision)
+        return backbone
 
 
-def _load(name_or_folder: str | Path) -> Backbone:
+def on_device(
+    backbone: str | Path | Backbone, device: str | torch.device | None, dtype: str | torch.dtype | None
+) -> Backbone:
+    """A backbone that is named, loaded onto `device` in `dtype`; one that is given, if it is there in that precision already."""
+    if isinstance(backbone, str | Path):
+        return load(backbone, device or "auto", dtype or "float32")
+    if device is not None and device_named(device) != backbone.device:
+        raise Error(
+            f"The backbone {backbone.id} is on {backbone.device} and stays there: load or wrap it on {device} in the first place."
+        )
+    if dtype is not None and dtype_named(dtype) != backbone.dtype:
+        raise Error(
+            f"The backbone {backbone.id} is in {backbone.dtype} and stays so: load it as {dtype} in the first place."
+        )
+    return backbone
+
+
+def _load(name_or_folder: str | Path) -> TwoTowers:
     if name_or_folder == "embedded":
         return load_embedded()
     if name_or_folder == "embedded+maple":
@@ -75,9 +101,9 @@ def _load(name_or_folder: str | Path) -> Backbone:
     return load_folder(fetch(name), name)
 
 
-def _with_maple(base: str, place: Path) -> Backbone:
+def _with_maple(base: str, place: Path) -> TwoTowers:
     place = place.resolve()
-    clip = load(base)
+    clip = _load(base)
     if not isinstance(clip, Clip):
         raise Error(f"MaPLe's prompts are for CLIP models, and {base} is none.")
     return load_maple(clip, place, f"{clip.id}+maple:{place}")

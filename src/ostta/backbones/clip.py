@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import nn
 
+from ..core.devices import own_precision, set_precision
 from ..core.types import Error, Preprocessing
 from .preprocessing import clip_preprocessing, siglip_preprocessing
 from .prompts import ensemble, fill, refuse_special_tokens
@@ -47,6 +48,16 @@ class TwoTowers:
         self.context_length = int(parts.config.text_config.max_position_embeddings)
         self.vocabulary = int(parts.config.text_config.vocab_size)
         self._weights = initial_weights(vision=self.vision, text=self.text)
+        self.device, self.dtype = next(self.text.parameters()).device, torch.float32
+
+    def place(self, device: torch.device, dtype: torch.dtype) -> None:
+        """Put both towers on a device and into a precision. To be called once, before anybody uses the backbone."""
+        if dtype != torch.float32:
+            _ = self.weight_hash  # of the weights as they are stored, not as they are rounded
+        for tower in (self.vision, self.text):
+            set_precision(tower, device, dtype)
+        self._weights = initial_weights(vision=self.vision, text=self.text)
+        self.device, self.dtype = device, dtype
 
     @staticmethod
     def usual_preprocessing(image_size: int) -> Preprocessing:
@@ -88,7 +99,9 @@ class TwoTowers:
         """Raw features of the prompts, in the order of `fill`; with graph where the text tower's weights carry one."""
         tokens = self.tokens(classes, templates)
         batches = [tokens[start : start + BATCH] for start in range(0, len(tokens), BATCH)]
-        return torch.cat([self.text(self._padded(batch)) for batch in batches])
+        with own_precision(self.text):
+            rows = [self.text(self._padded(batch).to(self.device)) for batch in batches]
+        return torch.cat(rows).float()
 
     @torch.no_grad()
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:

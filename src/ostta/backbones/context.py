@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..core.devices import own_precision
 from ..core.types import Error
 from .blocks import Memory, causal_block, last_block, memory_of
 from .clip import Clip
@@ -40,6 +41,7 @@ class PromptedText:
 
     def __init__(self, clip: Clip, classes: Sequence[str], template: str = DEFAULT_TEMPLATES[0]) -> None:
         tower: Any = clip.text
+        device, self._text = clip.device, clip.text
         self._embeddings = tower.text_model.embeddings
         self._layers = tower.text_model.encoder.layers
         self._norm, self._projection = tower.text_model.final_layer_norm, tower.text_projection
@@ -51,12 +53,12 @@ class PromptedText:
                 f"The template {template!r} cannot be tuned on {clip.id}: its words run into the class name; "
                 "put a space before {}."
             )
-        self._shared = torch.tensor(shared)
+        self._shared = torch.tensor(shared, device=device)
         self._groups = []
         for length in sorted({len(part) for part in parts}):
             members = [index for index, part in enumerate(parts) if len(part) == length]
-            self._groups.append(_Group(members, torch.tensor([parts[index] for index in members])))
-        in_turn = torch.tensor([index for group in self._groups for index in group.classes])
+            self._groups.append(_Group(members, torch.tensor([parts[index] for index in members], device=device)))
+        in_turn = torch.tensor([index for group in self._groups for index in group.classes], device=device)
         self._order = in_turn.argsort()
         self.initial_context = self._words(self._shared[1:]).detach()
         self.free: dict[str, torch.Tensor] = {CONTEXT: self.initial_context}
@@ -66,6 +68,11 @@ class PromptedText:
         return self.encode(tensors[CONTEXT])
 
     def encode(self, context: torch.Tensor, deeper: Sequence[torch.Tensor] = ()) -> torch.Tensor:
+        """`_encode` in the precision of the text tower."""
+        with own_precision(self._text):
+            return self._encode(context, deeper).float()
+
+    def _encode(self, context: torch.Tensor, deeper: Sequence[torch.Tensor] = ()) -> torch.Tensor:
         """Raw features, one row a class, of the prompts with `context` [n, width] in place of their first n words.
 
         `deeper` [n, width] each take those places again at the input of the second layer, the third, and so on.

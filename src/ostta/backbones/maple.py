@@ -134,6 +134,7 @@ class Maple(Clip):
         self.logit_scale, self.feature_width = clip.logit_scale, clip.feature_width
         self.context_length, self.vocabulary = clip.context_length, clip.vocabulary
         self.defaults, self.remark, self.restorable = clip.defaults, clip.remark, clip.restorable
+        self.device, self.dtype = clip.device, clip.dtype
         self.statistics = statistics
         self._check()
         self._weights = initial_weights(vision=self.vision, text=self.text)
@@ -167,6 +168,15 @@ class Maple(Clip):
     @cached_property
     def weight_hash(self) -> str:
         return weight_hash(self._weights)
+
+    def place(self, device: torch.device, dtype: torch.dtype) -> None:
+        super().place(device, dtype)
+        if self.statistics is not None:
+            self.statistics = Statistics(self.statistics.means.to(device), self.statistics.variances.to(device))
+            self._weights |= {
+                "statistics.means": self.statistics.means,
+                "statistics.variances": self.statistics.variances,
+            }
 
     def unfamiliar(self, classes: Sequence[str]) -> list[str]:
         return self._clip.unfamiliar(classes)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..core.devices import own_precision
 from ..core.types import Error
 from ..files import write_atomically
 from ..opening import check_regular
@@ -118,7 +119,9 @@ def measure_statistics(
     blocks = len(tower.vision_model.encoder.layers) if blocks is None else blocks
     count, total, squares = 0, None, None
     for batch in _batches(views):
-        tokens = torch.stack(tower.tokens(batch, blocks)).double()
+        with own_precision(tower):
+            # On the processor: not every device has numbers of double precision.
+            tokens = torch.stack(tower.tokens(batch.to(maple.device), blocks)).cpu().double()
         count += len(batch)
         total = tokens.sum(1) if total is None else total + tokens.sum(1)
         squares = tokens.square().sum(1) if squares is None else squares + tokens.square().sum(1)

@@ -21,6 +21,7 @@ class Backbone(Protocol):
     preprocessing:  how an image becomes its canonical view; `data.views` carries it out.
     logit_scale:    the model's own temperature, exp(logit_scale) of CLIP.
     defaults:       options it recommends, by method or identifier name: {"rosita": {"lr": 0.01}}.
+    device, dtype:  where the towers are, and the precision of their numbers.
     trainable:      whether gradients reach the parameters of `vision`.
     restorable:     whether `load(id)` gives it back; a wrapped one must be handed over.
     remark:         what must be said beside every figure that it is part of, or empty.
@@ -31,6 +32,8 @@ class Backbone(Protocol):
     preprocessing: Preprocessing
     logit_scale: float
     defaults: Mapping[str, Mapping[str, Any]]
+    device: torch.device
+    dtype: torch.dtype
     trainable: bool
     restorable: bool
     remark: str

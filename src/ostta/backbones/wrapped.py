@@ -59,6 +59,7 @@ class Wrapped:
     id = "wrapped"
     restorable = False
     remark = ""
+    dtype = torch.float32
     prompt_tuning = False
     defaults: Mapping[str, Mapping[str, Any]] = {}
 
@@ -70,6 +71,7 @@ class Wrapped:
         self.preprocessing = preprocessing
         self.logit_scale = logit_scale
         self._text = text
+        self.device = text.device
         self._weights = {**vision.state_dict(), "text_features": text}
 
     @property

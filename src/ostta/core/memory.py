@@ -122,7 +122,8 @@ class FeatureBank:
 
     def size_with(self, label: int = 0) -> int:
         """How many features there would be with one more of class `label`."""
-        return len(self) + int(self._labels[self.place(label)] < 0)
+        group = self._group(label)
+        return len(self) + (self._count[group] < self.capacity // len(self._count))
 
     def push(self, features: torch.Tensor, label: int = 0) -> None:
         slot, group, size = self.place(label), self._group(label), self.capacity // len(self._count)

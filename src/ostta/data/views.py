@@ -23,6 +23,8 @@ TRIES = 10
 # A strip one pixel high would grow to billions of pixels before its centre is cut; past this only the centre is resized.
 _MAX_RESIZED_PIXELS = 2**26
 
+CPU = torch.device("cpu")
+
 
 def canonical(image: Image.Image, preprocessing: Preprocessing) -> torch.Tensor:
     """The view a model was trained to see, float32 [3,S,S]: resize, centre crop, normalise, as transformers does it."""
@@ -64,19 +66,24 @@ class Views:
     The augmented view number v of step t is a function of (seed, t, v) alone, so whoever asks, and how often, gets the same.
     """
 
-    def __init__(self, tensor: torch.Tensor | None, source: _Source | None) -> None:
+    def __init__(self, tensor: torch.Tensor | None, source: _Source | None, device: torch.device = CPU) -> None:
         self._tensor = tensor  # The views that exist so far, [V,3,H,W].
         self._source = source  # Where more come from; None where all were given.
+        self._device = device
 
     @classmethod
-    def of_image(cls, image: Image.Image, preprocessing: Preprocessing, seed: int, step: int) -> Views:
+    def of_image(
+        cls, image: Image.Image, preprocessing: Preprocessing, seed: int, step: int, device: torch.device = CPU
+    ) -> Views:
         """Views of a PIL image at step number `step` of a stream."""
         if seed < 0 or step < 0:
             raise Error(f"Seed {seed} and step {step} cannot be used: both must be 0 or more.")
-        return cls(None, _Source(image, preprocessing, seed, step))
+        return cls(None, _Source(image, preprocessing, seed, step), device)
 
     @classmethod
-    def of_tensor(cls, tensor: torch.Tensor, preprocessing: Preprocessing | None = None) -> Views:
+    def of_tensor(
+        cls, tensor: torch.Tensor, preprocessing: Preprocessing | None = None, device: torch.device = CPU
+    ) -> Views:
         """Views that are preprocessed already: float [V,3,H,W]. With `preprocessing`, the image size is checked too."""
         if not isinstance(tensor, torch.Tensor):
             raise Error(
@@ -92,7 +99,7 @@ class Views:
             raise Error(f"Views of {shape[2]} x {shape[3]} pixels cannot be used: this model takes {size} x {size}.")
         with torch.inference_mode(False):  # what was made in inference mode could not be learned from
             own = tensor.clone() if tensor.is_inference() else tensor.detach()
-            return cls(own.to(torch.float32), None)
+            return cls(own.to(device, torch.float32), None, device)
 
     @property
     def canonical(self) -> torch.Tensor:
@@ -115,12 +122,12 @@ class Views:
         have = 0 if self._tensor is None else len(self._tensor)
         if self._source is not None and have < count:
             size = self._source.preprocessing.image_size
-            grown = torch.empty((count, 3, size, size))
-            if self._tensor is not None:
-                grown[:have] = self._tensor
+            # Pinned, so that the copy to a GPU need not be waited for; each view is copied once.
+            fresh = torch.empty((count - have, 3, size, size), pin_memory=self._device.type == "cuda")
             for number in range(have, count):
-                grown[number] = self._source.view(number)
-            self._tensor = grown
+                fresh[number - have] = self._source.view(number)
+            fresh = fresh.to(self._device, non_blocking=True)
+            self._tensor = fresh if self._tensor is None else torch.cat([self._tensor, fresh])
         assert self._tensor is not None
         return self._tensor[:count]
 

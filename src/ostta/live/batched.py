@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ..core.devices import own_precision
 from ..core.groups import layernorm_names
 from ..core.overlay import Overlay, encode, twin
 from ..core.scores import unit
@@ -24,8 +25,8 @@ from ..core.types import Error
 
 # LayerNorm values of one image, in the order of `BatchedTower.names`; None stands for the tower's own.
 Values = Sequence[torch.Tensor] | None
-# An image must get the same features in a batch as alone, to this.
-SAME = 1e-4
+# An image must get the same features in a batch as alone, to this; half precision rounds the two differently.
+SAME, SAME_IN_HALF = 1e-4, 2e-2
 
 
 class Deck:
@@ -119,7 +120,8 @@ class BatchedTower:
                 )
         self._deck = Deck()
         self._tower = twin(vision)
-        self._own = [self._tower.get_parameter(name).detach() for name in self.names]
+        # In single precision, as the values of streams are.
+        self._own = [self._tower.get_parameter(name).detach().float() for name in self.names]
         for part in self._tower.modules():
             self._convert(part)
         self._norms = [part for part in self._tower.modules() if isinstance(part, RowNorm)]
@@ -131,7 +133,7 @@ class BatchedTower:
     def look(self, pixels: torch.Tensor, values: Sequence[Values]) -> torch.Tensor:
         """Unit features [B, D] of images [B, 3, H, W], each under its own values; without graph."""
         with torch.no_grad(), self._with_rows(values):
-            return unit(self._tower(pixels))
+            return self._features(pixels)
 
     def record(self, pixels: torch.Tensor, values: Sequence[Values]) -> Record:
         """`look`, kept for a replay."""
@@ -154,9 +156,14 @@ class BatchedTower:
         self._deck.playing = iter(record.outputs)
         try:
             with torch.enable_grad(), self._applied([leaf[index] for leaf in leaves]):
-                return unit(self._tower(record.pixels))
+                return self._features(record.pixels)
         finally:
             self._deck.playing = None
+
+    def _features(self, pixels: torch.Tensor) -> torch.Tensor:
+        with own_precision(self._tower):
+            raw: torch.Tensor = self._tower(pixels)
+        return unit(raw.float())
 
     @contextmanager
     def _with_rows(self, values: Sequence[Values]) -> Iterator[None]:
@@ -207,7 +214,7 @@ class BatchedTower:
         except Exception as problem:  # somebody else's module: anything may come
             raise Error(f"Streams cannot share this image tower: {str(problem).rstrip('.')}.") from problem
         apart = max(float((record.features - alone).abs().max()), float((again - alone[[2, 0]]).abs().max()))
-        if not apart < SAME:
+        if not apart < (SAME if getattr(vision, "runs_in", None) is None else SAME_IN_HALF):
             raise Error(
                 f"Streams cannot share this image tower: an image's unit features in a batch differ by {apart:.1g} from "
                 "those it has alone, so the images of a batch are not kept apart."

@@ -54,7 +54,7 @@ class StreamPool:
     """Streams by name. All functions may be called from any thread.
 
     `batch`: the most images in one pass of the tower, if not given as many as fit the memory that is set aside for it;
-    `queue`: the most images that wait of one stream.
+    `queue`: the most images that wait of one stream; `device`, `dtype`: as in `ostta.load`.
 
     >>> from PIL import Image
     >>> pool = StreamPool("embedded")
@@ -65,10 +65,18 @@ class StreamPool:
     'unreliable_desired'
     """
 
-    def __init__(self, backbone: str | Path | Backbone, *, batch: int | None = None, queue: int = 64) -> None:
+    def __init__(
+        self,
+        backbone: str | Path | Backbone,
+        *,
+        batch: int | None = None,
+        queue: int = 64,
+        device: str | torch.device | None = None,
+        dtype: str | torch.dtype | None = None,
+    ) -> None:
         if queue < 1 or (batch is not None and batch < 1):
             raise Error(f"`batch` and `queue` are at least 1, not {batch} and {queue}.")
-        self.backbone = backbones.load(backbone) if isinstance(backbone, str | Path) else backbone
+        self.backbone = backbones.on_device(backbone, device, dtype)
         with learning():
             self._tower = BatchedTower(self.backbone.vision, self.backbone.preprocessing.image_size)
         self.batch = batch or max(1, min(MOST, RECORDED // max(1, self._tower.bytes_an_image)))

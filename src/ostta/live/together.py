@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -78,7 +77,7 @@ def can_share(adapter: Adapter, tower: BatchedTower) -> bool:
 
 def step_together(tower: BatchedTower, seats: Sequence[Seat], rows: int) -> None:
     """Fill in each seat's result. At most `rows` images are in a pass that is differentiated, or those of one seat."""
-    began = perf_counter()
+    began = seats[0].adapter.clock()
     record = _looks(tower, seats)
     learners = []
     for row, seat in enumerate(seats):

@@ -16,6 +16,7 @@ import torch
 
 from ..backbones.maple import Maple
 from ..backbones.protocol import Backbone
+from ..core.devices import own_precision
 from ..core.losses import selected_entropy
 from ..core.scores import cosines, unit
 from ..core.types import Error
@@ -87,13 +88,13 @@ class Aligned:
         features: torch.Tensor,
         certain: torch.Tensor,
     ) -> torch.Tensor:
-        with prompts.applied():
+        with prompts.applied(), own_precision(self.tower):
             raw, tokens = self.tower.with_tokens(pixels[certain], self.blocks)
             if self.over == "all":
                 # Only the first blocks are run, as the input of the last aligned one is all that is needed.
                 batches = [self.tower.tokens(batch, self.blocks) for batch in torch.split(pixels, BATCH)]
                 tokens = [torch.cat(block) for block in zip(*batches, strict=True)]
-        loss = selected_entropy(self.logit_scale * cosines(unit(raw), classifier))
+        loss = selected_entropy(self.logit_scale * cosines(unit(raw.float()), classifier))
         return loss + self.weight * alignment(tokens, self.source.means, self.source.variances)
 
 

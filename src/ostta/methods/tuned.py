@@ -89,7 +89,9 @@ class Tuned(Overlay):
     def _require_one_template(self) -> None:
         with torch.no_grad():
             initial = self.differentiable_classifier()
-        if not torch.allclose(initial, self._frozen, atol=1e-4):
+        # The two are worked out in different ways, which half precision rounds differently.
+        alike = 1e-4 if self._backbone.dtype == torch.float32 else 5e-2
+        if not torch.allclose(initial, self._frozen, atol=alike):
             raise Error(
                 "Prompt tuning starts from the one template 'a photo of a {}.', and this classifier was made from "
                 "something else: leave `templates` as it is."

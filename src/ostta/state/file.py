@@ -33,10 +33,12 @@ def write_state(path: Path, tensors: dict[str, torch.Tensor], description: dict[
     """Save named tensors with their description. What could not be read again is not written."""
     from safetensors.torch import save
 
+    # A file knows no device: what was saved on one is restored on any other.
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps({"format": FORMAT, **description}, ensure_ascii=False)
     Description.read(_without_format(read_json(text)))
     metadata = {CONTENT: text, HASH: _hash(tensors, text)}
-    write_atomically(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata))
+    write_atomically(path, save(tensors, metadata))
 
 
 def read_state(path: Path) -> tuple[dict[str, torch.Tensor], Description]:

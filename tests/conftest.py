@@ -1,0 +1,13 @@
+"""What the command line of pytest takes here beside its own options."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--device",
+        default="pretended",
+        help="Where the tests marked `device` run: cuda, mps; a pretended one if not given.",
+    )
