@@ -18,14 +18,14 @@ from torch.utils.flop_counter import FlopCounterMode
 import ostta
 from ostta.backbones.clip import Clip
 from ostta.core.types import Verdict
-from ostta.data.datasets import open_dataset
+from ostta.data.by_name import open_dataset
 from ostta.data.images import read_image
 from ostta.data.views import Views
 from ostta.evaluate import evaluate
 from ostta.streams import SingleDomain, ahead
 
+from .compare import Side, plain_table
 from .shapes import class_names, filled, scripted
-from .sides import Side, plain_table
 from .steps import VERDICTS, forward
 from .timing import Call, alternate
 from .towers import Autocast, Bfloat16

@@ -23,11 +23,11 @@ from torch._inductor.utils import fresh_cache
 from ostta.core.groups import layernorm_names
 from ostta.core.overlay import twin
 from ostta.files import write_atomically
-from ostta.live.batched import BatchedTower
+from ostta.live.batched_tower import BatchedTower
 
+from .compare import Row, Side, compare, plain_table, table
 from .profile import arithmetic, images, profiles, small_numbers, text_tower
 from .shapes import SHAPES, public_tower, random_clip
-from .sides import Row, Side, compare, plain_table, table
 from .timing import Call
 from .towers import (
     Autocast,

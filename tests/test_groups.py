@@ -21,7 +21,7 @@ from ostta.core.groups import block_names, layernorm_names
 from ostta.core.optimisers import Optimiser
 from ostta.core.scores import entropy
 from ostta.core.types import Verdict
-from ostta.methods.tuned import Group, Tuned
+from ostta.methods.trained_overlay import Group, Tuned
 
 GROUPS = get_args(Group)
 # Paper (LoRA, LayerNorm) and arithmetic on the architecture.

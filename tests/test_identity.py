@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from cases import images
-from ostta.bench.claims import run_key
-from ostta.bench.finished import Finished
+from ostta.bench.engine.existing_runs import Finished
+from ostta.bench.engine.grid import plan
 from ostta.bench.result import RunSpec, read_result
-from ostta.bench.run import prepare, run
-from ostta.bench.runner import plan
+from ostta.bench.run.execute import prepare, run
+from ostta.bench.run.locks import run_key
 from ostta.bench.scenario import DomainsScenario
 from ostta.bench.suite import load_suite
 from ostta.cli.run import parse_options

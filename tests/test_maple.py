@@ -26,7 +26,7 @@ from ostta.backbones.maple_files import (
 )
 from ostta.cli.app import app
 from ostta.core.scores import unit
-from ostta.data.datasets import open_dataset
+from ostta.data.by_name import open_dataset
 from ostta.data.views import canonical
 from tiny_models import tiny_clip, tiny_siglip
 

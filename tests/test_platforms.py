@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from cases import backbone
-from ostta.bench.claims import try_claim, wait_for_claim
+from ostta.bench.engine.grid import run_grid
 from ostta.bench.result import RunSpec, read_result
-from ostta.bench.run import run
-from ostta.bench.runner import run_grid
+from ostta.bench.run.execute import run
+from ostta.bench.run.locks import try_claim, wait_for_claim
 
 ROOT = Path(__file__).resolve().parents[1]
 MISSING = ("fcntl", "resource", "pwd", "grp", "termios")
@@ -44,7 +44,9 @@ def test_everything_can_be_imported() -> None:
         [sys.executable, "-c", IMPORTS], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}
     )
     assert done.returncode == 0, done.stderr
-    assert {"ostta.bench.claims", "ostta.bench.run", "ostta.cli.stream", "ostta.live.pool"} <= set(done.stdout.split())
+    assert {"ostta.bench.run.locks", "ostta.bench.run.execute", "ostta.cli.stream", "ostta.live.pool"} <= set(
+        done.stdout.split()
+    )
 
 
 @pytest.mark.usefixtures("without")

@@ -27,20 +27,20 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from cases import EARLY, backbone, usual
-from ostta.bench import job as job_module
-from ostta.bench import runner as runner_module
-from ostta.bench.checkpoint import Checkpoint, Reached
-from ostta.bench.claims import run_key, try_claim
-from ostta.bench.compose import compose
-from ostta.bench.gather import gather
-from ostta.bench.job import Ending, Job, State, attempt
-from ostta.bench.pace import Pace
+from ostta.bench.engine import grid as grid_module
+from ostta.bench.engine import job as job_module
+from ostta.bench.engine.grid import Summary, plan, run_grid
+from ostta.bench.engine.job import Ending, Job, State, attempt
+from ostta.bench.engine.progress import Pace
+from ostta.bench.engine.verify import verify
 from ostta.bench.result import RunSpec, read_result
-from ostta.bench.run import prepare, run, settle
-from ostta.bench.runner import Summary, plan, run_grid
+from ostta.bench.run.checkpoint import Checkpoint, Reached
+from ostta.bench.run.compose import compose
+from ostta.bench.run.execute import prepare, run, settle
+from ostta.bench.run.locks import run_key, try_claim
 from ostta.bench.scenario import read_scenario
 from ostta.bench.suite import load_suite
-from ostta.bench.verify import verify
+from ostta.bench.tables.suite_results import gather
 from ostta.cli.app import app
 from ostta.core.types import Error, Prediction, Timing, Verdict
 from ostta.evaluate import Records
@@ -54,7 +54,7 @@ COSTS = ("latency_ms", "peak_memory_mb", "seconds")
 THREADS = torch.get_num_threads()
 # A fresh process for a runner, without the seconds that importing torch takes each time.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["ostta.bench.runner", "ostta.bench.ray_engine"])
+PROCESSES.set_forkserver_preload(["ostta.bench.engine.grid", "ostta.bench.engine.ray_cluster"])
 
 
 def spec(method: str = "rosita", limit: int = 8, **fields) -> RunSpec:
@@ -469,7 +469,7 @@ def test_a_full_disk_while_a_failure_is_noted_does_not_end_the_grid(tmp_path: Pa
     def full(path: Path, content: bytes) -> None:
         raise Error(f"{path} could not be written (No space left on device).")
 
-    monkeypatch.setattr(runner_module, "write_atomically", full)
+    monkeypatch.setattr(grid_module, "write_atomically", full)
     silent = tmp_path / "silent"
     silent.write_text("#!/bin/sh\nexit 3\n")
     silent.chmod(0o755)
@@ -644,7 +644,7 @@ def test_a_true_result_is_verified(undisturbed: Path, monkeypatch) -> None:
         run(specs[0], root, out)
         return Summary(1, 0, (), (), 1.0)
 
-    monkeypatch.setattr("ostta.bench.verify.run_grid", here)
+    monkeypatch.setattr("ostta.bench.engine.verify.run_grid", here)
     (path,) = undisturbed.glob("zero_shot*.json")
     done = CliRunner().invoke(app, ["bench", "verify", str(path)])
     assert (done.exit_code, done.stdout) == (0, f"verified: {path}\n")
@@ -685,7 +685,7 @@ def test_verify_opens_only_what_ships_and_what_the_caller_names(
     def carried_out(specs: list[RunSpec], *_: object, **__: object) -> None:
         raise LookupError("carried out")
 
-    monkeypatch.setattr("ostta.bench.verify.run_grid", carried_out)
+    monkeypatch.setattr("ostta.bench.engine.verify.run_grid", carried_out)
     (path,) = undisturbed.glob("zero_shot*.json")
     told, copy = json.loads(path.read_text()), tmp_path / "x.json"
     domains = [{"desired": "sample:cifar10", "undesired": "parquet:/etc/x"}]

@@ -18,8 +18,8 @@ from PIL import Image
 
 from ostta import Error
 from ostta.streams import Continual, Domain, Frequent, Ordered, Sample, SingleDomain, Smooth, Stream, ahead
+from ostta.streams.corruption_path import leg, walk
 from ostta.streams.mixing import cycled, generator, interleaved, shuffled, spread
-from ostta.streams.path import leg, walk
 
 
 @dataclass(eq=False)

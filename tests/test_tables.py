@@ -20,18 +20,18 @@ import pyarrow.parquet
 import pytest
 
 from ostta import Error
-from ostta.bench import report
-from ostta.bench.curves import domain_pictures, strips
-from ostta.bench.formats import FORMATS
-from ostta.bench.gather import Gathered, gather
-from ostta.bench.grid import DELTA, Grid
 from ostta.bench.paper.values import find
-from ostta.bench.readout import reading
-from ostta.bench.report import suite_report
+from ostta.bench.report import pages
+from ostta.bench.report.pages import suite_report
+from ostta.bench.report.run_columns import Trace
+from ostta.bench.report.suite_pictures import domain_pictures, strips
 from ostta.bench.result import Result, RunSpec, read_result
 from ostta.bench.suite import Suite, expand, load_suite, read_suite, suite_names
-from ostta.bench.table import Text, number, sheet
-from ostta.bench.trace import Trace
+from ostta.bench.tables.export import FORMATS
+from ostta.bench.tables.layout import Text, number, sheet
+from ostta.bench.tables.metric_values import reading
+from ostta.bench.tables.suite_figures import DELTA, Grid
+from ostta.bench.tables.suite_results import Gathered, gather
 from ostta.cli import main
 
 SUITE = """
@@ -642,8 +642,8 @@ def test_runs_with_records_are_drawn_three_times_each(suite: Suite, tmp_path: Pa
 
 
 def test_a_page_of_many_long_runs_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, most = 2, report.MOST_TRACED
-    monkeypatch.setattr(report, "MOST_TRACED", shown)
+    shown, most = 2, pages.MOST_TRACED
+    monkeypatch.setattr(pages, "MOST_TRACED", shown)
     gathered = with_records(load_suite("embedded/loss-ablation"), tmp_path, 20_000, {"stream": ["C-10C/MNIST"]})
     text = suite_report(Grid(gathered))
     assert text.count("<img") == 3 * shown

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ostta.bench.formats import FORMATS
-from ostta.bench.gather import gather
-from ostta.bench.grid import Grid
-from ostta.bench.report import suite_report
+from ostta.bench.report.pages import suite_report
 from ostta.bench.suite import Suite, expand
+from ostta.bench.tables.export import FORMATS
+from ostta.bench.tables.suite_figures import Grid
+from ostta.bench.tables.suite_results import gather
 
 SUITE = """
 title = "By hand"

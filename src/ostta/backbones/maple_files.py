@@ -11,7 +11,7 @@ import torch
 
 from ..core.types import Error
 from ..files import write_atomically
-from ..opening import check_regular
+from ..regular_files import check_regular
 from .checkpoints import read_checkpoint
 from .clip import Clip
 from .maple import Maple, Prompts, Statistics

@@ -14,9 +14,9 @@ from ..data.names import placed
 from ..files import is_unicode, read_regular, readable, write_atomically
 from ..metrics import CONVENTION
 from ..options import canonical
+from .file_model import Strict as Strict
+from .file_model import first_problem
 from .scenario import Scenario, SingleScenario
-from .strict import Strict as Strict
-from .strict import first_problem
 
 SCHEMA = 1
 

@@ -11,7 +11,7 @@ from ..core.types import Error
 from ..data.corruptions import corruption_names
 from ..data.names import placed
 from ..files import parse_json
-from .strict import Strict, first_problem
+from .file_model import Strict, first_problem
 
 # CCC at its middle difficulty, the one in published use, does without these two.
 NOT_SMOOTH = ("brightness", "jpeg")

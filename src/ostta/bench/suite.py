@@ -30,9 +30,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from ..core.types import Error
 from ..options import pick
+from .file_model import Strict, first_problem, one_line
 from .paper.mapping import Filters, filters_of
 from .result import RunSpec
-from .strict import Strict, first_problem, one_line
 
 FOLDER = Path(__file__).parent / "suites"
 FIELDS = set(RunSpec.model_fields)

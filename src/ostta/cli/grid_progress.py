@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from ..bench.job import State
-from ..bench.pace import Pace
+from ..bench.engine.job import State
+from ..bench.engine.progress import Pace
 from ..bench.result import RunSpec
 
 # Seconds between two lines where nobody watches.

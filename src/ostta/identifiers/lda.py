@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..core.banks import WINDOWS, ScoreBank
 from ..core.checks import between, require_names
-from ..core.memory import WINDOWS, ScoreBank
 from ..core.types import Decision, Verdict
 
 Floats = NDArray[np.float64]

@@ -22,8 +22,8 @@ from ..adapter import Adapter, load, nothing
 from ..backbones.protocol import Backbone
 from ..core.modes import learning
 from ..core.types import Error, Prediction
-from .batched import BatchedTower
-from .together import Seat, can_share, step_together
+from .batched_tower import BatchedTower
+from .shared_step import Seat, can_share, step_together
 
 # A larger batch is hardly quicker on a processor. The more tokens a tower has, the sooner that is so, and the more memory each
 # image takes: bytes of one record, of which a step in which all learn needs about four times as much at its highest.

@@ -25,7 +25,7 @@ from ..core.scores import cosines
 from ..core.types import Decision, Error, Look, Verdict, ViewSource
 from . import tuning
 from .protocol import Facts, Gradient, Proposal, Trained
-from .tuned import Tuned
+from .trained_overlay import Tuned
 from .tuning import TunedState
 from .zero_shot import NoState
 

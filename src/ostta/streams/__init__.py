@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .ahead import ahead
 from .changing import Continual, Frequent
 from .ordered import Ordered
+from .prefetch import ahead
 from .single import SingleDomain
 from .smooth import Smooth
 from .stream import Domain, Sample, Source, Stream

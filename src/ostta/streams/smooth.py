@@ -13,6 +13,7 @@ from PIL import Image
 
 from ..data.corruptions import SMALL_SIDE
 from ..data.generated import benchmark_size
+from .corruption_path import Cell, walk
 from .mixing import (
     CHOOSE_DESIRED,
     CHOOSE_UNDESIRED,
@@ -25,7 +26,6 @@ from .mixing import (
     wanted_and_there,
 )
 from .ordered import again
-from .path import Cell, walk
 from .stream import Source, Stream, Visit, told_apart
 
 Pixels = NDArray[np.uint8]

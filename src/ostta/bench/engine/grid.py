@@ -1,0 +1,173 @@
+"""A grid of runs: what a suite asks for, carried out once each, whatever happens on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...core.types import Error
+from ...files import make_folder, readable, write_atomically
+from ...options import pick
+from ..result import RunSpec
+from ..run.checkpoint import EVERY
+from ..run.locks import Claim, run_key, try_claim
+from ..suite import Cell, Suite, expand
+from ..tables.suite_results import FAILED
+from .existing_runs import Finished
+from .job import Ending, Job, State
+from .local import Step, cores, local
+from .progress import Pace
+
+LOCAL, RAY = ENGINES = ("local", "ray")
+# More at once is for those to say who know that memory is enough for as many models.
+MOST_WORKERS = 4
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How the runs of a grid ended. `elsewhere` are those that another runner has under way."""
+
+    done: int
+    skipped: int
+    failed: tuple[Ending, ...]
+    elsewhere: tuple[RunSpec, ...]
+    seconds: float
+
+
+def plan(
+    suite: Suite,
+    seeds: Sequence[int] | None = None,
+    limit: int | None = None,
+    only: Mapping[str, Collection[str]] | None = None,
+    shard: tuple[int, int] = (1, 1),
+) -> list[RunSpec]:
+    """The runs of a suite in its order, each once, or those of shard i of n.
+
+    Shards have no run in common, and together they have all; they differ by at most one in size. The runs are dealt out by what the
+    suite says of them, so machines that share nothing but the suite and these arguments agree on who has what, wherever each has
+    its folders.
+    """
+    number, count = shard
+    if not 1 <= number <= count:
+        raise Error(f"A shard is i/n with i from 1 to n, not {number}/{count}.")
+    cells: dict[str, Cell] = {}
+    for cell in expand(suite, seeds, limit, only):
+        cells.setdefault(run_key(cell.spec), cell)
+    mine = set(sorted(cells, key=lambda key: _lot(cells[key]))[number - 1 :: count])
+    return [cell.spec for key, cell in cells.items() if key in mine]
+
+
+def _lot(cell: Cell) -> str:
+    """Mixes the runs of all axes, in an order that is the same on every machine."""
+    return hashlib.sha256(cell.asked.encode()).hexdigest()
+
+
+def run_grid(
+    specs: Sequence[RunSpec],
+    root: Path | None,
+    out: Path,
+    *,
+    workers: int | None = None,
+    threads: int | None = None,
+    engine: str = LOCAL,
+    keep_records: bool = False,
+    checkpoint_every: int = EVERY,
+    watch: Callable[[Pace], None] | None = None,
+) -> Summary:
+    """Carry out `specs` into the folder `out`; what has a result there is skipped, and what fails is noted and does not stop the rest.
+
+    `workers` processes at once, each with `threads` threads; None: up to 4, and the cores shared out between them.
+    """
+    pick(engine, ENGINES, "engine")
+    workers = min(cores(), MOST_WORKERS) if workers is None else workers
+    threads = max(1, cores() // max(1, workers)) if threads is None else threads
+    if workers < 1 or threads < 1:
+        raise Error(f"A grid needs at least one worker and one thread, not {workers} and {threads}.")
+    make_folder(out)
+    root = None if root is None else root.absolute()
+    common = Job(spec=RunSpec(), root=root, out=out, keep_records=keep_records, checkpoint_every=checkpoint_every)
+    grid = _Grid(common, Pace(specs, workers), watch)
+    waiting = [spec for spec in specs if not grid.skip(spec)]
+    # What another runner has claimed gets a second look at the end: it may have finished by then, or died.
+    for _ in ("first look", "second look"):
+        if not waiting:
+            break
+        claimed: list[RunSpec] = []
+        for ending in _endings(engine, grid.jobs(waiting, claimed), workers, threads, grid.step):
+            grid.end(ending)
+        waiting = claimed
+    ended = grid.pace.ended
+    return Summary(ended[State.DONE], ended[State.SKIPPED], tuple(grid.failed), tuple(waiting), grid.pace.seconds)
+
+
+class _Grid:
+    """The runs on one folder: which are there, which have ended how, and who is told."""
+
+    def __init__(self, common: Job, pace: Pace, watch: Callable[[Pace], None] | None) -> None:
+        self.pace, self.failed = pace, list[Ending]()
+        self._common, self._watch = common, watch
+        self._finished = Finished(common.out, common.root, common.keep_records)
+
+    def jobs(self, waiting: Sequence[RunSpec], claimed: list[RunSpec]) -> Iterator[tuple[Job, Claim]]:
+        """What is to be done, each with its claim, made at the moment it is asked for; what others have goes to `claimed`."""
+        for spec in waiting:
+            claim = try_claim(self._common.out, spec)
+            if claim is None:
+                claimed.append(spec)
+            elif self.skip(spec):
+                claim.release()
+            else:
+                self.pace.start(spec)
+                self._tell()
+                yield self._common.model_copy(update={"spec": spec}), claim
+
+    def skip(self, spec: RunSpec) -> bool:
+        """Whether the result is there already; then the run has ended."""
+        if not self._finished.has(spec):
+            return False
+        self.end(Ending(spec=spec, state=State.SKIPPED))
+        return True
+
+    def step(self, spec: RunSpec, done: int, total: int) -> None:
+        self.pace.step(spec, done, total)
+        self._tell()
+
+    def end(self, ending: Ending) -> None:
+        if ending.state is State.FAILED:
+            self.failed.append(ending)
+        try:
+            self._note(ending)
+        except (Error, OSError) as problem:
+            # The other runs go on, and the summary has what the note would have said.
+            warnings.warn(f"How the run {ending.key} ended could not be noted: {problem}", stacklevel=2)
+        self.pace.end(ending)
+        self._tell()
+
+    def _note(self, ending: Ending) -> None:
+        """A file for a run that failed, for as long as it has no result."""
+        note = self._common.out / FAILED / f"{ending.key}.json"
+        if ending.state is not State.FAILED:
+            note.unlink(missing_ok=True)
+            return
+        make_folder(note.parent)
+        content = {"spec": ending.spec.model_dump(mode="json"), "reason": ending.reason, "traceback": ending.trace}
+        text = readable(json.dumps(content, indent=2, ensure_ascii=False))
+        write_atomically(note, f"{text}\n".encode())
+
+    def _tell(self) -> None:
+        if self._watch is not None:
+            self._watch(self.pace)
+
+
+def _endings(
+    engine: str, jobs: Iterator[tuple[Job, Claim]], workers: int, threads: int, step: Step
+) -> Iterator[Ending]:
+    if engine == RAY:
+        from .ray_cluster import cluster
+
+        return cluster(jobs, workers, threads)
+    return local(jobs, workers, threads, step)
