@@ -17,7 +17,7 @@ SLOW, FEW = 4.0, 3
 
 
 @dataclass(frozen=True)
-class Side:
+class Way:
     """One way. Its time is set against that of the way `against`, and so is what it returns, where that is a tensor."""
 
     what: str
@@ -46,17 +46,17 @@ class Row:
     failed: str = ""
 
 
-def compare(section: str, sides: Iterable[Side], rounds: int) -> list[Row]:
-    """A row for each side, in order."""
+def compare(section: str, ways: Iterable[Way], rounds: int) -> list[Row]:
+    """A row for each way, in order."""
     known, returned, first, failed = {}, {}, {}, {}
-    for side in sides:
-        known[side.what] = side
+    for way in ways:
+        known[way.what] = way
         began = time.perf_counter()
         try:
-            returned[side.what] = side.call()
+            returned[way.what] = way.call()
         except Exception as problem:  # a compiler, a quantiser: anything may come
-            failed[side.what] = f"{type(problem).__name__}: {(str(problem).strip() or '-').splitlines()[0][:160]}"
-        first[side.what] = time.perf_counter() - began
+            failed[way.what] = f"{type(problem).__name__}: {(str(problem).strip() or '-').splitlines()[0][:160]}"
+        first[way.what] = time.perf_counter() - began
     calls = {what: known[what].call for what in returned}
     turns = [alternate(calls, 1, warm=0)]
     slow = {what for what in calls if turns[0][what] > SLOW * turns[0][known[what].against]}
@@ -64,17 +64,17 @@ def compare(section: str, sides: Iterable[Side], rounds: int) -> list[Row]:
         turn = [what for what in calls if what not in slow or number < FEW]
         turns.append(alternate({what: calls[what] for what in (turn[::-1] if number % 2 else turn)}, 1, warm=0))
 
-    def row(side: Side) -> Row:
-        if side.what in failed:
-            return Row(section, side.what, side.against, failed=failed[side.what])
-        own = [turn for turn in turns if side.what in turn]
-        ratios = [turn[side.what] / turn[side.against] for turn in own]
-        ms = statistics.median(turn[side.what] for turn in own)
-        apart = _difference(returned[side.what], returned[side.against])
+    def row(way: Way) -> Row:
+        if way.what in failed:
+            return Row(section, way.what, way.against, failed=failed[way.what])
+        own = [turn for turn in turns if way.what in turn]
+        ratios = [turn[way.what] / turn[way.against] for turn in own]
+        ms = statistics.median(turn[way.what] for turn in own)
+        apart = _difference(returned[way.what], returned[way.against])
         spread = (statistics.median(ratios), min(ratios), max(ratios))
-        return Row(section, side.what, side.against, ms, *spread, apart, first[side.what])
+        return Row(section, way.what, way.against, ms, *spread, apart, first[way.what])
 
-    return [row(side) for side in known.values()]
+    return [row(way) for way in known.values()]
 
 
 def _difference(mine: object, theirs: object) -> float | None:

@@ -11,10 +11,10 @@ import pytest
 from cases import images
 from ostta.bench.engine.existing_runs import Finished
 from ostta.bench.engine.grid import plan
-from ostta.bench.result import RunSpec, read_result
+from ostta.bench.result import read_result
 from ostta.bench.run.execute import prepare, run
-from ostta.bench.run.locks import run_key
 from ostta.bench.scenario import DomainsScenario
+from ostta.bench.spec import RunSpec, run_key
 from ostta.bench.suite import load_suite
 from ostta.cli.run import parse_options
 from ostta.data.names import placed

@@ -11,9 +11,10 @@ import pytest
 
 from cases import backbone
 from ostta.bench.engine.grid import run_grid
-from ostta.bench.result import RunSpec, read_result
+from ostta.bench.result import read_result
 from ostta.bench.run.execute import run
-from ostta.bench.run.locks import try_claim, wait_for_claim
+from ostta.bench.run.locks import try_lock, wait_for_lock
+from ostta.bench.spec import RunSpec
 
 ROOT = Path(__file__).resolve().parents[1]
 MISSING = ("fcntl", "resource", "pwd", "grp", "termios")
@@ -61,9 +62,9 @@ def test_a_run_has_its_result_without_locks_and_without_a_peak(tmp_path: Path) -
 @pytest.mark.usefixtures("without")
 def test_claims_keep_nobody_out_and_nothing_is_inherited(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="one program at a time"):
-        first = wait_for_claim(tmp_path, SPEC)
+        first = wait_for_lock(tmp_path, SPEC)
     with pytest.warns(UserWarning, match="one program at a time"):
-        second = try_claim(tmp_path, SPEC)
+        second = try_lock(tmp_path, SPEC)
     assert second is not None
     assert first.inherited == second.inherited == ()
     first.release()

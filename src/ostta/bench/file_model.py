@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 
-class Strict(BaseModel):
+class FileModel(BaseModel):
     """No unknown fields: a misspelt one is an error, not a silent default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

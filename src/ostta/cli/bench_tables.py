@@ -10,7 +10,7 @@ import typer
 from ..core.types import Error
 
 if TYPE_CHECKING:
-    from ..bench.tables.suite_figures import Grid
+    from ..bench.tables.suite_figures import SuiteFigures
 
 _Suite = Annotated[str, typer.Argument(help="See `ostta bench ls`, or a TOML file of yours.")]
 _Out = Annotated[Path, typer.Option(help="Folder of the result files.")]
@@ -37,10 +37,10 @@ def table(
     from ..options import pick
 
     write = FORMATS[pick(format_, FORMATS, "format")]
-    grid = _grid(suite, fpr95, out, seeds, limit, only)
-    if not grid.gathered.found:
-        raise Error(grid.gathered.missing)
-    typer.echo(write(grid), nl=False)
+    figures = _figures_of(suite, fpr95, out, seeds, limit, only)
+    if not figures.collected.found:
+        raise Error(figures.collected.missing)
+    typer.echo(write(figures), nl=False)
 
 
 def report(
@@ -59,23 +59,25 @@ def report(
     from ..bench.report.pages import suite_report
     from ..files import write_atomically
 
-    grid = _grid(suite, fpr95, out, seeds, limit, only)
+    figures = _figures_of(suite, fpr95, out, seeds, limit, only)
     name = Path(suite).stem if suite.endswith(".toml") else suite.replace("/", "-")
     path = out / f"{name}.html" if to is None else to
-    write_atomically(path, suite_report(grid).encode())
+    write_atomically(path, suite_report(figures).encode())
     typer.echo(path)
 
 
-def _grid(suite: str, fpr95: str, out: Path, seeds: str | None, limit: int | None, only: list[str] | None) -> Grid:
+def _figures_of(
+    suite: str, fpr95: str, out: Path, seeds: str | None, limit: int | None, only: list[str] | None
+) -> SuiteFigures:
     from ..bench.suite import load_suite, read_only
-    from ..bench.tables.suite_figures import Grid
-    from ..bench.tables.suite_results import gather
+    from ..bench.tables.suite_figures import SuiteFigures
+    from ..bench.tables.suite_results import collect_results
     from ..metrics import FPR95
     from ..options import pick
 
     pick(fpr95, FPR95, "convention of FPR95")
-    gathered = gather(load_suite(suite), out, read_seeds(seeds), limit, read_only(only or []))
-    return Grid(gathered, fpr95)
+    collected = collect_results(load_suite(suite), out, read_seeds(seeds), limit, read_only(only or []))
+    return SuiteFigures(collected, fpr95)
 
 
 def read_seeds(text: str | None) -> list[int] | None:

@@ -25,8 +25,8 @@ def demo(
     from .. import backbones
     from ..bench.report.pages import report
     from ..bench.report.run_pictures import overview
-    from ..bench.result import RunSpec
     from ..bench.run.execute import carry_out, prepare
+    from ..bench.spec import RunSpec
     from ..bench.tables.layout import HEADINGS, rows
     from ..files import make_folder, write_atomically
     from .run_progress import progress_line

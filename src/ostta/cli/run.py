@@ -56,9 +56,10 @@ def run(
     from pydantic import ValidationError
 
     from ..bench.file_model import first_problem
-    from ..bench.result import RunSpec, read_result
+    from ..bench.result import read_result
     from ..bench.run import execute
     from ..bench.scenario import read_scenario
+    from ..bench.spec import RunSpec
     from ..bench.tables.layout import HEADINGS, rows
     from ..data.class_names import parse_classes
     from .run_progress import progress_line
@@ -93,7 +94,7 @@ def run(
     for remark in filter(None, prepared.remarks):
         print(remark)
     with progress_line(method) as watch:
-        path = execute.settle(prepared, out, keep_records=records, watch=watch).path
+        path = execute.ensure_result(prepared, out, keep_records=records, watch=watch).path
     result = read_result(path)
     for heading, cell in zip(HEADINGS, rows([result])[0], strict=True):
         print(f"{heading:<10} {cell}")

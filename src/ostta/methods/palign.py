@@ -124,7 +124,7 @@ class PAlign(Aligned, TPT):
 
 
 class PAlignC(Aligned, TPTC):
-    """Prompts that are tuned through the whole stream."""
+    """MaplePrompts that are tuned through the whole stream."""
 
     name = "palign_c"
     Options = PAlignCOptions

@@ -168,7 +168,7 @@ class TPT(PromptTuning):
 
 
 class TPTC(PromptTuning):
-    """Prompts that are tuned through the whole stream."""
+    """MaplePrompts that are tuned through the whole stream."""
 
     name = "tpt_c"
     Options = TPTCOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .changing import Continual, Frequent
 from .ordered import Ordered
-from .prefetch import ahead
+from .prefetch import prefetched
 from .single import SingleDomain
 from .smooth import Smooth
 from .stream import Domain, Sample, Source, Stream
@@ -19,5 +19,5 @@ __all__ = [
     "Smooth",
     "Source",
     "Stream",
-    "ahead",
+    "prefetched",
 ]

@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 DEPTH = 8
 
 
-def ahead(items: Iterable[Item], depth: int = DEPTH) -> Iterator[Item]:
+def prefetched(items: Iterable[Item], depth: int = DEPTH) -> Iterator[Item]:
     """`items` in their order, made by a thread that is at most `depth` of them ahead.
 
     What making an item raises is raised here, in its place. A reader that stops early stops the thread with it.
@@ -39,7 +39,7 @@ def ahead(items: Iterable[Item], depth: int = DEPTH) -> Iterator[Item]:
         except BaseException as problem:
             made.put(([], problem))
 
-    worker = Thread(target=make, name="ostta-ahead", daemon=True)
+    worker = Thread(target=make, name="ostta-prefetch", daemon=True)
     worker.start()
     try:
         while True:

@@ -77,7 +77,7 @@ class Weathered:
 
 
 class Smooth(Stream):
-    """`speed` desired images in each cell of the path (`path.py`), and undesired ones at random places among them.
+    """`speed` desired images in each cell of the path (`corruption_path.py`), and undesired ones at random places among them.
 
     `desired` is a clean set; each cell shows the next `speed` of its images in random order. The path ends when all
     have been shown once, or after `cells` cells, where images come again in rounds; so do undesired images where they

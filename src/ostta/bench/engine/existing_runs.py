@@ -7,16 +7,16 @@ from pathlib import Path
 
 from ... import backbones
 from ...core.types import Error
-from ..result import Result, RunSpec, read_result
+from ..result import Result, read_result
 from ..run.compose import compose
 from ..run.execute import has_records
-from ..run.locks import run_key
+from ..spec import RunSpec, run_key
 
 # What of a spec does not change the stream.
 _BESIDE_THE_STREAM = {"backbone", "method", "identifier", "profile", "options"}
 
 
-class Finished:
+class ExistingRuns:
     """The results in `out`. As in `run.existing`, a result counts only for the weights and the stream that there are now."""
 
     def __init__(self, out: Path, root: Path | None, keep_records: bool = False) -> None:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.types import Error
-from ...files import make_folder, readable, write_atomically
+from ...files import make_folder
 from ...options import pick
-from ..result import RunSpec
+from ..failure import remove_failure, write_failure
 from ..run.checkpoint import EVERY
-from ..run.locks import Claim, run_key, try_claim
+from ..run.locks import RunLock, try_lock
+from ..spec import RunSpec, run_key
 from ..suite import Cell, Suite, expand
-from ..tables.suite_results import FAILED
-from .existing_runs import Finished
-from .job import Ending, Job, State
+from .existing_runs import ExistingRuns
+from .job import Ending, Job, Outcome
 from .local import Step, cores, local
-from .progress import Pace
+from .progress import GridProgress
 
 LOCAL, RAY = ENGINES = ("local", "ray")
 # More at once is for those to say who know that memory is enough for as many models.
@@ -76,7 +75,7 @@ def run_grid(
     engine: str = LOCAL,
     keep_records: bool = False,
     checkpoint_every: int = EVERY,
-    watch: Callable[[Pace], None] | None = None,
+    watch: Callable[[GridProgress], None] | None = None,
 ) -> Summary:
     """Carry out `specs` into the folder `out`; what has a result there is skipped, and what fails is noted and does not stop the rest.
 
@@ -90,81 +89,75 @@ def run_grid(
     make_folder(out)
     root = None if root is None else root.absolute()
     common = Job(spec=RunSpec(), root=root, out=out, keep_records=keep_records, checkpoint_every=checkpoint_every)
-    grid = _Grid(common, Pace(specs, workers), watch)
+    grid = _Grid(common, GridProgress(specs, workers), watch)
     waiting = [spec for spec in specs if not grid.skip(spec)]
-    # What another runner has claimed gets a second look at the end: it may have finished by then, or died.
+    # What another runner has locked gets a second look at the end: it may have finished by then, or died.
     for _ in ("first look", "second look"):
         if not waiting:
             break
-        claimed: list[RunSpec] = []
-        for ending in _endings(engine, grid.jobs(waiting, claimed), workers, threads, grid.step):
+        locked: list[RunSpec] = []
+        for ending in _endings(engine, grid.jobs(waiting, locked), workers, threads, grid.step):
             grid.end(ending)
-        waiting = claimed
-    ended = grid.pace.ended
-    return Summary(ended[State.DONE], ended[State.SKIPPED], tuple(grid.failed), tuple(waiting), grid.pace.seconds)
+        waiting = locked
+    ended = grid.progress.ended
+    return Summary(
+        ended[Outcome.DONE], ended[Outcome.SKIPPED], tuple(grid.failed), tuple(waiting), grid.progress.seconds
+    )
 
 
 class _Grid:
     """The runs on one folder: which are there, which have ended how, and who is told."""
 
-    def __init__(self, common: Job, pace: Pace, watch: Callable[[Pace], None] | None) -> None:
-        self.pace, self.failed = pace, list[Ending]()
+    def __init__(self, common: Job, progress: GridProgress, watch: Callable[[GridProgress], None] | None) -> None:
+        self.progress, self.failed = progress, list[Ending]()
         self._common, self._watch = common, watch
-        self._finished = Finished(common.out, common.root, common.keep_records)
+        self._existing = ExistingRuns(common.out, common.root, common.keep_records)
 
-    def jobs(self, waiting: Sequence[RunSpec], claimed: list[RunSpec]) -> Iterator[tuple[Job, Claim]]:
-        """What is to be done, each with its claim, made at the moment it is asked for; what others have goes to `claimed`."""
+    def jobs(self, waiting: Sequence[RunSpec], locked: list[RunSpec]) -> Iterator[tuple[Job, RunLock]]:
+        """What is to be done, each with its lock, made at the moment it is asked for; what others have goes to `locked`."""
         for spec in waiting:
-            claim = try_claim(self._common.out, spec)
-            if claim is None:
-                claimed.append(spec)
+            lock = try_lock(self._common.out, spec)
+            if lock is None:
+                locked.append(spec)
             elif self.skip(spec):
-                claim.release()
+                lock.release()
             else:
-                self.pace.start(spec)
+                self.progress.start(spec)
                 self._tell()
-                yield self._common.model_copy(update={"spec": spec}), claim
+                yield self._common.model_copy(update={"spec": spec}), lock
 
     def skip(self, spec: RunSpec) -> bool:
         """Whether the result is there already; then the run has ended."""
-        if not self._finished.has(spec):
+        if not self._existing.has(spec):
             return False
-        self.end(Ending(spec=spec, state=State.SKIPPED))
+        self.end(Ending(spec=spec, state=Outcome.SKIPPED))
         return True
 
     def step(self, spec: RunSpec, done: int, total: int) -> None:
-        self.pace.step(spec, done, total)
+        self.progress.step(spec, done, total)
         self._tell()
 
     def end(self, ending: Ending) -> None:
-        if ending.state is State.FAILED:
-            self.failed.append(ending)
+        out = self._common.out
         try:
-            self._note(ending)
+            if ending.state is Outcome.FAILED:
+                self.failed.append(ending)
+                write_failure(out, ending.spec, ending.reason, ending.trace)
+            else:
+                remove_failure(out, ending.spec)
         except (Error, OSError) as problem:
-            # The other runs go on, and the summary has what the note would have said.
+            # The other runs go on, and the summary has what the file would have said.
             warnings.warn(f"How the run {ending.key} ended could not be noted: {problem}", stacklevel=2)
-        self.pace.end(ending)
+        self.progress.end(ending)
         self._tell()
-
-    def _note(self, ending: Ending) -> None:
-        """A file for a run that failed, for as long as it has no result."""
-        note = self._common.out / FAILED / f"{ending.key}.json"
-        if ending.state is not State.FAILED:
-            note.unlink(missing_ok=True)
-            return
-        make_folder(note.parent)
-        content = {"spec": ending.spec.model_dump(mode="json"), "reason": ending.reason, "traceback": ending.trace}
-        text = readable(json.dumps(content, indent=2, ensure_ascii=False))
-        write_atomically(note, f"{text}\n".encode())
 
     def _tell(self) -> None:
         if self._watch is not None:
-            self._watch(self.pace)
+            self._watch(self.progress)
 
 
 def _endings(
-    engine: str, jobs: Iterator[tuple[Job, Claim]], workers: int, threads: int, step: Step
+    engine: str, jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int, step: Step
 ) -> Iterator[Ending]:
     if engine == RAY:
         from .ray_cluster import cluster

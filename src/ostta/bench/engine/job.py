@@ -7,14 +7,13 @@ from enum import StrEnum
 from pathlib import Path
 
 from ...core.types import Error
-from ..file_model import Strict
-from ..result import RunSpec
+from ..file_model import FileModel
 from ..run.checkpoint import EVERY
-from ..run.execute import Watch, prepare, settle
-from ..run.locks import run_key
+from ..run.execute import Watch, ensure_result, prepare
+from ..spec import RunSpec, run_key
 
 
-class Job(Strict):
+class Job(FileModel):
     """What to run, on which data, and into which folder."""
 
     spec: RunSpec
@@ -24,7 +23,7 @@ class Job(Strict):
     checkpoint_every: int = EVERY
 
 
-class State(StrEnum):
+class Outcome(StrEnum):
     """How a run ended."""
 
     DONE = "done"
@@ -32,11 +31,11 @@ class State(StrEnum):
     FAILED = "failed"
 
 
-class Ending(Strict):
+class Ending(FileModel):
     """How a run ended; where it failed, `reason` is a sentence and `trace` is there if nobody had foreseen it."""
 
     spec: RunSpec
-    state: State
+    state: Outcome
     reason: str = ""
     trace: str | None = None
 
@@ -46,19 +45,19 @@ class Ending(Strict):
 
 
 def attempt(job: Job, watch: Watch | None = None) -> Ending:
-    """Carry out a claimed run; whatever goes wrong is part of the ending."""
+    """Carry out a locked run; whatever goes wrong is part of the ending."""
     try:
-        settled = settle(
+        made = ensure_result(
             prepare(job.spec, job.root),
             job.out,
             keep_records=job.keep_records,
             watch=watch,
             checkpoint_every=job.checkpoint_every,
-            claimed=True,
+            locked=True,
         )
     except Error as problem:
-        return Ending(spec=job.spec, state=State.FAILED, reason=str(problem))
+        return Ending(spec=job.spec, state=Outcome.FAILED, reason=str(problem))
     except Exception as problem:
         reason = f"An unexpected {type(problem).__name__}: {str(problem) or 'no more is known'}."
-        return Ending(spec=job.spec, state=State.FAILED, reason=reason, trace=traceback.format_exc())
-    return Ending(spec=job.spec, state=State.DONE if settled.fresh else State.SKIPPED)
+        return Ending(spec=job.spec, state=Outcome.FAILED, reason=reason, trace=traceback.format_exc())
+    return Ending(spec=job.spec, state=Outcome.DONE if made.fresh else Outcome.SKIPPED)

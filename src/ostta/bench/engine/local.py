@@ -14,9 +14,9 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import IO
 
-from ..result import RunSpec
-from ..run.locks import Claim
-from .job import Ending, Job, State
+from ..run.locks import RunLock
+from ..spec import RunSpec
+from .job import Ending, Job, Outcome
 
 Step = Callable[[RunSpec, int, int], None]
 _TAIL = 4_000
@@ -29,8 +29,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def local(jobs: Iterator[tuple[Job, Claim]], workers: int, threads: int, step: Step) -> Iterator[Ending]:
-    """The endings of `jobs` as they come. A job is taken, with its claim, when there is room for it.
+def local(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int, step: Step) -> Iterator[Ending]:
+    """The endings of `jobs` as they come. A job is taken, with its lock, when there is room for it.
 
     `step(spec, images, of how many)` is told now and then. Whoever stops reading ends the processes.
     """
@@ -56,20 +56,20 @@ def local(jobs: Iterator[tuple[Job, Claim]], workers: int, threads: int, step: S
 class _Run:
     """One process, and what it has said so far."""
 
-    def __init__(self, job: Job, claim: Claim, threads: int, events: SimpleQueue[tuple[_Run, bytes]]) -> None:
+    def __init__(self, job: Job, lock: RunLock, threads: int, events: SimpleQueue[tuple[_Run, bytes]]) -> None:
         self._job = job
         self._ending: Ending | None = None
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         # -P: a file in the working folder must not stand in for a library. A session of its own: Ctrl-C is for the parent to deal with.
-        # The claim goes over to the child; with no copy left here, it lasts exactly as long as the child.
-        with claim:
+        # The lock goes over to the child; with no copy left here, it lasts exactly as long as the child.
+        with lock:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "ostta.bench.engine.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
                 env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-                pass_fds=claim.inherited,
+                pass_fds=lock.inherited,
                 start_new_session=True,
             )
         assert self._process.stdin is not None
@@ -100,7 +100,7 @@ class _Run:
             self._errors.seek(0)
             said = self._errors.read().decode(errors="replace")[-_TAIL:]
             self._ending = Ending(
-                spec=self._job.spec, state=State.FAILED, reason=_end_of_process(code), trace=said or None
+                spec=self._job.spec, state=Outcome.FAILED, reason=_end_of_process(code), trace=said or None
             )
         self._close()
         return self._ending

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..result import RunSpec
-from ..run.locks import run_key
-from .job import Ending, State
+from ..spec import RunSpec, run_key
+from .job import Ending, Outcome
 
 
 @dataclass
@@ -33,14 +32,14 @@ class Active:
         return (self.latest - self.first) / (self.done - self.before) if self.done > self.before else None
 
 
-class Pace:
+class GridProgress:
     """What is waiting, under way and ended. Time left is by what runs of the same method and backbone have taken so far."""
 
     def __init__(self, specs: Sequence[RunSpec], workers: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.total, self.workers, self._clock = len(specs), workers, clock
         self.waiting = {run_key(spec): spec for spec in specs}
         self.active: dict[str, Active] = {}
-        self.ended: Counter[State] = Counter()
+        self.ended: Counter[Outcome] = Counter()
         self._began = clock()
         self._taken: dict[tuple[str, str], list[float]] = {}
 
@@ -59,7 +58,7 @@ class Pace:
         self.waiting.pop(ending.key, None)
         run = self.active.pop(ending.key, None)
         self.ended[ending.state] += 1
-        if run is not None and ending.state is State.DONE:
+        if run is not None and ending.state is Outcome.DONE:
             self._taken.setdefault(_kind(run.spec), []).append(self._clock() - run.began)
 
     @property

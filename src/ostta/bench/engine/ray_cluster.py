@@ -10,15 +10,15 @@ from typing import Any
 
 from ...core.types import Error
 from ...files import write_atomically
-from ..run.locks import Claim
-from .job import Ending, Job, State, attempt
+from ..run.locks import RunLock
+from .job import Ending, Job, Outcome, attempt
 
 # Results are small; Ray's own choice would be a third of the machine's memory.
 _STORE_BYTES = 256_000_000
 ADDRESS = "RAY_ADDRESS"
 
 
-def cluster(jobs: Iterator[tuple[Job, Claim]], workers: int, threads: int) -> Iterator[Ending]:
+def cluster(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int) -> Iterator[Ending]:
     """The endings of `jobs` as they come, with at most `workers` under way, on the cluster at RAY_ADDRESS or else on this machine.
 
     The data must be at the same place on every machine. There are no checkpoints: a run that is cut off starts anew.
@@ -32,7 +32,7 @@ def cluster(jobs: Iterator[tuple[Job, Claim]], workers: int, threads: int) -> It
         num_cpus=threads,
         runtime_env={"env_vars": {"OMP_NUM_THREADS": str(threads)}},
     )(_carry_out)
-    running: dict[Any, tuple[Job, Claim]] = {}
+    running: dict[Any, tuple[Job, RunLock]] = {}
     try:
         while True:
             while len(running) < workers and (taken := next(jobs, None)) is not None:
@@ -40,16 +40,16 @@ def cluster(jobs: Iterator[tuple[Job, Claim]], workers: int, threads: int) -> It
             if not running:
                 return
             ready, _ = ray.wait(list(running), num_returns=1)
-            job, claim = running[ready[0]]
+            job, lock = running[ready[0]]
             try:
                 ending = _received(ray, ready[0], job)
             finally:
-                claim.release()
+                lock.release()
                 del running[ready[0]]
             yield ending
     finally:
-        for _, claim in running.values():
-            claim.release()
+        for _, lock in running.values():
+            lock.release()
         ray.shutdown()
 
 
@@ -68,12 +68,12 @@ def _received(ray: Any, reference: Any, job: Job) -> Ending:
         text, files = ray.get(reference)
     except ray.exceptions.RayError as problem:
         reason = f"The Ray worker of this run was lost ({type(problem).__name__})."
-        return Ending(spec=job.spec, state=State.FAILED, reason=reason, trace=str(problem))
+        return Ending(spec=job.spec, state=Outcome.FAILED, reason=reason, trace=str(problem))
     try:
         for name in sorted(files, key=lambda name: name.endswith(".json")):
             write_atomically(job.out / name, files[name])
     except Error as problem:
-        return Ending(spec=job.spec, state=State.FAILED, reason=str(problem))
+        return Ending(spec=job.spec, state=Outcome.FAILED, reason=str(problem))
     return Ending.model_validate_json(text)
 
 

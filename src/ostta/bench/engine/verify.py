@@ -11,10 +11,11 @@ from typing import Any
 from ...backbones import SHIPPED
 from ...core.types import Error
 from ...data.names import OWN, parse_name
-from ..result import Result, RunSpec, read_result
+from ..result import Result, read_result
 from ..scenario import DomainsScenario
+from ..spec import RunSpec
 from .grid import run_grid
-from .progress import Pace
+from .progress import GridProgress
 
 # What a run must give again, and what else may explain why it did not.
 COMPARED = (
@@ -54,7 +55,7 @@ class Verification:
 
 
 def verify(
-    path: Path, root: Path | None, watch: Callable[[Pace], None] | None = None, opened: Collection[str] = ()
+    path: Path, root: Path | None, watch: Callable[[GridProgress], None] | None = None, opened: Collection[str] = ()
 ) -> Verification:
     """Run the spec of the result file `path` again, in a folder that is thrown away, with as many threads as then.
 

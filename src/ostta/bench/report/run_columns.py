@@ -16,7 +16,7 @@ _COLUMNS = ("label", "score", "threshold", "known", "index")
 
 
 @dataclass(frozen=True)
-class Trace:
+class RunColumns:
     """One entry an image, in the order of the stream; labels are -1 for undesired images, a threshold is NaN where there is none."""
 
     labels: NDArray[np.int64]
@@ -29,7 +29,7 @@ class Trace:
         return len(self.labels)
 
     @classmethod
-    def of(cls, records: Records) -> Trace:
+    def of(cls, records: Records) -> RunColumns:
         return cls(
             records.labels,
             records.scores(),
@@ -39,7 +39,7 @@ class Trace:
         )
 
     @classmethod
-    def read(cls, path: Path) -> Trace:
+    def read(cls, path: Path) -> RunColumns:
         """From the parquet file that `write_records` made."""
         import pyarrow
         import pyarrow.parquet
@@ -77,9 +77,9 @@ class Trace:
         return {"Acc_D": acc_d, "Acc_U": acc_u, "HM": hm}
 
 
-def score_limits(traces: list[Trace]) -> tuple[float, float]:
+def score_limits(runs: list[RunColumns]) -> tuple[float, float]:
     """One range for all pictures, so that they can be compared by eye."""
-    scores = np.concatenate([trace.scores for trace in traces])
+    scores = np.concatenate([run.scores for run in runs])
     low, high = float(scores.min()), float(scores.max())
     margin = 0.03 * (high - low) or 0.01
     return low - margin, high + margin

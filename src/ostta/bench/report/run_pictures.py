@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...evaluate import Records
-from .run_columns import Trace, score_limits
+from .run_columns import RunColumns, score_limits
 
 DESIRED, UNDESIRED, LINE = "#2563eb", "#e11d48", "#111827"
 FONT = 9
@@ -27,27 +27,27 @@ class Picture(NamedTuple):
 
 
 def histogram(
-    trace: Trace,
+    run: RunColumns,
     limits: tuple[float, float],
     label: str = "score: cosine to the best class",
     size: tuple[float, float] = LARGE,
 ) -> bytes:
     """Scores of desired and undesired images, and the last threshold."""
     figure, axes = canvas(size)
-    _draw_histogram(axes, trace, limits, label)
+    _draw_histogram(axes, run, limits, label)
     return png(figure)
 
 
-def scores_over_time(trace: Trace, limits: tuple[float, float], size: tuple[float, float] = LARGE) -> bytes:
+def scores_over_time(run: RunColumns, limits: tuple[float, float], size: tuple[float, float] = LARGE) -> bytes:
     """Every score where it fell in the stream, with the threshold of that moment."""
     figure, axes = canvas(size)
-    steps = trace.thinned(MOST_DOTS)
-    labels, scores = trace.labels[steps], trace.scores[steps]
+    steps = run.thinned(MOST_DOTS)
+    labels, scores = run.labels[steps], run.scores[steps]
     for chosen, colour, name in ((labels >= 0, DESIRED, "desired"), (labels < 0, UNDESIRED, "undesired")):
         if chosen.any():
             axes.plot(steps[chosen], scores[chosen], ".", ms=2.2, alpha=0.45, color=colour, label=name)
-    if np.isfinite(trace.thresholds).any():
-        axes.plot(steps, trace.thresholds[steps], color=LINE, lw=1.2, label="threshold")
+    if np.isfinite(run.thresholds).any():
+        axes.plot(steps, run.thresholds[steps], color=LINE, lw=1.2, label="threshold")
     axes.set_ylim(*limits)
     axes.set_xlabel("images seen")
     axes.set_ylabel("score")
@@ -59,7 +59,7 @@ def scores_over_time(trace: Trace, limits: tuple[float, float], size: tuple[floa
     return png(figure)
 
 
-def accuracies_over_time(runs: dict[str, Trace], size: tuple[float, float] = LARGE) -> bytes:
+def accuracies_over_time(runs: dict[str, RunColumns], size: tuple[float, float] = LARGE) -> bytes:
     """Acc_D, Acc_U and HM over the images seen so far; the first run dotted, as the frozen reference."""
     figure, axes = canvas(size)
     _draw_accuracies(axes, runs)
@@ -68,13 +68,13 @@ def accuracies_over_time(runs: dict[str, Trace], size: tuple[float, float] = LAR
 
 def overview(runs: dict[str, Records]) -> bytes:
     """Histograms of all runs and their accuracies over time, side by side: the picture of the README."""
-    traces = {name: Trace.of(records) for name, records in runs.items()}
-    figure, panels = canvas((4.2 * (len(traces) + 1), 3.6), columns=len(traces) + 1)
-    limits = score_limits(list(traces.values()))
-    for axes, (name, trace) in zip(panels, traces.items(), strict=False):
-        _draw_histogram(axes, trace, limits, "score: cosine to the best class")
+    shown = {name: RunColumns.of(records) for name, records in runs.items()}
+    figure, panels = canvas((4.2 * (len(shown) + 1), 3.6), columns=len(shown) + 1)
+    limits = score_limits(list(shown.values()))
+    for axes, (name, run) in zip(panels, shown.items(), strict=False):
+        _draw_histogram(axes, run, limits, "score: cosine to the best class")
         axes.set_title(f"{name}: scores", fontsize=FONT + 1)
-    _draw_accuracies(panels[-1], traces)
+    _draw_accuracies(panels[-1], shown)
     panels[-1].set_title("accuracies over the stream", fontsize=FONT + 1)
     top = max(axes.get_ylim()[1] for axes in panels[:-1])
     for axes in panels[:-1]:
@@ -82,14 +82,14 @@ def overview(runs: dict[str, Records]) -> bytes:
     return png(figure)
 
 
-def _draw_histogram(axes: Any, trace: Trace, limits: tuple[float, float], label: str) -> None:
+def _draw_histogram(axes: Any, run: RunColumns, limits: tuple[float, float], label: str) -> None:
     bins = np.linspace(*limits, 60).tolist()
-    desired = trace.labels >= 0
+    desired = run.labels >= 0
     for chosen, colour, alpha, name in ((desired, DESIRED, 0.65, "desired"), (~desired, UNDESIRED, 0.6, "undesired")):
         if chosen.any():
-            axes.hist(trace.scores[chosen], bins, color=colour, alpha=alpha, label=name)
-    if np.isfinite(trace.thresholds[-1]):
-        axes.axvline(trace.thresholds[-1], ymax=0.88, color=LINE, lw=1.2, ls="--", label="last threshold")
+            axes.hist(run.scores[chosen], bins, color=colour, alpha=alpha, label=name)
+    if np.isfinite(run.thresholds[-1]):
+        axes.axvline(run.thresholds[-1], ymax=0.88, color=LINE, lw=1.2, ls="--", label="last threshold")
     axes.set_xlabel(label)
     axes.set_ylabel("images")
     # Room above the bars, so that the legend hides none.
@@ -105,11 +105,11 @@ def _draw_histogram(axes: Any, trace: Trace, limits: tuple[float, float], label:
     )
 
 
-def _draw_accuracies(axes: Any, runs: dict[str, Trace]) -> None:
+def _draw_accuracies(axes: Any, runs: dict[str, RunColumns]) -> None:
     colours = {"Acc_D": DESIRED, "Acc_U": UNDESIRED, "HM": LINE}
-    for number, (name, trace) in enumerate(runs.items()):
-        steps = trace.thinned(MOST_STEPS)
-        for curve, values in trace.cumulative().items():
+    for number, (name, run) in enumerate(runs.items()):
+        steps = run.thinned(MOST_STEPS)
+        for curve, values in run.cumulative().items():
             style = ":" if number == 0 and len(runs) > 1 else "-"
             axes.plot(steps, values[steps], style, lw=1.4, color=colours[curve], label=f"{curve} {name}")
     axes.set_ylim(0, 102)

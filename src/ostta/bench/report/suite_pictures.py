@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..result import Result
 from ..suite import METRICS
-from ..tables.suite_figures import Figure, Grid, Names
+from ..tables.suite_figures import Figure, Names, SuiteFigures
 from .run_pictures import FONT, LINE, Picture, canvas, png
 
 COLOURS = ("#2563eb", "#e11d48", "#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d", "#65a30d", "#475569", "#b45309")
@@ -40,64 +40,64 @@ class _Curve(NamedTuple):
     frozen: bool
 
 
-def domain_pictures(grid: Grid) -> Iterator[Picture]:
+def domain_pictures(figures: SuiteFigures) -> Iterator[Picture]:
     """HM of each domain, where runs have domains: one picture for a column of the suite and a block of its rows."""
-    for column in grid.columns:
-        for block in dict.fromkeys(row[:-1] for row in grid.rows):
+    for column in figures.columns:
+        for block in dict.fromkeys(row[:-1] for row in figures.rows):
             lines: dict[str, tuple[list[float], bool]] = {}
             names: list[str] = []
-            for row in (row for row in grid.rows if row[:-1] == block):
-                found = list(grid.results(row, column).values())
+            for row in (row for row in figures.rows if row[:-1] == block):
+                found = list(figures.results(row, column).values())
                 if found and found[0].domains:
                     names = names or [domain.name for domain in found[0].domains]
-                    lines[row[-1]] = [_mean_hm(found, place) for place in range(len(names))], grid.is_frozen(row)
+                    lines[row[-1]] = [_mean_hm(found, place) for place in range(len(names))], figures.is_frozen(row)
             if lines:
                 yield Picture(
                     ", ".join(["HM of each domain", *block, *column]),
                     "The domains in the order of the stream; dotted: the frozen classifier."
-                    + (" Means over the seeds." if _several_seeds(grid) else ""),
+                    + (" Means over the seeds." if _several_seeds(figures) else ""),
                     _draw_domains(names, lines),
                 )
 
 
-def strips(grid: Grid) -> Iterator[Picture]:
+def strips(figures: SuiteFigures) -> Iterator[Picture]:
     """The headline figure against every option that the suite varies in steps."""
-    name = METRICS[grid.headline].rstrip(" ↑↓")
-    bars = " Bars: standard deviation over the seeds." if _several_seeds(grid) else ""
-    for scale in _scales(grid):
-        for panel, curves in _panels(grid, scale).items():
+    name = METRICS[figures.headline].rstrip(" ↑↓")
+    bars = " Bars: standard deviation over the seeds." if _several_seeds(figures) else ""
+    for scale in _scales(figures):
+        for panel, curves in _panels(figures, scale).items():
             if max(len(curve.points) for curve in curves.values()) > 1:
                 title = ", ".join([f"{name} against {scale.label}", *panel])
                 yield Picture(title, f"Dotted: the frozen classifier.{bars}", _draw_strip(scale, name, curves))
 
 
-def _panels(grid: Grid, scale: _Scale) -> dict[Names, dict[str, _Curve]]:
+def _panels(figures: SuiteFigures, scale: _Scale) -> dict[Names, dict[str, _Curve]]:
     """The curves by picture: one a column of the suite where the scale is among its rows, else a line for each row."""
-    rows = grid.suite.rows
-    place = (*rows, *grid.suite.columns).index(scale.axis)
+    rows = figures.suite.rows
+    place = (*rows, *figures.suite.columns).index(scale.axis)
     panels: dict[Names, dict[str, _Curve]] = {}
-    for row in grid.rows:
-        for column in grid.columns:
+    for row in figures.rows:
+        for column in figures.columns:
             entries = (*row, *column)
-            figure = grid.figure(row, column, grid.headline)
+            figure = figures.figure(row, column, figures.headline)
             if entries[place] not in scale.numbers or figure is None or figure.mean is None:
                 continue
             x, rest = scale.numbers[entries[place]], entries[:place] + entries[place + 1 :]
             varied = place < len(rows)
             panel = rest if varied else (*rest[len(rows) :], *row[:-1])
             curves = panels.setdefault(panel, {})
-            against = row if grid.is_frozen(row) else grid.frozen_row(row, column)
-            if not grid.is_frozen(row):
-                line = next(iter(grid.results(row, column).values())).spec.method if varied else row[-1]
+            against = row if figures.is_frozen(row) else figures.frozen_row(row, column)
+            if not figures.is_frozen(row):
+                line = next(iter(figures.results(row, column).values())).spec.method if varied else row[-1]
                 curves.setdefault(line, _Curve({}, False)).points[x] = figure
-            base = None if against is None else grid.figure(against, column, grid.headline)
+            base = None if against is None else figures.figure(against, column, figures.headline)
             if base is not None and base.mean is not None:
                 curves.setdefault("frozen", _Curve({}, True)).points[x] = base
     return panels
 
 
-def _scales(grid: Grid) -> Iterator[_Scale]:
-    for axis in grid.suite.axes:
+def _scales(figures: SuiteFigures) -> Iterator[_Scale]:
+    for axis in figures.suite.axes:
         alike: dict[str, dict[str, float]] = {}
         for entry in axis.entries:
             numbers = _NUMBER.findall(entry.name)
@@ -188,5 +188,5 @@ def _mean_hm(results: Sequence[Result], place: int) -> float:
     return statistics.fmean(present) if present else float("nan")
 
 
-def _several_seeds(grid: Grid) -> bool:
-    return len({cell.seed for cell in grid.gathered.cells}) > 1
+def _several_seeds(figures: SuiteFigures) -> bool:
+    return len({cell.seed for cell in figures.collected.cells}) > 1

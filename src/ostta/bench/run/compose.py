@@ -17,8 +17,9 @@ from ...data.generated import FROST, generated
 from ...data.names import parse_name
 from ...data.overlap import overlap, overlap_sentence
 from ...streams import Continual, Domain, Frequent, Ordered, SingleDomain, Smooth, Stream
-from ..result import RunSpec, Side
+from ..result import Side
 from ..scenario import ContinualScenario, DomainSpec, DomainsScenario, FrequentScenario, OrderedScenario, SmoothScenario
+from ..spec import RunSpec
 
 # A set whose order is its point.
 IN_ORDER = "ccc"

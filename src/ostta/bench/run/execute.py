@@ -24,7 +24,7 @@ from ...backbones.protocol import Backbone
 from ...evaluate import Records, evaluate
 from ...files import make_folder, write_atomically
 from ...metrics import mean
-from ...streams import Stream, ahead
+from ...streams import Stream, prefetched
 from ..result import (
     Analyses,
     DomainFigures,
@@ -33,14 +33,14 @@ from ..result import (
     Metrics,
     Quantiles,
     Result,
-    RunSpec,
     Side,
     StreamInfo,
     read_result,
 )
+from ..spec import RunSpec
 from .checkpoint import EVERY, Checkpoint, Reached
 from .compose import compose
-from .locks import wait_for_claim
+from .locks import wait_for_lock
 
 Watch = Callable[[int, int, float | None], None]
 
@@ -124,7 +124,7 @@ def carry_out(
         if watch is not None:
             watch(done, total, hm)
 
-    evaluate(adapter, ahead(prepared.stream.starting_at(len(records))), after, records)
+    evaluate(adapter, prefetched(prepared.stream.starting_at(len(records))), after, records)
     return summarise(prepared, reached()), records
 
 
@@ -209,29 +209,29 @@ def write_records(records: Records, path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Settled:
+class ResultFile:
     """Where a result is, and whether it had to be made."""
 
     path: Path
     fresh: bool
 
 
-def settle(
+def ensure_result(
     prepared: Prepared,
     out: Path,
     *,
     keep_records: bool = False,
     watch: Watch | None = None,
     checkpoint_every: int = EVERY,
-    claimed: bool = False,
-) -> Settled:
-    """Carry out a run unless its result is already in `out`. `claimed` says that this process has the run's claim already."""
+    locked: bool = False,
+) -> ResultFile:
+    """Carry out a run unless its result is already in `out`. `locked` says that this process has the run's lock already."""
     make_folder(out)
-    with nullcontext() if claimed else wait_for_claim(out, prepared.spec):
+    with nullcontext() if locked else wait_for_lock(out, prepared.spec):
         path = prepared.path(out)
         before = existing(prepared, out)
         if before is not None and (not keep_records or has_records(before, out)):
-            return Settled(path, fresh=False)
+            return ResultFile(path, fresh=False)
         checkpoint = Checkpoint(out, prepared.key, _identity(prepared), checkpoint_every)
         result, records = carry_out(prepared, watch, checkpoint)
         if keep_records:
@@ -243,7 +243,7 @@ def settle(
         # What an earlier process was writing when it was killed.
         for partial in out.glob(f".{path.stem}.*.partial"):
             partial.unlink(missing_ok=True)
-    return Settled(path, fresh=True)
+    return ResultFile(path, fresh=True)
 
 
 def run(
@@ -257,7 +257,7 @@ def run(
 ) -> Path:
     """Carry out `spec` unless its result is already in `out`; the path of the result file."""
     prepared = prepare(spec, root)
-    return settle(prepared, out, keep_records=keep_records, watch=watch, checkpoint_every=checkpoint_every).path
+    return ensure_result(prepared, out, keep_records=keep_records, watch=watch, checkpoint_every=checkpoint_every).path
 
 
 def has_records(result: Result, out: Path) -> bool:

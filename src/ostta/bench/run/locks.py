@@ -5,8 +5,6 @@ Systems without POSIX locks, such as Windows, do without: whoever starts two pro
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import warnings
 from pathlib import Path
@@ -14,18 +12,12 @@ from types import ModuleType, TracebackType
 
 from ...core.types import Error
 from ...files import make_folder
-from ..result import RunSpec
+from ..spec import RunSpec, run_key
 
 FOLDER = ".locks"
 
 
-def run_key(spec: RunSpec) -> str:
-    """Names a run by its spec alone, so that it is known before data and model are opened."""
-    content = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()[:12]
-
-
-class Claim:
+class RunLock:
     """A lock that is held until `release`, or until every process that has inherited it has ended."""
 
     def __init__(self, handle: int) -> None:
@@ -39,7 +31,7 @@ class Claim:
     def release(self) -> None:
         os.close(self._handle)
 
-    def __enter__(self) -> Claim:
+    def __enter__(self) -> RunLock:
         return self
 
     def __exit__(
@@ -48,7 +40,7 @@ class Claim:
         self.release()
 
 
-def try_claim(out: Path, spec: RunSpec) -> Claim | None:
+def try_lock(out: Path, spec: RunSpec) -> RunLock | None:
     """The lock on the run `spec` of the folder `out`; None where another process has it."""
     handle = _open(out, spec)
     try:
@@ -59,18 +51,18 @@ def try_claim(out: Path, spec: RunSpec) -> Claim | None:
     except OSError as problem:
         os.close(handle)
         raise Error(f"The file system of {out} has no locks ({problem.strerror}): choose another folder.") from None
-    return Claim(handle)
+    return RunLock(handle)
 
 
-def wait_for_claim(out: Path, spec: RunSpec) -> Claim:
+def wait_for_lock(out: Path, spec: RunSpec) -> RunLock:
     """The same, after whoever has it."""
-    held = try_claim(out, spec)
+    held = try_lock(out, spec)
     if held is not None:
         return held
     warnings.warn("Another process is at work on this very run, and is waited for.", stacklevel=2)
     handle = _open(out, spec)
     _lock(handle, wait=True)
-    return Claim(handle)
+    return RunLock(handle)
 
 
 def _lock(handle: int, *, wait: bool) -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from .layout import WIDTH, Block, Sheet, Text, sheet
-from .suite_figures import DELTA, Figure, Grid, Names
+from .suite_figures import DELTA, Figure, Names, SuiteFigures
 
 CSV_COLUMNS = ("suite", "row", "column", "metric", "mean", "std", "seeds", "paper", "gap", "doubt")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -20,52 +20,57 @@ _LATEX = {
 }  # fmt: skip
 
 
-def markdown(grid: Grid) -> str:
+def markdown(figures: SuiteFigures) -> str:
     """Headed tables with their footnotes and sentences, to be read as they are or rendered."""
     # Half as wide as elsewhere: the name of a group is part of each of its headings here.
-    made = sheet(grid, WIDTH // 2)
+    made = sheet(figures, WIDTH // 2)
     parts = [f"## {_md(made.title)}", *(_markdown_table(block) for block in made.blocks)]
     if made.doubts:
         parts.append("\n".join(f"[{number}] {_md(doubt)}." for number, doubt in enumerate(made.doubts, 1)))
     # The sentences are ours, and their backquotes mean what they mean in Markdown.
-    parts += [_md(note).replace("\\`", "`") for note in made.notes]
+    parts += [_md(note).replace("\\`", "`") for note in made.footnotes]
     return "\n\n".join(parts) + "\n"
 
 
-def latex(grid: Grid) -> str:
+def latex(figures: SuiteFigures) -> str:
     """For a document with \\usepackage{booktabs}."""
-    made = sheet(grid)
+    made = sheet(figures)
     parts = ["% needs \\usepackage{booktabs}", *(_latex_table(made, block) for block in made.blocks)]
     lines = [f"$^{{{number}}}$ {_tex(doubt)}." for number, doubt in enumerate(made.doubts, 1)]
-    parts += [f"\\noindent\\footnotesize {line}\\par" for line in [*lines, *map(_tex_sentence, made.notes)]]
+    parts += [f"\\noindent\\footnotesize {line}\\par" for line in [*lines, *map(_tex_sentence, made.footnotes)]]
     return "\n\n".join(parts) + "\n"
 
 
-def long_csv(grid: Grid) -> str:
+def long_csv(figures: SuiteFigures) -> str:
     """One line a figure, unrounded; empty where there is none. A domain's figure has its name behind the column's."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
-    for row in grid.rows:
-        for column in grid.columns:
-            for metric in (*grid.suite.metrics, DELTA, *grid.cost):
-                name = f"{DELTA}_{grid.headline}" if metric == DELTA else metric
-                _line(writer.writerow, grid, row, column, name, grid.figure(row, column, metric))
-            for part in grid.suite.parts:
-                figure = grid.figure(row, column, grid.headline, part)
-                _line(writer.writerow, grid, row, (*column, part), grid.headline, figure)
+    for row in figures.rows:
+        for column in figures.columns:
+            for metric in (*figures.suite.metrics, DELTA, *figures.cost):
+                name = f"{DELTA}_{figures.headline}" if metric == DELTA else metric
+                _line(writer.writerow, figures, row, column, name, figures.figure(row, column, metric))
+            for part in figures.suite.parts:
+                figure = figures.figure(row, column, figures.headline, part)
+                _line(writer.writerow, figures, row, (*column, part), figures.headline, figure)
     return out.getvalue()
 
 
-FORMATS: dict[str, Callable[[Grid], str]] = {"md": markdown, "csv": long_csv, "latex": latex}
+FORMATS: dict[str, Callable[[SuiteFigures], str]] = {"md": markdown, "csv": long_csv, "latex": latex}
 
 
 def _line(
-    write: Callable[[list[object]], object], grid: Grid, row: Names, column: Names, metric: str, figure: Figure | None
+    write: Callable[[list[object]], object],
+    figures: SuiteFigures,
+    row: Names,
+    column: Names,
+    metric: str,
+    figure: Figure | None,
 ) -> None:
     if figure is None:
         return
-    names = [_cell(text) for text in (grid.suite.name, " / ".join(row), " / ".join(column), metric)]
+    names = [_cell(text) for text in (figures.suite.name, " / ".join(row), " / ".join(column), metric)]
     numbers = ["" if value is None else repr(value) for value in (figure.mean, figure.std)]
     beside = ["" if value is None else repr(value) for value in (figure.paper, figure.gap)]
     write([*names, *numbers, figure.seeds, *beside, _cell(figure.doubt)])

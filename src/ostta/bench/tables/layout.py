@@ -11,8 +11,8 @@ from functools import partial
 
 from ..result import Result
 from ..suite import METRICS
-from .footnotes import notes
-from .suite_figures import DELTA, FROZEN, Figure, Grid, Names
+from .footnotes import footnotes
+from .suite_figures import DELTA, FROZEN, Figure, Names, SuiteFigures
 
 HEADINGS = ("method", "AUROC ↑", "FPR95 ↓", "Acc_D ↑", "Acc_U ↑", "HM ↑", "ΔHM", "updates", "ms/step")
 DASH = "–"
@@ -48,30 +48,32 @@ class Sheet:
     title: str
     blocks: list[Block] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    footnotes: list[str] = field(default_factory=list)
 
 
-def sheet(grid: Grid, width: int = WIDTH) -> Sheet:
+def sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
     """Our figures, what they cost, the paper's beside them, and domain by domain where the suite has parts."""
-    suite = grid.suite
+    suite = figures.suite
     made = Sheet(f"{suite.title} ({suite.name}; {suite.what})")
     own = (
         (*suite.metrics, DELTA)
-        if any(grid.is_frozen(row) for row in grid.rows) and len(grid.rows) > 1
+        if any(figures.is_frozen(row) for row in figures.rows) and len(figures.rows) > 1
         else suite.metrics
     )
-    made.blocks += _blocks(grid, "", own, _own, width)
+    made.blocks += _blocks(figures, "", own, _own, width)
     printed = [
-        metric for metric in own if any(_figure(grid, *place, metric).paper is not None for place in _places(grid))
+        metric
+        for metric in own
+        if any(_figure(figures, *place, metric).paper is not None for place in _places(figures))
     ]
     if printed:
         title = "The paper's figures, in brackets the gap to them"
-        made.blocks += _blocks(grid, title, printed, partial(_paper, doubts=made.doubts), width)
+        made.blocks += _blocks(figures, title, printed, partial(_paper, doubts=made.doubts), width)
     if suite.parts:
-        made.blocks += _parts(grid, made.doubts)
-    if grid.cost:
-        made.blocks += _blocks(grid, "Updates, and milliseconds a step", grid.cost, _own, width)
-    made.notes += notes(grid)
+        made.blocks += _parts(figures, made.doubts)
+    if figures.cost:
+        made.blocks += _blocks(figures, "Updates, and milliseconds a step", figures.cost, _own, width)
+    made.footnotes += footnotes(figures)
     return made
 
 
@@ -100,77 +102,76 @@ def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
 
 
 def _row(result: Result, frozen: Result | None) -> tuple[str, ...]:
-    figures = result.metrics
+    metrics = result.metrics
     base = frozen.metrics.hm if frozen is not None else None
-    delta = DASH if base is None or figures.hm is None or result is frozen else f"{figures.hm - base:+.2f}"
+    delta = DASH if base is None or metrics.hm is None or result is frozen else f"{metrics.hm - base:+.2f}"
     return (
         result.spec.method,
-        *(number(getattr(figures, name), name) for name in ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")),
+        *(number(getattr(metrics, name), name) for name in ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")),
         delta,
         str(result.updates),
         number(result.latency_ms.total.mean, "ms"),
     )
 
 
-def _places(grid: Grid) -> Iterator[tuple[Names, Names]]:
-    return ((row, column) for row in grid.rows for column in grid.columns)
+def _places(figures: SuiteFigures) -> Iterator[tuple[Names, Names]]:
+    return ((row, column) for row in figures.rows for column in figures.columns)
 
 
-def _figure(grid: Grid, row: Names, column: Names, metric: str, part: str = "") -> Figure:
+def _figure(figures: SuiteFigures, row: Names, column: Names, metric: str, part: str = "") -> Figure:
     """An empty one where the suite leaves the cell out."""
-    return grid.figure(row, column, metric, part) or Figure(None, None, 0)
+    return figures.figure(row, column, metric, part) or Figure(None, None, 0)
 
 
 def _blocks(
-    grid: Grid, title: str, metrics: Sequence[str], text: Callable[[Figure, str, bool], Text], width: int
+    figures: SuiteFigures, title: str, metrics: Sequence[str], text: Callable[[Figure, str, bool], Text], width: int
 ) -> Iterator[Block]:
     """As many columns of the suite side by side as fit."""
 
     def cell(row: Names, column: Names, metric: str) -> Text:
         """A difference is printed as the figures it is of, with its sign."""
-        figure, delta = _figure(grid, row, column, metric), metric == DELTA
-        return text(figure, grid.headline if delta else metric, delta)
+        figure, delta = _figure(figures, row, column, metric), metric == DELTA
+        return text(figure, figures.headline if delta else metric, delta)
 
     most = max(1, width // len(metrics))
-    for start in range(0, len(grid.columns), most):
-        columns = grid.columns[start : start + most]
+    for start in range(0, len(figures.columns), most):
+        columns = figures.columns[start : start + most]
         yield Block(
             title,
-            grid.suite.rows,
+            figures.suite.rows,
             tuple(
-                (" / ".join(column), tuple(heading(metric, grid.headline) for metric in metrics)) for column in columns
+                (" / ".join(column), tuple(heading(metric, figures.headline) for metric in metrics))
+                for column in columns
             ),
             tuple(
                 (row, tuple(cell(row, column, metric) for column in columns for metric in metrics))
-                for row in grid.rows
-                if any(grid.figure(row, column, metrics[0]) for column in columns)
+                for row in figures.rows
+                if any(figures.figure(row, column, metrics[0]) for column in columns)
             ),
         )
 
 
-def _parts(grid: Grid, doubts: list[str]) -> Iterator[Block]:
+def _parts(figures: SuiteFigures, doubts: list[str]) -> Iterator[Block]:
     """One block a column of the suite that has results: the domains side by side; then the same of the paper."""
-    metric, parts = grid.headline, grid.suite.parts
+    metric, parts = figures.headline, figures.suite.parts
     name = METRICS[metric].rstrip(" ↑↓")
     for title, text in (
         (f"{name}, domain by domain", _own),
         (f"The paper's {name}, domain by domain, in brackets the gap to it", partial(_paper, doubts=doubts)),
     ):
-        for column in grid.columns:
+        for column in figures.columns:
             found = {
-                row: [_figure(grid, row, column, metric, part) for part in parts]
-                for row in grid.rows
-                if grid.figure(row, column, metric)
+                row: [_figure(figures, row, column, metric, part) for part in parts]
+                for row in figures.rows
+                if figures.figure(row, column, metric)
             }
-            if all(figure.mean is None for figures in found.values() for figure in figures):
+            if all(figure.mean is None for line in found.values() for figure in line):
                 continue
             block = Block(
                 title,
-                grid.suite.rows,
+                figures.suite.rows,
                 ((" / ".join(column), parts),),
-                tuple(
-                    (row, tuple(text(figure, metric, False) for figure in figures)) for row, figures in found.items()
-                ),
+                tuple((row, tuple(text(figure, metric, False) for figure in line)) for row, line in found.items()),
             )
             if text is _own or any(cell.text != DASH for _, cells in block.rows for cell in cells):
                 yield block

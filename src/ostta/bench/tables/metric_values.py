@@ -14,7 +14,7 @@ OF_THE_MACHINE = ("ms", "gpu_memory_gb")
 NOTHING_ADDED = ("layernorm", "full", "first_block", "last_block")
 
 
-def reading(result: Result, metric: str, fpr95: str = "interpolated", part: str = "") -> float | None:
+def metric_value(result: Result, metric: str, fpr95: str = "interpolated", part: str = "") -> float | None:
     """The figure of one run, over the whole stream or over the domain `part`; None where the run cannot give it.
 
     `updates` and the metrics of `suite.METRICS` are known, but for the spreads over seeds, which no single run has.
@@ -86,7 +86,7 @@ def _added_parameters(result: Result) -> float | None:
     return 0.0 if group in NOTHING_ADDED else None
 
 
-def why_apart(result: Result, cell: Cell, metric: str, *, shortened: bool, fpr95: str) -> str:
+def why_not_comparable(result: Result, cell: Cell, metric: str, *, shortened: bool, fpr95: str) -> str:
     """Why a figure of this run cannot be set against the paper's; empty where it can. `shortened`: by a limit that is not the suite's."""
     if metric in OF_THE_MACHINE:
         return "another machine"

@@ -10,10 +10,10 @@ from functools import cached_property
 
 from ..paper.values import PaperValue, find
 from ..result import Result
-from ..run.locks import run_key
+from ..spec import run_key
 from ..suite import METRICS, Cell
-from .metric_values import reading, why_apart
-from .suite_results import Gathered
+from .metric_values import metric_value, why_not_comparable
+from .suite_results import SuiteResults
 
 Names = tuple[str, ...]
 FROZEN = "zero_shot"
@@ -52,15 +52,15 @@ class _Place:
         return self.cells[0].spec.method == FROZEN
 
 
-class Grid:
+class SuiteFigures:
     """The figures of a suite by row, column and metric, and by part for those domains that the suite shows on their own.
 
     The metrics are the suite's, `COST`, and `DELTA`: the headline's difference to the frozen row of the same backbone and stream, seed
     by seed.
     """
 
-    def __init__(self, gathered: Gathered, fpr95: str = "interpolated") -> None:
-        self.gathered, self.suite, self.fpr95 = gathered, gathered.suite, fpr95
+    def __init__(self, collected: SuiteResults, fpr95: str = "interpolated") -> None:
+        self.collected, self.suite, self.fpr95 = collected, collected.suite, fpr95
         self.headline = "hm" if "hm" in self.suite.metrics else self.suite.metrics[0]
         self.cost = tuple(metric for metric in COST if metric not in self.suite.metrics)
         self._places = self._grouped()
@@ -116,15 +116,15 @@ class Grid:
 
     def _grouped(self) -> dict[tuple[Names, Names], _Place]:
         cells: dict[tuple[Names, Names], list[tuple[int, Cell]]] = {}
-        for number, cell in enumerate(self.gathered.cells):
+        for number, cell in enumerate(self.collected.cells):
             cells.setdefault((cell.row, cell.column), []).append((number, cell))
         places = {}
         for name, numbered in cells.items():
-            found = {cell.seed: self.gathered.result(cell) for _, cell in numbered}
+            found = {cell.seed: self.collected.result(cell) for _, cell in numbered}
             places[name] = _Place(
                 tuple(cell for _, cell in numbered),
                 {seed: result for seed, result in found.items() if result is not None},
-                any(number in self.gathered.shortened for number, _ in numbered),
+                any(number in self.collected.shortened for number, _ in numbered),
             )
         return places
 
@@ -139,7 +139,7 @@ class Grid:
             # Of all seeds together: one number, filed under the first seed.
             figures = list(self._values(place, "hm", part).values())
             return {0: statistics.stdev(figures)} if len(figures) > 1 else {}
-        read = {seed: reading(result, metric, self.fpr95, part) for seed, result in place.results.items()}
+        read = {seed: metric_value(result, metric, self.fpr95, part) for seed, result in place.results.items()}
         return {seed: value for seed, value in read.items() if value is not None}
 
     def _fill(self, metric: str, part: str = "") -> None:
@@ -173,7 +173,7 @@ class Grid:
         if figure.mean is None:
             return figure
         reasons = (
-            why_apart(result, cell, metric, shortened=place.shortened, fpr95=self.fpr95)
+            why_not_comparable(result, cell, metric, shortened=place.shortened, fpr95=self.fpr95)
             for result in place.results.values()
         )
         apart = next((reason for reason in reasons if reason), "a doubtful figure" if printed.doubt else "")

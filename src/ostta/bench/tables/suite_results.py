@@ -6,27 +6,17 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ...core.types import Error
-from ...files import parse_json, read_regular, readable
-from ..result import Result, RunSpec, read_result
-from ..run.locks import run_key
+from ...files import readable
+from ..failure import Failure, read_failures
+from ..result import Result, read_result
+from ..spec import run_key
 from ..suite import Cell, Suite, expand
 
-FAILED = "failed"
-
 
 @dataclass(frozen=True)
-class Failure:
-    """A run that came to no result, and why."""
-
-    run: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Gathered:
+class SuiteResults:
     """The cells of a suite with what a folder has of them.
 
     `paths` has the file of each result; `shortened` are the cells whose limit was lowered below the suite's own. `command` makes what
@@ -71,13 +61,13 @@ class Gathered:
         return f"{total - found} of {total} cells have no result in {self.folder} and are shown as –; {how}"
 
 
-def gather(
+def collect_results(
     suite: Suite,
     folder: Path,
     seeds: Sequence[int] | None = None,
     limit: int | None = None,
     only: Mapping[str, Collection[str]] | None = None,
-) -> Gathered:
+) -> SuiteResults:
     """Expand `suite` and read what `folder` has of it; of several results with one spec, the newest file."""
     cells = tuple(expand(suite, seeds, limit, only))
     full = expand(suite, seeds, None, only)
@@ -102,14 +92,14 @@ def gather(
             results[name], paths[name] = result, path
         else:
             others += 1
-    return Gathered(
+    return SuiteResults(
         suite,
         folder,
         cells,
         frozenset(number for number, pair in enumerate(zip(cells, full, strict=True)) if pair[0].spec != pair[1].spec),
         results,
         paths,
-        _failures(folder, wanted - set(results)),
+        read_failures(folder, wanted - set(results)),
         tuple(strange),
         older,
         others,
@@ -123,24 +113,6 @@ def _age(path: Path) -> tuple[int, str]:
         return path.stat().st_mtime_ns, path.name
     except OSError:
         return 0, path.name
-
-
-def _failures(folder: Path, wanted: Collection[str]) -> tuple[Failure, ...]:
-    """The runs of these cells that the runner noted as failed, and that have no result since."""
-    found = []
-    for path in sorted((folder / FAILED).glob("*.json")):
-        try:
-            content: dict[str, Any] = parse_json(read_regular(path))
-            spec = RunSpec.model_validate(content["spec"])
-            key, reason = run_key(spec), str(content["reason"])
-        except (Error, OSError, ValueError, KeyError, TypeError, RecursionError):
-            found.append(Failure(readable(path.name), "This note of a failed run cannot be read."))
-            continue
-        if key in wanted:
-            options = [f"{name}={value}" for name, value in spec.options.items()]
-            parts = [spec.backbone, spec.method, *options, spec.desired, spec.undesired or "closed set"]
-            found.append(Failure(", ".join([*parts, spec.scenario.kind, f"seed {spec.seed}"]), reason))
-    return tuple(found)
 
 
 def _command(
