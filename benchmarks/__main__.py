@@ -19,8 +19,8 @@ from rich.table import Table
 
 import ostta
 
-from .parts import identifiers, overlays
 from .prompts import PART, measure_prompts
+from .step_parts import identifiers, overlays
 from .steps import Row, measure, same_decisions
 from .targets import TARGETED, table
 

@@ -18,8 +18,8 @@ from multiprocessing.synchronize import Barrier
 import numpy as np
 from PIL import Image
 
+from ostta.data.by_name import open_dataset
 from ostta.data.corruptions import corrupt, corruption_names
-from ostta.data.datasets import open_dataset
 
 SEVERITIES = (1, 2, 3, 4, 5)
 # Images in a round: enough that a round takes some hundredths of a second.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ostta.bench.figures import DESIRED, FONT, LINE, UNDESIRED, png
+from ostta.bench.report.run_pictures import DESIRED, FONT, LINE, UNDESIRED, png
 
 GREY, GREEN = "#9ca3af", "#0f766e"
 COLOURS = {"zero_shot": GREY, "tda": LINE, "rosita": DESIRED, "unreliable": DESIRED, "reliable desired": UNDESIRED,

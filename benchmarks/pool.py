@@ -23,7 +23,7 @@ import ostta
 from ostta.backbones.clip import Clip
 from ostta.core.types import Verdict
 from ostta.live import StreamPool
-from ostta.live.batched import BatchedTower, Record
+from ostta.live.batched_tower import BatchedTower, Record
 
 from .shapes import Scripted, class_names, filled, random_clip
 from .timing import Call, Clock, peak_megabytes, rounds_of, settled_memory

@@ -18,14 +18,14 @@ from torch.utils.flop_counter import FlopCounterMode
 import ostta
 from ostta.backbones.clip import Clip
 from ostta.core.types import Verdict
-from ostta.data.datasets import open_dataset
+from ostta.data.by_name import open_dataset
 from ostta.data.images import read_image
 from ostta.data.views import Views
 from ostta.evaluate import evaluate
-from ostta.streams import SingleDomain, ahead
+from ostta.streams import SingleDomain, prefetched
 
+from .compare import Way, plain_table
 from .shapes import class_names, filled, scripted
-from .sides import Side, plain_table
 from .steps import VERDICTS, forward
 from .timing import Call, alternate
 from .towers import Autocast, Bfloat16
@@ -107,7 +107,7 @@ def photo() -> bytes:
     return stored.getvalue()
 
 
-def images(backbone: Clip) -> Iterator[Side]:
+def images(backbone: Clip) -> Iterator[Way]:
     """What stands before the tower, beside one pass of it; and loops with and without a thread that is ahead."""
     stored = photo()
     image = read_image(stored)
@@ -128,13 +128,15 @@ def images(backbone: Clip) -> Iterator[Side]:
 
     tower, loop = "one pass of the tower, no graph", f"{LOOP} images, one after the other"
     pixels = views(image).canonical
-    yield Side(tower, lambda: seen(pixels), tower)
-    yield Side("decode", lambda: read_image(stored), tower)
-    yield Side("canonical view of the decoded image", lambda: views(image).canonical, tower)
-    yield Side("both views of the decoded image", lambda: views(image).augmented(1), tower)
-    yield Side(loop, lambda: [seen(one) for one in ready()], loop)
-    yield Side(f"{LOOP} images, decoded ahead", lambda: [seen(views(one).canonical) for one in ahead(decoded())], loop)
-    yield Side(f"{LOOP} images, decoded and resized ahead", lambda: [seen(one) for one in ahead(ready())], loop)
+    yield Way(tower, lambda: seen(pixels), tower)
+    yield Way("decode", lambda: read_image(stored), tower)
+    yield Way("canonical view of the decoded image", lambda: views(image).canonical, tower)
+    yield Way("both views of the decoded image", lambda: views(image).augmented(1), tower)
+    yield Way(loop, lambda: [seen(one) for one in ready()], loop)
+    yield Way(
+        f"{LOOP} images, decoded ahead", lambda: [seen(views(one).canonical) for one in prefetched(decoded())], loop
+    )
+    yield Way(f"{LOOP} images, decoded and resized ahead", lambda: [seen(one) for one in prefetched(ready())], loop)
 
 
 def text_tower(backbone: Clip, quick: bool) -> dict[str, float]:

@@ -23,11 +23,11 @@ from torch._inductor.utils import fresh_cache
 from ostta.core.groups import layernorm_names
 from ostta.core.overlay import twin
 from ostta.files import write_atomically
-from ostta.live.batched import BatchedTower
+from ostta.live.batched_tower import BatchedTower
 
+from .compare import Row, Way, compare, plain_table, table
 from .profile import arithmetic, images, profiles, small_numbers, text_tower
 from .shapes import SHAPES, public_tower, random_clip
-from .sides import Row, Side, compare, plain_table, table
 from .timing import Call
 from .towers import (
     Autocast,
@@ -51,7 +51,7 @@ ALL_TOKENS = "last layer for all tokens"
 RECORD, REPLAY = "recorded for a replay", "recorded, replayed, backward"
 
 
-def looks(vision: nn.Module, public: nn.Module, pixels: torch.Tensor, compiled: bool) -> Iterator[Side]:
+def looks(vision: nn.Module, public: nn.Module, pixels: torch.Tensor, compiled: bool) -> Iterator[Way]:
     """A look without graph."""
     batched = BatchedTower(vision, pixels.shape[-1])
     own = [vision.get_parameter(name).detach() for name in batched.names]
@@ -69,10 +69,10 @@ def looks(vision: nn.Module, public: nn.Module, pixels: torch.Tensor, compiled: 
     }
     if compiled:
         ways["compiled"] = look(torch.compile(twin(vision)), pixels)
-    return (Side(what, call, "no_grad") for what, call in ways.items())
+    return (Way(what, call, "no_grad") for what, call in ways.items())
 
 
-def graphs(vision: nn.Module, public: nn.Module, pixels: torch.Tensor, compiled: bool) -> Iterator[Side]:
+def graphs(vision: nn.Module, public: nn.Module, pixels: torch.Tensor, compiled: bool) -> Iterator[Way]:
     """With graph, for an image that does not learn, and for one that does."""
     names, batched = layernorm_names(vision), BatchedTower(vision, pixels.shape[-1])
     own = [vision.get_parameter(name).detach() for name in names]
@@ -82,35 +82,35 @@ def graphs(vision: nn.Module, public: nn.Module, pixels: torch.Tensor, compiled:
         record, leaves = batched.record(pixels, [own]), batched.leaves([own])
         return joined(torch.autograd.grad(loss_of(batched.replay(record, leaves, [0])), leaves))
 
-    yield Side(GRAPH, partial(plain.features, pixels), GRAPH)
-    yield Side(NO_GRAPH, look(vision, pixels), GRAPH)
-    yield Side(RECORD, lambda: batched.record(pixels, [own]).features, GRAPH)
-    yield Side(LEARN, partial(plain.gradient, pixels), LEARN)
-    yield Side(REPLAY, replayed, LEARN)
-    yield Side(f"{ALL_TOKENS}, backward", partial(Learning(public, names, names).gradient, pixels), LEARN)
+    yield Way(GRAPH, partial(plain.features, pixels), GRAPH)
+    yield Way(NO_GRAPH, look(vision, pixels), GRAPH)
+    yield Way(RECORD, lambda: batched.record(pixels, [own]).features, GRAPH)
+    yield Way(LEARN, partial(plain.gradient, pixels), LEARN)
+    yield Way(REPLAY, replayed, LEARN)
+    yield Way(f"{ALL_TOKENS}, backward", partial(Learning(public, names, names).gradient, pixels), LEARN)
     for what, form in (("attention eager", with_eager_attention), ("LayerNorm written out", with_written_norms)):
-        yield Side(f"{what}, backward", partial(Learning(form(vision), names, names).gradient, pixels), LEARN)
+        yield Way(f"{what}, backward", partial(Learning(form(vision), names, names).gradient, pixels), LEARN)
     everything = [name for name, _ in vision.named_parameters()]
-    yield Side("gradients of all weights", partial(Learning(vision, everything, names).gradient, pixels), LEARN)
+    yield Way("gradients of all weights", partial(Learning(vision, everything, names).gradient, pixels), LEARN)
     if compiled:
         made = Learning(twin(vision), names, names, compiled=True)
-        yield Side("compiled, backward", partial(made.gradient, pixels), LEARN)
+        yield Way("compiled, backward", partial(made.gradient, pixels), LEARN)
 
 
-def views(vision: nn.Module, pair: torch.Tensor) -> Iterator[Side]:
+def views(vision: nn.Module, pair: torch.Tensor) -> Iterator[Way]:
     """The canonical and the augmented view."""
     names = layernorm_names(vision)
     plain, one, other = Learning(vision, names, names), pair[:1], pair[1:]
-    yield Side(
+    yield Way(
         "one after the other", lambda: torch.cat([look(vision, one)(), look(vision, other)()]), "one after the other"
     )
-    yield Side("batch of two", look(vision, pair), "one after the other")
+    yield Way("batch of two", look(vision, pair), "one after the other")
     apart = "one after the other, graph, one backward"
-    yield Side(apart, partial(plain.gradient, one, other), apart)
-    yield Side("batch of two, graph, one backward", partial(plain.gradient, pair), apart)
+    yield Way(apart, partial(plain.gradient, one, other), apart)
+    yield Way("batch of two, graph, one backward", partial(plain.gradient, pair), apart)
 
 
-def threads(vision: nn.Module, pixels: torch.Tensor, most: int) -> Iterator[Side]:
+def threads(vision: nn.Module, pixels: torch.Tensor, most: int) -> Iterator[Way]:
     """One thread against `most`."""
     names = layernorm_names(vision)
     plain = Learning(vision, names, names)
@@ -124,8 +124,8 @@ def threads(vision: nn.Module, pixels: torch.Tensor, most: int) -> Iterator[Side
             torch.set_num_threads(before)
 
     for what, call in (("look", look(vision, pixels)), ("graph, backward", partial(plain.gradient, pixels))):
-        yield Side(f"{what}, one thread", partial(on, 1, call), f"{what}, one thread")
-        yield Side(f"{what}, {most} threads", partial(on, most, call), f"{what}, one thread")
+        yield Way(f"{what}, one thread", partial(on, 1, call), f"{what}, one thread")
+        yield Way(f"{what}, {most} threads", partial(on, most, call), f"{what}, one thread")
 
 
 def break_even(rows: list[Row]) -> dict[str, float]:
@@ -188,7 +188,7 @@ def measure(chosen: argparse.Namespace, console: Console) -> dict[str, Any]:
         vision.vision_model.encoder.layers = vision.vision_model.encoder.layers[:2]
     public, size = public_tower(backbone), backbone.preprocessing.image_size
     pair = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
-    sections: dict[str, Iterable[Side]] = {
+    sections: dict[str, Iterable[Way]] = {
         "A look without graph": looks(vision, public, pair[:1], compiled),
         "Graph and backward": graphs(vision, public, pair[:1], compiled),
         "Canonical and augmented view": views(vision, pair),
@@ -196,8 +196,8 @@ def measure(chosen: argparse.Namespace, console: Console) -> dict[str, Any]:
         "A JPEG of 640 x 480, and images made ahead": images(backbone),
     }
     rows = []
-    for section, sides in sections.items():
-        found = compare(section, sides, rounds)
+    for section, ways in sections.items():
+        found = compare(section, ways, rounds)
         console.print(table(section, found))
         rows += found
     deferred, texts, shares = break_even(rows), text_tower(backbone, chosen.quick), profiles(backbone)

@@ -11,7 +11,7 @@ from torch import nn
 import ostta
 from ostta import Decision, Verdict
 from ostta.core.types import Look
-from ostta.data.datasets import open_dataset
+from ostta.data.by_name import open_dataset
 from ostta.data.views import Views
 from ostta.identifiers import IDENTIFIERS
 from ostta.methods import METHODS

@@ -20,8 +20,9 @@ import ostta
 from cases import CASES, CLASSES, SmallTower, adapter, images
 from ostta import Error, Verdict, analyses
 from ostta.analyses import BankBytes, ReliableAccuracy, distances
-from ostta.bench.result import Result, RunSpec, read_result
-from ostta.bench.run import carry_out, prepare, write_records
+from ostta.bench.result import Result, read_result
+from ostta.bench.run.execute import carry_out, prepare, write_records
+from ostta.bench.spec import RunSpec
 from ostta.core.types import Decision, Prediction
 from ostta.evaluate import Records
 from ostta.methods.protocol import Proposal

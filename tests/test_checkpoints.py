@@ -19,7 +19,7 @@ import torch
 
 from ostta import Error
 from ostta.backbones.checkpoints import read_checkpoint
-from ostta.backbones.maple import Prompts
+from ostta.backbones.maple import MaplePrompts
 from ostta.backbones.maple_files import read_prompts, read_statistics
 
 
@@ -30,7 +30,7 @@ def saved(content: Any, file: Path, *, zipped: bool = True) -> Path:
 
 def prompts(**others: Any) -> dict[str, Any]:
     torch.manual_seed(0)
-    own = {name: torch.randn(tensor.shape) for name, tensor in Prompts(8, 12, depth=2).state_dict().items()}
+    own = {name: torch.randn(tensor.shape) for name, tensor in MaplePrompts(8, 12, depth=2).state_dict().items()}
     return {f"prompt_learner.{name}": tensor for name, tensor in (own | others).items()}
 
 
@@ -226,7 +226,7 @@ def test_a_tensor_that_leaves_its_storage(
 
 def test_many_prompts_in_few_numbers(tmp_path: Path) -> None:
     shared = torch.randn(100 * 100).half()
-    shapes = {name: tensor.shape for name, tensor in Prompts(100, 100, depth=9).state_dict().items()}
+    shapes = {name: tensor.shape for name, tensor in MaplePrompts(100, 100, depth=9).state_dict().items()}
     own = {f"prompt_learner.{name}": shared[: shape.numel()].view(shape) for name, shape in shapes.items()}
     file = saved(own, tmp_path / "model.pth")
     with pytest.raises(Error, match="larger than the file"):

@@ -23,7 +23,7 @@ from ostta.bench.result import read_result
 from ostta.cli import main
 from ostta.cli.output import guarded_output
 from ostta.core.types import Error
-from ostta.live import keeping
+from ostta.live import state_keeper
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -312,7 +312,7 @@ def test_stream_is_not_stopped_in_its_last_save(
         save(adapter, path)
 
     # Only at the end: otherwise the last image might have been saved already.
-    monkeypatch.setattr(keeping, "SECONDS", 1e9)
+    monkeypatch.setattr(state_keeper, "SECONDS", 1e9)
     monkeypatch.setattr(Adapter, "save", asked_while_saving)
     before = signal.getsignal(signal.SIGTERM)
     done = ostta("stream", str(photos), "--classes", "cat,dog", "--state", str(state))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from ostta import Error
+from ostta.core.banks import FeatureBank, ScoreBank
 from ostta.core.groups import layernorm_names
 from ostta.core.losses import Neighbours, desired_contrast, nearest, reliable_entropy, undesired_contrast
-from ostta.core.memory import FeatureBank, ScoreBank
 from ostta.core.overlay import Overlay, encode
 from ostta.core.scores import unit
 

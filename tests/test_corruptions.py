@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ostta.core.types import Error
+from ostta.data.by_name import open_dataset
 from ostta.data.corruptions import (
     CORRUPTIONS,
     check_severity,
@@ -32,7 +33,6 @@ from ostta.data.corruptions.levels import LARGE, SMALL
 from ostta.data.corruptions.planes import centre_zoom, smoothing
 from ostta.data.corruptions.plasma import plasma
 from ostta.data.corruptions.textures import PUBLIC_FILES
-from ostta.data.datasets import open_dataset
 
 SIDE = 32
 NAMES = [

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from ostta.cli.app import app
 from ostta.core.types import Error
 from ostta.data.catalogue import CATALOGUE
-from ostta.data.check import check_dataset, expected_of
 from ostta.data.class_lists import class_list
+from ostta.data.completeness import check_dataset, expected_of
 from ostta.data.names import parse_name
 from ostta.data.overlap import Overlap, overlap, overlap_sentence
 

@@ -24,11 +24,11 @@ import pytest
 from PIL import Image
 
 from ostta.core.types import Error
-from ostta.data import downloads, fetch, get, unpack
+from ostta.data.by_name import open_dataset
 from ostta.data.catalogue import CATALOGUE
-from ostta.data.datasets import open_dataset
-from ostta.data.downloads import Download
-from ostta.data.get import get_dataset
+from ostta.data.download import addresses, get, transfer, unpack
+from ostta.data.download.addresses import Download
+from ostta.data.download.get import get_dataset
 
 
 class Server(ThreadingHTTPServer):
@@ -111,7 +111,7 @@ def md5(content: bytes) -> str:
 def test_a_file(server: Server, tmp_path: Path) -> None:
     content = random_bytes(3_000_000)
     told: list[tuple[int, int | None]] = []
-    fetch.fetch(server.put("/a", content), tmp_path / "a", lambda done, total: told.append((done, total)))
+    transfer.fetch(server.put("/a", content), tmp_path / "a", lambda done, total: told.append((done, total)))
     assert (tmp_path / "a").read_bytes() == content
     assert told[-1] == (3_000_000, 3_000_000)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
@@ -120,7 +120,7 @@ def test_a_file(server: Server, tmp_path: Path) -> None:
 def test_a_broken_transfer_goes_on_where_it_stopped(server: Server, tmp_path: Path) -> None:
     content = random_bytes(500_000)
     server.break_after, server.breaks = 200_000, 2
-    fetch.fetch(server.put("/a", content), tmp_path / "a")
+    transfer.fetch(server.put("/a", content), tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == content
     ranges = [wanted for _, wanted in server.asked]
     assert ranges[0] is None
@@ -131,15 +131,15 @@ def test_a_broken_transfer_goes_on_where_it_stopped(server: Server, tmp_path: Pa
 def test_a_later_call_goes_on_too(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = random_bytes(500_000)
     url = server.put("/a", content)
-    monkeypatch.setattr(fetch, "_TRIES", 1)
+    monkeypatch.setattr(transfer, "_TRIES", 1)
     server.break_after, server.breaks = 200_000, 1
     with pytest.raises(Error, match=r"connection ended after .* bytes; .* are kept, and running this again goes on"):
-        fetch.fetch(url, tmp_path / "a")
+        transfer.fetch(url, tmp_path / "a")
     assert not (tmp_path / "a").exists()
     kept = (tmp_path / "a.part").read_bytes()
     assert 0 < len(kept) < len(content)
     assert content.startswith(kept)
-    fetch.fetch(url, tmp_path / "a")
+    transfer.fetch(url, tmp_path / "a")
     assert server.asked[-1][1] == f"bytes={len(kept)}-"
     assert (tmp_path / "a").read_bytes() == content
 
@@ -148,40 +148,40 @@ def test_a_file_that_changed_in_between_is_begun_again(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = server.put("/a", b"old" * 100_000)
-    monkeypatch.setattr(fetch, "_TRIES", 1)
+    monkeypatch.setattr(transfer, "_TRIES", 1)
     server.break_after, server.breaks = 100_000, 1
     with pytest.raises(Error):
-        fetch.fetch(url, tmp_path / "a")
+        transfer.fetch(url, tmp_path / "a")
     server.put("/a", b"new" * 100_000)
-    fetch.fetch(url, tmp_path / "a")
+    transfer.fetch(url, tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == b"new" * 100_000
 
 
 def test_parts_that_are_whole_or_too_long(server: Server, tmp_path: Path) -> None:
     url = server.put("/a", b"0123456789")
     (tmp_path / "a.part").write_bytes(b"0123456789")
-    fetch.fetch(url, tmp_path / "a")
+    transfer.fetch(url, tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == b"0123456789"
     (tmp_path / "b.part").write_bytes(b"0123456789 and more")
-    fetch.fetch(url, tmp_path / "b")
+    transfer.fetch(url, tmp_path / "b")
     assert (tmp_path / "b").read_bytes() == b"0123456789"
 
 
 def test_a_server_without_ranges(server: Server, tmp_path: Path) -> None:
     (tmp_path / "a.part").write_bytes(b"01234")
     server.ranges = False
-    fetch.fetch(server.put("/a", b"0123456789"), tmp_path / "a")
+    transfer.fetch(server.put("/a", b"0123456789"), tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == b"0123456789"
 
 
 def test_network_problems_are_one_sentence(server: Server, tmp_path: Path) -> None:
     with pytest.raises(Error, match=r"/absent could not be fetched: the server answered 404 Not Found\.$"):
-        fetch.fetch(f"http://127.0.0.1:{server.server_port}/absent", tmp_path / "a")
+        transfer.fetch(f"http://127.0.0.1:{server.server_port}/absent", tmp_path / "a")
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
         with pytest.raises(Error, match=r"could not be fetched: Connection refused\.$"):
-            fetch.fetch(f"http://127.0.0.1:{port}/a", tmp_path / "a")
+            transfer.fetch(f"http://127.0.0.1:{port}/a", tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -191,13 +191,13 @@ def test_a_full_disk(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1_000_000))
         with pytest.raises(Error, match=r"room for 0\.0 GB, but 0\.0 GB are still to come: make room"):
-            fetch.fetch(url, tmp_path / "a")
+            transfer.fetch(url, tmp_path / "a")
     with monkeypatch.context() as patched:
         patched.setattr(Path, "open", full_after(1, Path.open))
         with pytest.raises(Error, match="is full; the part that arrived is kept"):
-            fetch.fetch(url, tmp_path / "a")
+            transfer.fetch(url, tmp_path / "a")
     assert not (tmp_path / "a").exists()
-    fetch.fetch(url, tmp_path / "a")
+    transfer.fetch(url, tmp_path / "a")
     assert (tmp_path / "a").stat().st_size == 2_000_000
 
 
@@ -488,24 +488,24 @@ def test_what_cannot_be_fetched() -> None:
 
 
 def test_every_download_lands_where_the_catalogue_looks() -> None:
-    for name, splits in downloads.SOURCES.items():
+    for name, splits in addresses.SOURCES.items():
         assert set(splits) == set(CATALOGUE[name].splits)
         for split, sources in splits.items():
             places = [layout.path for layout in CATALOGUE[name].splits[split].layouts]
             for source in sources:
                 made = [path for download in source for path in download.makes]
                 assert any(place == path or place.startswith(f"{path}/") for place in places for path in made), name
-    for name, sources in downloads.PUBLISHED_SOURCES.items():
+    for name, sources in addresses.PUBLISHED_SOURCES.items():
         published = CATALOGUE[name].published
         assert published is not None
         made = {path for source in sources.values() for download in source for path in download.makes}
         assert {path.split("/")[0] for path in made} == {published.folder}
-    assert len(downloads.PUBLISHED_SOURCES["imagenet"]) == 15
+    assert len(addresses.PUBLISHED_SOURCES["imagenet"]) == 15
 
 
 def test_checksums_say_whose_they_are() -> None:
-    groups = [group for splits in downloads.SOURCES.values() for group in splits.values()]
-    groups += [tuple(sources.values()) for sources in downloads.PUBLISHED_SOURCES.values()]
+    groups = [group for splits in addresses.SOURCES.values() for group in splits.values()]
+    groups += [tuple(sources.values()) for sources in addresses.PUBLISHED_SOURCES.values()]
     every = [download for group in groups for source in group for download in source]
     assert all(bool(download.md5) == bool(download.stated_by) for download in every)
     assert all(len(download.md5) in (0, 32) for download in every)

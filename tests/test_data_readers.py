@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 
 from ostta.core.types import Error
+from ostta.data.by_name import Dataset, open_dataset
 from ostta.data.class_lists import class_list
 from ostta.data.corruptions import corrupt
-from ostta.data.datasets import Dataset, open_dataset
 from ostta.data.generated import benchmark_size
 
 

@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 
 from ostta.core.types import Error
+from ostta.data.by_name import Dataset, dataset_names, open_dataset
 from ostta.data.class_names import parse_classes
 from ostta.data.corruptions import corrupt
-from ostta.data.datasets import Dataset, dataset_names, open_dataset
 from ostta.data.readers import parquet as parquet_module
 
 pa = pytest.importorskip("pyarrow")

@@ -15,13 +15,13 @@ from cases import learned as given
 from ostta import Error
 from ostta.backbones.clip import Clip
 from ostta.backbones.lora import with_lora
-from ostta.backbones.maple import Maple, Prompts
+from ostta.backbones.maple import Maple, MaplePrompts
 from ostta.backbones.preprocessing import clip_preprocessing
 from ostta.core.groups import block_names, layernorm_names
 from ostta.core.optimisers import Optimiser
 from ostta.core.scores import entropy
 from ostta.core.types import Verdict
-from ostta.methods.tuned import Group, Tuned
+from ostta.methods.trained_overlay import Group, Tuned
 
 GROUPS = get_args(Group)
 # Paper (LoRA, LayerNorm) and arithmetic on the architecture.
@@ -82,7 +82,7 @@ def test_lora_counts_on_vit_b16(vit_b16: Clip, rank: int, count: int) -> None:
 
 def test_prompts_of_maple_on_vit_b16(vit_b16: Clip) -> None:
     with torch.device("meta"):
-        maple = Maple(vit_b16, Prompts(512, 768), "vit-b16+maple")
+        maple = Maple(vit_b16, MaplePrompts(512, 768), "vit-b16+maple")
         count = sum(names_of(maple, "prompts").values())
     # Three prompts of two tokens, three projections from 512 to 768 with their biases.
     assert count == 3 * 2 * 512 + 3 * (512 * 768 + 768)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from cases import images
-from ostta.bench.claims import run_key
-from ostta.bench.finished import Finished
-from ostta.bench.result import RunSpec, read_result
-from ostta.bench.run import prepare, run
-from ostta.bench.runner import plan
+from ostta.bench.engine.existing_runs import Finished
+from ostta.bench.engine.grid import plan
+from ostta.bench.result import read_result
+from ostta.bench.run.execute import prepare, run
 from ostta.bench.scenario import DomainsScenario
+from ostta.bench.spec import RunSpec, run_key
 from ostta.bench.suite import load_suite
 from ostta.cli.run import parse_options
 from ostta.data.names import placed

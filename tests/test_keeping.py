@@ -10,8 +10,8 @@ import pytest
 
 from cases import adapter
 from ostta import Adapter, Error
-from ostta.live.keeping import IMAGES, SECONDS, SHARE, Keeper
-from ostta.live.stopping import Stoppable
+from ostta.live.signals import Stoppable
+from ostta.live.state_keeper import IMAGES, SECONDS, SHARE, Keeper
 
 
 class Clocked:

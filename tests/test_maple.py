@@ -15,7 +15,7 @@ import ostta
 from cases import CLASSES, backbone, images
 from ostta import Error
 from ostta.backbones import load
-from ostta.backbones.maple import Maple, Prompts, Statistics, new_prompts
+from ostta.backbones.maple import Maple, MaplePrompts, Statistics, new_prompts
 from ostta.backbones.maple_files import (
     OWN_STATISTICS,
     load_maple,
@@ -26,7 +26,7 @@ from ostta.backbones.maple_files import (
 )
 from ostta.cli.app import app
 from ostta.core.scores import unit
-from ostta.data.datasets import open_dataset
+from ostta.data.by_name import open_dataset
 from ostta.data.views import canonical
 from tiny_models import tiny_clip, tiny_siglip
 
@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def maple(folder: Path) -> Maple:
     clip: Any = load(folder)
     torch.manual_seed(5)
-    prompts = Prompts(32, 48, depth=LAYERS)
+    prompts = MaplePrompts(32, 48, depth=LAYERS)
     for parameter in prompts.parameters():
         nn.init.normal_(parameter, std=0.3)
     return Maple(clip, prompts, "tiny+maple")
@@ -196,7 +196,7 @@ def test_files_that_do_not_fit_are_said_in_one_sentence(maple: Maple, folder: Pa
     with pytest.raises(Error, match=r"The token means have the shape \[2, 3, 4\]"):
         load(f"{folder}+maple:{tmp_path}")
     with pytest.raises(Error, match=r"for towers of widths 32 and 32, text and image, and those of .* have 32 and 48"):
-        Maple(clip, Prompts(32, 32), "x")
+        Maple(clip, MaplePrompts(32, 32), "x")
     with pytest.raises(Error, match="The prompts have 2 tokens, and 'a' has 1"):
         new_prompts(clip, "a")
     with pytest.raises(Error, match="too short for MaPLe"):

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from cases import backbone
-from ostta.bench.claims import try_claim, wait_for_claim
-from ostta.bench.result import RunSpec, read_result
-from ostta.bench.run import run
-from ostta.bench.runner import run_grid
+from ostta.bench.engine.grid import run_grid
+from ostta.bench.result import read_result
+from ostta.bench.run.execute import run
+from ostta.bench.run.locks import try_lock, wait_for_lock
+from ostta.bench.spec import RunSpec
 
 ROOT = Path(__file__).resolve().parents[1]
 MISSING = ("fcntl", "resource", "pwd", "grp", "termios")
@@ -44,7 +45,9 @@ def test_everything_can_be_imported() -> None:
         [sys.executable, "-c", IMPORTS], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}
     )
     assert done.returncode == 0, done.stderr
-    assert {"ostta.bench.claims", "ostta.bench.run", "ostta.cli.stream", "ostta.live.pool"} <= set(done.stdout.split())
+    assert {"ostta.bench.run.locks", "ostta.bench.run.execute", "ostta.cli.stream", "ostta.live.pool"} <= set(
+        done.stdout.split()
+    )
 
 
 @pytest.mark.usefixtures("without")
@@ -59,9 +62,9 @@ def test_a_run_has_its_result_without_locks_and_without_a_peak(tmp_path: Path) -
 @pytest.mark.usefixtures("without")
 def test_claims_keep_nobody_out_and_nothing_is_inherited(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="one program at a time"):
-        first = wait_for_claim(tmp_path, SPEC)
+        first = wait_for_lock(tmp_path, SPEC)
     with pytest.warns(UserWarning, match="one program at a time"):
-        second = try_claim(tmp_path, SPEC)
+        second = try_lock(tmp_path, SPEC)
     assert second is not None
     assert first.inherited == second.inherited == ()
     first.release()

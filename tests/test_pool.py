@@ -20,11 +20,11 @@ from ostta import Error, Verdict
 from ostta.core.groups import layernorm_names
 from ostta.core.scores import unit
 from ostta.core.types import Decision
+from ostta.data.by_name import open_dataset
 from ostta.data.corruptions import corrupt
-from ostta.data.datasets import open_dataset
 from ostta.identifiers import LDA
 from ostta.live import StreamPool
-from ostta.live.batched import BatchedTower
+from ostta.live.batched_tower import BatchedTower
 from ostta.methods.tuning import NOT_FINITE
 from tiny_models import IMAGE_SIZE, tiny_clip
 

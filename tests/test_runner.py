@@ -27,20 +27,21 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from cases import EARLY, backbone, usual
-from ostta.bench import job as job_module
-from ostta.bench import runner as runner_module
-from ostta.bench.checkpoint import Checkpoint, Reached
-from ostta.bench.claims import run_key, try_claim
-from ostta.bench.compose import compose
-from ostta.bench.gather import gather
-from ostta.bench.job import Ending, Job, State, attempt
-from ostta.bench.pace import Pace
-from ostta.bench.result import RunSpec, read_result
-from ostta.bench.run import prepare, run, settle
-from ostta.bench.runner import Summary, plan, run_grid
+from ostta.bench import failure
+from ostta.bench.engine import job as job_module
+from ostta.bench.engine.grid import Summary, plan, run_grid
+from ostta.bench.engine.job import Ending, Job, Outcome, attempt
+from ostta.bench.engine.progress import GridProgress
+from ostta.bench.engine.verify import verify
+from ostta.bench.result import read_result
+from ostta.bench.run.checkpoint import Checkpoint, Reached
+from ostta.bench.run.compose import compose
+from ostta.bench.run.execute import ensure_result, prepare, run
+from ostta.bench.run.locks import try_lock
 from ostta.bench.scenario import read_scenario
+from ostta.bench.spec import RunSpec, run_key
 from ostta.bench.suite import load_suite
-from ostta.bench.verify import verify
+from ostta.bench.tables.suite_results import collect_results
 from ostta.cli.app import app
 from ostta.core.types import Error, Prediction, Timing, Verdict
 from ostta.evaluate import Records
@@ -54,7 +55,7 @@ COSTS = ("latency_ms", "peak_memory_mb", "seconds")
 THREADS = torch.get_num_threads()
 # A fresh process for a runner, without the seconds that importing torch takes each time.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["ostta.bench.runner", "ostta.bench.ray_engine"])
+PROCESSES.set_forkserver_preload(["ostta.bench.engine.grid", "ostta.bench.engine.ray_cluster"])
 
 
 def spec(method: str = "rosita", limit: int = 8, **fields) -> RunSpec:
@@ -121,13 +122,15 @@ def cut_at(image: int, seen: list[int]):
 def whole_and_cut(asked: RunSpec, kind: str, tmp_path: Path, image: int = 10) -> tuple[Path, Path, list[int]]:
     """A run without a break, and one that is cut at `image` and started again; both with all records. And what it did then."""
     whole, cut, seen = tmp_path / "whole", tmp_path / "cut", []
-    settle(prepare(asked, None, backbone(kind)), whole, keep_records=True)
+    ensure_result(prepare(asked, None, backbone(kind)), whole, keep_records=True)
     with pytest.raises(Cut):
-        settle(
+        ensure_result(
             prepare(asked, None, backbone(kind)), cut, keep_records=True, checkpoint_every=4, watch=cut_at(image, [])
         )
     assert not list(cut.glob("*.json"))
-    settle(prepare(asked, None, backbone(kind)), cut, keep_records=True, checkpoint_every=4, watch=cut_at(0, seen))
+    ensure_result(
+        prepare(asked, None, backbone(kind)), cut, keep_records=True, checkpoint_every=4, watch=cut_at(0, seen)
+    )
     return whole, cut, seen
 
 
@@ -151,13 +154,13 @@ def test_every_method_goes_on_to_the_same_bits(method: str, tmp_path: Path) -> N
 
 def test_a_run_that_was_cut_costs_what_both_parts_cost(tmp_path: Path) -> None:
     with pytest.raises(Cut):
-        settle(prepare(spec(), None, backbone("wrapped")), tmp_path, checkpoint_every=4, watch=cut_at(10, []))
+        ensure_result(prepare(spec(), None, backbone("wrapped")), tmp_path, checkpoint_every=4, watch=cut_at(10, []))
     (manifest,) = (tmp_path / ".checkpoints").glob("*.json")
     noted = json.loads(manifest.read_text())
     assert noted["position"] == 8
     assert {path.name for path in manifest.parent.iterdir()} == {manifest.name, noted["state"], *noted["parts"]}
     manifest.write_text(json.dumps({**noted, "seconds": 1e4, "peak_memory_mb": 1e7}))
-    result = read_result(settle(prepare(spec(), None, backbone("wrapped")), tmp_path, checkpoint_every=4).path)
+    result = read_result(ensure_result(prepare(spec(), None, backbone("wrapped")), tmp_path, checkpoint_every=4).path)
     assert 1e4 < result.seconds < 2e4
     assert result.peak_memory_mb == 1e7
 
@@ -199,14 +202,14 @@ def _no_json(folder: Path, noted: dict) -> None:
 )
 def test_a_checkpoint_that_does_not_fit_is_as_good_as_none(spoil, tmp_path: Path) -> None:
     asked, whole, cut, seen = spec(), tmp_path / "whole", tmp_path / "cut", []
-    settle(prepare(asked, None, backbone("wrapped")), whole)
+    ensure_result(prepare(asked, None, backbone("wrapped")), whole)
     with pytest.raises(Cut):
-        settle(prepare(asked, None, backbone("wrapped")), cut, checkpoint_every=4, watch=cut_at(10, []))
+        ensure_result(prepare(asked, None, backbone("wrapped")), cut, checkpoint_every=4, watch=cut_at(10, []))
     (manifest,) = (cut / ".checkpoints").glob("*.json")
     noted = json.loads(manifest.read_text())
     spoil(manifest.parent, noted)
     manifest.write_text(json.dumps(noted))
-    settle(prepare(asked, None, backbone("wrapped")), cut, watch=cut_at(0, seen))
+    ensure_result(prepare(asked, None, backbone("wrapped")), cut, watch=cut_at(0, seen))
     assert seen[0] == 1
     assert content(cut) == content(whole)
 
@@ -214,11 +217,11 @@ def test_a_checkpoint_that_does_not_fit_is_as_good_as_none(spoil, tmp_path: Path
 def test_a_checkpoint_of_other_weights_or_of_another_spec_is_not_looked_at(tmp_path: Path) -> None:
     first = prepare(spec(), None, backbone("wrapped"))
     with pytest.raises(Cut):
-        settle(first, tmp_path, checkpoint_every=4, watch=cut_at(10, []))
+        ensure_result(first, tmp_path, checkpoint_every=4, watch=cut_at(10, []))
     for other in (prepare(spec(), None, backbone("embedded")), prepare(spec(seed=1), None, backbone("wrapped"))):
         assert other.key != first.key
         seen: list[int] = []
-        settle(other, tmp_path, checkpoint_every=4, watch=cut_at(0, seen))
+        ensure_result(other, tmp_path, checkpoint_every=4, watch=cut_at(0, seen))
         assert seen[0] == 1
     assert len(list((tmp_path / ".checkpoints").glob("*.json"))) == 1
 
@@ -315,12 +318,12 @@ def test_keys_know_specs_apart() -> None:
     assert run_key(RunSpec.model_validate_json(spec().model_dump_json())) == keys[0]
 
 
-# --- claims -------------------------------------------------------------------------------------------------------------------
+# --- locks -------------------------------------------------------------------------------------------------------------------
 def _hold(out: Path, ready) -> None:
-    claim = try_claim(out, spec())
+    lock = try_lock(out, spec())
     ready.set()
     time.sleep(600)
-    claim.release()
+    lock.release()
 
 
 def test_a_claim_is_one_processs_and_dies_with_it(tmp_path: Path) -> None:
@@ -328,25 +331,25 @@ def test_a_claim_is_one_processs_and_dies_with_it(tmp_path: Path) -> None:
     other = PROCESSES.Process(target=_hold, args=(tmp_path, ready))
     other.start()
     assert ready.wait(60)
-    assert try_claim(tmp_path, spec()) is None
-    with try_claim(tmp_path, spec(seed=1)) as free:
+    assert try_lock(tmp_path, spec()) is None
+    with try_lock(tmp_path, spec(seed=1)) as free:
         assert free is not None
-        assert try_claim(tmp_path, spec(seed=1)) is None
+        assert try_lock(tmp_path, spec(seed=1)) is None
     other.kill()
     other.join()
-    with try_claim(tmp_path, spec()) as freed:
+    with try_lock(tmp_path, spec()) as freed:
         assert freed is not None
 
 
 def test_what_another_runner_has_under_way_is_left_to_it(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("nothing is to be run"))
-    with try_claim(tmp_path, spec()):
+    with try_lock(tmp_path, spec()):
         summary = run_grid([spec()], None, tmp_path)
     assert (summary.done, summary.skipped, summary.failed, summary.elsewhere) == (0, 0, (), (spec(),))
 
 
 def test_an_ordinary_run_waits_for_whoever_has_it(tmp_path: Path, monkeypatch) -> None:
-    held = try_claim(tmp_path, spec())
+    held = try_lock(tmp_path, spec())
     blocked = fcntl.flock
 
     def flock(handle: int, how: int) -> None:
@@ -356,8 +359,8 @@ def test_an_ordinary_run_waits_for_whoever_has_it(tmp_path: Path, monkeypatch) -
 
     monkeypatch.setattr(fcntl, "flock", flock)
     with pytest.warns(UserWarning, match="Another process"):
-        settled = settle(prepare(spec(), None, backbone("wrapped")), tmp_path)
-    assert settled.fresh
+        made = ensure_result(prepare(spec(), None, backbone("wrapped")), tmp_path)
+    assert made.fresh
 
 
 # --- the grid -----------------------------------------------------------------------------------------------------------------
@@ -373,7 +376,10 @@ def test_any_number_of_workers_gives_the_same_files(
 ) -> None:
     seen: list[tuple[int, int, float]] = []
     summary = grid(
-        tmp_path, specs, workers, watch=lambda pace: seen.append((len(pace.active), pace.total, pace.finished))
+        tmp_path,
+        specs,
+        workers,
+        watch=lambda progress: seen.append((len(progress.active), progress.total, progress.finished)),
     )
     assert (summary.done, summary.skipped, summary.failed, summary.elsewhere) == (len(specs), 0, (), ())
     found, wanted = content(tmp_path), content(undisturbed)
@@ -435,13 +441,13 @@ def test_a_run_that_fails_is_noted_and_stops_no_other(suite: str, tmp_path: Path
     assert "cifar10" in noted["reason"]
     assert noted["traceback"] is None
     # The table of the suite says so too.
-    assert [failure.reason for failure in gather(load_suite(suite), out).failures] == [noted["reason"]]
+    assert [failure.reason for failure in collect_results(load_suite(suite), out).failures] == [noted["reason"]]
 
 
 def test_what_nobody_foresaw_is_noted_with_its_trace(monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(job_module, "settle", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(job_module, "ensure_result", lambda *_, **__: 1 / 0)
     ending = attempt(Job(spec=spec("zero_shot", limit=2), root=None, out=tmp_path))
-    assert ending.state is State.FAILED
+    assert ending.state is Outcome.FAILED
     assert "ZeroDivisionError" in ending.reason
     assert "1 / 0" in ending.trace
 
@@ -460,7 +466,7 @@ def test_a_process_that_dies_is_a_failure_and_the_next_start_tries_again(tmp_pat
         noted = json.loads(note.read_text())
         assert words in noted["reason"]
         assert noted["traceback"] == trace
-    settle(prepare(spec(), None), out)
+    ensure_result(prepare(spec(), None), out)
     assert run_grid([spec()], None, out).skipped == 1
     assert not list((out / "failed").iterdir())
 
@@ -469,7 +475,7 @@ def test_a_full_disk_while_a_failure_is_noted_does_not_end_the_grid(tmp_path: Pa
     def full(path: Path, content: bytes) -> None:
         raise Error(f"{path} could not be written (No space left on device).")
 
-    monkeypatch.setattr(runner_module, "write_atomically", full)
+    monkeypatch.setattr(failure, "write_atomically", full)
     silent = tmp_path / "silent"
     silent.write_text("#!/bin/sh\nexit 3\n")
     silent.chmod(0o755)
@@ -501,8 +507,8 @@ def test_ctrl_c_ends_what_was_started(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(sys, "executable", str(sleeper))
     started: list[psutil.Process] = []
 
-    def watch(pace: Pace) -> None:
-        if len(pace.active) == 2 and not started:
+    def watch(progress: GridProgress) -> None:
+        if len(progress.active) == 2 and not started:
             started.extend(child for child in psutil.Process().children() if "sleep" in child.name())
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -515,7 +521,7 @@ def test_ctrl_c_ends_what_was_started(tmp_path: Path, monkeypatch) -> None:
         signal.signal(signal.SIGINT, before)
     assert started
     assert not any(map(_alive, started))
-    with try_claim(tmp_path, spec()) as free:
+    with try_lock(tmp_path, spec()) as free:
         assert free is not None
 
 
@@ -644,7 +650,7 @@ def test_a_true_result_is_verified(undisturbed: Path, monkeypatch) -> None:
         run(specs[0], root, out)
         return Summary(1, 0, (), (), 1.0)
 
-    monkeypatch.setattr("ostta.bench.verify.run_grid", here)
+    monkeypatch.setattr("ostta.bench.engine.verify.run_grid", here)
     (path,) = undisturbed.glob("zero_shot*.json")
     done = CliRunner().invoke(app, ["bench", "verify", str(path)])
     assert (done.exit_code, done.stdout) == (0, f"verified: {path}\n")
@@ -685,7 +691,7 @@ def test_verify_opens_only_what_ships_and_what_the_caller_names(
     def carried_out(specs: list[RunSpec], *_: object, **__: object) -> None:
         raise LookupError("carried out")
 
-    monkeypatch.setattr("ostta.bench.verify.run_grid", carried_out)
+    monkeypatch.setattr("ostta.bench.engine.verify.run_grid", carried_out)
     (path,) = undisturbed.glob("zero_shot*.json")
     told, copy = json.loads(path.read_text()), tmp_path / "x.json"
     domains = [{"desired": "sample:cifar10", "undesired": "parquet:/etc/x"}]
@@ -719,28 +725,28 @@ def test_records_are_beside_their_result(name: str, tmp_path: Path, undisturbed:
 def test_time_left_by_hand() -> None:
     now = 0.0
     quick, slow = [spec("zero_shot", seed=n) for n in range(2)], [spec("tpt", seed=n) for n in range(2)]
-    pace = Pace([*quick, *slow], workers=2, clock=lambda: now)
-    assert pace.left is None
-    pace.start(quick[0])
-    pace.start(slow[0])
+    progress = GridProgress([*quick, *slow], workers=2, clock=lambda: now)
+    assert progress.left is None
+    progress.start(quick[0])
+    progress.start(slow[0])
     now = 10.0
-    pace.end(Ending(spec=quick[0], state=State.DONE))
+    progress.end(Ending(spec=quick[0], state=Outcome.DONE))
     # All that is known is one run of 10 s: two wait, and the one under way has had its 10 s.
-    assert pace.left == pytest.approx((10 + 10 + 0) / 2)
+    assert progress.left == pytest.approx((10 + 10 + 0) / 2)
     # The slow run starts counting at its first word, so that starting up does not count as slowness: 2 s an image.
-    pace.step(slow[0], 10, 100)
+    progress.step(slow[0], 10, 100)
     now = 30.0
-    pace.step(slow[0], 20, 100)
+    progress.step(slow[0], 20, 100)
     # Left: 80 images at 2 s here; quick again 10 s; slow again 10 s to start and 100 images at 2 s.
-    assert pace.left == pytest.approx((160 + 10 + 210) / 2)
-    assert pace.finished == pytest.approx(1.2)
+    assert progress.left == pytest.approx((160 + 10 + 210) / 2)
+    assert progress.finished == pytest.approx(1.2)
     for each in (quick[1], slow[1]):
-        pace.start(each)
-        pace.end(Ending(spec=each, state=State.FAILED, reason="?"))
+        progress.start(each)
+        progress.end(Ending(spec=each, state=Outcome.FAILED, reason="?"))
     # One run alone takes as long as it takes, whatever the number of workers.
-    assert pace.left == pytest.approx(160)
-    pace.end(Ending(spec=slow[0], state=State.DONE))
-    assert (pace.left, pace.finished, pace.active) == (0.0, 4, {})
+    assert progress.left == pytest.approx(160)
+    progress.end(Ending(spec=slow[0], state=Outcome.DONE))
+    assert (progress.left, progress.finished, progress.active) == (0.0, 4, {})
 
 
 def remarks_about_names(**fields) -> list[str]:

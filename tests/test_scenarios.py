@@ -11,13 +11,14 @@ import pytest
 import ostta
 from cases import CLASSES, adapter, backbone, content, same, trace
 from ostta import Error
-from ostta.bench import run as bench
-from ostta.bench.compose import compose
-from ostta.bench.result import RunSpec, read_result
+from ostta.bench.result import read_result
+from ostta.bench.run import execute
+from ostta.bench.run.compose import compose
 from ostta.bench.scenario import read_scenario
+from ostta.bench.spec import RunSpec
 from ostta.core.types import Prediction
+from ostta.data.by_name import open_dataset
 from ostta.data.corruptions import corrupt, corrupt_pair, corruption_names
-from ostta.data.datasets import open_dataset
 from ostta.evaluate import Records, evaluate
 from ostta.metrics import mean
 from ostta.streams import Sample
@@ -289,7 +290,7 @@ def test_the_mean_over_domains_is_plain_and_never_made_up() -> None:
 
 def test_a_continual_run_from_spec_to_file(tmp_path: Path) -> None:
     asked = spec({"kind": "continual", "corruptions": ["snow", "fog"]}, limit=10)
-    path = bench.run(asked, None, tmp_path, keep_records=True)
+    path = execute.run(asked, None, tmp_path, keep_records=True)
     assert path.name.startswith("zero_shot-sample-cifar10c-sample-mnist-continual-s0-")
     result = read_result(path)
     assert result.spec == asked
@@ -306,12 +307,12 @@ def test_a_continual_run_from_spec_to_file(tmp_path: Path) -> None:
         assert result.domains[number].metrics.hm == pytest.approx(hms[-1])
     assert result.hm_mean_domains == pytest.approx(sum(hms) / 2)
     written = path.stat().st_mtime_ns
-    assert bench.run(asked, None, tmp_path, keep_records=True) == path
+    assert execute.run(asked, None, tmp_path, keep_records=True) == path
     assert path.stat().st_mtime_ns == written
 
 
 def test_a_single_run_says_nothing_about_domains(tmp_path: Path) -> None:
-    path = bench.run(spec(), None, tmp_path)
+    path = execute.run(spec(), None, tmp_path)
     assert path.name.startswith("zero_shot-sample-cifar10c-sample-mnist-s0-")
     content = json.loads(path.read_text())
     assert not {"domains", "hm_mean_domains"} & content.keys()

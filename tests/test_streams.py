@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ostta import Error
-from ostta.streams import Continual, Domain, Frequent, Ordered, Sample, SingleDomain, Smooth, Stream, ahead
+from ostta.streams import Continual, Domain, Frequent, Ordered, Sample, SingleDomain, Smooth, Stream, prefetched
+from ostta.streams.corruption_path import leg, walk
 from ostta.streams.mixing import cycled, generator, interleaved, shuffled, spread
-from ostta.streams.path import leg, walk
 
 
 @dataclass(eq=False)
@@ -366,7 +366,7 @@ def test_bad_input_is_a_sentence(make, words: str) -> None:
 # --- memory and making ahead --------------------------------------------------------------------------------------------------
 @each_scenario
 def test_no_image_is_kept(make) -> None:
-    for reader, most in ((iter, 1), (lambda stream: ahead(stream, depth=3), 4)):
+    for reader, most in ((iter, 1), (lambda stream: prefetched(stream, depth=3), 4)):
         alive: list[weakref.ref] = []
         for sample in reader(make()):
             alive.append(weakref.ref(sample.image))
@@ -381,13 +381,13 @@ def test_no_image_is_kept(make) -> None:
 
 
 def workers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "ostta-ahead"]
+    return [thread for thread in threading.enumerate() if thread.name == "ostta-prefetch"]
 
 
 @each_scenario
 def test_ahead_changes_nothing(make) -> None:
-    assert places(ahead(make())) == places(make())
-    assert [np.asarray(s.image).tolist() for s in ahead(make())] == [np.asarray(s.image).tolist() for s in make()]
+    assert places(prefetched(make())) == places(make())
+    assert [np.asarray(s.image).tolist() for s in prefetched(make())] == [np.asarray(s.image).tolist() for s in make()]
     assert not workers()
 
 
@@ -396,7 +396,7 @@ def test_ahead_raises_in_the_place_of_the_item() -> None:
         yield from range(5)
         raise Error("Image 5 cannot be read.")
 
-    items = ahead(numbers())
+    items = prefetched(numbers())
     assert [next(items) for _ in range(5)] == [0, 1, 2, 3, 4]
     with pytest.raises(Error, match="Image 5"):
         next(items)
@@ -415,7 +415,7 @@ def test_ahead_is_bounded_and_stops_when_left(depth: int) -> None:
                 reached.set()
             yield number
 
-    items = ahead(endless(), depth)
+    items = prefetched(endless(), depth)
     assert [next(items), next(items)] == [0, 1]
     # Two are taken, so `depth` more may be made: the thread gets that far and waits there.
     assert reached.wait(30)
@@ -424,7 +424,7 @@ def test_ahead_is_bounded_and_stops_when_left(depth: int) -> None:
     assert not workers()
     assert made == list(range(depth + 2))
     # Left without a word, as by an exception in the loop's body.
-    items = ahead(endless(), depth)
+    items = prefetched(endless(), depth)
     next(items)
     del items
     gc.collect()
@@ -432,6 +432,6 @@ def test_ahead_is_bounded_and_stops_when_left(depth: int) -> None:
 
 
 def test_ahead_that_is_never_read_starts_nothing() -> None:
-    items = ahead(iter(range(3)))
+    items = prefetched(iter(range(3)))
     assert not workers()
     del items

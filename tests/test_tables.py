@@ -20,18 +20,19 @@ import pyarrow.parquet
 import pytest
 
 from ostta import Error
-from ostta.bench import report
-from ostta.bench.curves import domain_pictures, strips
-from ostta.bench.formats import FORMATS
-from ostta.bench.gather import Gathered, gather
-from ostta.bench.grid import DELTA, Grid
 from ostta.bench.paper.values import find
-from ostta.bench.readout import reading
-from ostta.bench.report import suite_report
-from ostta.bench.result import Result, RunSpec, read_result
+from ostta.bench.report import pages
+from ostta.bench.report.pages import suite_report
+from ostta.bench.report.run_columns import RunColumns
+from ostta.bench.report.suite_pictures import domain_pictures, strips
+from ostta.bench.result import Result, read_result
+from ostta.bench.spec import RunSpec
 from ostta.bench.suite import Suite, expand, load_suite, read_suite, suite_names
-from ostta.bench.table import Text, number, sheet
-from ostta.bench.trace import Trace
+from ostta.bench.tables.export import FORMATS
+from ostta.bench.tables.layout import Text, number, sheet
+from ostta.bench.tables.metric_values import metric_value
+from ostta.bench.tables.suite_figures import DELTA, SuiteFigures
+from ostta.bench.tables.suite_results import SuiteResults, collect_results
 from ostta.cli import main
 
 SUITE = """
@@ -113,71 +114,73 @@ def folder(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def grid(suite: Suite, folder: Path) -> Grid:
-    return Grid(gather(suite, folder))
+def figures(suite: Suite, folder: Path) -> SuiteFigures:
+    return SuiteFigures(collect_results(suite, folder))
 
 
-def test_means_spreads_and_the_frozen_row_first(grid: Grid) -> None:
-    assert grid.rows == [FROZEN, ROSITA, OTHER_FROZEN, ("MaPLe", "rosita")]
-    frozen, rosita = (grid.figure(row, MNIST, "hm") for row in (FROZEN, ROSITA))
+def test_means_spreads_and_the_frozen_row_first(figures: SuiteFigures) -> None:
+    assert figures.rows == [FROZEN, ROSITA, OTHER_FROZEN, ("MaPLe", "rosita")]
+    frozen, rosita = (figures.figure(row, MNIST, "hm") for row in (FROZEN, ROSITA))
     assert (frozen.mean, frozen.seeds) == (71.0, 2)
     assert frozen.std == pytest.approx(math.sqrt(2))  # deviations of 1 and -1, divided by n - 1
     assert (rosita.mean, rosita.std) == (82.0, pytest.approx(math.sqrt(8)))
-    single = grid.figure(OTHER_FROZEN, MNIST, "hm")
+    single = figures.figure(OTHER_FROZEN, MNIST, "hm")
     assert (single.mean, single.std, single.seeds) == (83.0, None, 1)
-    absent = grid.figure(OTHER_FROZEN, TINY, "hm")
+    absent = figures.figure(OTHER_FROZEN, TINY, "hm")
     assert (absent.mean, absent.std, absent.seeds, absent.best) == (None, None, 0, False)
 
 
-def test_deltas_are_taken_seed_by_seed(grid: Grid) -> None:
-    delta = grid.figure(ROSITA, MNIST, DELTA)
+def test_deltas_are_taken_seed_by_seed(figures: SuiteFigures) -> None:
+    delta = figures.figure(ROSITA, MNIST, DELTA)
     # 80 - 70 and 84 - 72: their spread is smaller than that of rosita alone.
     assert (delta.mean, delta.std) == (11.0, pytest.approx(math.sqrt(2)))
-    assert grid.figure(FROZEN, MNIST, DELTA).mean is None
-    assert grid.figure(("MaPLe", "rosita"), MNIST, DELTA).mean is None
+    assert figures.figure(FROZEN, MNIST, DELTA).mean is None
+    assert figures.figure(("MaPLe", "rosita"), MNIST, DELTA).mean is None
     # 81 - 79 and 80 - 81.
-    assert grid.figure(ROSITA, TINY, DELTA).mean == pytest.approx(0.5)
+    assert figures.figure(ROSITA, TINY, DELTA).mean == pytest.approx(0.5)
 
 
-def test_bold_is_the_best_mean_and_what_the_spread_cannot_tell_from_it(grid: Grid, suite: Suite, folder: Path) -> None:
-    best = {place: grid.figure(*place, "hm").best for place in HM}
+def test_bold_is_the_best_mean_and_what_the_spread_cannot_tell_from_it(
+    figures: SuiteFigures, suite: Suite, folder: Path
+) -> None:
+    best = {place: figures.figure(*place, "hm").best for place in HM}
     assert best[ROSITA, MNIST]
     assert not best[FROZEN, MNIST]  # 11 apart, combined spread sqrt(2 + 8) = 3.2
     assert best[ROSITA, TINY]
     assert best[FROZEN, TINY]  # 0.5 apart, combined spread sqrt(2 + 0.5) = 1.6
     assert not best[OTHER_FROZEN, MNIST]  # alone with its backbone: best of nothing
     # One seed has no spread: the best figure and its equals.
-    one = Grid(gather(suite, folder, seeds=[0]))
+    one = SuiteFigures(collect_results(suite, folder, seeds=[0]))
     assert [one.figure(row, TINY, "hm").best for row in (FROZEN, ROSITA)] == [False, True]
     assert [one.figure(row, TINY, "auroc").best for row in (FROZEN, ROSITA)] == [True, True]
 
 
 def test_lower_is_better_for_fpr95(suite: Suite, tmp_path: Path) -> None:
     for cell in expand(suite, seeds=[0], only={"backbone": ["CLIP"], "stream": ["C-10C/MNIST"]}):
-        figures = made(cell.spec, 50.0).metrics.model_dump()
+        metrics = made(cell.spec, 50.0).metrics.model_dump()
         fpr95 = 30.0 if cell.row == ROSITA else 20.0
-        made(cell.spec, 50.0, metrics=figures | {"fpr95": fpr95}).write(tmp_path / f"{cell.row[1]}.json")
-    grid = Grid(gather(suite, tmp_path, seeds=[0]))
-    assert [grid.figure(row, MNIST, "fpr95").best for row in (FROZEN, ROSITA)] == [True, False]
+        made(cell.spec, 50.0, metrics=metrics | {"fpr95": fpr95}).write(tmp_path / f"{cell.row[1]}.json")
+    figures = SuiteFigures(collect_results(suite, tmp_path, seeds=[0]))
+    assert [figures.figure(row, MNIST, "fpr95").best for row in (FROZEN, ROSITA)] == [True, False]
 
 
-def test_gaps_only_where_the_two_can_be_compared(grid: Grid) -> None:
+def test_gaps_only_where_the_two_can_be_compared(figures: SuiteFigures) -> None:
     printed = {row[1]: find(table="tab:cifar", backbone="clip-vit-b16", desired="cifar10c", undesired="mnist", method=row[1], metric="hm")
                for row in (FROZEN, ROSITA)}  # fmt: skip
     assert [value.value for values in printed.values() for value in values] == [75.57, 84.17]
-    rosita = grid.figure(ROSITA, MNIST, "hm")
+    rosita = figures.figure(ROSITA, MNIST, "hm")
     assert (rosita.paper, rosita.gap, rosita.apart) == (84.17, pytest.approx(-2.17), "")
-    delta = grid.figure(ROSITA, MNIST, DELTA)
+    delta = figures.figure(ROSITA, MNIST, DELTA)
     assert (delta.paper, delta.gap) == (pytest.approx(8.60), pytest.approx(2.40))
     # Made here, not the published images.
-    tiny = grid.figure(ROSITA, TINY, "hm")
+    tiny = figures.figure(ROSITA, TINY, "hm")
     assert (tiny.paper, tiny.gap, tiny.apart) == (80.06, None, "not the published images")
     # A doubtful figure is shown, but nothing is subtracted from it.
-    doubtful = grid.figure(OTHER_FROZEN, MNIST, "hm")
+    doubtful = figures.figure(OTHER_FROZEN, MNIST, "hm")
     assert (doubtful.paper, doubtful.gap, doubtful.apart) == (83.63, None, "a doubtful figure")
     assert doubtful.doubt
     # Nothing of ours, so nothing to compare.
-    assert grid.figure(("MaPLe", "rosita"), MNIST, "hm").gap is None
+    assert figures.figure(("MaPLe", "rosita"), MNIST, "hm").gap is None
 
 
 def test_a_shortened_stream_another_backbone_and_another_convention_have_no_gap(suite: Suite, tmp_path: Path) -> None:
@@ -185,29 +188,36 @@ def test_a_shortened_stream_another_backbone_and_another_convention_have_no_gap(
         made(cell.spec, 60.0).write(tmp_path / f"{cell.row}-{cell.column}".replace("/", "_"))
     for path in tmp_path.iterdir():
         path.rename(path.with_suffix(".json"))
-    short = Grid(gather(suite, tmp_path, seeds=[0], limit=30))
+    short = SuiteFigures(collect_results(suite, tmp_path, seeds=[0], limit=30))
     assert short.figure(ROSITA, MNIST, "hm").apart == "fewer images"
-    strict = Grid(gather(suite, tmp_path, seeds=[0], limit=30), "strict")
+    strict = SuiteFigures(collect_results(suite, tmp_path, seeds=[0], limit=30), "strict")
     assert strict.figure(ROSITA, MNIST, "fpr95").apart == "another convention of FPR95"
     assert (short.figure(ROSITA, MNIST, "fpr95").mean, strict.figure(ROSITA, MNIST, "fpr95").mean) == (20.0, 22.0)
-    assert Grid(gather(suite, tmp_path, seeds=[0], limit=30), "undesired").figure(ROSITA, MNIST, "fpr95").mean is None
+    assert (
+        SuiteFigures(collect_results(suite, tmp_path, seeds=[0], limit=30), "undesired")
+        .figure(ROSITA, MNIST, "fpr95")
+        .mean
+        is None
+    )
     embedded = load_suite("embedded/table-cifar")
     (cell,) = expand(embedded, only={"backbone": ["CLIP"], "method": ["rosita"], "stream": ["C-10C/MNIST"]})
     made(cell.spec, 60.0).write(tmp_path / "embedded.json")
-    beside = Grid(gather(embedded, tmp_path)).figure(cell.row, cell.column, "hm")
+    beside = SuiteFigures(collect_results(embedded, tmp_path)).figure(cell.row, cell.column, "hm")
     assert (beside.paper, beside.gap, beside.apart) == (84.17, None, "another backbone")
 
 
-def test_what_is_missing_is_one_sentence_with_its_command(grid: Grid, suite: Suite, folder: Path) -> None:
+def test_what_is_missing_is_one_sentence_with_its_command(figures: SuiteFigures, suite: Suite, folder: Path) -> None:
     # Two backbones, two methods, two streams, two seeds; eight of CLIP and one of MaPLe are there.
-    assert grid.gathered.missing == (
+    assert figures.collected.missing == (
         f"7 of 16 cells have no result in {folder} and are shown as –; `ostta bench run paper/hand --out {folder}` makes them."
     )
-    part = gather(suite, folder, seeds=[0, 2], only={"method": ["rosita"], "stream": ["C-10C/Tiny", "C-10C/MNIST"]})
+    part = collect_results(
+        suite, folder, seeds=[0, 2], only={"method": ["rosita"], "stream": ["C-10C/Tiny", "C-10C/MNIST"]}
+    )
     assert part.command.endswith("--seeds 0,2 --only method=rosita --only stream=C-10C/Tiny,C-10C/MNIST")
-    assert gather(suite, folder, only={"backbone": ["CLIP"]}).missing == ""
+    assert collect_results(suite, folder, only={"backbone": ["CLIP"]}).missing == ""
     with pytest.raises(Error, match="There is no folder"):
-        gather(suite, folder / "absent")
+        collect_results(suite, folder / "absent")
 
 
 def test_the_newest_of_two_results_counts_and_strange_files_are_named(suite: Suite, tmp_path: Path) -> None:
@@ -217,9 +227,9 @@ def test_the_newest_of_two_results_counts_and_strange_files_are_named(suite: Sui
         made(cell.spec, hm, weight_hash=name).write(path)
         os.utime(path, (age, age))
     (tmp_path / "other.json").write_text("{}")
-    grid = Grid(gather(suite, tmp_path))
-    assert grid.figure(cell.row, cell.column, "hm").mean == 20.0
-    said = " ".join(sheet(grid).notes)
+    figures = SuiteFigures(collect_results(suite, tmp_path))
+    assert figures.figure(cell.row, cell.column, "hm").mean == 20.0
+    said = " ".join(sheet(figures).footnotes)
     assert "1 older results" in said
     assert "other.json" in said
 
@@ -232,8 +242,8 @@ def test_files_from_before_the_other_conventions_still_load(tmp_path: Path) -> N
     del content["metrics"]["fpr95_strict"]
     path.write_text(json.dumps(content))
     old = read_result(path)
-    assert reading(old, "fpr95") == 20.0
-    assert reading(old, "fpr95", "strict") is None
+    assert metric_value(old, "fpr95") == 20.0
+    assert metric_value(old, "fpr95", "strict") is None
 
 
 def test_which_number_of_a_result_a_metric_is() -> None:
@@ -250,21 +260,21 @@ def test_which_number_of_a_result_a_metric_is() -> None:
         "bank_mb": 0.233472, "bank_features": 5 * 10 + 64, "adapted_parameters": 39_936, "gpu_memory_gb": None,
         "accuracy": None,
     }  # fmt: skip
-    assert {name: reading(result, name) for name in expected} == expected
+    assert {name: metric_value(result, name) for name in expected} == expected
     # With the identifier that rejects nothing, accepted and right means right.
-    assert reading(made(RunSpec(identifier="all"), None), "accuracy") == 65.4
+    assert metric_value(made(RunSpec(identifier="all"), None), "accuracy") == 65.4
     lora = made(RunSpec(method="entropy"), None, options={"group": "lora"}, analyses=analyses)
-    assert reading(lora, "added_parameters") == 39_936
+    assert metric_value(lora, "added_parameters") == 39_936
     layernorm = made(RunSpec(method="entropy"), None, options={"group": "layernorm"}, analyses=analyses)
-    assert (reading(layernorm, "added_parameters"), reading(layernorm, "bank_features")) == (0, None)
-    assert reading(result, "added_parameters") is None
-    assert reading(made(RunSpec(), 70.0), "euclidean") is None
+    assert (metric_value(layernorm, "added_parameters"), metric_value(layernorm, "bank_features")) == (0, None)
+    assert metric_value(result, "added_parameters") is None
+    assert metric_value(made(RunSpec(), 70.0), "euclidean") is None
 
 
 def continual(spec: RunSpec, names: tuple[str, ...], values: list[float]) -> Result:
-    figures = {"auroc": 1.0, "fpr95": 2.0, "acc_desired": 3.0, "acc_undesired": 4.0}
+    metrics = {"auroc": 1.0, "fpr95": 2.0, "acc_desired": 3.0, "acc_undesired": 4.0}
     domains = [
-        {"name": name, "images": 10, "metrics": figures | {"hm": value}}
+        {"name": name, "images": 10, "metrics": metrics | {"hm": value}}
         for name, value in zip(names, values, strict=True)
     ]
     return made(spec, 99.0, domains=domains, hm_mean_domains=sum(values) / len(values))
@@ -276,18 +286,18 @@ def test_a_continual_run_shows_the_mean_of_its_domains_and_each_of_them(tmp_path
     for number_, cell in enumerate(expand(suite, only=only)):
         values = [50.0 + place + 10 * number_ for place in range(15)]
         continual(cell.spec, suite.parts, values).write(tmp_path / f"{number_}.json")
-    grid = Grid(gather(suite, tmp_path, only=only))
+    figures = SuiteFigures(collect_results(suite, tmp_path, only=only))
     row, column = ("CLIP", "rosita"), ("C-10C/MNIST",)
-    assert grid.figure(row, column, "hm").mean == 67.0
-    assert grid.figure(row, column, "hm", "snow").mean == 60.0 + suite.parts.index("snow")
-    assert grid.figure(row, column, DELTA).mean == pytest.approx(10.0)
+    assert figures.figure(row, column, "hm").mean == 67.0
+    assert figures.figure(row, column, "hm", "snow").mean == 60.0 + suite.parts.index("snow")
+    assert figures.figure(row, column, DELTA).mean == pytest.approx(10.0)
     # The paper's, domain by domain.
-    assert grid.figure(("CLIP", "zero_shot"), column, "hm", "gaussian_noise").paper == 43.21
-    assert "mean of its domains' HM" in " ".join(sheet(grid).notes)
-    pictures = list(domain_pictures(grid))
+    assert figures.figure(("CLIP", "zero_shot"), column, "hm", "gaussian_noise").paper == 43.21
+    assert "mean of its domains' HM" in " ".join(sheet(figures).footnotes)
+    pictures = list(domain_pictures(figures))
     assert [picture.title for picture in pictures] == ["HM of each domain, CLIP, C-10C/MNIST"]
     assert pictures[0].png.startswith(b"\x89PNG")
-    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](grid))))
+    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](figures))))
     (snow,) = [line for line in lines if line["column"] == "C-10C/MNIST / snow" and line["row"] == "CLIP / rosita"]
     assert float(snow["mean"]) == 67.0
 
@@ -297,7 +307,7 @@ def test_standard_deviation_as_a_metric(tmp_path: Path) -> None:
     only = {"method": ["rosita"], "stream": ["C-10C/MNIST"]}
     for cell in expand(suite, only=only):
         made(cell.spec, 80.0 + cell.seed).write(tmp_path / f"{cell.seed}.json")
-    figure = Grid(gather(suite, tmp_path, only=only)).figure(("rosita",), MNIST, "hm_std")
+    figure = SuiteFigures(collect_results(suite, tmp_path, only=only)).figure(("rosita",), MNIST, "hm_std")
     # 80 to 84: squared deviations 4 + 1 + 0 + 1 + 4, divided by 4.
     assert (figure.mean, figure.std, figure.seeds, figure.paper) == (pytest.approx(math.sqrt(2.5)), None, 5, 0.023)
 
@@ -313,7 +323,7 @@ def test_a_difference_has_the_digits_of_what_it_is_of(tmp_path: Path) -> None:
             "reliable": {"pseudo_label": None, "desired": None, "undesired": None}, "bank_bytes": {"features": 0, "scores": 0},
         }  # fmt: skip
         made(cell.spec, 50.0, analyses=analyses).write(tmp_path / f"{place}.json")
-    text = FORMATS["md"](Grid(gather(suite, tmp_path, only=only)))
+    text = FORMATS["md"](SuiteFigures(collect_results(suite, tmp_path, only=only)))
     assert tables_of(text)[0][3][2:] == ["**1.3027**", "**0.5000**", "**1.2000**", "+0.0027"]
 
 
@@ -339,8 +349,8 @@ def tables_of(markdown: str) -> list[list[list[str]]]:
     return [[[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()] for block in blocks]
 
 
-def test_markdown_parses_back(grid: Grid) -> None:
-    text = FORMATS["md"](grid)
+def test_markdown_parses_back(figures: SuiteFigures) -> None:
+    text = FORMATS["md"](figures)
     tables = tables_of(text)
     assert all(len(line) == len(table[0]) for table in tables for line in table)
     first = tables[0]
@@ -348,7 +358,7 @@ def test_markdown_parses_back(grid: Grid) -> None:
     assert set(first[1][0]) == {"-"}
     assert first[1][2].endswith(":")
     rows = {(line[0], line[1]): line[2:] for line in first[2:]}
-    assert list(rows) == grid.rows
+    assert list(rows) == figures.rows
     assert rows[FROZEN] == ["**90.00 ± 0.00**", "**20.00 ± 0.00**", "71.00 ± 1.41", "–"]
     assert rows[ROSITA][2:] == ["**82.00 ± 2.83**", "+11.00 ± 1.41"]
     assert rows[OTHER_FROZEN][2:] == ["83.00", "–"]
@@ -360,13 +370,13 @@ def test_markdown_parses_back(grid: Grid) -> None:
     assert re.search(r"^\[2\] zero_shot keeps nothing", text, flags=re.MULTILINE)
     cost = tables[-1]
     assert cost[3][2:] == ["41 ± 0", "12.5 ± 0.0", "41 ± 0", "12.5 ± 0.0"]
-    for sentence in (grid.gathered.missing, "A remark of the suite.", "Bold: the best mean"):
+    for sentence in (figures.collected.missing, "A remark of the suite.", "Bold: the best mean"):
         assert sentence in text
     assert "not the published images (7); a doubtful figure (3)" in text
 
 
-def test_csv_has_every_figure_unrounded(grid: Grid) -> None:
-    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](grid))))
+def test_csv_has_every_figure_unrounded(figures: SuiteFigures) -> None:
+    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](figures))))
     assert list(lines[0]) == ["suite", "row", "column", "metric", "mean", "std", "seeds", "paper", "gap", "doubt"]
     # Four rows, two columns; three metrics, the difference, updates and time.
     assert len(lines) == 4 * 2 * 6
@@ -381,8 +391,8 @@ def test_csv_has_every_figure_unrounded(grid: Grid) -> None:
     assert found["MaPLe / zero_shot", "C-10C/MNIST", "hm"]["doubt"]
 
 
-def test_latex_is_whole_and_escaped(grid: Grid) -> None:
-    text = FORMATS["latex"](grid)
+def test_latex_is_whole_and_escaped(figures: SuiteFigures) -> None:
+    text = FORMATS["latex"](figures)
     for name in ("table", "tabular"):
         assert text.count(f"\\begin{{{name}}}") == text.count(f"\\end{{{name}}}") > 0
     for rule in ("toprule", "midrule", "bottomrule"):
@@ -414,14 +424,14 @@ def test_every_suite_has_its_tables(name: str, tmp_path: Path) -> None:
     suite = load_suite(name)
     cell = expand(suite)[0]
     made(cell.spec, 55.5).write(tmp_path / "one.json")
-    grid = Grid(gather(suite, tmp_path))
+    figures = SuiteFigures(collect_results(suite, tmp_path))
     assert all(
-        len(texts) == sum(len(h) for _, h in block.groups) for block in sheet(grid).blocks for _, texts in block.rows
+        len(texts) == sum(len(h) for _, h in block.groups) for block in sheet(figures).blocks for _, texts in block.rows
     )
-    markdown = FORMATS["md"](grid)
+    markdown = FORMATS["md"](figures)
     assert all(len(line) == len(table[0]) for table in tables_of(markdown) for line in table)
-    assert FORMATS["latex"](grid).count("\\begin{tabular}") == len(sheet(grid).blocks)
-    assert FORMATS["csv"](grid).count("\n") > 1
+    assert FORMATS["latex"](figures).count("\\begin{tabular}") == len(sheet(figures).blocks)
+    assert FORMATS["csv"](figures).count("\n") > 1
 
 
 @pytest.mark.parametrize(
@@ -443,7 +453,7 @@ def test_options_that_a_suite_varies_are_drawn(name: str, labels: set[str], tmp_
             continual(cell.spec, ("fog",), [50.0]).write(tmp_path / f"{place}.json")
         else:
             made(cell.spec, 50.0).write(tmp_path / f"{place}.json")
-    assert {picture.title for picture in strips(Grid(gather(suite, tmp_path)))} == labels
+    assert {picture.title for picture in strips(SuiteFigures(collect_results(suite, tmp_path)))} == labels
 
 
 class Page(HTMLParser):
@@ -478,14 +488,14 @@ class Page(HTMLParser):
             self.cells[-1] += data
 
 
-def test_the_page_has_every_figure_of_the_tables_once(grid: Grid) -> None:
-    page = Page(suite_report(grid))
-    blocks = sheet(grid).blocks
+def test_the_page_has_every_figure_of_the_tables_once(figures: SuiteFigures) -> None:
+    page = Page(suite_report(figures))
+    blocks = sheet(figures).blocks
     expected = [_shown(cell) for block in blocks for _, cells in block.rows for cell in cells]
     assert sorted(cell for cell in page.cells if cell) == sorted(expected)
     assert page.cells.count("82.00 ± 2.83") == 1
     assert page.cells.count("84.17 (-2.17)") == 1
-    text = suite_report(grid)
+    text = suite_report(figures)
     assert text.count("<details>") == 9  # the resolved options of each run
     assert "0.001 (backbone)" in text
     assert "made here, seeds 0, 1; not the official files." in text
@@ -515,16 +525,16 @@ def test_the_page_escapes_what_others_wrote_and_fetches_nothing(tmp_path: Path) 
         made(cell.spec, 50.0, remarks=[HOSTILE], hardware=HOSTILE, options=options).write(results / f"{place}.json")
     failed = expand(suite)[-1].spec.model_dump(mode="json")
     (results / "failed" / "x.json").write_text(json.dumps({"spec": failed, "reason": HOSTILE}))
-    text = suite_report(Grid(gather(suite, results)))
+    text = suite_report(SuiteFigures(collect_results(suite, results)))
     page = Page(text)
     assert "script" not in page.tags
     assert page.outside == []
     assert not re.search(r"@import|url\(", text)
     assert text.count("&lt;script&gt;") >= 5
     # The same in LaTeX and Markdown, as far as they can be hurt.
-    grid = Grid(gather(suite, results))
-    assert r"\& " in FORMATS["latex"](grid)
-    assert "<script>" not in FORMATS["md"](grid)
+    figures = SuiteFigures(collect_results(suite, results))
+    assert r"\& " in FORMATS["latex"](figures)
+    assert "<script>" not in FORMATS["md"](figures)
 
 
 def test_failed_runs_are_listed_unless_they_have_a_result_since(suite: Suite, tmp_path: Path) -> None:
@@ -535,7 +545,7 @@ def test_failed_runs_are_listed_unless_they_have_a_result_since(suite: Suite, tm
         note = {"spec": cell.spec.model_dump(mode="json"), "reason": f"The {name} reason.", "state": "failed"}
         (tmp_path / "failed" / f"{name}.json").write_text(json.dumps(note))
     (tmp_path / "failed" / "broken.json").write_text("[1]")
-    page = suite_report(Grid(gather(suite, tmp_path)))
+    page = suite_report(SuiteFigures(collect_results(suite, tmp_path)))
     assert "The new reason." in page
     assert "The old reason." not in page
     assert "broken.json: This note of a failed run cannot be read." in page
@@ -561,16 +571,16 @@ def test_one_bad_file_never_ends_a_table(suite: Suite, tmp_path: Path) -> None:
     nested = json.dumps({"spec": {"options": {"lr": "HERE"}}, "reason": "none"})
     for depth in (300, 900):
         (failed / f"deep{depth}.json").write_text(nested.replace('"HERE"', "[" * depth + "]" * depth))
-    gathered = gather(suite, tmp_path)
-    assert gathered.found == 1
+    collected = collect_results(suite, tmp_path)
+    assert collected.found == 1
     strange = ["caf\ufffd.json", "deep.json", "elsewhere.json", "folder.json", "link.json", "pipe.json"]
-    assert sorted(gathered.strange) == strange
-    unreadable = [failure.run for failure in gathered.failures if "cannot be read" in failure.reason]
+    assert sorted(collected.strange) == strange
+    unreadable = [failure.run for failure in collected.failures if "cannot be read" in failure.reason]
     assert {"pipe.json", "link.json", "deep.json"} <= set(unreadable)
-    grid = Grid(gathered)
-    suite_report(grid).encode()
+    figures = SuiteFigures(collected)
+    suite_report(figures).encode()
     for write in FORMATS.values():
-        write(grid).encode()
+        write(figures).encode()
 
 
 def test_no_cell_of_the_csv_is_a_formula(tmp_path: Path) -> None:
@@ -585,7 +595,7 @@ def test_no_cell_of_the_csv_is_a_formula(tmp_path: Path) -> None:
     suite = read_suite(tmp_path / "formulas.toml", "=formulas")
     for place, cell in enumerate(expand(suite)):
         made(cell.spec, 50.0 + place % 3).write(tmp_path / f"{place}.json")
-    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](Grid(gather(suite, tmp_path))))))
+    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](SuiteFigures(collect_results(suite, tmp_path))))))
     written = list(dict.fromkeys(line["row"] for line in lines))
     assert written == ["'=1+1", "'+cmd", "'-2+3", "'@sum", "-1.5", "+2e-3", "-.5", "'--", "plain", "a=b"]
     assert {(line["suite"], line["column"]) for line in lines} == {("'=formulas", "'\tx")}
@@ -595,11 +605,11 @@ def test_no_cell_of_the_csv_is_a_formula(tmp_path: Path) -> None:
 def test_a_suite_whose_skips_leave_nothing_says_so(tmp_path: Path) -> None:
     text = f'{SUITE}\n[[skip]]\nwhere = {{ method = ["rosita", "zero_shot"] }}\nreason = "all"\n'
     (tmp_path / "none.toml").write_text(text)
-    assert "has no cells" in gather(read_suite(tmp_path / "none.toml", "none"), tmp_path).missing
+    assert "has no cells" in collect_results(read_suite(tmp_path / "none.toml", "none"), tmp_path).missing
 
 
 def test_a_page_without_results_is_one_sentence(suite: Suite, tmp_path: Path) -> None:
-    page = suite_report(Grid(gather(suite, tmp_path)))
+    page = suite_report(SuiteFigures(collect_results(suite, tmp_path)))
     body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
     said = " ".join(re.sub(r"<[^>]+>", " ", body).split())
     assert said == (
@@ -618,16 +628,16 @@ def write_trace(path: Path, images: int, seed: int = 0) -> None:
     )  # fmt: skip
 
 
-def with_records(suite: Suite, folder: Path, images: int, only: dict[str, list[str]]) -> Gathered:
+def with_records(suite: Suite, folder: Path, images: int, only: dict[str, list[str]]) -> SuiteResults:
     for place, cell in enumerate(expand(suite, seeds=[0], only=only)):
         write_trace(folder / f"{place}.parquet", images, place)
         made(cell.spec, 50.0, records=f"{place}.parquet").write(folder / f"{place}.json")
-    return gather(suite, folder, seeds=[0], only=only)
+    return collect_results(suite, folder, seeds=[0], only=only)
 
 
 def test_runs_with_records_are_drawn_three_times_each(suite: Suite, tmp_path: Path) -> None:
     only = {"backbone": ["CLIP"], "stream": ["C-10C/MNIST"]}
-    text = suite_report(Grid(with_records(suite, tmp_path, 200, only)))
+    text = suite_report(SuiteFigures(with_records(suite, tmp_path, 200, only)))
     titles = re.findall(r'<img alt="([^"]*)"', text)
     assert titles == [
         f"{what}: C-10C/MNIST, CLIP, {method}"
@@ -636,16 +646,16 @@ def test_runs_with_records_are_drawn_three_times_each(suite: Suite, tmp_path: Pa
     ]
     (tmp_path / "0.parquet").write_bytes(b"junk")
     (tmp_path / "1.parquet").unlink()
-    broken = suite_report(Grid(gather(suite, tmp_path, seeds=[0], only=only)))
+    broken = suite_report(SuiteFigures(collect_results(suite, tmp_path, seeds=[0], only=only)))
     assert broken.count("<img") == 0
     assert broken.count("cannot be read") == 2
 
 
 def test_a_page_of_many_long_runs_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, most = 2, report.MOST_TRACED
-    monkeypatch.setattr(report, "MOST_TRACED", shown)
-    gathered = with_records(load_suite("embedded/loss-ablation"), tmp_path, 20_000, {"stream": ["C-10C/MNIST"]})
-    text = suite_report(Grid(gathered))
+    shown, most = 2, pages.MOST_PICTURED
+    monkeypatch.setattr(pages, "MOST_PICTURED", shown)
+    collected = with_records(load_suite("embedded/loss-ablation"), tmp_path, 20_000, {"stream": ["C-10C/MNIST"]})
+    text = suite_report(SuiteFigures(collected))
     assert text.count("<img") == 3 * shown
     assert f"{8 - shown} more runs kept records" in text
     assert len(text) * most / shown < 6_000_000
@@ -658,14 +668,14 @@ def test_a_trace_gives_the_running_accuracies_by_hand(tmp_path: Path) -> None:
         "known": [True, False, False, True], "index": [0, 0, 1, 2],
     }  # fmt: skip
     pyarrow.parquet.write_table(pyarrow.table(columns), path)
-    trace = Trace.read(path)
-    curves = trace.cumulative()
+    columns = RunColumns.read(path)
+    curves = columns.cumulative()
     assert curves["Acc_D"].tolist() == [100, 100, 50, 50]
     assert np.isnan(curves["Acc_U"][0])
     assert curves["Acc_U"][1:].tolist() == [100, 100, 50]
     assert curves["HM"][3] == 50
-    assert trace.scores[2] == pytest.approx(0.1 - 1)  # a score that is no number counts as the lowest
-    assert trace.thinned(2).tolist() == [0, 3]
+    assert columns.scores[2] == pytest.approx(0.1 - 1)  # a score that is no number counts as the lowest
+    assert columns.thinned(2).tolist() == [0, 3]
 
 
 def ostta(*arguments: str) -> tuple[int, str, str]:

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from ostta.data.by_name import open_dataset
 from ostta.data.corruptions import corrupt, corruption_names, frost_source
-from ostta.data.datasets import open_dataset
 from ostta.state import write_atomically
 
 TILE = 96

@@ -15,7 +15,7 @@ import torch
 
 from ostta import backbones
 from ostta.core.scores import unit
-from ostta.data.datasets import Dataset, open_dataset
+from ostta.data.by_name import Dataset, open_dataset
 from ostta.data.views import canonical
 
 SEED = 0

@@ -19,9 +19,9 @@ import torch
 
 from . import backbones
 from .backbones.protocol import Backbone
+from .core.banks import named
 from .core.checks import checked_seed, shown, split
 from .core.devices import synchronise
-from .core.memory import named
 from .core.modes import answering, learning
 from .core.overlay import Overlay, encode, lock_of
 from .core.scores import max_score, max_softmax_score

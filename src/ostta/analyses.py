@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .adapter import Adapter
-from .core.memory import ClassCache, FeatureBank, ScoreBank
+from .core.banks import ClassCache, FeatureBank, ScoreBank
 from .core.overlay import Overlay
 from .core.types import Error, Verdict
 from .evaluate import Records

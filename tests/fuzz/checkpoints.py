@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save as save_tensors
 
 import cases
-from ostta.backbones.maple import Maple, Prompts
+from ostta.backbones.maple import Maple, MaplePrompts
 from ostta.backbones.maple_files import OWN_PROMPTS, load_maple
 
 from .engine import Kind
@@ -39,7 +39,7 @@ class Checkpoints(Kind):
     def __init__(self) -> None:
         self.clip: Any = cases.backbone("embedded")
         maple: Any = cases.backbone("embedded+maple")
-        prompts = maple.tower.prompts.state_dict() if isinstance(maple, Maple) else Prompts(32, 48).state_dict()
+        prompts = maple.tower.prompts.state_dict() if isinstance(maple, Maple) else MaplePrompts(32, 48).state_dict()
         self.state = {name: tensor.detach().clone() for name, tensor in prompts.items()}
         public = {"state_dict": {f"prompt_learner.{name}": tensor for name, tensor in self.state.items()}, "epoch": 2}
         layers = len(self.clip.vision.vision_model.encoder.layers)

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ostta.bench.formats import FORMATS
-from ostta.bench.gather import gather
-from ostta.bench.grid import Grid
-from ostta.bench.report import suite_report
+from ostta.bench.report.pages import suite_report
 from ostta.bench.suite import Suite, expand
+from ostta.bench.tables.export import FORMATS
+from ostta.bench.tables.suite_figures import SuiteFigures
+from ostta.bench.tables.suite_results import collect_results
 
 SUITE = """
 title = "By hand"
@@ -48,7 +48,7 @@ def results(suite: Suite) -> list[dict[str, Any]]:
     """One result for every cell, as it stands in its file."""
     quantiles = {"p50": 2.0, "p95": 3.0, "mean": 2.5}
     side = {"name": "x", "images": 100, "classes": 10, "origin": "official", "note": ""}
-    figures = {
+    metrics = {
         "auroc": 90.0,
         "fpr95": 20.0,
         "acc_desired": 65.4,
@@ -68,7 +68,7 @@ def results(suite: Suite) -> list[dict[str, Any]]:
                 "weight_hash": "w",
                 "class_names_hash": "c",
                 "unfamiliar_classes": ["unicorn"],
-                "metrics": {**figures, "convention": "x"},
+                "metrics": {**metrics, "convention": "x"},
                 "counts": {"desired": 100, "undesired": 100, "undesired_missing": 0},
                 "updates": 41,
                 "latency_ms": {"encode": quantiles, "decide": quantiles, "update": quantiles, "total": quantiles},
@@ -78,7 +78,7 @@ def results(suite: Suite) -> list[dict[str, Any]]:
                 "hardware": "none",
                 "remarks": ["made here"],
                 "records": None,
-                "domains": [{"name": "snow", "images": 100, "metrics": figures}],
+                "domains": [{"name": "snow", "images": 100, "metrics": metrics}],
                 "hm_mean_domains": 70.0,
                 "threads": 1,
             }
@@ -94,8 +94,8 @@ def write(folder: Path, contents: list[dict[str, Any]]) -> None:
 
 def read_all(suite: Suite, folder: Path, pages: bool = True) -> None:
     """Everything that reads a folder of results: all tables, and the page."""
-    grid = Grid(gather(suite, folder))
+    figures = SuiteFigures(collect_results(suite, folder))
     for form in FORMATS.values():
-        form(grid)
+        form(figures)
     if pages:
-        suite_report(grid)
+        suite_report(figures)

@@ -18,7 +18,7 @@ from ..core.types import Error
 from .clip import Clip, TwoTowers
 from .embedded import load_embedded, load_embedded_maple
 from .folders import load_folder
-from .hub import fetch
+from .hub import model_folder
 from .maple_files import load_maple
 from .prompts import require_prompt_tuning
 from .protocol import DEFAULT_TEMPLATES, Backbone
@@ -98,7 +98,7 @@ def _load(name_or_folder: str | Path) -> TwoTowers:
         raise Error(
             f'There is no backbone {name!r}: say "embedded", a folder, or an id of the hub such as {_NAMES[2][0]}.'
         )
-    return load_folder(fetch(name), name)
+    return load_folder(model_folder(name), name)
 
 
 def _with_maple(base: str, place: Path) -> TwoTowers:

@@ -21,7 +21,7 @@ from typing import IO, Any
 import torch
 
 from ..core.types import Error
-from ..opening import open_regular
+from ..regular_files import open_regular
 
 _KINDS = {
     "FloatStorage": torch.float32,

@@ -16,7 +16,7 @@ NEEDS_EXTRA = 'CLIP, SigLIP and the embedded model need transformers: install it
 OLDER_WEIGHTS = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*.bin")
 
 
-def fetch(name: str) -> Path:
+def model_folder(name: str) -> Path:
     """The folder with the model's files: from the cache if they are all there, else downloaded."""
     try:
         from huggingface_hub import snapshot_download

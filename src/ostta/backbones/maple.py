@@ -27,7 +27,7 @@ from .towers import ClipTower, frozen, initial_weights, weight_hash
 TOKENS, DEPTH = 2, 3
 
 
-class Prompts(nn.Module):
+class MaplePrompts(nn.Module):
     """The prompts of the text tower and their projections to the image tower; parameters are named as in public checkpoints."""
 
     def __init__(self, text_width: int, vision_width: int, tokens: int = TOKENS, depth: int = DEPTH) -> None:
@@ -51,7 +51,7 @@ class Prompts(nn.Module):
 class MapleTower(ClipTower):
     """An image tower with prompts behind its patches."""
 
-    def __init__(self, vision_model: nn.Module, visual_projection: nn.Module, prompts: Prompts) -> None:
+    def __init__(self, vision_model: nn.Module, visual_projection: nn.Module, prompts: MaplePrompts) -> None:
         super().__init__(vision_model, visual_projection)
         self.prompts = prompts
 
@@ -123,7 +123,7 @@ class Statistics:
 class Maple(Clip):
     """A CLIP with MaPLe's prompts, and the token statistics that PromptAlign aligns with, where they are known."""
 
-    def __init__(self, clip: Clip, prompts: Prompts, id: str, statistics: Statistics | None = None) -> None:
+    def __init__(self, clip: Clip, prompts: MaplePrompts, id: str, statistics: Statistics | None = None) -> None:
         base: Any = clip.vision
         self._clip = clip
         self.id = id
@@ -194,12 +194,12 @@ class Maple(Clip):
         return ensemble(self.embed(classes, templates), len(classes))
 
 
-def new_prompts(clip: Clip, words: str = "a photo") -> Prompts:
+def new_prompts(clip: Clip, words: str = "a photo") -> MaplePrompts:
     """Untrained prompts for `clip`: its first from `words`, the deeper ones small random vectors."""
     vision: Any = clip.vision
     text: Any = clip.text
     tower = text.text_model
-    prompts = Prompts(tower.config.hidden_size, vision.vision_model.config.hidden_size)
+    prompts = MaplePrompts(tower.config.hidden_size, vision.vision_model.config.hidden_size)
     tokens = clip.tokens([words], ("{}",))[0][1:-1]
     if len(tokens) != TOKENS:
         raise Error(f"The prompts have {TOKENS} tokens, and {words!r} has {len(tokens)}.")

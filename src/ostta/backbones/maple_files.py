@@ -12,10 +12,10 @@ import torch
 from ..core.devices import own_precision
 from ..core.types import Error
 from ..files import write_atomically
-from ..opening import check_regular
+from ..regular_files import check_regular
 from .checkpoints import read_checkpoint
 from .clip import Clip
-from .maple import Maple, Prompts, Statistics
+from .maple import Maple, MaplePrompts, Statistics
 
 OWN_PROMPTS, OWN_STATISTICS = "maple.safetensors", "statistics.safetensors"
 # Buffers that a checkpoint holds for the classes it was trained on.
@@ -46,7 +46,7 @@ def _prompts_file(place: Path) -> Path:
     return found[0]
 
 
-def read_prompts(file: Path) -> Prompts:
+def read_prompts(file: Path) -> MaplePrompts:
     """The prompts of a checkpoint, ours or a public one, whatever classes it was trained on."""
     tensors = _tensors(file)
     marked = {
@@ -65,7 +65,7 @@ def read_prompts(file: Path) -> Prompts:
         raise Error(f"{file} holds prompts for {depth} layers: no tower has more than {MOST_LAYERS}.")
     # The shapes are compared before any number is copied: many tensors may lie in one small storage.
     with torch.device("meta"):
-        prompts = Prompts(text_width, vision_width, tokens, depth)
+        prompts = MaplePrompts(text_width, vision_width, tokens, depth)
     try:
         prompts.load_state_dict({name: tensor.to("meta") for name, tensor in tensors.items()}, assign=True)
     except RuntimeError as problem:
@@ -94,7 +94,7 @@ def read_statistics(folder: Path) -> Statistics | None:
     return Statistics(_tensor(means[0]), _tensor(variances[0]))
 
 
-def write_prompts(prompts: Prompts, file: Path) -> None:
+def write_prompts(prompts: MaplePrompts, file: Path) -> None:
     """In the public names, as safetensors."""
     from safetensors.torch import save
 

@@ -6,63 +6,19 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError
 
 from ..analyses import BankBytes, Distances, ReliableAccuracy
 from ..core.types import Error
-from ..data.names import placed
-from ..files import is_unicode, read_regular, readable, write_atomically
+from ..files import read_regular, readable, write_atomically
 from ..metrics import CONVENTION
-from ..options import canonical
-from .scenario import Scenario, SingleScenario
-from .strict import Strict as Strict
-from .strict import first_problem
+from .file_model import FileModel, first_problem
+from .spec import RunSpec
 
 SCHEMA = 1
 
 
-class RunSpec(Strict):
-    """What was asked for: one method on one stream. Two runs with equal specs and equal weights give equal figures.
-
-    Options and paths are kept in one form, so that `lr=1e-3` typed and `lr = 0.001` in a suite ask for the same run.
-    """
-
-    later: ClassVar[tuple[str, ...]] = ("scenario",)
-
-    backbone: str = "embedded"
-    method: str = "rosita"
-    identifier: str = "lda"
-    profile: str = "reference"
-    options: dict[str, Any] = Field(default_factory=dict)
-    desired: str = "cifar10c"
-    undesired: str | None = "mnist"
-    corruption: str = "snow"
-    severity: int = 5
-    ratio: float = 1.0
-    limit: int | None = None
-    classes: list[str] | None = None
-    seed: int = 0
-    scenario: Scenario = Field(default_factory=SingleScenario)
-
-    @field_validator("options")
-    @classmethod
-    def _canonical(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        return canonical(info.data.get("method", ""), info.data.get("identifier", ""), given)
-
-    @field_validator("backbone", "desired", "undesired")
-    @classmethod
-    def _writable(cls, name: str | None) -> str | None:
-        if name is not None and not is_unicode(name):
-            raise ValueError(f"the name {name!r} is not valid Unicode text, and a result could not be filed under it")
-        return name
-
-    @field_validator("desired", "undesired")
-    @classmethod
-    def _placed(cls, name: str | None) -> str | None:
-        return None if name is None else placed(name)
-
-
-class Side(Strict):
+class Side(FileModel):
     """One side of the stream: which data set, how many images, and where its pixels come from."""
 
     name: str
@@ -72,7 +28,7 @@ class Side(Strict):
     note: str = ""
 
 
-class StreamInfo(Strict):
+class StreamInfo(FileModel):
     """The stream, and the hash of its order."""
 
     hash: str
@@ -81,7 +37,7 @@ class StreamInfo(Strict):
     seed: int
 
 
-class Figures(Strict):
+class Figures(FileModel):
     """In percent; None where there are images of one side only.
 
     Of FPR95 there are three, by the conventions that `ostta.metrics` describes; files from before that have one.
@@ -104,7 +60,7 @@ class Metrics(Figures):
     convention: str = CONVENTION
 
 
-class DomainFigures(Strict):
+class DomainFigures(FileModel):
     """The figures over the images of one domain."""
 
     name: str
@@ -112,7 +68,7 @@ class DomainFigures(Strict):
     metrics: Figures
 
 
-class Quantiles(Strict):
+class Quantiles(FileModel):
     """Median and 95th percentile, and the mean: steps that learn can cost tens of times the others, which a median hides."""
 
     later: ClassVar[tuple[str, ...]] = ("mean",)
@@ -122,7 +78,7 @@ class Quantiles(Strict):
     mean: float | None = None
 
 
-class Latency(Strict):
+class Latency(FileModel):
     """Milliseconds a step, preprocessing left out."""
 
     encode: Quantiles
@@ -131,7 +87,7 @@ class Latency(Strict):
     total: Quantiles
 
 
-class Analyses(Strict):
+class Analyses(FileModel):
     """What the paper measures beside the five figures; `ostta.analyses` has the formulas. None: this run cannot give it.
 
     stream_distances are of all images' features, where the adapter option `features` kept them; bank_distances of the method's two
@@ -146,7 +102,7 @@ class Analyses(Strict):
     adapted_parameters: int | None
 
 
-class Result(Strict):
+class Result(FileModel):
     """The content of a result file.
 
     `domains` and the plain mean of their HM are there where the scenario has several. The mean is the headline of a continual run;

@@ -11,13 +11,13 @@ from ..core.types import Error
 from ..data.corruptions import corruption_names
 from ..data.names import placed
 from ..files import parse_json
-from .strict import Strict, first_problem
+from .file_model import FileModel, first_problem
 
 # CCC at its middle difficulty, the one in published use, does without these two.
 NOT_SMOOTH = ("brightness", "jpeg")
 
 
-class Mixed(Strict):
+class Mixed(FileModel):
     """What all kinds have: the corruption of undesired sets whose name ends in c; None: that of the desired ones (D25)."""
 
     undesired_corruption: str | None = None
@@ -45,7 +45,7 @@ class FrequentScenario(Mixed):
 
 
 class SmoothScenario(Mixed):
-    """Pairs of corruptions that drift, `speed` desired images a step; `budget` is their total severity (streams/path.py).
+    """Pairs of corruptions that drift, `speed` desired images a step; `budget` is their total severity (streams/corruption_path.py).
 
     `cells` is how many steps the path has; None: as many as show every desired image once.
     """
@@ -65,7 +65,7 @@ class OrderedScenario(Mixed):
     kind: Literal["ordered"] = "ordered"
 
 
-class DomainSpec(Strict):
+class DomainSpec(FileModel):
     """One domain of one's own. What is None is as the run's spec says; `name` is what the figures are filed under."""
 
     desired: str

@@ -30,9 +30,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from ..core.types import Error
 from ..options import pick
+from .file_model import FileModel, first_problem, one_line
 from .paper.mapping import Filters, filters_of
-from .result import RunSpec
-from .strict import Strict, first_problem, one_line
+from .spec import RunSpec
 
 FOLDER = Path(__file__).parent / "suites"
 FIELDS = set(RunSpec.model_fields)
@@ -62,7 +62,7 @@ METRICS = {
 }
 
 
-class Entry(Strict):
+class Entry(FileModel):
     """One choice on an axis: fields of RunSpec, options to take away, and filters of the paper's figures."""
 
     name: str
@@ -83,21 +83,21 @@ class Entry(Strict):
         return self
 
 
-class Axis(Strict):
+class Axis(FileModel):
     """One way in which the runs of a suite differ."""
 
     name: str
     entries: tuple[Entry, ...] = Field(min_length=1)
 
 
-class Skip(Strict):
+class Skip(FileModel):
     """Combinations that are left out: all axes named in `where` must be at one of the entries listed."""
 
     where: dict[str, list[str]]
     reason: str
 
 
-class Suite(Strict):
+class Suite(FileModel):
     """The content of a suite file.
 
     what: section and table of the paper. labels: its LaTeX labels. figures: filters that all cells have in common. parts: the domains

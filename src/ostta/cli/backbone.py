@@ -36,9 +36,9 @@ def statistics(
     from .. import backbones
     from ..backbones.maple import Maple
     from ..backbones.maple_files import OWN_STATISTICS, measure_statistics, write_statistics
-    from ..data.datasets import open_dataset
+    from ..data.by_name import open_dataset
     from ..data.views import canonical
-    from .progress import progress_line
+    from .run_progress import progress_line
 
     maple = backbones.load(backbone)
     if not isinstance(maple, Maple):

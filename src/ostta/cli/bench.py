@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import grids, tables
+from . import bench_run, bench_tables
 
 app = typer.Typer(help="Suites: the tables and figures of the paper as named grids of runs.", no_args_is_help=True)
 
@@ -28,7 +28,7 @@ def list_suites() -> None:
     Console().print(table)
 
 
-app.command("run")(grids.run)
-app.command("verify")(grids.verify)
-app.command("table")(tables.table)
-app.command("report")(tables.report)
+app.command("run")(bench_run.run)
+app.command("verify")(bench_run.verify)
+app.command("table")(bench_tables.table)
+app.command("report")(bench_tables.report)

@@ -24,7 +24,7 @@ def check(
     severity: Annotated[int, typer.Option(help="1 to 5.")] = 5,
 ) -> None:
     """Is it all there? Counts, classes, origin and one decoded image. Example: ostta data check visda --data DATA"""
-    from ..data.check import check_dataset
+    from ..data.completeness import check_dataset
 
     found = check_dataset(name, data, corruption=corruption, severity=severity)
     dataset, expected = found.dataset, found.expected
@@ -56,8 +56,8 @@ def get(name: _Name, data: _Root = None, corruption: _Corruption = "snow") -> No
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from ..data.get import get_dataset
-    from ..data.known import ROOT_VARIABLE, given_root
+    from ..data.download.get import get_dataset
+    from ..data.from_catalogue import ROOT_VARIABLE, given_root
 
     root = given_root(data)
     if root is None:

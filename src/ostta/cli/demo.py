@@ -23,13 +23,13 @@ def demo(
     from rich.table import Table
 
     from .. import backbones
-    from ..bench.figures import overview
-    from ..bench.report import report
-    from ..bench.result import RunSpec
-    from ..bench.run import carry_out, prepare
-    from ..bench.table import HEADINGS, rows
+    from ..bench.report.pages import report
+    from ..bench.report.run_pictures import overview
+    from ..bench.run.execute import carry_out, prepare
+    from ..bench.spec import RunSpec
+    from ..bench.tables.layout import HEADINGS, rows
     from ..files import make_folder, write_atomically
-    from .progress import progress_line
+    from .run_progress import progress_line
 
     make_folder(out)
     backbone = backbones.load("embedded")

@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from ..bench.job import State
-from ..bench.pace import Pace
-from ..bench.result import RunSpec
+from ..bench.engine.job import Outcome
+from ..bench.engine.progress import GridProgress
+from ..bench.spec import RunSpec
 
 # Seconds between two lines where nobody watches.
 PAUSE = 30.0
 
 
 @contextmanager
-def grid_progress() -> Iterator[Callable[[Pace], None]]:
-    """A function that shows a `Pace` on stderr."""
+def grid_progress() -> Iterator[Callable[[GridProgress], None]]:
+    """A function that shows a `GridProgress` on stderr."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _Lines(console)
@@ -33,10 +33,10 @@ class _Lines:
     def __init__(self, console: Console) -> None:
         self._console, self._told = console, time.monotonic()
 
-    def __call__(self, pace: Pace) -> None:
+    def __call__(self, progress: GridProgress) -> None:
         if time.monotonic() - self._told >= PAUSE:
             self._told = time.monotonic()
-            self._console.print(_state(pace), highlight=False, soft_wrap=True)
+            self._console.print(_state(progress), highlight=False, soft_wrap=True)
 
 
 class _Bars:
@@ -46,11 +46,11 @@ class _Bars:
         self._bars, self._whole = bars, bars.add_task("runs", total=None, what="")
         self._tasks: dict[str, TaskID] = {}
 
-    def __call__(self, pace: Pace) -> None:
-        self._bars.update(self._whole, completed=pace.finished, total=pace.total, description=_state(pace))
-        for key in self._tasks.keys() - pace.active.keys():
+    def __call__(self, progress: GridProgress) -> None:
+        self._bars.update(self._whole, completed=progress.finished, total=progress.total, description=_state(progress))
+        for key in self._tasks.keys() - progress.active.keys():
             self._bars.remove_task(self._tasks.pop(key))
-        for key, run in pace.active.items():
+        for key, run in progress.active.items():
             if key not in self._tasks:
                 self._tasks[key] = self._bars.add_task(title(run.spec), total=None, what="starting")
             if run.total:
@@ -78,8 +78,8 @@ def duration(seconds: float) -> str:
     return f"{whole // 3_600} h {whole % 3_600 // 60:02d} min"
 
 
-def _state(pace: Pace) -> str:
-    ended = sum(pace.ended.values())
-    failed = f", {pace.ended[State.FAILED]} failed" if pace.ended[State.FAILED] else ""
-    left = "" if pace.left is None else f", about {duration(pace.left)} left"
-    return f"{ended}/{pace.total} runs{failed}, {len(pace.active)} under way{left}"
+def _state(progress: GridProgress) -> str:
+    ended = sum(progress.ended.values())
+    failed = f", {progress.ended[Outcome.FAILED]} failed" if progress.ended[Outcome.FAILED] else ""
+    left = "" if progress.left is None else f", about {duration(progress.left)} left"
+    return f"{ended}/{progress.total} runs{failed}, {len(progress.active)} under way{left}"

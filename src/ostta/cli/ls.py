@@ -57,7 +57,7 @@ def identifiers() -> None:
 @app.command()
 def datasets() -> None:
     """The data sets that are known by name. Example: ostta ls datasets"""
-    from ..data.datasets import dataset_names
+    from ..data.by_name import dataset_names
 
     _print(
         "Data sets",

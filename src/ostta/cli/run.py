@@ -55,13 +55,14 @@ def run(
     """
     from pydantic import ValidationError
 
-    from ..bench import run as bench
-    from ..bench.result import RunSpec, read_result
+    from ..bench.file_model import first_problem
+    from ..bench.result import read_result
+    from ..bench.run import execute
     from ..bench.scenario import read_scenario
-    from ..bench.strict import first_problem
-    from ..bench.table import HEADINGS, rows
+    from ..bench.spec import RunSpec
+    from ..bench.tables.layout import HEADINGS, rows
     from ..data.class_names import parse_classes
-    from .progress import progress_line
+    from .run_progress import progress_line
 
     built = read_scenario(
         scenario,
@@ -89,11 +90,11 @@ def run(
         )
     except ValidationError as problem:
         raise Error(f"This run is not possible ({first_problem(problem)}).") from None
-    prepared = bench.prepare(spec, data)
+    prepared = execute.prepare(spec, data)
     for remark in filter(None, prepared.remarks):
         print(remark)
     with progress_line(method) as watch:
-        path = bench.settle(prepared, out, keep_records=records, watch=watch).path
+        path = execute.ensure_result(prepared, out, keep_records=records, watch=watch).path
     result = read_result(path)
     for heading, cell in zip(HEADINGS, rows([result])[0], strict=True):
         print(f"{heading:<10} {cell}")

@@ -44,9 +44,9 @@ def stream(
     """
     from ..adapter import load
     from ..data.class_names import parse_classes
-    from ..live.keeping import Keeper, resumed
     from ..live.paths import image_paths, listed_paths
-    from ..live.stopping import Stoppable
+    from ..live.signals import Stoppable
+    from ..live.state_keeper import Keeper, resumed
     from .run import parse_options
 
     names = parse_classes(classes)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from .memory import FeatureBank
+from .banks import FeatureBank
 from .scores import entropy
 
 

@@ -1,8 +1,8 @@
 """Reading images and data sets, views of an image, and corruptions."""
 
+from .by_name import Dataset, DatasetRow, dataset_names, open_dataset
 from .class_names import parse_classes
 from .corruptions import CORRUPTIONS, corrupt, corruption_names
-from .datasets import Dataset, DatasetRow, dataset_names, open_dataset
 from .images import read_image, to_rgb
 from .views import Views, augmented, canonical, pixels_to_tensor
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from PIL import Image, TiffImagePlugin
 
 from ..core.types import Error
-from ..opening import open_regular
+from ..regular_files import open_regular
 from .headers import count_scans, sizes_inside
 from .large import decode_smaller, in_tiles, is_large
 

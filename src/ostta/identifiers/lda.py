@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..core.banks import WINDOWS, ScoreBank
 from ..core.checks import between, require_names
-from ..core.memory import WINDOWS, ScoreBank
 from ..core.types import Decision, Verdict
 
 Floats = NDArray[np.float64]
@@ -60,7 +60,7 @@ class LDA:
     def __init__(self, options: LDAOptions | None = None, *, scale: float = 1.0) -> None:
         self.options = options or LDAOptions()
         self.scale = scale
-        self._grid: Floats = np.arange(100, dtype=np.float64) * 0.01 * scale
+        self._candidates: Floats = np.arange(100, dtype=np.float64) * 0.01 * scale
         self._cuts = np.arange(1, self.options.window)
         self.bank = ScoreBank(self.options.window)
         # How many of the last scores in a row lie beyond the grid: above its end if positive, below its start if negative.
@@ -77,7 +77,7 @@ class LDA:
         self._count_beyond(score)
         if self._never_separates() and not self._warned:
             self._warned = True
-            place = f"above {self._grid[-1]:g}, the end" if self._beyond > 0 else "below 0, the start"
+            place = f"above {self._candidates[-1]:g}, the end" if self._beyond > 0 else "below 0, the start"
             warnings.warn(
                 f"All of the last {abs(self._beyond)} scores lie {place} of the grid of thresholds, so LDA separates nothing, "
                 "as in the published code: `search=exact` looks for a threshold between any scores.",
@@ -106,7 +106,7 @@ class LDA:
         self._warned = self._never_separates()
 
     def _count_beyond(self, score: float) -> None:
-        side = int(score >= self._grid[-1]) - int(score < 0)
+        side = int(score >= self._candidates[-1]) - int(score < 0)
         self._beyond = self._beyond + side if side * self._beyond >= 0 and side else side
 
     def _never_separates(self) -> bool:
@@ -129,8 +129,8 @@ class LDA:
             # Cut in the middle of every gap; cuts between equal scores are struck out below.
             below = above = self._cuts[: total - 1]
         else:
-            below = scores.searchsorted(self._grid, "left")
-            above = below if self.options.groups == "inclusive" else scores.searchsorted(self._grid, "right")
+            below = scores.searchsorted(self._candidates, "left")
+            above = below if self.options.groups == "inclusive" else scores.searchsorted(self._candidates, "right")
             # Both counts grow along the grid, so the candidates with scores on both sides are one slice of it.
             start, stop = int(below.searchsorted(1)), int(above.searchsorted(total))
             below, above = below[start:stop], above[start:stop]
@@ -156,7 +156,7 @@ class LDA:
         if self.options.search == "exact":
             threshold = float(scores[best] + scores[best + 1]) * 0.5
         else:
-            threshold = float(self._grid[start + best])
+            threshold = float(self._candidates[start + best])
         return threshold, float(low_mean[best] + centre), float(high_mean[best] + centre)
 
     def _inseparable(self, scores: Floats) -> tuple[float, float, float]:

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..core.banks import WINDOWS, ScoreBank
 from ..core.checks import between, require_names, stored, stored_count
-from ..core.memory import WINDOWS, ScoreBank
 from ..core.types import Decision, Error, Verdict
 
 

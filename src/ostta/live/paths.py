@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..core.types import Error
-from ..data.datasets import IMAGE_SUFFIXES
+from ..data.by_name import IMAGE_SUFFIXES
 
 
 def image_paths(source: str) -> Iterator[Path]:

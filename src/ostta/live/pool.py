@@ -22,8 +22,8 @@ from ..adapter import Adapter, load, nothing
 from ..backbones.protocol import Backbone
 from ..core.modes import learning
 from ..core.types import Error, Prediction
-from .batched import BatchedTower
-from .together import Seat, can_share, step_together
+from .batched_tower import BatchedTower
+from .shared_step import Seat, can_share, step_together
 
 # A larger batch is hardly quicker on a processor. The more tokens a tower has, the sooner that is so, and the more memory each
 # image takes: bytes of one record, of which a step in which all learn needs about four times as much at its highest.
@@ -31,7 +31,7 @@ MOST, RECORDED = 16, 280_000_000
 
 
 @dataclass(slots=True)
-class Stream:
+class PooledStream:
     """An adapter, and the images that wait for it."""
 
     name: str
@@ -44,7 +44,7 @@ class Stream:
 class _Taken:
     """An image whose turn it is, and in the end what became of it."""
 
-    stream: Stream
+    stream: PooledStream
     image: Any
     future: Future[Prediction]
     result: Prediction | BaseException | None = None
@@ -82,7 +82,7 @@ class StreamPool:
         self.batch = batch or max(1, min(MOST, RECORDED // max(1, self._tower.bytes_an_image)))
         self.queue = queue
         # In the order of their next turns.
-        self._streams: dict[str, Stream] = {}
+        self._streams: dict[str, PooledStream] = {}
         # Two locks, taken in this order: the adapters' states change under the first, queues and names under the second.
         self._working = threading.RLock()
         self._news = threading.Condition()
@@ -239,7 +239,7 @@ class StreamPool:
                 f"The stream {name!r} was made on a backbone of its own ({adapter.backbone.id}): "
                 "make it with `ostta.load(pool.backbone, ...)`."
             )
-        stream = Stream(name, adapter, can_share(adapter, self._tower))
+        stream = PooledStream(name, adapter, can_share(adapter, self._tower))
         with self._standing(), self._news:
             twin = next((other.name for other in self._streams.values() if other.adapter is adapter), None)
             if twin is not None:
@@ -265,9 +265,9 @@ class StreamPool:
         self._news.notify_all()
         return futures
 
-    def _take(self) -> list[tuple[Stream, Any, Future[Prediction]]]:
+    def _take(self) -> list[tuple[PooledStream, Any, Future[Prediction]]]:
         """At most one image of a stream, so that their order is kept; those that were served go to the end of the line."""
-        taken: list[tuple[Stream, Any, Future[Prediction]]] = []
+        taken: list[tuple[PooledStream, Any, Future[Prediction]]] = []
         with self._news:
             for stream in list(self._streams.values()):
                 while stream.waiting and len(taken) < self.batch:
@@ -310,7 +310,7 @@ class StreamPool:
             else:
                 taken.future.set_exception(taken.result)
 
-    def _known(self, name: str) -> Stream:
+    def _known(self, name: str) -> PooledStream:
         if name not in self._streams:
             raise Error(f"There is no stream {name!r}; there are {', '.join(sorted(self._streams)) or 'none yet'}.")
         return self._streams[name]

@@ -16,8 +16,8 @@ import torch
 from torch.nn import functional
 
 from ..backbones.protocol import Backbone
+from ..core.banks import ClassCache, named
 from ..core.checks import UNIT_TOLERANCE, between, require_names, split, stored, stored_count
-from ..core.memory import ClassCache, named
 from ..core.scores import cosines, entropy, mixed_unit_entropy, unit
 from ..core.types import Decision, Error, Look, ViewSource
 from .protocol import Facts, Proposal, Trained

@@ -22,7 +22,7 @@ from ..core.optimisers import Optimiser
 from ..core.scores import entropy, max_softmax_score
 from ..core.types import Decision, Error, Look
 from .protocol import Facts, Gradient, Proposal
-from .tuned import RANKS, Group, Tuned
+from .trained_overlay import RANKS, Group, Tuned
 from .tuning import TunedState, Tuning
 
 

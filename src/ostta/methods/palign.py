@@ -22,7 +22,7 @@ from ..core.scores import cosines, unit
 from ..core.types import Error
 from .protocol import Facts
 from .tpt import BATCH, TPT, TPTC, TPTCOptions, TPTOptions
-from .tuned import Tuned
+from .trained_overlay import Tuned
 
 # The blocks that are announced to be aligned, and those that the published loop reaches.
 BLOCKS, REACHED = 3, 2
@@ -125,7 +125,7 @@ class PAlign(Aligned, TPT):
 
 
 class PAlignC(Aligned, TPTC):
-    """Prompts that are tuned through the whole stream."""
+    """MaplePrompts that are tuned through the whole stream."""
 
     name = "palign_c"
     Options = PAlignCOptions

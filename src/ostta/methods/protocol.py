@@ -12,7 +12,7 @@ from ..backbones.protocol import Backbone
 from ..core.optimisers import Stepper
 from ..core.overlay import Overlay
 from ..core.types import Decision, Look, ViewSource
-from .tuned import Tuned
+from .trained_overlay import Tuned
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ import torch
 from torch.nn import functional
 
 from ..backbones.protocol import Backbone
+from ..core.banks import FeatureBank, named
 from ..core.checks import between, require_names, split, stored_count
-from ..core.memory import FeatureBank, named
 from ..core.optimisers import Optimiser
 from ..core.types import Decision, Error, Look, Verdict
 from .protocol import Facts, Gradient, Proposal, Trained
-from .tuned import RANKS, Group, Tuned
+from .trained_overlay import RANKS, Group, Tuned
 from .tuning import TunedState, Tuning
 
 

@@ -13,14 +13,14 @@ from typing import Literal, get_args
 import torch
 
 from ..backbones.protocol import Backbone
+from ..core.banks import FeatureBank, named
 from ..core.checks import between, split
 from ..core.losses import Neighbours, desired_contrast, nearest, reliable_entropy, undesired_contrast
-from ..core.memory import FeatureBank, named
 from ..core.optimisers import Optimiser
 from ..core.scores import cosines
 from ..core.types import Decision, Error, Look, Verdict
 from .protocol import Facts, Gradient, Proposal, Trained
-from .tuned import RANKS, Group, Tuned, reaches_vision
+from .trained_overlay import RANKS, Group, Tuned, reaches_vision
 from .tuning import TunedState, Tuning
 
 Part = Literal["re", "d", "u"]

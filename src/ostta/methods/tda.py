@@ -14,8 +14,8 @@ from typing import Literal
 import torch
 
 from ..backbones.protocol import Backbone
+from ..core.banks import ClassCache, named
 from ..core.checks import between, require_room, split, stored
-from ..core.memory import ClassCache, named
 from ..core.scores import cosines, mixed_unit_entropy
 from ..core.types import Decision, Error, Look, ViewSource
 from .protocol import Facts, Proposal, Trained

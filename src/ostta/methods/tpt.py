@@ -25,7 +25,7 @@ from ..core.scores import cosines
 from ..core.types import Decision, Error, Look, Verdict, ViewSource
 from . import tuning
 from .protocol import Facts, Gradient, Proposal, Trained
-from .tuned import Tuned
+from .trained_overlay import Tuned
 from .tuning import TunedState
 from .zero_shot import NoState
 
@@ -168,7 +168,7 @@ class TPT(PromptTuning):
 
 
 class TPTC(PromptTuning):
-    """Prompts that are tuned through the whole stream."""
+    """MaplePrompts that are tuned through the whole stream."""
 
     name = "tpt_c"
     Options = TPTCOptions

@@ -7,14 +7,14 @@ from typing import Generic, TypeVar
 
 import torch
 
+from ..core.banks import named
 from ..core.checks import split
-from ..core.memory import named
 from ..core.optimisers import Optimiser
 from ..core.overlay import encode
 from ..core.scores import cosines
 from ..core.types import Decision, Look, ViewSource
 from .protocol import Failure, Gradient, Trained
-from .tuned import Tuned
+from .trained_overlay import Tuned
 
 NOT_FINITE = Failure("the loss or its gradient is not finite")
 TOO_FAR = Failure("the step would make the parameters not finite")

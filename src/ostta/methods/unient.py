@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import torch
 
 from ..backbones.protocol import Backbone
+from ..core.banks import named
 from ..core.checks import between, split
-from ..core.memory import named
 from ..core.optimisers import Optimiser
 from ..core.scores import entropy
 from ..core.types import Decision, Error, Look
 from .protocol import Facts, Gradient, Proposal
-from .tuned import RANKS, Group, Tuned
+from .trained_overlay import RANKS, Group, Tuned
 from .tuning import TunedState, Tuning
 
 

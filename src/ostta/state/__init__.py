@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from .description import Description, SavedOn
 from .file import FORMAT, read_state, write_state
-from .room import require_stored_shapes
+from .stored_shapes import require_stored_shapes
 
 __all__ = ["FORMAT", "Description", "SavedOn", "read_state", "require_stored_shapes", "write_state"]

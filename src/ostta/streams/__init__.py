@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .ahead import ahead
 from .changing import Continual, Frequent
 from .ordered import Ordered
+from .prefetch import prefetched
 from .single import SingleDomain
 from .smooth import Smooth
 from .stream import Domain, Sample, Source, Stream
@@ -19,5 +19,5 @@ __all__ = [
     "Smooth",
     "Source",
     "Stream",
-    "ahead",
+    "prefetched",
 ]

@@ -13,6 +13,7 @@ from PIL import Image
 
 from ..data.corruptions import SMALL_SIDE
 from ..data.generated import benchmark_size
+from .corruption_path import Cell, walk
 from .mixing import (
     CHOOSE_DESIRED,
     CHOOSE_UNDESIRED,
@@ -25,7 +26,6 @@ from .mixing import (
     wanted_and_there,
 )
 from .ordered import again
-from .path import Cell, walk
 from .stream import Source, Stream, Visit, told_apart
 
 Pixels = NDArray[np.uint8]
@@ -77,7 +77,7 @@ class Weathered:
 
 
 class Smooth(Stream):
-    """`speed` desired images in each cell of the path (`path.py`), and undesired ones at random places among them.
+    """`speed` desired images in each cell of the path (`corruption_path.py`), and undesired ones at random places among them.
 
     `desired` is a clean set; each cell shows the next `speed` of its images in random order. The path ends when all
     have been shown once, or after `cells` cells, where images come again in rounds; so do undesired images where they

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from ...core.types import Error
-from .images import Images
+from .labelled import Images
 
 # Each official file has the 10,000 test images at severity 1, then at severity 2, and so on.
 ROWS = 10_000

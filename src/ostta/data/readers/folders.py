@@ -12,7 +12,7 @@ from ...core.types import Error
 from ..class_lists import imagenet_names
 from ..class_names import spoken
 from ..images import read_image
-from .images import Images, of_files
+from .labelled import Images, of_files
 
 IMAGE_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"])
 

@@ -12,7 +12,7 @@ from PIL import Image
 from ...core.types import Error
 from ..class_names import spoken
 from ..images import read_image
-from .images import Images
+from .labelled import Images
 from .parquet import IMAGE_COLUMNS, LABEL_COLUMNS
 
 # Which split to take where none was named, the first that there is.

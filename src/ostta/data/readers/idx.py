@@ -10,8 +10,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from ...core.types import Error
-from ...opening import open_regular
-from .images import Images
+from ...regular_files import open_regular
+from .labelled import Images
 
 # Two zero bytes, 8 for unsigned bytes, and the number of dimensions.
 _BYTES_OF = 0x0800

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from ...core.types import Error
-from ...opening import read_regular
-from .images import Images, of_files
+from ...regular_files import read_regular
+from .labelled import Images, of_files
 
 
 def read_list(path: Path, class_folders: Sequence[str]) -> Images:

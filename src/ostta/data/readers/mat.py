@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 
 from ...core.types import Error
-from ...opening import check_regular
-from .images import Images
+from ...regular_files import check_regular
+from .labelled import Images
 
 _SIDE = 32
 _CHUNK = 4096

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from PIL import Image
 
 from ...core.types import Error
-from ...opening import check_regular
+from ...regular_files import check_regular
 from ..class_names import spoken
 from ..images import read_image
-from .images import Images
+from .labelled import Images
 
 # Encoded images kept in memory, per file: every set of the benchmark fits; a larger file is read again piece by piece.
 _CACHE_BYTES = 512 * 2**20

@@ -12,9 +12,9 @@ import numpy as np
 from PIL import Image
 
 from ...core.types import Error
-from ...opening import open_regular
+from ...regular_files import open_regular
 from ..images import read_image
-from .images import Images
+from .labelled import Images
 
 _IMAGE = "input.jpg"
 _LABEL = "output.cls"

@@ -1,0 +1,66 @@
+"""Which runs a folder already has, found out without starting a process for each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ... import backbones
+from ...core.types import Error
+from ..result import Result, read_result
+from ..run.compose import compose
+from ..run.execute import has_records
+from ..spec import RunSpec, run_key
+
+# What of a spec does not change the stream.
+_BESIDE_THE_STREAM = {"backbone", "method", "identifier", "profile", "options"}
+
+
+class ExistingRuns:
+    """The results in `out`. As in `run.existing`, a result counts only for the weights and the stream that there are now."""
+
+    def __init__(self, out: Path, root: Path | None, keep_records: bool = False) -> None:
+        self._out, self._root, self._keep_records = out, root, keep_records
+        self._results: dict[str, list[Result]] = {}
+        self._seen: set[str] = set()
+        self._weights: dict[str, str] = {}
+        self._streams: dict[str, str] = {}
+
+    def has(self, spec: RunSpec) -> bool:
+        self._look()
+        found = [
+            result
+            for result in self._results.get(run_key(spec), [])
+            if not self._keep_records or has_records(result, self._out)
+        ]
+        if not found:
+            return False
+        try:
+            wanted = (self._weight_hash(spec), self._stream_hash(spec))
+        except Error:
+            # The run itself will say what is wrong.
+            return False
+        return any((result.weight_hash, result.stream.hash) == wanted for result in found)
+
+    def _look(self) -> None:
+        """Read what is new since the last look; other runners may be at work here."""
+        for path in self._out.glob("*.json"):
+            if path.name in self._seen:
+                continue
+            self._seen.add(path.name)
+            try:
+                result = read_result(path)
+            except Error:
+                continue
+            self._results.setdefault(run_key(result.spec), []).append(result)
+
+    def _weight_hash(self, spec: RunSpec) -> str:
+        if spec.backbone not in self._weights:
+            self._weights[spec.backbone] = backbones.load(spec.backbone).weight_hash
+        return self._weights[spec.backbone]
+
+    def _stream_hash(self, spec: RunSpec) -> str:
+        key = json.dumps(spec.model_dump(mode="json", exclude=_BESIDE_THE_STREAM), sort_keys=True)
+        if key not in self._streams:
+            self._streams[key] = compose(spec, self._root).stream.hash
+        return self._streams[key]

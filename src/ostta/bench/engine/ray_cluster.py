@@ -1,0 +1,98 @@
+"""The Ray engine: the same runs on the machines of a Ray cluster. Workers send their files back, and only the driver writes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ...core.types import Error
+from ...files import write_atomically
+from ..run.locks import RunLock
+from .job import Ending, Job, Outcome, attempt
+
+# Results are small; Ray's own choice would be a third of the machine's memory.
+_STORE_BYTES = 256_000_000
+ADDRESS = "RAY_ADDRESS"
+
+
+def cluster(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int) -> Iterator[Ending]:
+    """The endings of `jobs` as they come, with at most `workers` under way, on the cluster at RAY_ADDRESS or else on this machine.
+
+    The data must be at the same place on every machine. There are no checkpoints: a run that is cut off starts anew.
+    """
+    ray = _ray()
+    _connect(ray, workers * threads)
+    # One call a process, as in the local pool: nothing of one run is left for the next.
+    task = ray.remote(
+        max_calls=1,
+        max_retries=0,
+        num_cpus=threads,
+        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(threads)}},
+    )(_carry_out)
+    running: dict[Any, tuple[Job, RunLock]] = {}
+    try:
+        while True:
+            while len(running) < workers and (taken := next(jobs, None)) is not None:
+                running[task.remote(taken[0].model_dump_json())] = taken
+            if not running:
+                return
+            ready, _ = ray.wait(list(running), num_returns=1)
+            job, lock = running[ready[0]]
+            try:
+                ending = _received(ray, ready[0], job)
+            finally:
+                lock.release()
+                del running[ready[0]]
+            yield ending
+    finally:
+        for _, lock in running.values():
+            lock.release()
+        ray.shutdown()
+
+
+def _carry_out(job: str) -> tuple[str, dict[str, bytes]]:
+    """On a worker: the run in a folder that nobody else sees, and the files it made."""
+    with tempfile.TemporaryDirectory(prefix="ostta-") as folder:
+        asked = Job.model_validate_json(job)
+        ending = attempt(asked.model_copy(update={"out": Path(folder)}))
+        files = {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
+    return ending.model_dump_json(), files
+
+
+def _received(ray: Any, reference: Any, job: Job) -> Ending:
+    """The ending of a finished task, once its files are in the folder: the result last, as it names the others."""
+    try:
+        text, files = ray.get(reference)
+    except ray.exceptions.RayError as problem:
+        reason = f"The Ray worker of this run was lost ({type(problem).__name__})."
+        return Ending(spec=job.spec, state=Outcome.FAILED, reason=reason, trace=str(problem))
+    try:
+        for name in sorted(files, key=lambda name: name.endswith(".json")):
+            write_atomically(job.out / name, files[name])
+    except Error as problem:
+        return Ending(spec=job.spec, state=Outcome.FAILED, reason=str(problem))
+    return Ending.model_validate_json(text)
+
+
+def _ray() -> Any:
+    try:
+        # It would report its use to its makers.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        import ray
+    except ModuleNotFoundError:
+        raise Error("The engine ray needs Ray, which is not installed: pip install 'ostta[ray]'.") from None
+    return ray
+
+
+def _connect(ray: Any, cpus: int) -> None:
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    try:
+        if os.environ.get(ADDRESS):
+            ray.init(**quiet)
+        else:
+            ray.init("local", num_cpus=cpus, include_dashboard=False, object_store_memory=_STORE_BYTES, **quiet)
+    except (ConnectionError, RuntimeError, ValueError) as problem:
+        raise Error(f"Ray cannot be started or reached ({problem}).") from None

@@ -1,0 +1,37 @@
+"""The base of everything that is written to and read from result files."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
+
+
+class FileModel(BaseModel):
+    """No unknown fields: a misspelt one is an error, not a silent default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    # Fields that came after the first version: written only where they differ from their defaults, so that files and
+    # keys of runs that do without them stay as they were.
+    later: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = handler(self)
+        for name in self.later:
+            if getattr(self, name) == type(self).model_fields[name].get_default(call_default_factory=True):
+                content.pop(name, None)
+        return content
+
+
+def first_problem(problem: ValidationError) -> str:
+    """Where in the content and what, for the end of a sentence."""
+    first = problem.errors()[0]
+    place = ".".join(map(str, first["loc"])) or "the whole"
+    return one_line(f"{place}: {first['msg']}")
+
+
+def one_line(text: object) -> str:
+    """Somebody else's words inside a sentence: names in a file may hold line breaks."""
+    return " ".join(str(text).split())

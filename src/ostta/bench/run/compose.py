@@ -1,0 +1,233 @@
+"""From a run's spec to its stream: the data sets are opened here, and every mistake about them comes out here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ...core.types import Error
+from ...data.by_name import open_dataset
+from ...data.corruptions import checked, corrupt_pair, frost_source
+from ...data.dataset import Dataset
+from ...data.from_catalogue import given_root
+from ...data.generated import FROST, generated
+from ...data.names import parse_name
+from ...data.overlap import overlap, overlap_sentence
+from ...streams import Continual, Domain, Frequent, Ordered, SingleDomain, Smooth, Stream
+from ..result import Side
+from ..scenario import ContinualScenario, DomainSpec, DomainsScenario, FrequentScenario, OrderedScenario, SmoothScenario
+from ..spec import RunSpec
+
+# A set whose order is its point.
+IN_ORDER = "ccc"
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A stream, the classes of its desired side, both sides as result files describe them, and what to say of them."""
+
+    stream: Stream
+    classes: tuple[str, ...]
+    desired: Side
+    undesired: Side | None
+    remarks: tuple[str, ...]
+
+
+def compose(spec: RunSpec, root: Path | None) -> Composed:
+    """The stream that `spec` asks for; of the data sets only names and labels are read."""
+    if spec.limit is not None and spec.limit < 1:
+        raise Error(f"`limit` is at least 1, not {spec.limit}.")
+    sets = _Sets(spec, root)
+    stream = _stream(spec, sets)
+    remarks = (
+        *_remarks(sets.desired),
+        *_remarks(sets.undesired),
+        *stream.notes,
+        _names_that_meet(sets.desired[0].classes, sets.undesired),
+    )
+    return Composed(
+        stream,
+        sets.desired[0].classes,
+        _side(sets.desired, stream.desired_count),
+        _side(sets.undesired, stream.undesired_count) if sets.undesired else None,
+        tuple(remark for remark in remarks if remark),
+    )
+
+
+def _stream(spec: RunSpec, sets: _Sets) -> Stream:
+    scenario, ratio, seed = spec.scenario, spec.ratio, spec.seed
+    if isinstance(scenario, ContinualScenario):
+        return Continual(sets.under_each(scenario.corruptions), ratio=ratio, seed=seed)
+    if isinstance(scenario, FrequentScenario):
+        return Frequent(sets.under_each(scenario.corruptions), scenario.images, ratio=ratio, seed=seed)
+    if isinstance(scenario, DomainsScenario):
+        return Continual([sets.domain(domain) for domain in scenario.domains], ratio=ratio, seed=seed)
+    if isinstance(scenario, SmoothScenario):
+        return _smooth(spec, scenario, sets)
+    domain = sets.domain(DomainSpec(desired=spec.desired))
+    if isinstance(scenario, OrderedScenario):
+        return Ordered(domain, ratio=ratio, seed=seed)
+    return SingleDomain(domain.desired, domain.undesired, ratio=ratio, seed=seed)
+
+
+def _smooth(spec: RunSpec, scenario: SmoothScenario, sets: _Sets) -> Stream:
+    """The path is made from clean images: as the desired set, `cifar10c` and `cifar10` mean the same here."""
+    for name in scenario.corruptions:
+        checked(name, spec.severity)
+    root = given_root(sets.root)
+    textures = root / FROST if root is not None and (root / FROST).is_dir() else None
+    what = f"pairs of corruptions along a path, total severity {scenario.budget:g}, seed {spec.seed}"
+    if "frost" in scenario.corruptions:
+        what += f", {frost_source(textures)}"
+    desired = sets.clean_desired(what)
+    undesired, follows = None, False
+    if spec.undesired is not None and spec.ratio > 0:
+        unknown = parse_name(spec.undesired)
+        follows = unknown.corrupted and scenario.undesired_corruption is None
+        undesired = sets.open_undesired(unknown.clean if follows else spec.undesired, spec.corruption, spec.severity)
+    return Smooth(
+        desired,
+        undesired,
+        scenario.corruptions,
+        partial(corrupt_pair, textures=textures),
+        speed=scenario.speed,
+        cells=scenario.cells,
+        budget=scenario.budget,
+        corrupt_undesired=follows,
+        ratio=spec.ratio,
+        seed=spec.seed,
+    )
+
+
+class _Sets:
+    """Opens the data sets of one run and remembers which there were."""
+
+    def __init__(self, spec: RunSpec, root: Path | None) -> None:
+        self.spec, self.root = spec, root
+        self.desired: list[Dataset] = []
+        self.undesired: list[Dataset] = []
+        self._clean: dict[str, Dataset] = {}
+
+    def under_each(self, corruptions: Sequence[str]) -> list[Domain]:
+        """The run's desired set under one corruption after another."""
+        name, kind = self.spec.desired, self.spec.scenario.kind
+        if not parse_name(name).corrupted:
+            raise Error(
+                f"The scenario {kind} changes the corruption, but '{name}' has none: "
+                "give the name of a corrupted set, such as cifar10c."
+            )
+        return [self.domain(DomainSpec(desired=name, corruption=each, name=each)) for each in corruptions]
+
+    def domain(self, wanted: DomainSpec) -> Domain:
+        """One domain; what `wanted` leaves open is as the run's spec says."""
+        spec, parsed = self.spec, parse_name(wanted.desired)
+        corruption = spec.corruption if wanted.corruption is None else wanted.corruption
+        severity = spec.severity if wanted.severity is None else wanted.severity
+        desired = self._open_desired(wanted.desired, corruption, severity)
+        undesired, name = None, spec.undesired if wanted.undesired is None else wanted.undesired
+        options: dict[str, Any] = {"corruption": corruption, "severity": severity} if parsed.corrupted else {}
+        if name is not None and spec.ratio > 0:
+            undesired = self.open_undesired(name, corruption, severity)
+            if parse_name(name).corrupted:
+                options |= {"undesired_corruption": spec.scenario.undesired_corruption or corruption}
+        title = f"{wanted.desired} {corruption} {severity}" if parsed.corrupted else wanted.desired
+        return Domain(wanted.name or title, desired, undesired, options)
+
+    def open_undesired(self, name: str, corruption: str, severity: int) -> Dataset:
+        """An undesired set; a corrupted one is corrupted as the desired images are, or as the scenario says (D25)."""
+        corruption = self.spec.scenario.undesired_corruption or corruption
+        known = next((dataset for dataset in self.undesired if dataset.name == name), None)
+        if known is not None and not parse_name(name).corrupted:
+            return known
+        dataset = self._open(name, corruption, severity, {"named": False})
+        self.undesired.append(dataset)
+        return dataset
+
+    def clean_desired(self, what: str) -> Dataset:
+        """The run's desired set without a corruption of its own; `what` becomes of it is noted."""
+        name = parse_name(self.spec.desired)
+        self._check_order(self.spec.desired)
+        clean = open_dataset(name.clean, self.root, limit=self.spec.limit, classes=self.spec.classes)
+        note = f"made here from {clean.name}: {what}; not the official files"
+        named = replace(clean, name=self.spec.desired, origin="generated", note=note)
+        self.desired.append(named)
+        return named
+
+    def _open_desired(self, name: str, corruption: str, severity: int) -> Dataset:
+        self._check_order(name)
+        dataset = self._open(
+            name, corruption, severity, {"limit": self.spec.limit, "classes": self.spec.classes, "named": True}
+        )
+        if self.desired and dataset.classes != self.desired[0].classes:
+            raise Error(
+                f"All domains must have the same classes in the same order, but {dataset.name} has "
+                f"{_some(dataset.classes)} and {self.desired[0].name} has {_some(self.desired[0].classes)}."
+            )
+        self.desired.append(dataset)
+        return dataset
+
+    def _open(self, name: str, corruption: str, severity: int, how: dict[str, Any]) -> Dataset:
+        """As `open_dataset`, but corruptions that are made here share one clean set, whose bytes are in memory once."""
+        seed = self.spec.seed
+        dataset = open_dataset(name, self.root, corruption=corruption, severity=severity, seed=seed, **how)
+        if dataset.origin != "generated":
+            return dataset
+        clean_name = parse_name(name).clean
+        clean = self._clean.get(clean_name)
+        if clean is None:
+            clean = self._clean[clean_name] = open_dataset(clean_name, self.root, **how)
+        return generated(name, clean, corruption, severity, seed, given_root(self.root))
+
+    def _check_order(self, name: str) -> None:
+        if parse_name(name).base == IN_ORDER and not isinstance(self.spec.scenario, OrderedScenario):
+            raise Error(
+                f"The order of '{name}' is its point, and {self.spec.scenario.kind} would lose it: "
+                "use the scenario ordered."
+            )
+
+
+def _side(datasets: Sequence[Dataset], images: int) -> Side:
+    """One side of the stream; what several of its sets have in common comes once."""
+    return Side(
+        name=" + ".join(_distinct(dataset.name for dataset in datasets)),
+        images=images,
+        classes=len(datasets[0].classes),
+        origin=" + ".join(_distinct(dataset.origin for dataset in datasets)),
+        note="; ".join(_distinct(dataset.note for dataset in datasets)),
+    )
+
+
+def _remarks(datasets: Sequence[Dataset]) -> list[str]:
+    """The notes on each set of one side; of many on one set, the first."""
+    remarks = []
+    for name in _distinct(dataset.name for dataset in datasets):
+        notes = _distinct(dataset.note for dataset in datasets if dataset.name == name)
+        more = f", and {len(notes) - 1} notes like it in the result file" if len(notes) > 1 else ""
+        remarks += [f"{name}: {notes[0]}{more}."] if notes else []
+    return remarks
+
+
+def _names_that_meet(desired: Sequence[str], undesired: Sequence[Dataset]) -> str:
+    """A sentence about class names that both sides have, as far as the undesired side has any."""
+    names = [name for dataset in undesired if _has_names(dataset) for name in dataset.classes]
+    return overlap_sentence(overlap(desired, _distinct(names)))
+
+
+def _has_names(dataset: Dataset) -> bool:
+    """A person's own set may have numbers, or the name of its folder, in the place of class names."""
+    name = parse_name(dataset.name)
+    if name.kind in ("known", "sample"):
+        return True
+    numbers = all(each.isdigit() for each in dataset.classes)
+    return not numbers and dataset.classes != (Path(name.base).expanduser().name,)
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(text for text in texts if text))
+
+
+def _some(names: Sequence[str], most: int = 4) -> str:
+    return f"{', '.join(names[:most])}{', ...' if len(names) > most else ''} ({len(names)})"

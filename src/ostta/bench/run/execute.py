@@ -1,0 +1,318 @@
+"""One run: spec -> stream -> adapter -> records -> result file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ... import analyses, backbones
+from ...adapter import Adapter, load, versions
+from ...backbones.protocol import Backbone
+from ...evaluate import Records, evaluate
+from ...files import make_folder, write_atomically
+from ...metrics import mean
+from ...streams import Stream, prefetched
+from ..result import (
+    Analyses,
+    DomainFigures,
+    Figures,
+    Latency,
+    Metrics,
+    Quantiles,
+    Result,
+    Side,
+    StreamInfo,
+    read_result,
+)
+from ..spec import RunSpec
+from .checkpoint import EVERY, Checkpoint, Reached
+from .compose import compose
+from .locks import wait_for_lock
+
+Watch = Callable[[int, int, float | None], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that is ready to start: the adapter and its stream, with nothing stepped yet, and what a reader must be told."""
+
+    spec: RunSpec
+    adapter: Adapter
+    stream: Stream
+    desired: Side
+    undesired: Side | None
+    remarks: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """Names the run's files: equal for equal spec, weights and stream."""
+        content = [self.spec.model_dump(), self.adapter.backbone.weight_hash, self.stream.hash]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+    def path(self, out: Path) -> Path:
+        # Names such as "folder:PATH" hold characters that do not belong into a file name.
+        kind = self.spec.scenario.kind
+        sets = [] if kind == "domains" else [self.spec.desired, self.spec.undesired or "closed"]
+        parts = [self.spec.method, *sets] + ([] if kind == "single" else [kind])
+        tidy = ["".join(c if c.isalnum() or c in "_-" else "-" for c in Path(part).name) for part in parts]
+        return out / f"{'-'.join(tidy)}-s{self.spec.seed}-{self.key}.json"
+
+
+def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) -> Prepared:
+    """Open data and model; every mistake in `spec` comes out here, before any work."""
+    composed = compose(spec, root)
+    adapter = load(
+        backbone if backbone is not None else backbones.load(spec.backbone),
+        spec.classes or composed.classes,
+        method=spec.method,
+        identifier=spec.identifier,
+        profile=spec.profile,
+        seed=spec.seed,
+        **spec.options,
+    )
+    return Prepared(
+        spec,
+        adapter,
+        composed.stream,
+        composed.desired,
+        composed.undesired,
+        (adapter.backbone.remark, *composed.remarks),
+    )
+
+
+def existing(prepared: Prepared, out: Path) -> Result | None:
+    """The result of this very run, if it is already there."""
+    path = prepared.path(out)
+    if not path.exists():
+        return None
+    result = read_result(path)
+    return result if result.spec == prepared.spec and result.stream.hash == prepared.stream.hash else None
+
+
+def carry_out(
+    prepared: Prepared, watch: Watch | None = None, checkpoint: Checkpoint | None = None
+) -> tuple[Result, Records]:
+    """Run the stream through the adapter and sum up; with a `checkpoint`, from where it was left."""
+    total = len(prepared.stream)
+    before = checkpoint.read(prepared.adapter.backbone) if checkpoint is not None else None
+    if before is None:
+        before = Reached(prepared.adapter, Records(), 0.0, None)
+    adapter, records = before.adapter, before.records
+    began = time.perf_counter()
+
+    def reached() -> Reached:
+        seconds = before.seconds + time.perf_counter() - began
+        peaks = [peak for peak in (before.peak_memory_mb, _peak_memory()) if peak is not None]
+        return Reached(adapter, records, seconds, max(peaks, default=None))
+
+    def after(done: int, hm: float | None) -> None:
+        if checkpoint is not None and checkpoint.due(done) and done < total:
+            checkpoint.write(reached())
+        if watch is not None:
+            watch(done, total, hm)
+
+    evaluate(adapter, prefetched(prepared.stream.starting_at(len(records))), after, records)
+    return summarise(prepared, reached()), records
+
+
+def summarise(prepared: Prepared, reached: Reached) -> Result:
+    """The result of a finished run."""
+    adapter, records, stream = reached.adapter, reached.records, prepared.stream
+    labels = records.labels
+    domains = _domains(stream, records)
+    verdicts = Counter(str(verdict) for verdict in records.column("verdict"))
+    counts = {
+        "desired": int((labels >= 0).sum()),
+        "undesired": int((labels < 0).sum()),
+        **dict(sorted(verdicts.items())),
+    }
+    counts["undesired_missing"] = stream.short_of
+    counts["scores_not_finite"] = int((~np.isfinite(records.column("score"))).sum())
+    return Result(
+        spec=prepared.spec,
+        options=json.loads(json.dumps(adapter.resolved.values())),
+        option_sources=adapter.resolved.sources,
+        stream=StreamInfo(
+            hash=stream.hash,
+            desired=prepared.desired,
+            undesired=prepared.undesired,
+            seed=prepared.spec.seed,
+        ),
+        weight_hash=adapter.backbone.weight_hash,
+        class_names_hash=hashlib.sha256(json.dumps(adapter.classes).encode()).hexdigest(),
+        unfamiliar_classes=adapter.backbone.unfamiliar(adapter.classes),
+        metrics=Metrics.model_validate(records.metrics()),
+        domains=domains,
+        hm_mean_domains=mean([domain.metrics.hm for domain in domains]),
+        analyses=_analyses(adapter, records),
+        counts=counts,
+        updates=int(records.column("adapted").sum()),
+        latency_ms=_latency(records),
+        peak_memory_mb=reached.peak_memory_mb,
+        seconds=round(reached.seconds, 3),
+        remarks=[remark for remark in prepared.remarks if remark],
+        versions=versions(),
+        hardware=f"{platform.machine()} {platform.system()}, {os.cpu_count()} cores, python {platform.python_version()}",
+        threads=torch.get_num_threads(),
+    )
+
+
+def write_records(records: Records, path: Path) -> None:
+    """The per-image columns as parquet."""
+    import io
+
+    import pyarrow
+    import pyarrow.parquet
+
+    columns: dict[str, object] = {
+        "source": records.source,
+        "number": records.number,
+        "label": records.label,
+        "domain": records.domain,
+    }
+    for name in (
+        "known",
+        "index",
+        "score",
+        "threshold",
+        "mu_desired",
+        "mu_undesired",
+        "verdict",
+        "adapted",
+        "loss",
+        "reason",
+        "pseudo_label",
+    ):
+        columns[name] = records.column(name)
+    for name in records.diagnostics:
+        columns[name] = records.diagnostic(name)
+    for part in ("encode", "decide", "update"):
+        columns[f"ms_{part}"] = records.timings(part)
+    if any(row is not None for row in records.features):
+        columns["features"] = records.features
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+@dataclass(frozen=True)
+class ResultFile:
+    """Where a result is, and whether it had to be made."""
+
+    path: Path
+    fresh: bool
+
+
+def ensure_result(
+    prepared: Prepared,
+    out: Path,
+    *,
+    keep_records: bool = False,
+    watch: Watch | None = None,
+    checkpoint_every: int = EVERY,
+    locked: bool = False,
+) -> ResultFile:
+    """Carry out a run unless its result is already in `out`. `locked` says that this process has the run's lock already."""
+    make_folder(out)
+    with nullcontext() if locked else wait_for_lock(out, prepared.spec):
+        path = prepared.path(out)
+        before = existing(prepared, out)
+        if before is not None and (not keep_records or has_records(before, out)):
+            return ResultFile(path, fresh=False)
+        checkpoint = Checkpoint(out, prepared.key, _identity(prepared), checkpoint_every)
+        result, records = carry_out(prepared, watch, checkpoint)
+        if keep_records:
+            kept = path.with_suffix(".parquet")
+            write_records(records, kept)
+            result = result.model_copy(update={"records": kept.name})
+        result.write(path)
+        checkpoint.remove()
+        # What an earlier process was writing when it was killed.
+        for partial in out.glob(f".{path.stem}.*.partial"):
+            partial.unlink(missing_ok=True)
+    return ResultFile(path, fresh=True)
+
+
+def run(
+    spec: RunSpec,
+    root: Path | None,
+    out: Path,
+    *,
+    keep_records: bool = False,
+    watch: Watch | None = None,
+    checkpoint_every: int = EVERY,
+) -> Path:
+    """Carry out `spec` unless its result is already in `out`; the path of the result file."""
+    prepared = prepare(spec, root)
+    return ensure_result(prepared, out, keep_records=keep_records, watch=watch, checkpoint_every=checkpoint_every).path
+
+
+def has_records(result: Result, out: Path) -> bool:
+    """Whether the per-image records of a result in `out` are there."""
+    return result.records is not None and (out / result.records).exists()
+
+
+def _identity(prepared: Prepared) -> dict[str, object]:
+    """What must be equal, beside the run's key, for a run to go on from a checkpoint without a bit of difference."""
+    return {
+        "options": prepared.adapter.resolved.values(),
+        "versions": versions(),
+        "threads": torch.get_num_threads(),
+        "machine": platform.machine(),
+    }
+
+
+def _domains(stream: Stream, records: Records) -> list[DomainFigures]:
+    """The figures of every domain, where there are several."""
+    if len(stream.domains) < 2:
+        return []
+    images = Counter(records.domain)
+    return [
+        DomainFigures(name=stream.domains[number], images=images[number], metrics=Figures.model_validate(figures))
+        for number, figures in records.metrics_by_domain().items()
+    ]
+
+
+def _analyses(adapter: Adapter, records: Records) -> Analyses:
+    return Analyses(
+        stream_distances=analyses.stream_distances(records),
+        bank_distances=analyses.bank_distances(adapter),
+        average_matches=analyses.average_matches(records),
+        reliable=analyses.reliable_accuracy(records),
+        bank_bytes=analyses.bank_bytes(adapter),
+        adapted_parameters=analyses.adapted_parameters(adapter),
+    )
+
+
+def _latency(records: Records) -> Latency:
+    parts = {part: records.timings(part) for part in ("encode", "decide", "update")}
+    parts["total"] = sum(parts.values(), start=np.zeros(len(records)))
+    return Latency(**{name: _quantiles(values) for name, values in parts.items()})
+
+
+def _quantiles(values: NDArray[np.float64]) -> Quantiles:
+    figures = {"p50": np.quantile(values, 0.5), "p95": np.quantile(values, 0.95), "mean": values.mean()}
+    return Quantiles(**{name: round(float(value), 3) for name, value in figures.items()})
+
+
+def _peak_memory() -> float | None:
+    try:
+        import resource
+    except ImportError:
+        # Windows does not say.
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1e6 if sys.platform == "darwin" else 1e3), 1)

@@ -1,0 +1,62 @@
+"""What a run is asked to do, and the key that names it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, ClassVar
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from ..data.names import placed
+from ..files import is_unicode
+from ..options import canonical
+from .file_model import FileModel
+from .scenario import Scenario, SingleScenario
+
+
+class RunSpec(FileModel):
+    """What was asked for: one method on one stream. Two runs with equal specs and equal weights give equal figures.
+
+    Options and paths are kept in one form, so that `lr=1e-3` typed and `lr = 0.001` in a suite ask for the same run.
+    """
+
+    later: ClassVar[tuple[str, ...]] = ("scenario",)
+
+    backbone: str = "embedded"
+    method: str = "rosita"
+    identifier: str = "lda"
+    profile: str = "reference"
+    options: dict[str, Any] = Field(default_factory=dict)
+    desired: str = "cifar10c"
+    undesired: str | None = "mnist"
+    corruption: str = "snow"
+    severity: int = 5
+    ratio: float = 1.0
+    limit: int | None = None
+    classes: list[str] | None = None
+    seed: int = 0
+    scenario: Scenario = Field(default_factory=SingleScenario)
+
+    @field_validator("options")
+    @classmethod
+    def _canonical(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        return canonical(info.data.get("method", ""), info.data.get("identifier", ""), given)
+
+    @field_validator("backbone", "desired", "undesired")
+    @classmethod
+    def _writable(cls, name: str | None) -> str | None:
+        if name is not None and not is_unicode(name):
+            raise ValueError(f"the name {name!r} is not valid Unicode text, and a result could not be filed under it")
+        return name
+
+    @field_validator("desired", "undesired")
+    @classmethod
+    def _placed(cls, name: str | None) -> str | None:
+        return None if name is None else placed(name)
+
+
+def run_key(spec: RunSpec) -> str:
+    """Names a run by its spec alone, so that it is known before data and model are opened."""
+    content = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:12]

@@ -1,0 +1,166 @@
+"""A suite's tables in the formats that people take them away in: Markdown, LaTeX (booktabs) and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable
+
+from .layout import WIDTH, Block, Sheet, Text, sheet
+from .suite_figures import DELTA, Figure, Names, SuiteFigures
+
+CSV_COLUMNS = ("suite", "row", "column", "metric", "mean", "std", "seeds", "paper", "gap", "doubt")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": r"\textbar{}",
+    "↑": r"$\uparrow$", "↓": r"$\downarrow$", "±": r"$\pm$", "Δ": r"$\Delta$", "–": "--",
+}  # fmt: skip
+
+
+def markdown(figures: SuiteFigures) -> str:
+    """Headed tables with their footnotes and sentences, to be read as they are or rendered."""
+    # Half as wide as elsewhere: the name of a group is part of each of its headings here.
+    made = sheet(figures, WIDTH // 2)
+    parts = [f"## {_md(made.title)}", *(_markdown_table(block) for block in made.blocks)]
+    if made.doubts:
+        parts.append("\n".join(f"[{number}] {_md(doubt)}." for number, doubt in enumerate(made.doubts, 1)))
+    # The sentences are ours, and their backquotes mean what they mean in Markdown.
+    parts += [_md(note).replace("\\`", "`") for note in made.footnotes]
+    return "\n\n".join(parts) + "\n"
+
+
+def latex(figures: SuiteFigures) -> str:
+    """For a document with \\usepackage{booktabs}."""
+    made = sheet(figures)
+    parts = ["% needs \\usepackage{booktabs}", *(_latex_table(made, block) for block in made.blocks)]
+    lines = [f"$^{{{number}}}$ {_tex(doubt)}." for number, doubt in enumerate(made.doubts, 1)]
+    parts += [f"\\noindent\\footnotesize {line}\\par" for line in [*lines, *map(_tex_sentence, made.footnotes)]]
+    return "\n\n".join(parts) + "\n"
+
+
+def long_csv(figures: SuiteFigures) -> str:
+    """One line a figure, unrounded; empty where there is none. A domain's figure has its name behind the column's."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for row in figures.rows:
+        for column in figures.columns:
+            for metric in (*figures.suite.metrics, DELTA, *figures.cost):
+                name = f"{DELTA}_{figures.headline}" if metric == DELTA else metric
+                _line(writer.writerow, figures, row, column, name, figures.figure(row, column, metric))
+            for part in figures.suite.parts:
+                figure = figures.figure(row, column, figures.headline, part)
+                _line(writer.writerow, figures, row, (*column, part), figures.headline, figure)
+    return out.getvalue()
+
+
+FORMATS: dict[str, Callable[[SuiteFigures], str]] = {"md": markdown, "csv": long_csv, "latex": latex}
+
+
+def _line(
+    write: Callable[[list[object]], object],
+    figures: SuiteFigures,
+    row: Names,
+    column: Names,
+    metric: str,
+    figure: Figure | None,
+) -> None:
+    if figure is None:
+        return
+    names = [_cell(text) for text in (figures.suite.name, " / ".join(row), " / ".join(column), metric)]
+    numbers = ["" if value is None else repr(value) for value in (figure.mean, figure.std)]
+    beside = ["" if value is None else repr(value) for value in (figure.paper, figure.gap)]
+    write([*names, *numbers, figure.seeds, *beside, _cell(figure.doubt)])
+
+
+def _cell(text: str) -> str:
+    """A text that a spreadsheet would take for a formula has an apostrophe before it, which spreadsheets do not show."""
+    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
+
+
+def _markdown_table(block: Block) -> str:
+    """Padded, so that it reads as a table in a terminal too."""
+    many = len(block.groups) > 1
+    headings = [
+        f"{name}: {heading}" if name and many else heading for name, headings in block.groups for heading in headings
+    ]
+    lines = [[_md(name) for name in (*block.stub, *headings)]]
+    lines += [[*map(_md, names), *map(_markdown_cell, cells)] for names, cells in block.rows]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+    left = len(block.stub)
+
+    def padded(line: list[str]) -> str:
+        texts = [
+            text.ljust(width) if place < left else text.rjust(width)
+            for place, (text, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        return f"| {' | '.join(texts)} |"
+
+    rule = "|".join(
+        "-" * (width + 2) if place < left else "-" * (width + 1) + ":" for place, width in enumerate(widths)
+    )
+    title = " – ".join(text for text in (block.title, "" if many else block.groups[0][0]) if text)
+    table = "\n".join([padded(lines[0]), f"|{rule}|", *map(padded, lines[1:])])
+    return f"### {_md(title)}\n\n{table}" if title else table
+
+
+def _markdown_cell(cell: Text) -> str:
+    number, _, rest = cell.text.partition(" (")
+    text = f"{number} [{cell.mark}]" + (f" ({rest}" if rest else "") if cell.mark else cell.text
+    return f"**{text}**" if cell.bold else text
+
+
+def _md(text: str) -> str:
+    return re.sub(r"([\\|*<>`])", r"\\\1", text).replace("\n", " ")
+
+
+def _latex_table(made: Sheet, block: Block) -> str:
+    stubs, spans, rules = len(block.stub), [], []
+    at = stubs + 1
+    for name, headings in block.groups:
+        spans.append(f"\\multicolumn{{{len(headings)}}}{{c}}{{{_tex(name)}}}")
+        rules.append(f"\\cmidrule(lr){{{at}-{at + len(headings) - 1}}}")
+        at += len(headings)
+    named = any(name for name, _ in block.groups)
+    flat = [*block.stub, *(heading for _, group in block.groups for heading in group)]
+    body, before = [], None
+    for names, cells in block.rows:
+        if before not in (None, names[:-1]):
+            body.append("\\addlinespace")
+        before = names[:-1]
+        body.append(_latex_line([*map(_tex, names), *map(_latex_cell, cells)]))
+    caption = ". ".join(part for part in (made.title, block.title) if part)
+    return "\n".join(
+        [
+            "\\begin{table}[t]\n\\centering",
+            f"\\caption{{{_tex(caption)}}}",
+            f"\\begin{{tabular}}{{{'l' * stubs}{'r' * (at - stubs - 1)}}}\n\\toprule",
+            *([_latex_line([""] * stubs + spans), " ".join(rules)] if named else []),
+            _latex_line([_tex(heading) for heading in flat]) + "\n\\midrule",
+            *body,
+            "\\bottomrule\n\\end{tabular}\n\\end{table}",
+        ]
+    )
+
+
+def _latex_line(cells: list[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _latex_cell(cell: Text) -> str:
+    number, space, rest = cell.text.partition(" ")
+    mark = f"$^{{{cell.mark}}}$" if cell.mark else ""
+    text = f"{_tex(number)}{mark}{space}{_tex(rest)}"
+    return f"\\textbf{{{text}}}" if cell.bold else text
+
+
+def _tex(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def _tex_sentence(text: str) -> str:
+    """What stands between backquotes is a command."""
+    return re.sub(r"`([^`]*)`", r"\\texttt{\1}", _tex(text))

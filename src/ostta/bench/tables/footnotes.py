@@ -1,0 +1,84 @@
+"""The sentences below a table: what the figures are, what they are not, and what is missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..failure import FAILED
+from .suite_figures import DELTA, SuiteFigures
+
+CONVENTIONS = {
+    "interpolated": "FPR95 is the share of undesired images accepted where 95 % of the desired ones are, interpolated on the ROC "
+    "polyline as in the published code.",
+    "strict": "FPR95 is the share of undesired images accepted at the first threshold that accepts at least 95 % of the desired ones, "
+    "with nothing interpolated.",
+    "undesired": "FPR95 has the sides exchanged: the share of desired images rejected where 95 % of the undesired ones are, "
+    "interpolated.",
+}
+BOLD = (
+    "Bold: the best mean of a column, backbone and stream, and every mean no further from it than the root of the sum of their squared "
+    "standard deviations; of a single seed only the best figure and its equals, which says nothing about other seeds."
+)
+
+
+def footnotes(figures: SuiteFigures) -> list[str]:
+    """In the order of their weight; only those that apply."""
+    suite, collected = figures.suite, figures.collected
+    results = [result for _, _, result in figures.distinct]
+    sentences = [collected.missing, _seeds(figures), BOLD if figures.any_best else ""]
+    if any(figures.frozen_row(row, column) for row in figures.rows for column in figures.columns):
+        sentences.append("Δ is the difference to the frozen row of the same backbone and stream, seed by seed.")
+    if any(result.spec.scenario.kind == "continual" for result in results):
+        sentences.append(
+            "The HM of a continual stream is the mean of its domains' HM; the other figures are over all its images."
+        )
+    if "fpr95" in suite.metrics:
+        sentences.append(CONVENTIONS[figures.fpr95])
+    if results:
+        sentences.append("ms/step is the mean over a run's steps (encode, decide, update), preprocessing left out.")
+    sentences += [_gaps(figures), suite.remark, *_cautions(figures)]
+    return [sentence for sentence in sentences if sentence]
+
+
+def _seeds(figures: SuiteFigures) -> str:
+    seeds = sorted({cell.seed for cell in figures.collected.cells})
+    if len(seeds) == 1:
+        return f"One seed ({seeds[0]}): there is no spread."
+    return f"Mean ± sample standard deviation over the seeds {', '.join(map(str, seeds))}, as far as they are there."
+
+
+def _gaps(figures: SuiteFigures) -> str:
+    """Why so many gaps are dashes, by reason."""
+    compared = [
+        figure
+        for row in figures.rows
+        for column in figures.columns
+        for metric in (*figures.suite.metrics, DELTA)
+        if (figure := figures.figure(row, column, metric)) is not None and figure.paper is not None
+    ]
+    if not compared:
+        return ""
+    reasons = Counter(figure.apart for figure in compared if figure.apart)
+    why = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common())
+    return f"Gap: ours minus the paper's, a dash where the two cannot be compared{': ' + why if why else ''}."
+
+
+def _cautions(figures: SuiteFigures) -> list[str]:
+    """What a reader would not see in the figures: files that disagree about what they are."""
+    collected, cautions = figures.collected, []
+    weights: dict[str, set[str]] = {}
+    for _, _, result in figures.distinct:
+        weights.setdefault(result.spec.backbone, set()).add(result.weight_hash)
+    for backbone, hashes in weights.items():
+        if len(hashes) > 1:
+            cautions.append(f"The results of {backbone} come from {len(hashes)} different sets of weights.")
+    if collected.older:
+        cautions.append(f"{collected.older} older results with the same spec as a newer one are left out.")
+    if collected.strange:
+        names = ", ".join(collected.strange[:3]) + (", ..." if len(collected.strange) > 3 else "")
+        cautions.append(
+            f"{len(collected.strange)} JSON files in {collected.folder} are no result files of this version: {names}."
+        )
+    if collected.failures:
+        cautions.append(f"{len(collected.failures)} runs failed; {collected.folder / FAILED} says why.")
+    return cautions

@@ -1,0 +1,192 @@
+"""Tables of results as text: the frozen row first, differences to it, a dash where a figure does not exist.
+
+`rows` is the table of a few runs on one stream; `sheet` that of a whole suite, in blocks narrow enough to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from ..result import Result
+from ..suite import METRICS
+from .footnotes import footnotes
+from .suite_figures import DELTA, FROZEN, Figure, Names, SuiteFigures
+
+HEADINGS = ("method", "AUROC ↑", "FPR95 ↓", "Acc_D ↑", "Acc_U ↑", "HM ↑", "ΔHM", "updates", "ms/step")
+DASH = "–"
+# Figures side by side in one block, where not said otherwise.
+WIDTH = 12
+COUNTS = ("updates", "classes", "bank_features", "adapted_parameters", "added_parameters")
+DIGITS = {"ms": 1, "euclidean": 4, "cosine": 4, "wasserstein": 4, "bank_mb": 3, "hm_std": 3, "gpu_memory_gb": 3}
+
+
+@dataclass(frozen=True)
+class Text:
+    """One cell. `mark` is the number of a footnote, 0 for none; it belongs to the first word."""
+
+    text: str
+    bold: bool = False
+    mark: int = 0
+
+
+@dataclass(frozen=True)
+class Block:
+    """One table: groups of headed columns, and rows of as many texts as there are headings."""
+
+    title: str
+    stub: Names
+    groups: tuple[tuple[str, tuple[str, ...]], ...]
+    rows: tuple[tuple[Names, tuple[Text, ...]], ...]
+
+
+@dataclass
+class Sheet:
+    """All tables of a suite, the doubts that marks refer to, and the sentences below."""
+
+    title: str
+    blocks: list[Block] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    footnotes: list[str] = field(default_factory=list)
+
+
+def sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
+    """Our figures, what they cost, the paper's beside them, and domain by domain where the suite has parts."""
+    suite = figures.suite
+    made = Sheet(f"{suite.title} ({suite.name}; {suite.what})")
+    own = (
+        (*suite.metrics, DELTA)
+        if any(figures.is_frozen(row) for row in figures.rows) and len(figures.rows) > 1
+        else suite.metrics
+    )
+    made.blocks += _blocks(figures, "", own, _own, width)
+    printed = [
+        metric
+        for metric in own
+        if any(_figure(figures, *place, metric).paper is not None for place in _places(figures))
+    ]
+    if printed:
+        title = "The paper's figures, in brackets the gap to them"
+        made.blocks += _blocks(figures, title, printed, partial(_paper, doubts=made.doubts), width)
+    if suite.parts:
+        made.blocks += _parts(figures, made.doubts)
+    if figures.cost:
+        made.blocks += _blocks(figures, "Updates, and milliseconds a step", figures.cost, _own, width)
+    made.footnotes += footnotes(figures)
+    return made
+
+
+def heading(metric: str, headline: str) -> str:
+    """The heading of a metric's column."""
+    if metric == DELTA:
+        return f"Δ {METRICS[headline].rstrip(' ↑↓')}"
+    return METRICS.get(metric, metric)
+
+
+def number(value: float | None, metric: str, *, signed: bool = False) -> str:
+    """As tables print it: a dash for None."""
+    if value is None:
+        return DASH
+    if metric in COUNTS and value == round(value):
+        return f"{value:+,.0f}" if signed else f"{value:,.0f}"
+    digits = 1 if metric in COUNTS else DIGITS.get(metric, 2)
+    return f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
+
+
+def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
+    """One row a result, in the order of `HEADINGS`."""
+    ordered = sorted(results, key=lambda result: result.spec.method != FROZEN)
+    frozen = next((result for result in ordered if result.spec.method == FROZEN), None)
+    return [_row(result, frozen) for result in ordered]
+
+
+def _row(result: Result, frozen: Result | None) -> tuple[str, ...]:
+    metrics = result.metrics
+    base = frozen.metrics.hm if frozen is not None else None
+    delta = DASH if base is None or metrics.hm is None or result is frozen else f"{metrics.hm - base:+.2f}"
+    return (
+        result.spec.method,
+        *(number(getattr(metrics, name), name) for name in ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")),
+        delta,
+        str(result.updates),
+        number(result.latency_ms.total.mean, "ms"),
+    )
+
+
+def _places(figures: SuiteFigures) -> Iterator[tuple[Names, Names]]:
+    return ((row, column) for row in figures.rows for column in figures.columns)
+
+
+def _figure(figures: SuiteFigures, row: Names, column: Names, metric: str, part: str = "") -> Figure:
+    """An empty one where the suite leaves the cell out."""
+    return figures.figure(row, column, metric, part) or Figure(None, None, 0)
+
+
+def _blocks(
+    figures: SuiteFigures, title: str, metrics: Sequence[str], text: Callable[[Figure, str, bool], Text], width: int
+) -> Iterator[Block]:
+    """As many columns of the suite side by side as fit."""
+
+    def cell(row: Names, column: Names, metric: str) -> Text:
+        """A difference is printed as the figures it is of, with its sign."""
+        figure, delta = _figure(figures, row, column, metric), metric == DELTA
+        return text(figure, figures.headline if delta else metric, delta)
+
+    most = max(1, width // len(metrics))
+    for start in range(0, len(figures.columns), most):
+        columns = figures.columns[start : start + most]
+        yield Block(
+            title,
+            figures.suite.rows,
+            tuple(
+                (" / ".join(column), tuple(heading(metric, figures.headline) for metric in metrics))
+                for column in columns
+            ),
+            tuple(
+                (row, tuple(cell(row, column, metric) for column in columns for metric in metrics))
+                for row in figures.rows
+                if any(figures.figure(row, column, metrics[0]) for column in columns)
+            ),
+        )
+
+
+def _parts(figures: SuiteFigures, doubts: list[str]) -> Iterator[Block]:
+    """One block a column of the suite that has results: the domains side by side; then the same of the paper."""
+    metric, parts = figures.headline, figures.suite.parts
+    name = METRICS[metric].rstrip(" ↑↓")
+    for title, text in (
+        (f"{name}, domain by domain", _own),
+        (f"The paper's {name}, domain by domain, in brackets the gap to it", partial(_paper, doubts=doubts)),
+    ):
+        for column in figures.columns:
+            found = {
+                row: [_figure(figures, row, column, metric, part) for part in parts]
+                for row in figures.rows
+                if figures.figure(row, column, metric)
+            }
+            if all(figure.mean is None for line in found.values() for figure in line):
+                continue
+            block = Block(
+                title,
+                figures.suite.rows,
+                ((" / ".join(column), parts),),
+                tuple((row, tuple(text(figure, metric, False) for figure in line)) for row, line in found.items()),
+            )
+            if text is _own or any(cell.text != DASH for _, cells in block.rows for cell in cells):
+                yield block
+
+
+def _own(figure: Figure, metric: str, signed: bool) -> Text:
+    text = number(figure.mean, metric, signed=signed)
+    return Text(text if figure.std is None else f"{text} ± {number(figure.std, metric)}", bold=figure.best)
+
+
+def _paper(figure: Figure, metric: str, signed: bool, doubts: list[str]) -> Text:
+    if figure.paper is None:
+        return Text(DASH)
+    if figure.doubt and figure.doubt not in doubts:
+        doubts.append(figure.doubt)
+    mark = doubts.index(figure.doubt) + 1 if figure.doubt else 0
+    paper, gap = number(figure.paper, metric, signed=signed), number(figure.gap, metric, signed=True)
+    return Text(f"{paper} ({gap})", mark=mark)

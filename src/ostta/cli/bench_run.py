@@ -1,0 +1,109 @@
+"""`ostta bench run` and `ostta bench verify`: grids of runs, and whether a result can be had again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..core.types import Error
+
+
+def run(
+    suite: Annotated[str, typer.Argument(help="See `ostta bench ls`, or a TOML file of yours.")],
+    limit: Annotated[int | None, typer.Option(help="Lowers the suite's number of desired images a domain.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="In place of the suite's: 0,1,2.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="axis=entry,entry, as often as needed: --only method=rosita,zero_shot.")
+    ] = None,
+    shard: Annotated[
+        str, typer.Option(help="i/n: the i-th of n parts, for machines that share nothing; i is 1 to n.")
+    ] = "1/1",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Runs at once, a process each; else as many as cores, up to 4.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of each run; else the cores shared out between the workers.")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="local, or ray: the cluster at RAY_ADDRESS, or one on this machine.")
+    ] = "local",
+    data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the result files.")] = Path("ostta-runs"),
+    records: Annotated[bool, typer.Option("--records", help="Also keep the per-image records, as parquet.")] = False,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Images between two checkpoints of a run.")] = 2_000,
+) -> None:
+    """Carry out all runs of a suite; those with a result in the folder are skipped, and failed ones are tried again.
+
+    Example: ostta bench run embedded/table-cifar --limit 100 --only method=zero_shot,rosita --workers 2 --data DATA
+    """
+    from ..bench.engine.grid import plan, run_grid
+    from ..bench.suite import load_suite, read_only
+    from .bench_tables import read_seeds
+    from .grid_progress import duration, grid_progress, title
+
+    asked = load_suite(suite)
+    specs = plan(asked, read_seeds(seeds), limit, read_only(only or []), _shard(shard))
+    with grid_progress() as watch:
+        summary = run_grid(
+            specs,
+            data,
+            out,
+            workers=workers,
+            threads=threads,
+            engine=engine,
+            keep_records=records or asked.records,
+            checkpoint_every=checkpoint_every,
+            watch=watch,
+        )
+    for ending in summary.failed:
+        typer.echo(f"{title(ending.spec)} failed: {ending.reason}", err=True)
+    counts = [f"{summary.done} done", f"{summary.skipped} skipped", f"{len(summary.failed)} failed"]
+    if summary.elsewhere:
+        counts.append(f"{len(summary.elsewhere)} under way in another runner")
+    print(f"{', '.join(counts)}, in {duration(summary.seconds)}: {out}")
+    if summary.failed:
+        raise typer.Exit(1)
+
+
+def verify(
+    result: Annotated[Path, typer.Argument(help="A result file.")],
+    data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
+    opened: Annotated[
+        list[str] | None,
+        typer.Option("--open", help="A path or hub id of the file that may be opened. May be given several times."),
+    ] = None,
+) -> None:
+    """Run the spec of a result file again and compare every figure, to the last bit. Exit code 1 where they differ.
+
+    Example: ostta bench verify ostta-runs/rosita-cifar10c-mnist-s0-0123456789ab.json --data DATA
+    """
+    from ..bench.engine.verify import Difference
+    from ..bench.engine.verify import verify as check
+    from .grid_progress import grid_progress
+
+    def listed(differences: tuple[Difference, ...]) -> None:
+        for each in differences:
+            print(f"  {each.field}: {each.filed} in the file, {each.now} now")
+
+    with grid_progress() as watch:
+        found = check(result, data, watch, opened or ())
+    if found.same:
+        print(f"verified: {result}")
+        return
+    print(f"not verified: {len(found.differences)} fields of {result} differ.")
+    listed(found.differences)
+    if found.circumstances:
+        print("A likely reason, as this is different too:")
+        listed(found.circumstances)
+    else:
+        print("Versions, hardware and threads are the same: the file, the data or the code has changed.")
+    raise typer.Exit(1)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal()):
+        raise Error(f"--shard takes i/n, such as 1/4, not {text!r}.")
+    return int(number), int(count)

@@ -1,0 +1,149 @@
+"""Data sets by name: class names, labels, and images decoded one at a time. `names.py` has the grammar of the names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from ..core.types import Error
+from .catalogue import CATALOGUE
+from .class_lists import class_list
+from .class_names import checked_classes
+from .dataset import Dataset
+from .from_catalogue import data_root, given_root, open_known, open_published
+from .generated import generated
+from .names import SAMPLES, Name, parse_name
+from .readers.folders import IMAGE_SUFFIXES, read_own_folder
+from .readers.hub import read_disk, read_hub
+from .readers.labelled import Images, check_labels
+from .readers.parquet import read_parquet
+
+__all__ = ["IMAGE_SUFFIXES", "SAMPLE_IMAGES", "Dataset", "DatasetRow", "dataset_names", "open_dataset"]
+
+SAMPLE_IMAGES = 1_000
+_SAMPLE = Path(__file__).parent / "sample"
+
+
+class DatasetRow(NamedTuple):
+    """A line of `ostta ls datasets`; the first of `splits` is the one that the bare name means."""
+
+    name: str
+    splits: tuple[str, ...]
+    images: int | None
+    classes: int | None
+    where: str
+
+
+def open_dataset(
+    name: str,
+    root: Path | None = None,
+    *,
+    corruption: str = "snow",
+    severity: int = 5,
+    seed: int = 0,
+    limit: int | None = None,
+    classes: Sequence[str] | None = None,
+    named: bool = True,
+) -> Dataset:
+    """The data set called `name`; `dataset_names` lists them, `folder:PATH` and the like are a person's own.
+
+    `corruption`, `severity` and `seed` matter to the corrupted sets only. `limit` takes the first so many in the set's order.
+    `classes` gives the names in label order; for a folder it chooses and orders the class folders. Without `named`, for an
+    undesired side, classes do not matter: a folder may hold images directly, and a file needs no names.
+
+    >>> len(open_dataset("sample:cifar10", limit=20))
+    20
+    """
+    given = None if classes is None else checked_classes(classes)
+    if limit is not None and limit < 1:
+        raise Error(f"A limit of {limit} images cannot be used: it must be 1 or more.")
+    parsed = parse_name(name)
+    if not parsed.corrupted:
+        dataset = _open_clean(name, parsed, root, given, named, limit)
+    else:
+        dataset = _open_corrupted(name, parsed, root, given, named, corruption, severity, seed)
+    return dataset if limit is None else replace(dataset, labels=dataset.labels[:limit], files=dataset.files[:limit])
+
+
+def dataset_names() -> tuple[DatasetRow, ...]:
+    """What `open_dataset` knows, with where to get it."""
+    rows = []
+    for name, entry in CATALOGUE.items():
+        splits, count = tuple(entry.splits), len(class_list(entry.classes).names)
+        rows.append(DatasetRow(name, splits, entry.splits[splits[0]].expected.official, count, entry.how))
+        if entry.published is not None:
+            how = f"{entry.published.how[:-1]}; where they are absent, the corruption is made from {name}."
+            rows.append(DatasetRow(f"{name}c", splits, entry.published.expected.official, count, how))
+    for name in SAMPLES:
+        rows.append(
+            DatasetRow(f"sample:{name}", (), SAMPLE_IMAGES, 10, "Ships with ostta: the first 1,000 test images.")
+        )
+    rows += [
+        DatasetRow("folder:PATH", (), None, None, "Your own images: a folder with one folder of images per class."),
+        DatasetRow("parquet:PATH", (), None, None, "Your own parquet file with the columns image and label."),
+        DatasetRow(
+            "disk:PATH", (), None, None, "A folder made by `save_to_disk` of the datasets library, with :SPLIT at will."
+        ),
+        DatasetRow(
+            "hub:OWNER/NAME", (), None, None, "Any image set of the hub or its cache, with /CONFIG and :SPLIT at will."
+        ),
+        DatasetRow(
+            "NAMEc",
+            (),
+            None,
+            None,
+            "Any clean set with a corruption made when it is opened, such as sample:cifar10c, mnistc, svhnc:train or "
+            "folderc:PATH.",
+        ),
+    ]
+    return tuple(rows)
+
+
+def _open_clean(
+    name: str, parsed: Name, root: Path | None, given: tuple[str, ...] | None, named: bool, limit: int | None = None
+) -> Dataset:
+    if parsed.kind == "known":
+        return open_known(name, parsed.base, parsed.split, data_root(root, name), given, limit)
+    if parsed.kind == "sample":
+        path = _SAMPLE / f"{parsed.base}.parquet"
+        return _own(name, read_parquet(path), given, "embedded", str(path), named)
+    if parsed.kind == "hub":
+        return _own(name, read_hub(parsed.base), given, "hub", parsed.base, named)
+    if parsed.kind == "disk":
+        return _own(name, read_disk(parsed.base), given, "disk", parsed.base, named)
+    path = Path(parsed.base).expanduser()
+    images = read_parquet(path) if parsed.kind == "parquet" else read_own_folder(path, given, named)
+    return _own(name, images, given, parsed.kind, str(path), named)
+
+
+def _open_corrupted(
+    name: str,
+    parsed: Name,
+    root: Path | None,
+    given: tuple[str, ...] | None,
+    named: bool,
+    corruption: str,
+    severity: int,
+    seed: int,
+) -> Dataset:
+    """The published corrupted files where they are, for the default split; else made here."""
+    if parsed.kind == "known" and parsed.split in ("", next(iter(CATALOGUE[parsed.base].splits))):
+        published = open_published(name, parsed.base, data_root(root, name), given, corruption, severity)
+        if published is not None:
+            return published
+    clean = _open_clean(parsed.clean, parsed, root, given, named)
+    return generated(name, clean, corruption, severity, seed, given_root(root))
+
+
+def _own(name: str, images: Images, given: tuple[str, ...] | None, origin: str, layout: str, named: bool) -> Dataset:
+    classes = given or images.names
+    if classes is None and not named:
+        classes = tuple(str(label) for label in range(int(images.labels.max(initial=0)) + 1))
+    if classes is None:
+        raise Error(f"The class names of '{layout}' are unknown: give them in label order as `classes`.")
+    check_labels(images.labels, classes, layout)
+    return Dataset(
+        name, checked_classes(classes), images.labels, origin, "", images.read, layout=layout, files=images.files
+    )
