@@ -32,7 +32,7 @@ from .identifiers import IDENTIFIERS, Identifier
 from .methods import METHODS, Method
 from .methods.protocol import Failure, Proposal, Trained
 from .methods.tuning import TunedState, answer, take
-from .options import SCORES_IN_HALF, Resolved, resolve
+from .options import SCORES_IN_HALF, Given, Resolved, resolve
 from .state import SavedOn, read_state, require_stored_shapes, write_state
 
 NOT_FINITE = "the features of this image are not finite"
@@ -47,12 +47,14 @@ def load(
     identifier: str = "lda",
     profile: str = "reference",
     seed: int = 0,
-    **options: Any,
+    options: Given = (),
+    **keywords: Any,
 ) -> Adapter:
     """A classifier over `classes` that adapts itself to the stream it sees.
 
-    `backbone` is "embedded", a hub id, a local folder, or what `ostta.backbones.wrap` returned. `options` are those of the method,
-    the identifier and the adapter; `ostta ls profiles` shows them.
+    `backbone` is "embedded", a hub id, a local folder, or what `ostta.backbones.wrap` returned. Keywords are options of the
+    method, the identifier and the adapter, which `ostta ls options` shows; `options` takes them too, by name or as objects:
+    `options=ostta.options.RositaOptions(lr=1e-4)`, in which all fields count as given.
 
     >>> from PIL import Image
     >>> adapter = load("embedded", ["cat", "dog", "ship"])
@@ -61,7 +63,7 @@ def load(
     """
     if isinstance(backbone, str | Path):
         backbone = backbones.load(backbone)
-    resolved = resolve(method, identifier, profile, options, backbone.defaults)
+    resolved = resolve(method, identifier, profile, options, backbone.defaults, keywords)
     return Adapter(backbone, classes, method, identifier, profile, seed, resolved)
 
 
