@@ -81,7 +81,7 @@ def test_rejected_images_keep_the_answer_from_before(monkeypatch: pytest.MonkeyP
     [
         ({"lrr": 1}, "did you mean 'lr'"),
         ({"lr": "fast"}, "takes a number"),
-        ({"lr": 0}, "above zero"),
+        ({"lr": 0}, "`lr` is above 0, not 0"),
         ({"lr": float("nan")}, "takes a number"),
         ({"k": 1.5}, "whole number"),
         ({"k": 0}, "`k` is from 1 to 10,000, not 0"),

@@ -84,9 +84,9 @@ def test_importing_is_light() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-@pytest.mark.parametrize("what", ["methods", "backbones", "identifiers", "datasets", "profiles"])
+@pytest.mark.parametrize("what", ["methods", "backbones", "identifiers", "datasets", "profiles", "options rosita"])
 def test_ls(what: str) -> None:
-    done = ostta("ls", what)
+    done = ostta("ls", *what.split())
     assert done.returncode == 0, done.stderr
     expected = {
         "methods": "rosita",
@@ -94,6 +94,7 @@ def test_ls(what: str) -> None:
         "identifiers": "lda",
         "datasets": "cifar10c",
         "profiles": "D31",
+        "options rosita": "contrast_weight",
     }
     assert expected[what] in done.stdout
 

@@ -4,28 +4,70 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 
 import ostta
-from ostta.identifiers import IDENTIFIERS
-from ostta.methods import METHODS
-from ostta.options import DISAGREEMENTS, MENDED_BUGS, PROFILES, options_class, read_value
+from ostta.core.options import SAME, Option, options_of, profile_values, types_of
+from ostta.options import owners, read_value
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "disagreements.md").read_text(encoding="utf-8")
 ROWS = {
     row[0]: row for row in re.findall(r"^\| (D\d+) \| (.+) \| (.+) \| (.+) \| (.+) \| (.+) \| (.+) \|$", TEXT, re.M)
 }
 HERE, OTHER = 4, 5
-ENTRIES = [
-    (owner, option, number) for owner, options in DISAGREEMENTS.items() for option, (number, _) in options.items()
-]
+OPTIONS = [(owner, option) for owner, options in owners().items() for option in options_of(options)]
+NUMBERED = [(owner, option) for owner, option in OPTIONS if option.number is not None]
+# What was read out of text and code once, against a slip in a declaration: number, default, and what the paper's text has.
+SAID = {
+    "lda": {"search": "D1", "objective": "D1", "groups": "D8"},
+    "rosita": {
+        "contrast_weight": "D2", "normaliser": "D3", "temperature": "D4", "entropy_scale": "D5", "neighbours": "D6",
+        "undesired_bank": "D7", "desired_bank": "D31",
+    },
+    "tpt": {"lr": "D9", "maple_lr": "D9"},
+    "tpt_c": {"update": "D16"},
+    "palign": {"maple_lr": "D10", "over": "D11", "blocks": "D11"},
+    "palign_c": {"momentum": "D17", "update": "D16", "over": "D11", "blocks": "D11"},
+    "prototypes": {"store": "D18", "wait": "D18", "scale": "D18", "unreliable": "D18", "group": "D18"},
+    "tda": {
+        "alpha": "D15", "beta": "D15", "negative_shots": "D12", "entropy_window": "D15", "insert": "D12", "score": "D29"
+    },
+    "dpe": {"alpha": "D14", "beta": "D14", "align": "D14", "gate": "D13", "score": "D29"},
+    "unient": {"scale": "D19", "undesired_weight": "D19"},
+    "entropy": {"loss": "D21", "answer": "D21"},
+    "adapter": {"answer_from": "D30", "templates": "D28", "precision": "D32"},
+}  # fmt: skip
+PAPER = {
+    "lda": {"objective": "unweighted", "groups": "strict"},
+    "rosita": {"contrast_weight": 1.0, "normaliser": "matches"},
+    "tpt": {"lr": 5e-4, "maple_lr": 5e-4},
+    "tpt_c": {"update": "reliable"},
+    "palign": {"maple_lr": 5e-4, "over": "all"},
+    "palign_c": {"update": "reliable", "momentum": 0.0, "over": "all"},
+    "prototypes": {"store": "reliable"},
+    "tda": {"insert": "desired", "score": "cosine"},
+    "dpe": {"score": "cosine"},
+    "entropy": {"loss": "entropy"},
+}
+MENDED = {"dpe: gate", "palign: blocks", "palign_c: blocks", "entropy: answer", "prototypes: unreliable"}
 
 
-def setting(option: str, value: Any) -> str:
+def setting(option: Option, value: Any) -> str:
     """As the page writes it, and as --set takes it."""
-    return f"`{option}={','.join(map(str, value)) if isinstance(value, tuple) else value}`"
+    return f"`{option.name}={option.text(value)}`"
+
+
+def test_the_declarations_say_what_was_found() -> None:
+    numbers: dict[str, dict[str, str | None]] = {}
+    for owner, option in NUMBERED:
+        numbers.setdefault(owner, {})[option.name] = option.number
+    assert numbers == SAID
+    paper = {owner: profile_values(options, "paper") for owner, options in owners().items()}
+    assert {owner: values for owner, values in paper.items() if values} == PAPER
+    assert not any(profile_values(options, "reference") for options in owners().values())
+    assert {f"{owner}: {option.name}" for owner, option in OPTIONS if option.bug} == MENDED
 
 
 def test_every_number_has_one_row() -> None:
@@ -34,39 +76,45 @@ def test_every_number_has_one_row() -> None:
     assert set(ROWS) == set(numbers)  # six cells in each
 
 
-@pytest.mark.parametrize(("owner", "option", "number"), ENTRIES)
-def test_a_row_names_the_default_and_what_the_paper_profile_sets(owner: str, option: str, number: str) -> None:
-    default = getattr(options_class(owner)(), option)
-    assert setting(option, default) in ROWS[number][HERE]
-    paper = PROFILES["paper"].get(owner, {})
-    if option in paper:
-        assert f"{setting(option, paper[option])} **p**" in ROWS[number][OTHER]
+@pytest.mark.parametrize("option", [pytest.param(option, id=f"{owner}-{option.name}") for owner, option in NUMBERED])
+def test_a_row_names_the_default_and_what_the_paper_profile_sets(option: Option) -> None:
+    row = ROWS[str(option.number)]
+    assert setting(option, option.default) in row[HERE]
+    if option.paper is not SAME:
+        assert f"{setting(option, option.paper)} **p**" in row[OTHER]
     else:
-        others = set(re.findall(rf"`{option}=[^`]+`", ROWS[number][OTHER]))
-        assert others - {setting(option, default)}
+        others = set(re.findall(rf"`{option.name}=[^`]+`", row[OTHER]))
+        assert others - {setting(option, option.default)}
+
+
+def test_every_option_that_a_row_is_about_has_its_number() -> None:
+    known = {(option.name, option.number) for _, option in NUMBERED}
+    named = {(option, row[0]) for row in ROWS.values() for option in re.findall(r"`(\w+)=[^`]+`", row[HERE])}
+    assert named == known
 
 
 def test_the_marked_values_are_those_of_the_paper_profile() -> None:
     marked = set(re.findall(r"(`\w+=[^`]+`) \*\*p\*\*", TEXT))
-    assert marked == {
-        setting(option, value) for options in PROFILES["paper"].values() for option, value in options.items()
-    }
+    assert marked == {setting(option, option.paper) for _, option in OPTIONS if option.paper is not SAME}
 
 
-def test_every_mended_bug_is_in_its_row() -> None:
-    for place, bug in MENDED_BUGS.items():
-        option = place.partition(": ")[2]
-        for number in re.findall(r"D\d+", bug):
-            assert f"`{option}=reference`" in ROWS[number][OTHER], place
+def test_every_departure_from_the_published_code_is_in_its_row() -> None:
+    for owner, option in OPTIONS:
+        if option.bug is not None:
+            assert "reference" in str(option.hint), (owner, option.name)
+            assert f"`{option.name}=reference`" in ROWS[str(option.number)][OTHER], (owner, option.name)
+        if option.published is not SAME:
+            row = ROWS[str(option.number)]
+            assert row[HERE].startswith("not the code: "), (owner, option.name)
+            assert f"the code: {setting(option, option.published)}" in row[OTHER], (owner, option.name)
 
 
 def test_every_setting_on_the_page_can_be_made() -> None:
-    owners = [options_class(owner) for owner in (*METHODS, *IDENTIFIERS, "adapter")]
     for row in ROWS.values():
         for option, text in re.findall(r"`(\w+)=([^`]+)`", " ".join(row)):
-            having = [owner for owner in owners if option in get_type_hints(owner)]
+            having = [options for options in owners().values() if option in types_of(options)]
             assert having, f"{row[0]}: no option {option}"
-            assert any(readable(option, text, get_type_hints(owner)[option]) for owner in having), (option, text)
+            assert any(readable(option, text, types_of(options)[option]) for options in having), (option, text)
 
 
 def readable(option: str, text: str, hint: Any) -> bool:

@@ -246,8 +246,12 @@ def test_optimisers_against_pytorch(kind: str) -> None:
 
 
 def test_bad_options_of_entropy() -> None:
-    for wrong in ({"lr": 0.0}, {"confidence": 1.0}, {"confidence": -0.1}):
-        with pytest.raises(Error, match="`lr` is above zero and `confidence` from 0 to below 1"):
-            adapter("entropy", kind="embedded", **wrong)
+    for name, value, words in (
+        ("lr", 0.0, "above 0"),
+        ("confidence", 1.0, "from 0 to below 1"),
+        ("confidence", -0.1, "from 0 to below 1"),
+    ):
+        with pytest.raises(Error, match=f"`{name}` is {words}, not {value}"):
+            adapter("entropy", kind="embedded", **{name: value})
     assert math.isclose(adapter("entropy", kind="embedded").resolved.method.confidence, 0.7)
     assert len(CLASSES) == 10

@@ -33,7 +33,7 @@ from .identifiers import IDENTIFIERS, Identifier
 from .methods import METHODS, Method
 from .methods.protocol import Failure, Proposal, Trained
 from .methods.tuning import TunedState, answer, take
-from .options import SCORES_IN_HALF, Resolved, resolve
+from .options import SCORES_IN_HALF, Given, Resolved, resolve
 from .state import SavedOn, read_state, require_stored_shapes, write_state
 
 NOT_FINITE = "the features of this image are not finite"
@@ -50,14 +50,16 @@ def load(
     seed: int = 0,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
-    **options: Any,
+    options: Given = (),
+    **keywords: Any,
 ) -> Adapter:
     """A classifier over `classes` that adapts itself to the stream it sees.
 
     `backbone` is "embedded", a hub id, a local folder, or what `ostta.backbones.wrap` returned. One that is named is loaded onto
     `device`, "auto" (a GPU where there is one; the default), "cpu", "cuda", "cuda:1" or "mps", with its numbers in `dtype`, "float32",
-    "bfloat16" or "float16"; one that is given stays where it is. `options` are those of the method,
-    the identifier and the adapter; `ostta ls profiles` shows them.
+    "bfloat16" or "float16"; one that is given stays where it is. Keywords are options of the method, the identifier and the
+    adapter, which `ostta ls options` shows; `options` takes them too, by name or as objects:
+    `options=ostta.options.RositaOptions(lr=1e-4)`, in which all fields count as given.
 
     >>> from PIL import Image
     >>> adapter = load("embedded", ["cat", "dog", "ship"])
@@ -65,7 +67,7 @@ def load(
     'unreliable_desired'
     """
     backbone = backbones.on_device(backbone, device, dtype)
-    resolved = resolve(method, identifier, profile, options, backbone.defaults)
+    resolved = resolve(method, identifier, profile, options, backbone.defaults, keywords)
     return Adapter(backbone, classes, method, identifier, profile, seed, resolved)
 
 

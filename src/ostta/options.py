@@ -1,7 +1,10 @@
 """Which options apply: explicit option > backbone's default > profile > default of the dataclass.
 
 Methods and identifiers declare their options as frozen dataclasses; this module finds whose an option is, reads text values by
-the declared type, and remembers where each value came from, so that a result file can say so.
+the declared type, and remembers where each value came from, so that a result file can say so. All options classes are here:
+
+>>> RositaOptions(lr=1e-4).lr
+0.0001
 """
 
 from __future__ import annotations
@@ -9,137 +12,66 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
+from .core.checks import shown
+from .core.options import PROFILES, Options, option, profile_values, types_of, word_for
 from .core.types import Error
 from .files import is_unicode, parse_json
-from .identifiers import IDENTIFIERS
+from .identifiers import IDENTIFIERS, AllOptions, DAFOptions, LDAOptions, MSPOptions
 from .methods import METHODS
+from .methods.dpe import DPEOptions
+from .methods.entropy import EntropyOptions
+from .methods.palign import PAlignCOptions, PAlignOptions
+from .methods.prototypes import PrototypesOptions
+from .methods.rosita import RositaOptions
+from .methods.tda import TDAOptions
+from .methods.tpt import TPTCOptions, TPTOptions
+from .methods.unient import UniEntOptions
+from .methods.zero_shot import ZeroShotOptions
 
-# What the text of the paper says where the published code does something else. `reference` is the defaults of the dataclasses.
-PROFILES: dict[str, dict[str, dict[str, Any]]] = {
-    "reference": {},
-    "paper": {
-        "lda": {"objective": "unweighted", "groups": "strict"},
-        "rosita": {"contrast_weight": 1.0, "normaliser": "matches"},
-        "tpt": {"lr": 5e-4, "maple_lr": 5e-4},
-        "tpt_c": {"update": "reliable"},
-        "palign": {"maple_lr": 5e-4, "over": "all"},
-        "palign_c": {"update": "reliable", "momentum": 0.0, "over": "all"},
-        "prototypes": {"store": "reliable"},
-        "tda": {"insert": "desired", "score": "cosine"},
-        "dpe": {"score": "cosine"},
-        "entropy": {"loss": "entropy"},
-    },
-}
-
-# Plain bugs of the published code that are mended by default; the option's value "reference" brings each back.
-MENDED_BUGS = {
-    "dpe: gate": "the entropy of the evolution gate is divided by log2 of the feature width instead of the number of classes (D13)",
-    "palign: blocks": "two of the three announced blocks are aligned, with the weight of three (D11)",
-    "palign_c: blocks": "the same",
-    "entropy: answer": "the class is named from the image's feature before the update and the classifier after it (D21)",
-    "prototypes: unreliable": "a desired image that is not reliable takes a step on a loss of NaN, which moves nothing (D18)",
-}
-
-# Where paper and published code disagree: option -> number and what it is about, for `ostta ls profiles`.
-DISAGREEMENTS: dict[str, dict[str, tuple[str, str]]] = {
-    "lda": {
-        "objective": ("D1", "variance of the two groups weighted by their size, or plainly summed"),
-        "search": ("D1", "candidates on a grid of 100, or every gap between scores"),
-        "groups": ("D8", "a score equal to a candidate counts in the upper group, or in neither"),
-    },
-    "rosita": {
-        "contrast_weight": ("D2", "factor of L_D and L_U"),
-        "normaliser": ("D3", "L_D divided by K, or by the matching positives K+"),
-        "temperature": ("D4", "temperature of L_D and L_U: a symbol without a value in the paper"),
-        "entropy_scale": ("D5", "factor on the cosines inside L_Re"),
-        "neighbours": ("D6", "whether an image may be its own nearest positive"),
-        "undesired_bank": ("D7", "size of the bank of unknown images; the paper's memory table implies 320"),
-        "desired_bank": ("D31", "one shared bank of K times C, or K places a class"),
-    },
-    "tpt": {
-        "lr": ("D9", "rate of the one AdamW step on a CLIP; TPT's own code has 0.005 too"),
-        "maple_lr": ("D9", "the same on MaPLe"),
-    },
-    "tpt_c": {"update": ("D16", "which images the prompts are tuned on")},
-    "palign": {
-        "maple_lr": ("D10", "rate of the one AdamW step; the paper's is PromptAlign's for fine-grained sets"),
-        "over": ("D11", "views whose token statistics are aligned"),
-        "blocks": ("D11", "how many of the three announced blocks are aligned; `reference` is the published slip"),
-    },
-    "palign_c": {
-        "update": ("D16", "which images the prompts are tuned on"),
-        "momentum": ("D17", "momentum of SGD"),
-        "over": ("D11", "views whose token statistics are aligned"),
-        "blocks": ("D11", "how many of the three announced blocks are aligned; `reference` is the published slip"),
-    },
-    "prototypes": {
-        "store": ("D18", "which undesired images enter the pool"),
-        "wait": ("D18", "images before the first update; the paper names none"),
-        "scale": ("D18", "factor on the cosines inside the loss"),
-    },
-    "tda": {
-        "insert": ("D12", "which images enter the caches"),
-        "score": ("D29", "what the score is the largest of"),
-        "alpha": ("D15", "weight of the positive cache; upstream's differs by data set"),
-        "entropy_window": ("D15", "entropies that enter the negative cache; upstream's upper bound is 0.5"),
-    },
-    "dpe": {
-        "gate": ("D13", "what the entropy of the evolution gate is divided by; `reference` is the published slip"),
-        "score": ("D29", "what the score is the largest of"),
-        "alpha": ("D14", "weight of the cache; no upstream configuration has 2"),
-        "align": ("D14", "weight of the alignment loss, switched off as published"),
-    },
-    "unient": {"scale": ("D19", "factor on the cosines inside the entropy")},
-    "entropy": {
-        "loss": ("D21", "what a confident image is trained on"),
-        "answer": ("D21", "what the class is named from after the update; `reference` is the development code's slip"),
-    },
-    "adapter": {
-        "precision": (
-            "D32",
-            "half precision for recorded classes and frozen scores, as on the authors' GPU; silent in the paper",
-        ),
-        "answer_from": ("D30", "the class is named after the update, or before it; the score is always from before"),
-    },
-}
+__all__ = [
+    "AdapterOptions", "AllOptions", "DAFOptions", "DPEOptions", "EntropyOptions", "LDAOptions", "MSPOptions", "Options",
+    "PAlignCOptions", "PAlignOptions", "PrototypesOptions", "Resolved", "RositaOptions", "TDAOptions", "TPTCOptions",
+    "TPTOptions", "UniEntOptions", "ZeroShotOptions", "option", "resolve",
+]  # fmt: skip
 
 # The methods whose scores the published code takes in half precision on a GPU; `precision=mixed` does so here (D32).
 SCORES_IN_HALF = frozenset({"zero_shot", "tda", "dpe"})
-
-
 # More than this is no number in single precision, and torch refuses to multiply by it.
 LARGEST = 1e38
 
 
 @dataclass(frozen=True)
-class AdapterOptions:
-    """Options of the adapter itself.
+class AdapterOptions(Options):
+    """Options of the adapter itself."""
 
-    answer_from: name the class "after" the update (published) or "before" it, which saves a forward (D30).
-    templates: prompt templates, each with one {}; several, as a list (on the command line a JSON list), are averaged.
-    precision: "single" throughout, or "mixed": half precision where the published code has it on a GPU, that is for the answer
-        after an update and for the scores of zero_shot, tda and dpe (D32).
-    class_scores: put the logits of all classes into each prediction.
-    features: put the image's unit feature from before the update into each prediction.
-    max_megapixels: a larger image is refused, from its header alone; images of data sets are refused above 64 in any case.
-    """
-
-    answer_from: Literal["after", "before"] = "after"
-    templates: tuple[str, ...] = ("a photo of a {}.",)
-    precision: Literal["single", "mixed"] = "single"
-    class_scores: bool = False
-    features: bool = False
-    max_megapixels: float = 64.0
-
-    def __post_init__(self) -> None:
-        if self.max_megapixels <= 0:
-            raise Error(f"`max_megapixels` must be more than 0, not {self.max_megapixels:g}.")
+    answer_from: Literal["after", "before"] = option(
+        "after",
+        number="D30",
+        about="the class is named after the update, or before it; the score is always from before",
+    )
+    templates: tuple[str, ...] = option(
+        ("a photo of a {}.",),
+        number="D28",
+        about="prompt templates, each with one {}; several, as a list (on the command line a JSON list), are averaged",
+    )
+    precision: Literal["single", "mixed"] = option(
+        "single",
+        number="D32",
+        published="mixed",
+        about="half precision for recorded classes and frozen scores, as on the authors' GPU; silent in the paper",
+    )
+    class_scores: bool = option(False, about="put the logits of all classes into each prediction")
+    features: bool = option(False, about="put the image's unit feature from before the update into each prediction")
+    max_megapixels: float = option(
+        64.0,
+        above=0,
+        about="a larger image is refused, from its header alone; images of data sets are refused above 64 in any case",
+    )
 
 
 # Where an option's value can have come from.
@@ -160,12 +92,17 @@ class Resolved:
         return {field.name: getattr(part, field.name) for part in parts for field in dataclasses.fields(part)}
 
 
+# What can be given at once: values by name, an options object, or several. Of an object, all its fields count as given.
+Given = Mapping[str, Any] | Options | Sequence[Options]
+
+
 def resolve(
     method: str,
     identifier: str,
     profile: str,
-    explicit: Mapping[str, Any],
+    given: Given,
     backbone_defaults: Mapping[str, Mapping[str, Any]],
+    keywords: Mapping[str, Any] | None = None,
 ) -> Resolved:
     """The options of `method` and `identifier` by the order of precedence. Text values are read by the field's type."""
     pick(method, METHODS, "method")
@@ -173,15 +110,16 @@ def resolve(
     pick(profile, PROFILES, "profile")
     owners = {owner: options_class(owner) for owner in (method, identifier, "adapter")}
     known = [field.name for options in owners.values() for field in dataclasses.fields(options)]
+    explicit = _explicit(list(owners.values()), given, keywords or {})
     for name in explicit:
         if name not in known:
-            raise Error(f"There is no option {name!r} for {method} with {identifier}{_nearest(name, known)}.")
+            raise Error(f"There is no option {name!r} for {method} with {identifier}{_nearest(str(name), known)}.")
     built: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for owner, options in owners.items():
         values: dict[str, Any] = {}
         layers = (
-            ("profile", PROFILES[profile].get(owner, {})),
+            ("profile", profile_values(options, profile)),
             ("backbone", backbone_defaults.get(owner, {})),
             ("explicit", explicit),
         )
@@ -196,6 +134,31 @@ def resolve(
     return Resolved(built[method], built[identifier], built["adapter"], sources)
 
 
+def _explicit(classes: Sequence[type[Any]], given: Given, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Every value that was given, by its name."""
+    explicit = dict(keywords)
+    if isinstance(given, Mapping):
+        _add(explicit, given, "`options`")
+        return explicit
+    objects: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
+    for one in objects:
+        if type(one) not in classes:
+            names = [options.__name__ for options in classes]
+            raise Error(
+                f"`options` takes objects of {', '.join(names[:-1])} or {names[-1]} here, or values by name, not {shown(one)}."
+            )
+        values = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
+        _add(explicit, values, f"the object of {type(one).__name__}, which sets all its options,")
+    return explicit
+
+
+def _add(explicit: dict[str, Any], values: Mapping[str, Any], source: str) -> None:
+    for name in values:
+        if name in explicit:
+            raise Error(f"`{name}` is given twice: {source} has it too.")
+    explicit.update(values)
+
+
 def canonical(method: str, identifier: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """`given` with each value as its type says, whether it came as text or as a number; what does not fit stays as it is.
 
@@ -205,7 +168,7 @@ def canonical(method: str, identifier: str, given: Mapping[str, Any]) -> dict[st
     if not given:
         return {}
     owners = [owner for owner in (method, identifier, "adapter") if owner in (*METHODS, *IDENTIFIERS, "adapter")]
-    hints = {name: hint for owner in owners for name, hint in get_type_hints(options_class(owner)).items()}
+    hints = {name: hint for owner in owners for name, hint in types_of(options_class(owner)).items()}
     return {name: _canonical(name, value, hints.get(name)) for name, value in given.items()}
 
 
@@ -220,17 +183,16 @@ def _canonical(name: str, value: Any, hint: Any) -> Any:
     return list(read) if isinstance(read, tuple) else read
 
 
+def owners() -> dict[str, Any]:
+    """The options classes of all identifiers, all methods and the adapter, by their names."""
+    return {name: options_class(name) for name in (*IDENTIFIERS, *METHODS, "adapter")}
+
+
 def options_class(owner: str) -> Any:
     """The options dataclass of a method, an identifier or the adapter."""
     if owner in METHODS:
         return METHODS[owner].Options
     return IDENTIFIERS[owner][1] if owner in IDENTIFIERS else AdapterOptions
-
-
-@cache
-def types_of(options: type[Any]) -> dict[str, Any]:
-    """The type of each option; worked out once, as reading annotations takes longer than all the rest."""
-    return get_type_hints(options)
 
 
 def pick(name: str, known: Iterable[str], kind: str) -> str:
@@ -291,15 +253,6 @@ def _entries(name: str, value: Any, inner: Any) -> list[Any]:
             if inner is not str or all(isinstance(entry, str) for entry in listed):
                 return listed
     return [value] if inner is str else value.split(",")
-
-
-def word_for(hint: Any) -> str:
-    """What a value of that type is, for a sentence."""
-    if get_origin(hint) is Literal:
-        return f"one of {', '.join(map(str, get_args(hint)))}"
-    if get_origin(hint) is tuple:
-        return f"a list, each {word_for(get_args(hint)[0])}"
-    return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(hint, str(hint))
 
 
 def rebuild(method: str, identifier: str, values: Mapping[str, Any], sources: Mapping[str, str]) -> Resolved:

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-app = typer.Typer(help="List what there is: methods, backbones, identifiers, datasets, profiles.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from ..core.options import Option
+
+app = typer.Typer(
+    help="List what there is: methods, backbones, identifiers, options, datasets, profiles.", no_args_is_help=True
+)
 
 
 def _print(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    rows = list(rows)
+    if not sys.stdout.isatty():
+        _print_lines(title, [headings, *rows])
+        return
     from rich.console import Console
     from rich.table import Table
 
@@ -19,7 +30,15 @@ def _print(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -
         table.add_column(heading, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    Console(markup=False).print(table)
+
+
+def _print_lines(title: str, rows: Sequence[Sequence[str]]) -> None:
+    """One line a row, for a reader such as `grep` or `less`: there is no width to fit into."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    typer.echo(title)
+    for row in rows:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _cells(row: Iterable[object]) -> list[str]:
@@ -73,24 +92,69 @@ def datasets() -> None:
 
 
 @app.command()
+def options(
+    of: Annotated[str, typer.Argument(metavar="METHOD", help="A method, an identifier, or `adapter`.")],
+) -> None:
+    """The options of a method, of an identifier, or of the adapter, which every method has. Example: ostta ls options rosita"""
+    from ..core.options import options_of
+    from ..options import owners, pick
+
+    known = owners()
+    listed = options_of(known[pick(of, known, "method or identifier")])
+    if not listed:
+        typer.echo(f"{of} has no options.")
+        return
+    _print(
+        f"Options of {of}",
+        ("option", "takes", "default", "paper", "no.", "what it means"),
+        [(one.name, one.takes, one.text(one.default), _paper(one), one.number or "–", one.about) for one in listed],
+    )
+    typer.echo("paper: its value in the profile `paper`. no.: of the disagreement in docs/disagreements.md.")
+    _print_departures({of: listed})
+
+
+@app.command()
 def profiles() -> None:
     """The profiles, option by option, with the number of the disagreement. Example: ostta ls profiles"""
-    from ..options import DISAGREEMENTS, MENDED_BUGS, PROFILES, options_class
+    from ..core.options import options_of
+    from ..options import owners
 
-    rows = []
-    for owner, entries in DISAGREEMENTS.items():
-        defaults = options_class(owner)()
-        for option, (number, meaning) in entries.items():
-            reference = str(getattr(defaults, option))
-            paper = str(PROFILES["paper"].get(owner, {}).get(option, "same"))
-            rows.append((owner, option, number, meaning, reference, paper))
+    known = {owner: options_of(options) for owner, options in owners().items()}
     _print(
         "Profiles: where the paper's text and the published code disagree",
-        ("of", "option", "no.", "what it is about", "reference", "paper"),
-        rows,
+        ("of", "option", "no.", "reference", "paper", "what it is about"),
+        [
+            (owner, one.name, one.number, one.text(one.default), _paper(one), one.about)
+            for owner, listed in known.items()
+            for one in listed
+            if one.number is not None
+        ],
     )
     typer.echo("An explicit option beats the backbone's default, which beats the profile.")
     typer.echo("docs/disagreements.md has all 33, those of data and streams too, and what follows from each.")
-    typer.echo("Published bugs that are mended by default, and the option that brings each back:")
-    for option, bug in MENDED_BUGS.items():
-        typer.echo(f"  {option}=reference  {bug}")
+    _print_departures(known)
+
+
+def _paper(one: Option) -> str:
+    from ..core.options import SAME
+
+    return "same" if one.paper is SAME else one.text(one.paper)
+
+
+def _print_departures(known: Mapping[str, Sequence[Option]]) -> None:
+    """Where the defaults are not what the published code does."""
+    from ..core.options import SAME
+
+    every = [(owner, one) for owner, listed in known.items() for one in listed]
+    bugs = [f"  {owner}: {one.name}=reference  {one.bug} ({one.number})" for owner, one in every if one.bug]
+    others = [
+        f"  {owner}: {one.name}={one.text(one.published)}  {one.about} ({one.number})"
+        for owner, one in every
+        if one.published is not SAME
+    ]
+    for heading, lines in (
+        ("Published bugs that are mended by default, and the option that brings each back:", bugs),
+        ("What the published code does otherwise than the default, without being a bug:", others),
+    ):
+        for line in (heading, *lines) if lines else ():
+            typer.echo(line)

@@ -54,7 +54,7 @@ def stream(
         raise Error("There is no standard input to read paths from.")
     paths = listed_paths(sys.stdin.buffer) if source == "-" else image_paths(source)
     options = parse_options(set_ or [])
-    adapter = load(backbone, names, method=method, identifier=identifier, profile=profile, seed=seed, **options)
+    adapter = load(backbone, names, method=method, identifier=identifier, profile=profile, seed=seed, options=options)
     if state is not None:
         adapter = resumed(adapter, state)
     keeper, read = Keeper(adapter, state), 0

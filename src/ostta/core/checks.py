@@ -1,4 +1,4 @@
-"""Checks of what comes from outside: the tensors of a state file, and numbers among the options."""
+"""Checks of what comes from outside: the tensors of a state file, and numbers. Bounds of options: `options.py`."""
 
 from __future__ import annotations
 
@@ -27,15 +27,7 @@ def shown(value: object, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-# --- options ----------------------------------------------------------------------------------------------------------
-def between(options: object, **bounds: tuple[float, float]) -> None:
-    """Refuse options that are not within their bounds, which both count as within."""
-    for name, (low, high) in bounds.items():
-        value = getattr(options, name)
-        if not low <= value <= high:
-            raise Error(f"`{name}` is from {low:,} to {high:,}, not {value}.")
-
-
+# --- numbers ----------------------------------------------------------------------------------------------------------
 def checked_seed(seed: object) -> int:
     """The seed as a plain number."""
     try:

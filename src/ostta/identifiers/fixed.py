@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 
 from ..core.checks import require_names
+from ..core.options import Options, option
 from ..core.types import Decision, Verdict
 
 # The paper's three triples: below the first reliable undesired, from the second on desired, above the third reliable desired.
@@ -15,10 +16,12 @@ TRIPLES = {"0.4/0.6/0.8": (0.4, 0.6, 0.8), "0.3/0.5/0.7": (0.3, 0.5, 0.7), "0.5/
 
 
 @dataclass(frozen=True)
-class MSPOptions:
-    """thresholds: one of the paper's triples tau_u/tau_t/tau_d, by name."""
+class MSPOptions(Options):
+    """The thresholds can be chosen."""
 
-    thresholds: Literal["0.4/0.6/0.8", "0.3/0.5/0.7", "0.5/0.5/0.5"] = "0.4/0.6/0.8"
+    thresholds: Literal["0.4/0.6/0.8", "0.3/0.5/0.7", "0.5/0.5/0.5"] = option(
+        "0.4/0.6/0.8", about="one of the paper's triples tau_u/tau_t/tau_d"
+    )
 
 
 class Memoryless:
@@ -62,7 +65,7 @@ class MSP(Memoryless):
 
 
 @dataclass(frozen=True)
-class AllOptions:
+class AllOptions(Options):
     """Nothing to choose."""
 
 

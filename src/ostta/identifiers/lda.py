@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from ..core.banks import WINDOWS, ScoreBank
-from ..core.checks import between, require_names
+from ..core.checks import require_names
+from ..core.options import Options, option
 from ..core.types import Decision, Verdict
 
 Floats = NDArray[np.float64]
@@ -25,24 +26,28 @@ ENOUGH = 64
 
 
 @dataclass(frozen=True)
-class LDAOptions:
-    """`reference` values are the defaults.
+class LDAOptions(Options):
+    """Defaults are the published code's."""
 
-    search: "grid" tries 100 fixed candidates (0.00 ... 0.99 on the cosine scale); "exact" tries every gap between scores.
-    objective: "weighted" by group size, as published (Otsu), or the paper's "unweighted" sum of variances (D1).
-    groups: a score equal to a candidate is in the upper group ("inclusive", published) or in neither ("strict", paper) (D8).
-    reliable: beyond the group "means" (published), or merely on its side of the "threshold" (the paper's ablation).
-    window: how many recent scores count.
-    """
-
-    search: Literal["grid", "exact"] = "grid"
-    objective: Literal["weighted", "unweighted"] = "weighted"
-    groups: Literal["inclusive", "strict"] = "inclusive"
-    reliable: Literal["means", "threshold"] = "means"
-    window: int = 512
-
-    def __post_init__(self) -> None:
-        between(self, window=WINDOWS)
+    search: Literal["grid", "exact"] = option(
+        "grid", number="D1", about="candidates on a grid of 100, or every gap between scores"
+    )
+    objective: Literal["weighted", "unweighted"] = option(
+        "weighted",
+        paper="unweighted",
+        number="D1",
+        about="variance of the two groups weighted by their size, or plainly summed",
+    )
+    groups: Literal["inclusive", "strict"] = option(
+        "inclusive",
+        paper="strict",
+        number="D8",
+        about="a score equal to a candidate counts in the upper group, or in neither",
+    )
+    reliable: Literal["means", "threshold"] = option(
+        "means", about="beyond the mean of its group, or merely on its side of the threshold (the paper's ablation)"
+    )
+    window: int = option(512, bounds=WINDOWS, about="how many recent scores count")
 
 
 class LDA:

@@ -13,20 +13,18 @@ import torch
 from numpy.typing import NDArray
 
 from ..core.banks import WINDOWS, ScoreBank
-from ..core.checks import between, require_names, stored, stored_count
+from ..core.checks import require_names, stored, stored_count
+from ..core.options import Options, option
 from ..core.types import Decision, Error, Verdict
 
 
 @dataclass(frozen=True)
-class DAFOptions:
-    """window: how many recent scores count. refit: fit again at every so many scores. fit_seed: of the fit's start."""
+class DAFOptions(Options):
+    """Defaults fit at every score."""
 
-    window: int = 512
-    refit: int = 1
-    fit_seed: int = 0
-
-    def __post_init__(self) -> None:
-        between(self, window=WINDOWS, refit=(1, 10**9), fit_seed=(0, 2**32 - 1))
+    window: int = option(512, bounds=WINDOWS, about="how many recent scores count")
+    refit: int = option(1, bounds=(1, 10**9), about="fit again at every so many scores")
+    fit_seed: int = option(0, bounds=(0, 2**32 - 1), about="seed of the fit's start")
 
 
 @dataclass(frozen=True, slots=True)

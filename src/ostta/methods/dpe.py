@@ -17,39 +17,34 @@ from torch.nn import functional
 
 from ..backbones.protocol import Backbone
 from ..core.banks import ClassCache, named
-from ..core.checks import UNIT_TOLERANCE, between, require_names, split, stored, stored_count
+from ..core.checks import UNIT_TOLERANCE, require_names, split, stored, stored_count
+from ..core.options import Options, option
 from ..core.scores import cosines, entropy, mixed_unit_entropy, unit
 from ..core.types import Decision, Error, Look, ViewSource
 from .protocol import Facts, Proposal, Trained
 
 
 @dataclass(frozen=True)
-class DPEOptions:
-    """Defaults are the published code's, save for its gate; no upstream configuration has these values (D14).
+class DPEOptions(Options):
+    """Defaults are the published code's, save for its gate; no upstream configuration has these values."""
 
-    shots, alpha, beta: depth, weight and sharpness of the cache.
-    lr, eps: of the one AdamW step on the residuals.
-    align: weight of the loss that pulls text and image prototypes of a class together; temperature: of that loss.
-    confident: global prototypes evolve below this entropy, nats over log2 of the number of classes.
-    gate: that number is "classes", or "reference" for the published slip, the width of a feature (D13).
-    score: the largest of the final "logits" (published) or the "cosine" to the best class (paper) (D29).
-    """
-
-    shots: int = 3
-    alpha: float = 2.0
-    beta: float = 5.0
-    lr: float = 6e-4
-    eps: float = 1e-3
-    align: float = 0.0
-    temperature: float = 0.01
-    confident: float = 0.1
-    gate: Literal["classes", "reference"] = "classes"
-    score: Literal["logits", "cosine"] = "logits"
-
-    def __post_init__(self) -> None:
-        if not self.lr > 0 or not self.eps > 0 or not self.temperature > 0:
-            raise Error(f"`lr`, `eps` and `temperature` are above zero, unlike {self}.")
-        between(self, shots=(1, 10_000))
+    shots: int = option(3, bounds=(1, 10_000), about="depth of the cache: features a class")
+    alpha: float = option(2.0, number="D14", about="weight of the cache; no upstream configuration has 2")
+    beta: float = option(5.0, number="D14", about="sharpness of the cache; upstream's differs by data set")
+    lr: float = option(6e-4, above=0, about="rate of the one AdamW step on the residuals")
+    eps: float = option(1e-3, above=0, about="what that step adds to the size of a gradient before dividing by it")
+    align: float = option(0.0, number="D14", about="weight of the alignment loss, switched off as published")
+    temperature: float = option(0.01, above=0, about="temperature of the alignment loss")
+    confident: float = option(0.1, about="prototypes evolve below this entropy, nats over log2 of what `gate` says")
+    gate: Literal["classes", "reference"] = option(
+        "classes",
+        number="D13",
+        about="what the entropy of the evolution gate is divided by; `reference` is the published slip",
+        bug="the entropy of the evolution gate is divided by log2 of the feature width instead of the number of classes",
+    )
+    score: Literal["logits", "cosine"] = option(
+        "logits", paper="cosine", number="D29", about="what the score is the largest of"
+    )
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
         """What a state file must hold, by name, of the tensors whose size these options decide."""

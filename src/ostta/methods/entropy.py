@@ -17,39 +17,33 @@ import torch
 from torch.nn import functional
 
 from ..backbones.protocol import Backbone
-from ..core.checks import between
 from ..core.optimisers import Optimiser
+from ..core.options import Options, option
 from ..core.scores import entropy, max_softmax_score
-from ..core.types import Decision, Error, Look
+from ..core.types import Decision, Look
 from .protocol import Facts, Gradient, Proposal
-from .trained_overlay import RANKS, Group, Tuned
+from .trained_overlay import Group, Tuned, group_option, rank_option
 from .tuning import TunedState, Tuning
 
 
 @dataclass(frozen=True)
-class EntropyOptions:
-    """Defaults are those of the public development code, the only code there is.
+class EntropyOptions(Options):
+    """Defaults are those of the public development code, the only code there is."""
 
-    loss: "pseudo_label" cross-entropy on raw cosines, or "entropy" of the scaled ones (paper) (D21).
-    confidence: the largest softmax probability must exceed it.
-    optimiser, lr: "sgd" without momentum, or "adamw" with its defaults.
-    group: the parameters that are trained; rank: of "lora".
-    answer: with image and classifier as they are "after" the update, or "reference" for the slip of the development code, the
-        image's feature from before it and the classifier from after it.
-    """
-
-    loss: Literal["pseudo_label", "entropy"] = "pseudo_label"
-    confidence: float = 0.7
-    optimiser: Literal["sgd", "adamw"] = "sgd"
-    lr: float = 1e-3
-    group: Group = "layernorm"
-    rank: int = 16
-    answer: Literal["after", "reference"] = "after"
-
-    def __post_init__(self) -> None:
-        if not self.lr > 0 or not 0 <= self.confidence < 1:
-            raise Error(f"`lr` is above zero and `confidence` from 0 to below 1, not {self.lr} and {self.confidence}.")
-        between(self, rank=RANKS)
+    loss: Literal["pseudo_label", "entropy"] = option(
+        "pseudo_label", paper="entropy", number="D21", about="what a confident image is trained on"
+    )
+    confidence: float = option(0.7, at_least=0, below=1, about="the largest softmax probability must exceed it")
+    optimiser: Literal["sgd", "adamw"] = option("sgd", about="SGD without momentum, or AdamW with its defaults")
+    lr: float = option(1e-3, above=0, about="rate of the optimiser")
+    group: Group = group_option()
+    rank: int = rank_option()
+    answer: Literal["after", "reference"] = option(
+        "after",
+        number="D21",
+        about="what the class is named from after the update; `reference` is the development code's slip",
+        bug="the class is named from the image's feature before the update and the classifier after it",
+    )
 
 
 class Entropy(Tuning[TunedState]):

@@ -18,6 +18,7 @@ from ..backbones.maple import Maple
 from ..backbones.protocol import Backbone
 from ..core.devices import own_precision
 from ..core.losses import selected_entropy
+from ..core.options import Options, option
 from ..core.scores import cosines, unit
 from ..core.types import Error
 from .protocol import Facts
@@ -29,33 +30,40 @@ BLOCKS, REACHED = 3, 2
 
 
 @dataclass(frozen=True)
-class PAlignOptions(TPTOptions):
-    """Defaults are the published code's, save for the missing block.
+class AlignmentOptions(Options):
+    """Options of the alignment. Defaults are the published code's, save for the missing block."""
 
-    lr, views, share: as in `tpt`; there is no CLIP without MaPLe here, so `lr` has no part (D10 is about `maple_lr`).
-    weight: of the alignment.
-    over: token statistics of the "selected" views (published) or of "all" (paper) (D11).
-    blocks: "all" three are aligned, or "reference" for the published slip, two of them.
-    """
-
-    weight: float = 100.0
-    over: Literal["selected", "all"] = "selected"
-    blocks: Literal["all", "reference"] = "all"
+    weight: float = option(100.0, about="weight of the alignment")
+    over: Literal["selected", "all"] = option(
+        "selected", paper="all", number="D11", about="views whose token statistics are aligned"
+    )
+    blocks: Literal["all", "reference"] = option(
+        "all",
+        number="D11",
+        about="how many of the three announced blocks are aligned; `reference` is the published slip",
+        bug="two of the three announced blocks are aligned, with the weight of three",
+    )
 
 
 @dataclass(frozen=True)
-class PAlignCOptions(TPTCOptions):
-    """Defaults are the published code's, save for the missing block.
+class PAlignOptions(AlignmentOptions, TPTOptions):
+    """Defaults are the published code's, save for the missing block."""
 
-    optimiser, lr, views, share, update: as in `tpt_c`.
-    momentum: of SGD; the paper mentions none (D17).
-    weight, over, blocks: as in `palign`.
-    """
+    lr: float = option(5e-3, above=0, about="has no part: PromptAlign is for MaPLe only")
+    maple_lr: float = option(
+        4e-2,
+        paper=5e-4,
+        number="D10",
+        above=0,
+        about="rate of the one AdamW step; the paper's is PromptAlign's for fine-grained sets",
+    )
 
-    momentum: float = 0.9
-    weight: float = 100.0
-    over: Literal["selected", "all"] = "selected"
-    blocks: Literal["all", "reference"] = "all"
+
+@dataclass(frozen=True)
+class PAlignCOptions(AlignmentOptions, TPTCOptions):
+    """Defaults are the published code's, save for the missing block."""
+
+    momentum: float = option(0.9, paper=0.0, number="D17", at_least=0, below=1, about="momentum of SGD")
 
 
 class Aligned:

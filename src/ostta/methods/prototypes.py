@@ -16,48 +16,43 @@ from torch.nn import functional
 
 from ..backbones.protocol import Backbone
 from ..core.banks import FeatureBank, named
-from ..core.checks import between, require_names, split, stored_count
+from ..core.checks import require_names, split, stored_count
 from ..core.optimisers import Optimiser
-from ..core.types import Decision, Error, Look, Verdict
+from ..core.options import Options, option
+from ..core.types import Decision, Look, Verdict
 from .protocol import Facts, Gradient, Proposal, Trained
-from .trained_overlay import RANKS, Group, Tuned
+from .trained_overlay import Group, Tuned, group_option, rank_option
 from .tuning import TunedState, Tuning
+
+# The pool must hold more features than this before anything is trained.
+ENOUGH = 5
 
 
 @dataclass(frozen=True)
-class PrototypesOptions:
-    """Defaults are the published code's, save for its NaN steps.
+class PrototypesOptions(Options):
+    """Defaults are the published code's, save for its NaN steps."""
 
-    lr: rate of plain SGD.
-    pool: features of undesired images that are kept.
-    store: which undesired images enter the pool: "all" (published) or "reliable" ones only (paper) (D18).
-    wait: updates begin after this many images (D18).
-    scale: factor on the cosines inside the loss; upstream's temperature 0.1 is a scale of 10 (D18).
-    unreliable: what a desired image that is not reliable does: "skip", or the published "reference" bug, a loss of NaN that moves nothing.
-    group: the parameters that are trained; rank: of "lora".
-    """
-
-    lr: float = 1e-3
-    pool: int = 64
-    store: Literal["all", "reliable"] = "all"
-    wait: int = 500
-    scale: float = 1.0
-    unreliable: Literal["skip", "reference"] = "skip"
-    group: Group = "layernorm"
-    rank: int = 16
-
-    def __post_init__(self) -> None:
-        if not self.lr > 0 or not self.scale > 0:
-            raise Error(f"`lr` and `scale` are above zero, not {self.lr} and {self.scale}.")
-        between(self, pool=(ENOUGH + 1, 1_000_000), wait=(0, 10**9), rank=RANKS)
+    lr: float = option(1e-3, above=0, about="rate of plain SGD")
+    pool: int = option(64, bounds=(ENOUGH + 1, 1_000_000), about="features of undesired images that are kept")
+    store: Literal["all", "reliable"] = option(
+        "all", paper="reliable", number="D18", about="which undesired images enter the pool"
+    )
+    wait: int = option(
+        500, number="D18", bounds=(0, 10**9), about="images before the first update; the paper names none"
+    )
+    scale: float = option(1.0, number="D18", above=0, about="factor on the cosines inside the loss")
+    unreliable: Literal["skip", "reference"] = option(
+        "skip",
+        number="D18",
+        about="what a desired image that is not reliable does; `reference` is the published slip",
+        bug="a desired image that is not reliable takes a step on a loss of NaN, which moves nothing",
+    )
+    group: Group = group_option(number="D18")
+    rank: int = rank_option()
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
         """What a state file must hold, by name, of the tensors whose size these options decide."""
         return {"pool/features": (self.pool, width)}
-
-
-# The pool must hold more features than this before anything is trained.
-ENOUGH = 5
 
 
 class PrototypesState(TunedState):

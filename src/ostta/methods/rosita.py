@@ -14,13 +14,14 @@ import torch
 
 from ..backbones.protocol import Backbone
 from ..core.banks import FeatureBank, named
-from ..core.checks import between, split
+from ..core.checks import split
 from ..core.losses import Neighbours, desired_contrast, nearest, reliable_entropy, undesired_contrast
 from ..core.optimisers import Optimiser
+from ..core.options import Options, option
 from ..core.scores import cosines
 from ..core.types import Decision, Error, Look, Verdict
 from .protocol import Facts, Gradient, Proposal, Trained
-from .trained_overlay import RANKS, Group, Tuned, reaches_vision
+from .trained_overlay import Group, Tuned, group_option, rank_option, reaches_vision
 from .tuning import TunedState, Tuning
 
 Part = Literal["re", "d", "u"]
@@ -30,46 +31,46 @@ Loss = Callable[[Look[None], torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
-class RositaOptions:
-    """Defaults are the published code's values; the `paper` profile changes what its text says otherwise.
+class RositaOptions(Options):
+    """Defaults are the published code's values; the `paper` profile changes what its text says otherwise."""
 
-    lr: rate of plain SGD.
-    losses: which of L_Re, L_D, L_U act, of "re", "d", "u".
-    k: neighbours from each bank; the desired bank holds k features a class.
-    contrast_weight: the factor of L_D and L_U (D2; the paper has none, that is 1).
-    normaliser: L_D divided by "k" (published) or by the "matches" K+ (paper) (D3).
-    temperature: of L_D and L_U; a symbol without a value in the paper (D4).
-    entropy_scale: factor on the cosines inside L_Re (D5).
-    neighbours: an image just stored is "with_self" its own nearest positive (published), or "without_self" (D6).
-    undesired_bank: features of unknown images that are kept (D7).
-    desired_bank: one "shared" first-in-first-out bank (published), or k places "per_class" (D31).
-    group: the parameters that are trained; rank: of "lora".
-    """
-
-    lr: float = 1e-3
-    losses: tuple[Part, ...] = PARTS
-    k: int = 5
-    contrast_weight: float = 0.5
-    normaliser: Literal["k", "matches"] = "k"
-    temperature: float = 1.0
-    entropy_scale: float = 1.0
-    neighbours: Literal["with_self", "without_self"] = "with_self"
-    undesired_bank: int = 64
-    desired_bank: Literal["shared", "per_class"] = "shared"
-    group: Group = "layernorm"
-    rank: int = 16
+    lr: float = option(1e-3, above=0, about="rate of plain SGD")
+    losses: tuple[Part, ...] = option(PARTS, about="which of L_Re, L_D, L_U act")
+    k: int = option(
+        5, bounds=(1, 10_000), about="neighbours from each bank; the bank of known images holds k features a class"
+    )
+    contrast_weight: float = option(0.5, paper=1.0, number="D2", about="factor of L_D and L_U")
+    normaliser: Literal["k", "matches"] = option(
+        "k", paper="matches", number="D3", about="L_D divided by K, or by the matching positives K+"
+    )
+    temperature: float = option(
+        1.0, number="D4", above=0, about="temperature of L_D and L_U: a symbol without a value in the paper"
+    )
+    entropy_scale: float = option(1.0, number="D5", about="factor on the cosines inside L_Re")
+    neighbours: Literal["with_self", "without_self"] = option(
+        "with_self", number="D6", about="whether an image may be its own nearest positive"
+    )
+    undesired_bank: int = option(
+        64,
+        number="D7",
+        bounds=(2, 1_000_000),
+        about="size of the bank of unknown images; the paper's memory table implies 320",
+    )
+    desired_bank: Literal["shared", "per_class"] = option(
+        "shared", number="D31", about="one shared bank of K times C, or K places a class"
+    )
+    group: Group = group_option()
+    rank: int = rank_option()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         odd = sorted(set(self.losses) - set(PARTS))
         if odd or not self.losses:
             raise Error(f"`losses` takes some of re, d, u, not {', '.join(odd) or 'nothing'}.")
-        between(self, k=(1, 10_000), undesired_bank=(2, 1_000_000), rank=RANKS)
         if self.undesired_bank <= self.k:
             raise Error(
                 f"`undesired_bank` must exceed `k` ({self.k}), or L_D and L_U never start; it is {self.undesired_bank}."
             )
-        if not self.lr > 0 or not self.temperature > 0:
-            raise Error(f"`lr` and `temperature` are above zero, not {self.lr} and {self.temperature}.")
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
         """What a state file must hold, by name, of the tensors whose size these options decide."""

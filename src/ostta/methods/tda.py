@@ -15,37 +15,40 @@ import torch
 
 from ..backbones.protocol import Backbone
 from ..core.banks import ClassCache, named
-from ..core.checks import between, require_room, split, stored
+from ..core.checks import require_room, split, stored
+from ..core.options import Options, option
 from ..core.scores import cosines, mixed_unit_entropy
 from ..core.types import Decision, Error, Look, ViewSource
 from .protocol import Facts, Proposal, Trained
 
 
 @dataclass(frozen=True)
-class TDAOptions:
-    """Defaults are the published code's; upstream's differ by data set (D15).
+class TDAOptions(Options):
+    """Defaults are the published code's; upstream's differ by data set."""
 
-    shots, alpha, beta: depth, weight and sharpness of the positive cache.
-    negative_*: the same of the negative cache; 0 shots switches it off.
-    entropy_window: the image enters the negative cache between these values of its entropy, nats over log2 C (D15).
-    mask_window: which class probabilities of a negative entry count against a class.
-    insert: which images enter the caches: "all" (published) or only "desired" ones (paper) (D12).
-    score: the largest of the final "logits" (published) or the "cosine" to the best class (paper) (D29).
-    """
-
-    shots: int = 3
-    alpha: float = 1.0
-    beta: float = 8.0
-    negative_shots: int = 2
-    negative_alpha: float = 0.117
-    negative_beta: float = 1.0
-    entropy_window: tuple[float, ...] = (0.2, 1.0)
-    mask_window: tuple[float, ...] = (0.03, 1.0)
-    insert: Literal["all", "desired"] = "all"
-    score: Literal["logits", "cosine"] = "logits"
+    shots: int = option(3, bounds=(1, 10_000), about="depth of the positive cache: features a class")
+    alpha: float = option(1.0, number="D15", about="weight of the positive cache; upstream's differs by data set")
+    beta: float = option(8.0, number="D15", about="sharpness of the positive cache; upstream's differs by data set")
+    negative_shots: int = option(
+        2, number="D12", bounds=(0, 10_000), about="depth of the negative cache; 0 leaves it out"
+    )
+    negative_alpha: float = option(0.117, about="weight of the negative cache")
+    negative_beta: float = option(1.0, about="sharpness of the negative cache")
+    entropy_window: tuple[float, ...] = option(
+        (0.2, 1.0), number="D15", about="entropies that enter the negative cache; upstream's upper bound is 0.5"
+    )
+    mask_window: tuple[float, ...] = option(
+        (0.03, 1.0), about="which class probabilities of a negative entry count against a class"
+    )
+    insert: Literal["all", "desired"] = option(
+        "all", paper="desired", number="D12", about="which images enter the caches"
+    )
+    score: Literal["logits", "cosine"] = option(
+        "logits", paper="cosine", number="D29", about="what the score is the largest of"
+    )
 
     def __post_init__(self) -> None:
-        between(self, shots=(1, 10_000), negative_shots=(0, 10_000))
+        super().__post_init__()
         for name in ("entropy_window", "mask_window"):
             window = getattr(self, name)
             if len(window) != 2 or window[0] > window[1]:

@@ -17,12 +17,12 @@ from typing import Literal
 import torch
 
 from ..backbones.protocol import Backbone
-from ..core.checks import between
 from ..core.losses import most_certain, selected_entropy
 from ..core.optimisers import FirstAdamW, Optimiser, Stepper
+from ..core.options import Options, option
 from ..core.overlay import encode
 from ..core.scores import cosines
-from ..core.types import Decision, Error, Look, Verdict, ViewSource
+from ..core.types import Decision, Look, Verdict, ViewSource
 from . import tuning
 from .protocol import Facts, Gradient, Proposal, Trained
 from .trained_overlay import Tuned
@@ -36,49 +36,44 @@ VIEWS = (2, 1024)
 UNDESIRED = Proposal(reason="an undesired image does not tune the prompt")
 
 
-@dataclass(frozen=True)
-class TPTOptions:
-    """Defaults are the published code's.
+def views_option() -> int:
+    """How many views."""
+    return option(64, bounds=VIEWS, about="views of an image, the canonical one included")
 
-    lr, maple_lr: rate of the one AdamW step on a CLIP's prompts, and on MaPLe's (D9).
-    views: views of an image, the canonical one included.
-    share: of the views, those with the lowest entropy, that enter the loss.
-    """
 
-    lr: float = 5e-3
-    maple_lr: float = 4e-2
-    views: int = 64
-    share: float = 0.1
-
-    def __post_init__(self) -> None:
-        if not self.lr > 0 or not self.maple_lr > 0 or not 0 < self.share <= 1:
-            raise Error(f"`lr` and `maple_lr` are above zero, and `share` is above 0 and at most 1, unlike {self}.")
-        between(self, views=VIEWS)
+def share_option() -> float:
+    """How many of them count."""
+    return option(0.1, above=0, at_most=1, about="share of the views, those with the lowest entropy, in the loss")
 
 
 @dataclass(frozen=True)
-class TPTCOptions:
-    """Defaults are the published code's.
+class TPTOptions(Options):
+    """Defaults are the published code's."""
 
-    optimiser, lr: "sgd" (published), or "adamw" with its defaults.
-    momentum: of SGD (D17).
-    views, share: as in `tpt`.
-    update: the prompts are tuned on every "desired" image (published), or on "reliable" desired ones only (paper) (D16).
-    """
+    lr: float = option(
+        5e-3,
+        paper=5e-4,
+        number="D9",
+        above=0,
+        about="rate of the one AdamW step on a CLIP; TPT's own code has 0.005 too",
+    )
+    maple_lr: float = option(4e-2, paper=5e-4, number="D9", above=0, about="the same on MaPLe")
+    views: int = views_option()
+    share: float = share_option()
 
-    optimiser: Literal["sgd", "adamw"] = "sgd"
-    lr: float = 1e-5
-    momentum: float = 0.0
-    views: int = 64
-    share: float = 0.1
-    update: Literal["desired", "reliable"] = "desired"
 
-    def __post_init__(self) -> None:
-        if not self.lr > 0 or not 0 <= self.momentum < 1 or not 0 < self.share <= 1:
-            raise Error(
-                f"`lr` is above zero, `momentum` from 0 to below 1 and `share` above 0 and at most 1, unlike {self}."
-            )
-        between(self, views=VIEWS)
+@dataclass(frozen=True)
+class TPTCOptions(Options):
+    """Defaults are the published code's."""
+
+    optimiser: Literal["sgd", "adamw"] = option("sgd", about="SGD, or AdamW with its defaults")
+    lr: float = option(1e-5, above=0, about="rate of the optimiser")
+    momentum: float = option(0.0, at_least=0, below=1, about="momentum of SGD")
+    views: int = views_option()
+    share: float = share_option()
+    update: Literal["desired", "reliable"] = option(
+        "desired", paper="reliable", number="D16", about="which images the prompts are tuned on"
+    )
 
 
 class PromptTuning:

@@ -12,6 +12,7 @@ from ..backbones.lora import with_lora
 from ..backbones.prompts import prompted
 from ..backbones.protocol import Backbone
 from ..core.groups import block_names, layernorm_names
+from ..core.options import option
 from ..core.overlay import Overlay
 from ..core.scores import cosines, unit
 from ..core.types import Error, Look
@@ -19,6 +20,16 @@ from ..core.types import Error, Look
 # The ranks that "lora" takes; above the width of a tower none is low.
 RANKS = (1, 1024)
 Group = Literal["layernorm", "prompts", "full", "first_block", "last_block", "prompts+layernorm", "lora"]
+
+
+def group_option(number: str | None = None) -> Group:
+    """The option of a method that lets the group be chosen."""
+    return option("layernorm", number=number, about="the parameters that are trained")
+
+
+def rank_option() -> int:
+    """The option that goes with it."""
+    return option(16, bounds=RANKS, about="rank of the group `lora`")
 
 
 class Tuned(Overlay):

@@ -13,35 +13,27 @@ import torch
 
 from ..backbones.protocol import Backbone
 from ..core.banks import named
-from ..core.checks import between, split
+from ..core.checks import split
 from ..core.optimisers import Optimiser
+from ..core.options import Options, option
 from ..core.scores import entropy
-from ..core.types import Decision, Error, Look
+from ..core.types import Decision, Look
 from .protocol import Facts, Gradient, Proposal
-from .trained_overlay import RANKS, Group, Tuned
+from .trained_overlay import Group, Tuned, group_option, rank_option
 from .tuning import TunedState, Tuning
 
 
 @dataclass(frozen=True)
-class UniEntOptions:
-    """Defaults are the published code's.
+class UniEntOptions(Options):
+    """Defaults are the published code's."""
 
-    lr: rate of plain SGD.
-    scale: factor on the cosines inside the entropy (D19).
-    undesired_weight: factor on the entropy of undesired images, which is raised (D19).
-    group: the parameters that are trained; rank: of "lora".
-    """
-
-    lr: float = 1e-3
-    scale: float = 1.0
-    undesired_weight: float = 1.0
-    group: Group = "layernorm"
-    rank: int = 16
-
-    def __post_init__(self) -> None:
-        if not self.lr > 0 or not self.scale > 0 or self.undesired_weight < 0:
-            raise Error(f"`lr` and `scale` are above zero and `undesired_weight` is not below it, unlike {self}.")
-        between(self, rank=RANKS)
+    lr: float = option(1e-3, above=0, about="rate of plain SGD")
+    scale: float = option(1.0, number="D19", above=0, about="factor on the cosines inside the entropy")
+    undesired_weight: float = option(
+        1.0, number="D19", at_least=0, about="factor on the entropy of undesired images, which is raised"
+    )
+    group: Group = group_option()
+    rank: int = rank_option()
 
 
 class UniEntState(TunedState):

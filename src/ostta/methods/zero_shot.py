@@ -9,13 +9,14 @@ import torch
 
 from ..backbones.protocol import Backbone
 from ..core.checks import require_names
+from ..core.options import Options
 from ..core.scores import cosines
 from ..core.types import Decision, Look, ViewSource
 from .protocol import Facts, Proposal, Trained
 
 
 @dataclass(frozen=True)
-class ZeroShotOptions:
+class ZeroShotOptions(Options):
     """Nothing to choose."""
 
 

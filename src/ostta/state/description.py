@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
 from ..core.checks import LARGEST_SEED, MOST_STEPS, shown
+from ..core.options import PROFILES, types_of, word_for
 from ..core.types import Error
 from ..files import is_unicode
 from ..identifiers import IDENTIFIERS
 from ..methods import METHODS
-from ..options import PROFILES, SOURCES, Resolved, options_class, pick, rebuild, types_of, word_for
+from ..options import SOURCES, Resolved, options_class, pick, rebuild
 
 # Far beyond what is of use, and near enough that nobody waits long for an Error.
 MOST_TEXT, MOST_NAME, MOST_CLASSES, MOST_ENTRIES = 32 * 2**20, 10_000, 1_000_000, 1_000

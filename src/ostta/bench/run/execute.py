@@ -81,7 +81,7 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
         identifier=spec.identifier,
         profile=spec.profile,
         seed=spec.seed,
-        **spec.options,
+        options=spec.options,
     )
     return Prepared(
         spec,
