@@ -28,9 +28,10 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from ..core.checks import one_line
 from ..core.types import Error
 from ..options import pick
-from .file_model import FileModel, first_problem, one_line
+from .file_model import FileModel, first_problem
 from .paper.mapping import Filters, filters_of
 from .spec import RunSpec
 
