@@ -112,6 +112,15 @@ def write_statistics(statistics: Statistics, file: Path, about: dict[str, Any]) 
 
 
 @torch.no_grad()
+def statistics_file(name: str) -> Path:
+    """Where the statistics of the backbone `name`, BASE+maple:PATH, belong: beside its prompts."""
+    _, maple, path = name.partition("+maple:")
+    if not maple:
+        raise Error("The embedded statistics ship with the package and are not overwritten: name a file with --out.")
+    place = Path(path).expanduser()
+    return (place if place.is_dir() else place.parent) / OWN_STATISTICS
+
+
 def measure_statistics(
     maple: Maple, views: Iterable[torch.Tensor], blocks: int | None = None
 ) -> tuple[Statistics, int]:

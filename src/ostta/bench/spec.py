@@ -6,12 +6,13 @@ import hashlib
 import json
 from typing import Any, ClassVar
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
+from ..core.types import Error
 from ..data.names import placed
 from ..files import is_unicode
 from ..options import canonical
-from .file_model import FileModel
+from .file_model import FileModel, first_problem
 from .scenario import Scenario, SingleScenario
 
 
@@ -54,6 +55,14 @@ class RunSpec(FileModel):
     @classmethod
     def _placed(cls, name: str | None) -> str | None:
         return None if name is None else placed(name)
+
+
+def checked_spec(**fields: Any) -> RunSpec:
+    """The spec with these fields; an `Error` where a field cannot be what it is."""
+    try:
+        return RunSpec(**fields)
+    except ValidationError as problem:
+        raise Error(f"This run is not possible ({first_problem(problem)}).") from None
 
 
 def run_key(spec: RunSpec) -> str:

@@ -258,17 +258,6 @@ def runs(cells: Sequence[Cell]) -> int:
     return len({cell.asked for cell in cells})
 
 
-def read_only(texts: Sequence[str]) -> dict[str, list[str]]:
-    """`only` from texts such as "method=rosita,zero_shot"."""
-    only: dict[str, list[str]] = {}
-    for text in texts:
-        axis, equals, names = text.partition("=")
-        if not equals or not names:
-            raise Error(f"--only takes axis=entry,entry, not {text!r}.")
-        only.setdefault(axis.strip(), []).extend(name.strip() for name in names.split(","))
-    return only
-
-
 def _combinations(suite: Suite, chosen: Mapping[str, Sequence[Entry]]) -> Iterator[dict[str, Entry]]:
     axes = [*suite.rows, *suite.columns]
     for entries in itertools.product(*(chosen[axis] for axis in axes)):

@@ -35,7 +35,7 @@ def statistics(
     """
     from .. import backbones
     from ..backbones.maple import Maple
-    from ..backbones.maple_files import OWN_STATISTICS, measure_statistics, write_statistics
+    from ..backbones.maple_files import measure_statistics, statistics_file, write_statistics
     from ..data.by_name import open_dataset
     from ..data.views import canonical
     from .run_progress import progress_line
@@ -43,10 +43,7 @@ def statistics(
     maple = backbones.load(backbone)
     if not isinstance(maple, Maple):
         raise Error(f"Token statistics are for backbones with MaPLe prompts, and {backbone} has none.")
-    place = Path(backbone.partition("+maple:")[2]).expanduser() if "+maple:" in backbone else None
-    if out is None and place is None:
-        raise Error("The embedded statistics ship with the package and are not overwritten: name a file with --out.")
-    target = out or (place if place is not None and place.is_dir() else Path(str(place)).parent) / OWN_STATISTICS
+    target = out or statistics_file(backbone)
     dataset = open_dataset(images, data, named=False, limit=limit)
     with progress_line("images") as watch:
 

@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ..core.types import Error
-
 
 def run(
     suite: Annotated[str, typer.Argument(help="See `ostta bench ls`, or a TOML file of yours.")],
@@ -39,12 +37,12 @@ def run(
     Example: ostta bench run embedded/table-cifar --limit 100 --only method=zero_shot,rosita --workers 2 --data DATA
     """
     from ..bench.engine.grid import plan, run_grid
-    from ..bench.suite import load_suite, read_only
-    from .bench_tables import read_seeds
+    from ..bench.suite import load_suite
     from .grid_progress import duration, grid_progress, title
+    from .parsing import parse_only, parse_seeds, parse_shard
 
     asked = load_suite(suite)
-    specs = plan(asked, read_seeds(seeds), limit, read_only(only or []), _shard(shard))
+    specs = plan(asked, parse_seeds(seeds), limit, parse_only(only or []), parse_shard(shard))
     with grid_progress() as watch:
         summary = run_grid(
             specs,
@@ -100,10 +98,3 @@ def verify(
     else:
         print("Versions, hardware and threads are the same: the file, the data or the code has changed.")
     raise typer.Exit(1)
-
-
-def _shard(text: str) -> tuple[int, int]:
-    number, _, count = text.partition("/")
-    if not (number.isdecimal() and count.isdecimal()):
-        raise Error(f"--shard takes i/n, such as 1/4, not {text!r}.")
-    return int(number), int(count)

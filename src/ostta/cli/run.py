@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-
-from ..core.types import Error
 
 
 def run(
@@ -53,15 +51,13 @@ def run(
 
     Example: ostta run --scenario frequent --images-per-domain 250 --corruptions snow,fog,jpeg --data DATA
     """
-    from pydantic import ValidationError
-
-    from ..bench.file_model import first_problem
     from ..bench.result import read_result
     from ..bench.run import execute
     from ..bench.scenario import read_scenario
-    from ..bench.spec import RunSpec
+    from ..bench.spec import checked_spec
     from ..bench.tables.layout import HEADINGS, rows
     from ..data.class_names import parse_classes
+    from .parsing import parse_options
     from .run_progress import progress_line
 
     built = read_scenario(
@@ -71,25 +67,22 @@ def run(
         speed=speed,
         undesired_corruption=undesired_corruption,
     )
-    try:
-        spec = RunSpec(
-            backbone=backbone,
-            method=method,
-            identifier=identifier,
-            profile=profile,
-            options=parse_options(set_ or []),
-            desired=desired,
-            undesired=undesired if ratio > 0 else None,
-            corruption=corruption,
-            severity=severity,
-            ratio=ratio,
-            limit=limit,
-            classes=None if classes is None else list(parse_classes(classes)),
-            seed=seed,
-            scenario=built,
-        )
-    except ValidationError as problem:
-        raise Error(f"This run is not possible ({first_problem(problem)}).") from None
+    spec = checked_spec(
+        backbone=backbone,
+        method=method,
+        identifier=identifier,
+        profile=profile,
+        options=parse_options(set_ or []),
+        desired=desired,
+        undesired=undesired if ratio > 0 else None,
+        corruption=corruption,
+        severity=severity,
+        ratio=ratio,
+        limit=limit,
+        classes=None if classes is None else list(parse_classes(classes)),
+        seed=seed,
+        scenario=built,
+    )
     prepared = execute.prepare(spec, data)
     for remark in filter(None, prepared.remarks):
         print(remark)
@@ -107,14 +100,3 @@ def run(
 
 def _percent(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
-
-
-def parse_options(pairs: list[str]) -> dict[str, Any]:
-    """key=value texts; the values stay text, and are read by the type of the option they set."""
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise Error(f"--set takes key=value, not {pair!r}.")
-        options[key.strip()] = value.strip()
-    return options

@@ -1,0 +1,46 @@
+"""What is typed on the command line as one text and means several things."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.types import Error
+
+
+def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
+    """Options from texts such as "lr=1e-3". The values stay text, and are read by the type of the option they set."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise Error(f"--set takes key=value, not {pair!r}.")
+        options[key.strip()] = value.strip()
+    return options
+
+
+def parse_only(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Entries of axes from texts such as "method=rosita,zero_shot"."""
+    only: dict[str, list[str]] = {}
+    for text in texts:
+        axis, equals, names = text.partition("=")
+        if not equals or not names:
+            raise Error(f"--only takes axis=entry,entry, not {text!r}.")
+        only.setdefault(axis.strip(), []).extend(name.strip() for name in names.split(","))
+    return only
+
+
+def parse_seeds(text: str | None) -> list[int] | None:
+    """Whole numbers from a text such as "0,1,2"."""
+    try:
+        return None if text is None else [int(part) for part in text.split(",")]
+    except ValueError:
+        raise Error(f"--seeds takes whole numbers such as 0,1,2, not {text!r}.") from None
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Number and count from a text such as "1/4"."""
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal()):
+        raise Error(f"--shard takes i/n, such as 1/4, not {text!r}.")
+    return int(number), int(count)
