@@ -40,7 +40,8 @@ def run(
     seed: Annotated[int, typer.Option(help="Seed of order, corruption and augmentation.")] = 0,
     profile: Annotated[str, typer.Option(help="reference or paper; see `ostta ls profiles`.")] = "reference",
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value, as often as needed: --set lr=1e-3.")
+        list[str] | None,
+        typer.Option("--set", help="key=value, as often as needed: --set lr=1e-3; see `ostta ls options`."),
     ] = None,
     classes: Annotated[str | None, typer.Option(help="Class names: a,b,c or a file with one a line.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,

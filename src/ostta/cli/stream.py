@@ -26,7 +26,9 @@ def stream(
     identifier: Annotated[str, typer.Option(help="See `ostta ls identifiers`.")] = "lda",
     profile: Annotated[str, typer.Option(help="reference or paper.")] = "reference",
     seed: Annotated[int, typer.Option(help="Seed of the augmentation.")] = 0,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, as often as needed.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value, as often as needed; see `ostta ls options`.")
+    ] = None,
     state: Annotated[
         Path | None,
         typer.Option(
