@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
@@ -22,7 +22,7 @@ class RunSpec(FileModel):
     Options and paths are kept in one form, so that `lr=1e-3` typed and `lr = 0.001` in a suite ask for the same run.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("scenario",)
+    later: ClassVar[tuple[str, ...]] = ("scenario", "device", "dtype")
 
     backbone: str = "embedded"
     method: str = "rosita"
@@ -38,6 +38,8 @@ class RunSpec(FileModel):
     classes: list[str] | None = None
     seed: int = 0
     scenario: Scenario = Field(default_factory=SingleScenario)
+    device: Annotated[str, Field(pattern=r"^(cpu|mps|cuda(:\d+)?)$")] = "cpu"
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
 
     @field_validator("options")
     @classmethod
@@ -65,7 +67,20 @@ def checked_spec(**fields: Any) -> RunSpec:
         raise Error(f"This run is not possible ({first_problem(problem)}).") from None
 
 
+def changed(spec: RunSpec, **fields: Any) -> RunSpec:
+    """The spec with other values in some fields."""
+    return checked_spec(**{**spec.model_dump(), **fields}) if fields else spec
+
+
+def identity(spec: RunSpec) -> dict[str, Any]:
+    """What makes a run the same: the spec, whichever of several GPUs it runs on."""
+    content: dict[str, Any] = spec.model_dump(mode="json")
+    if "device" in content:
+        content["device"] = spec.device.partition(":")[0]
+    return content
+
+
 def run_key(spec: RunSpec) -> str:
     """Names a run by its spec alone, so that it is known before data and model are opened."""
-    content = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
+    content = json.dumps(identity(spec), sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:12]

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from .parsing import DEVICE_HELP, DTYPE_HELP, parse_device, parse_only, parse_seeds, parse_shard
+
 
 def run(
     suite: Annotated[str, typer.Argument(help="See `ostta bench ls`, or a TOML file of yours.")],
@@ -27,6 +29,8 @@ def run(
     engine: Annotated[
         str, typer.Option(help="local, or ray: the cluster at RAY_ADDRESS, or one on this machine.")
     ] = "local",
+    device: Annotated[str | None, typer.Option(help=f"In place of the suite's: {DEVICE_HELP}")] = None,
+    dtype: Annotated[str | None, typer.Option(help=f"In place of the suite's. {DTYPE_HELP}")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the result files.")] = Path("ostta-runs"),
     records: Annotated[bool, typer.Option("--records", help="Also keep the per-image records, as parquet.")] = False,
@@ -37,12 +41,14 @@ def run(
     Example: ostta bench run embedded/table-cifar --limit 100 --only method=zero_shot,rosita --workers 2 --data DATA
     """
     from ..bench.engine.grid import plan, run_grid
+    from ..bench.spec import changed
     from ..bench.suite import load_suite
     from .grid_progress import duration, grid_progress, title
-    from .parsing import parse_only, parse_seeds, parse_shard
 
     asked = load_suite(suite)
     specs = plan(asked, parse_seeds(seeds), limit, parse_only(only or []), parse_shard(shard))
+    given = {"device": None if device is None else parse_device(device), "dtype": dtype}
+    specs = [changed(spec, **{name: value for name, value in given.items() if value is not None}) for spec in specs]
     with grid_progress() as watch:
         summary = run_grid(
             specs,

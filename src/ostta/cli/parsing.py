@@ -7,6 +7,18 @@ from typing import Any
 
 from ..core.types import Error
 
+# What `--device` and `--dtype` take, for the help of every command that runs a model.
+DEVICE_HELP = "auto (a GPU where there is one), cpu, cuda, cuda:1 and so on, or mps."
+DTYPE_HELP = "The precision of the towers: float32, bfloat16 or float16."
+
+
+def parse_device(name: str) -> str:
+    """The device called `name`, as a run's spec has it: "auto" is decided here."""
+    from ..core.devices import device_named
+
+    device = device_named(name)
+    return device.type if name == "auto" else str(name)
+
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     """Options from texts such as "lr=1e-3". The values stay text, and are read by the type of the option they set."""

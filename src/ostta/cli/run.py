@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from .parsing import DEVICE_HELP, DTYPE_HELP, parse_device, parse_options
+
 
 def run(
     backbone: Annotated[str, typer.Option(help="embedded, a hub id, or a local folder.")] = "embedded",
@@ -36,9 +38,12 @@ def run(
     ] = None,
     ratio: Annotated[float, typer.Option(help="Undesired images per desired one; 0 for a closed set.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of order, corruption and augmentation.")] = 0,
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "cpu",
+    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
     profile: Annotated[str, typer.Option(help="reference or paper; see `ostta ls profiles`.")] = "reference",
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value, as often as needed: --set lr=1e-3.")
+        list[str] | None,
+        typer.Option("--set", help="key=value, as often as needed: --set lr=1e-3; see `ostta ls options`."),
     ] = None,
     classes: Annotated[str | None, typer.Option(help="Class names: a,b,c or a file with one a line.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
@@ -57,7 +62,6 @@ def run(
     from ..bench.spec import checked_spec
     from ..bench.tables.layout import HEADINGS, rows
     from ..data.class_names import parse_classes
-    from .parsing import parse_options
     from .run_progress import progress_line
 
     built = read_scenario(
@@ -82,6 +86,8 @@ def run(
         classes=None if classes is None else list(parse_classes(classes)),
         seed=seed,
         scenario=built,
+        device=parse_device(device),
+        dtype=dtype,
     )
     prepared = execute.prepare(spec, data)
     for remark in filter(None, prepared.remarks):

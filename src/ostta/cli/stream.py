@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from .parsing import DEVICE_HELP, DTYPE_HELP, parse_options
+
 
 def stream(
     source: Annotated[
@@ -26,7 +28,9 @@ def stream(
     seed: Annotated[int, typer.Option(help="Seed of the augmentation.")] = 0,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
-    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, as often as needed.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value, as often as needed; see `ostta ls options`.")
+    ] = None,
     state: Annotated[
         Path | None,
         typer.Option(
@@ -47,7 +51,6 @@ def stream(
     from ..live.answers import answers
     from ..live.paths import image_paths
     from ..live.state_keeper import resumed
-    from .parsing import parse_options
 
     names, paths, options = parse_classes(classes), image_paths(source), parse_options(set_ or [])
     fresh = load(

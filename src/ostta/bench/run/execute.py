@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ... import analyses, backbones
 from ...adapter import Adapter, load, versions
 from ...backbones.protocol import Backbone
+from ...core.devices import described
 from ...evaluate import Records, evaluate
 from ...files import make_folder, write_atomically
 from ...metrics import mean
@@ -37,7 +38,7 @@ from ..result import (
     StreamInfo,
     read_result,
 )
-from ..spec import RunSpec
+from ..spec import RunSpec, identity
 from .checkpoint import EVERY, Checkpoint, Reached
 from .compose import compose
 from .locks import wait_for_lock
@@ -59,7 +60,7 @@ class Prepared:
     @property
     def key(self) -> str:
         """Names the run's files: equal for equal spec, weights and stream."""
-        content = [self.spec.model_dump(), self.adapter.backbone.weight_hash, self.stream.hash]
+        content = [identity(self.spec), self.adapter.backbone.weight_hash, self.stream.hash]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     def path(self, out: Path) -> Path:
@@ -75,7 +76,7 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
     """Open data and model; every mistake in `spec` comes out here, before any work."""
     composed = compose(spec, root)
     adapter = load(
-        backbone if backbone is not None else backbones.load(spec.backbone),
+        backbone if backbone is not None else backbones.load(spec.backbone, spec.device, spec.dtype),
         spec.classes or composed.classes,
         method=spec.method,
         identifier=spec.identifier,
@@ -99,7 +100,11 @@ def existing(prepared: Prepared, out: Path) -> Result | None:
     if not path.exists():
         return None
     result = read_result(path)
-    return result if result.spec == prepared.spec and result.stream.hash == prepared.stream.hash else None
+    return (
+        result
+        if identity(result.spec) == identity(prepared.spec) and result.stream.hash == prepared.stream.hash
+        else None
+    )
 
 
 def carry_out(
@@ -115,7 +120,7 @@ def carry_out(
 
     def reached() -> Reached:
         seconds = before.seconds + time.perf_counter() - began
-        peaks = [peak for peak in (before.peak_memory_mb, _peak_memory()) if peak is not None]
+        peaks = [peak for peak in (before.peak_memory_mb, _peak_memory(adapter.device)) if peak is not None]
         return Reached(adapter, records, seconds, max(peaks, default=None))
 
     def after(done: int, hm: float | None) -> None:
@@ -165,7 +170,7 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
         seconds=round(reached.seconds, 3),
         remarks=[remark for remark in prepared.remarks if remark],
         versions=versions(),
-        hardware=f"{platform.machine()} {platform.system()}, {os.cpu_count()} cores, python {platform.python_version()}",
+        hardware=_hardware(prepared.adapter.device),
         threads=torch.get_num_threads(),
     )
 
@@ -308,7 +313,16 @@ def _quantiles(values: NDArray[np.float64]) -> Quantiles:
     return Quantiles(**{name: round(float(value), 3) for name, value in figures.items()})
 
 
-def _peak_memory() -> float | None:
+def _hardware(device: torch.device) -> str:
+    processor = f"{platform.machine()} {platform.system()}, {os.cpu_count()} cores"
+    where = "" if device.type == "cpu" else f", {described(device)}"
+    return f"{processor}{where}, python {platform.python_version()}"
+
+
+def _peak_memory(device: torch.device) -> float | None:
+    """Of the device that the model is on."""
+    if device.type == "cuda":
+        return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
     try:
         import resource
     except ImportError:
