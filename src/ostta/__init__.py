@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 from importlib import metadata
+from typing import TYPE_CHECKING
 
-from . import backbones
+from . import backbones, identifiers
 from .adapter import Adapter, load
 from .core.types import Decision, Error, Prediction, Verdict
+from .data.images import ImageSource
+
+if TYPE_CHECKING:
+    from .live import StreamPool
 
 try:
     __version__ = metadata.version("ostta")
 except metadata.PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
-__all__ = ["Adapter", "Decision", "Error", "Prediction", "Verdict", "__version__", "backbones", "load"]
+__all__ = [
+    "Adapter", "Decision", "Error", "ImageSource", "Prediction", "StreamPool", "Verdict", "__version__", "backbones", "identifiers",
+    "load",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    # What only some programs need, imported when it is first asked for.
+    if name == "StreamPool":
+        from .live import StreamPool
+
+        return StreamPool
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -33,6 +33,9 @@ class LDAOptions:
     groups: a score equal to a candidate is in the upper group ("inclusive", published) or in neither ("strict", paper) (D8).
     reliable: beyond the group "means" (published), or merely on its side of the "threshold" (the paper's ablation).
     window: how many recent scores count.
+
+    >>> LDAOptions(search="exact").window
+    512
     """
 
     search: Literal["grid", "exact"] = "grid"

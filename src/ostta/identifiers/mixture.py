@@ -19,7 +19,11 @@ from ..core.types import Decision, Error, Verdict
 
 @dataclass(frozen=True)
 class DAFOptions:
-    """window: how many recent scores count. refit: fit again at every so many scores. fit_seed: of the fit's start."""
+    """window: how many recent scores count. refit: fit again at every so many scores. fit_seed: of the fit's start.
+
+    >>> DAFOptions(refit=8).window
+    512
+    """
 
     window: int = 512
     refit: int = 1
@@ -47,7 +51,14 @@ class Mixture:
 
 
 class DAF:
-    """A two-component mixture over the last scores."""
+    """A two-component mixture over the last scores.
+
+    >>> identifier = DAF()
+    >>> for score in (0.18, 0.19, 0.31, 0.33):
+    ...     decision = identifier.observe(score)
+    >>> decision.verdict.value, round(decision.mu_desired, 2), round(decision.mu_undesired, 3)
+    ('reliable_desired', 0.32, 0.185)
+    """
 
     statistic = "max"
 
