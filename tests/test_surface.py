@@ -14,8 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import ostta
+import ostta.live
 from cases import CLASSES, adapter, backbone, images
 from ostta import Error, Prediction, Verdict
 from ostta.adapter import nothing
@@ -101,8 +103,6 @@ def test_the_text_of_a_pool_does_not_wait_for_its_work() -> None:
 
 
 def test_the_text_of_backbones() -> None:
-    import torch
-
     assert repr(backbone("embedded")) == "Embedded(embedded, 32 x 32 images, features of 128)"
     assert repr(backbone("wrapped")) == "Wrapped(32 x 32 images, features of 16)"
     towerless = ostta.backbones.wrap(None, torch.eye(4))
@@ -227,6 +227,7 @@ def test_everything_in_all_is_there() -> None:
 def test_images_have_their_type() -> None:
     for function in (ostta.Adapter.step, ostta.Adapter.predict):
         assert typing.get_type_hints(function)["image"] == ImageSource
+    assert typing.get_type_hints(ostta.StreamPool.submit)["image"] == ImageSource | torch.Tensor
     # What `read_image` takes.
     for source in (bytearray, memoryview, bytes, str):
         assert source in typing.get_args(ImageSource)

@@ -10,9 +10,6 @@ from .adapter import Adapter, load
 from .core.types import Decision, Error, Prediction, Verdict
 from .data.images import ImageSource
 
-if TYPE_CHECKING:
-    from .live import StreamPool
-
 try:
     __version__ = metadata.version("ostta")
 except metadata.PackageNotFoundError:  # a source tree that is not installed
@@ -23,14 +20,17 @@ __all__ = [
     "load",
 ]  # fmt: skip
 
+if TYPE_CHECKING:
+    from .live import StreamPool
+else:  # a checker that saw this function would take any name for one of the package
 
-def __getattr__(name: str) -> object:
-    # What only some programs need, imported when it is first asked for.
-    if name == "StreamPool":
-        from .live import StreamPool
+    def __getattr__(name: str) -> object:
+        # What only some programs need, imported when it is first asked for.
+        if name == "StreamPool":
+            from .live import StreamPool
 
-        return StreamPool
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return StreamPool
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

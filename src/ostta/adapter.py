@@ -323,7 +323,7 @@ class Adapter:
         if not self._in_use.acquire(blocking=False):
             raise Error(
                 "This adapter is in use by another call: give each thread an adapter of its own on the same backbone, or use "
-                "`ostta.live.StreamPool`."
+                "`ostta.StreamPool`."
             )
         try:
             yield

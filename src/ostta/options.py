@@ -125,7 +125,7 @@ class AdapterOptions:
     templates: prompt templates, each with one {}; several, as a list (on the command line a JSON list), are averaged.
     precision: "single" throughout, or "mixed": half precision where the published code has it on a GPU, that is for the answer
         after an update and for the scores of zero_shot, tda and dpe (D32).
-    class_scores: put the logits of all classes into each prediction.
+    class_scores: put the logits of all classes, by name, into each prediction.
     features: put the image's unit feature from before the update into each prediction.
     max_megapixels: a larger image is refused, from its header alone; images of data sets are refused above 64 in any case.
     """

@@ -136,6 +136,6 @@ def _unpack(content: bytes, records: Records) -> None:
         if values["verdict"] is not None:
             values["verdict"] = Verdict(values["verdict"])
         for name in _AS_TEXT:
-            values[name] = None if values[name] is None else json.loads(values[name])
+            values[name] = None if values[name] is None else parse_json(values[name])
         ms = Timing(**{part: columns[f"ms_{part}"][row] for part in _PARTS_OF_TIME})
         records.predictions.append(Prediction(**values, ms=ms))
