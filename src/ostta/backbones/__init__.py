@@ -52,6 +52,9 @@ def load(
     """The backbone called "embedded", the one in a local folder, or the one of that id on the hub.
 
     "+maple:PATH" behind the name adds the MaPLe prompts of a checkpoint; the embedded one has its own, "embedded+maple".
+
+    >>> load("embedded")  # or load("openai/clip-vit-base-patch16"), or load("models/my-clip")
+    Embedded(embedded, 32 x 32 images, features of 128)
     """
     where, precision = device_named(device), dtype_named(dtype)
     with learning():  # what is loaded in a caller's inference mode could never be learned from
@@ -110,5 +113,9 @@ def _with_maple(base: str, place: Path) -> TwoTowers:
 
 
 def backbone_names() -> list[tuple[str, str, str]]:
-    """What `load` takes: name, what it is, how to get it."""
+    """What `load` takes: name, what it is, how to get it.
+
+    >>> backbone_names()[0]
+    ('embedded', 'small CLIP for 32 x 32 images, CIFAR-10 and CIFAR-100 classes', 'ships with ostta')
+    """
     return list(_NAMES)

@@ -10,7 +10,17 @@ from ..core.types import Decision
 
 
 class Identifier(Protocol):
-    """Turns recent scores into a threshold. `statistic` says which score it wants: "max" of the logits, or "msp"."""
+    """Turns recent scores into a threshold. `statistic` says which score it wants: "max" of the logits, or "msp".
+
+    >>> identifier: Identifier = ostta.identifiers.LDA()
+    >>> for score in (0.18, 0.33):
+    ...     identifier.take(score)
+    >>> identifier.peek(0.2).verdict.value, identifier.peek(0.2).threshold  # asked twice: nothing changes
+    ('unreliable_undesired', 0.21)
+    >>> identifier.reset()
+    >>> identifier.observe(0.2).threshold
+    0.0
+    """
 
     statistic: str
 

@@ -182,34 +182,8 @@ def write_records(records: Records, path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    columns: dict[str, object] = {
-        "source": records.source,
-        "number": records.number,
-        "label": records.label,
-        "domain": records.domain,
-    }
-    for name in (
-        "known",
-        "index",
-        "score",
-        "threshold",
-        "mu_desired",
-        "mu_undesired",
-        "verdict",
-        "adapted",
-        "loss",
-        "reason",
-        "pseudo_label",
-    ):
-        columns[name] = records.column(name)
-    for name in records.diagnostics:
-        columns[name] = records.diagnostic(name)
-    for part in ("encode", "decide", "update"):
-        columns[f"ms_{part}"] = records.timings(part)
-    if any(row is not None for row in records.features):
-        columns["features"] = records.features
     buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
+    pyarrow.parquet.write_table(pyarrow.table(records.columns()), buffer)
     write_atomically(path, buffer.getvalue())
 
 
