@@ -84,12 +84,13 @@ def test_importing_is_light() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-@pytest.mark.parametrize("what", ["methods", "backbones", "identifiers", "datasets", "profiles"])
+@pytest.mark.parametrize("what", ["methods", "groups", "backbones", "identifiers", "datasets", "profiles"])
 def test_ls(what: str) -> None:
     done = ostta("ls", what)
     assert done.returncode == 0, done.stderr
     expected = {
         "methods": "rosita",
+        "groups": "BatchNorm",
         "backbones": "embedded",
         "identifiers": "lda",
         "datasets": "cifar10c",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import typer
 
-app = typer.Typer(help="List what there is: methods, backbones, identifiers, datasets, profiles.", no_args_is_help=True)
+app = typer.Typer(help="List what there is: methods, groups, backbones, identifiers, datasets, profiles.", no_args_is_help=True)
 
 
 def _print(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -36,6 +36,14 @@ def methods() -> None:
         ("method", "trains", "remembers", "passes of the image tower", "paper"),
         [(name, *dataclasses.astuple(method.facts)) for name, method in METHODS.items()],
     )
+
+
+@app.command()
+def groups() -> None:
+    """The groups of parameters that a method can train: its option `group`. Example: ostta ls groups"""
+    from ..methods.tuned import GROUPS
+
+    _print("Groups of parameters", ("group", "what is trained"), GROUPS.items())
 
 
 @app.command()
