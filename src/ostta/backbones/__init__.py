@@ -17,11 +17,13 @@ from .embedded import load_embedded, load_embedded_maple
 from .folders import load_folder
 from .hub import fetch
 from .maple_files import load_maple
-from .prompts import require_prompt_tuning
-from .protocol import DEFAULT_TEMPLATES, Backbone
+from .protocol import DEFAULT_TEMPLATES, Backbone, HasTextTower, HasTokenStatistics, TunesPrompts
 from .wrapped import wrap
 
-__all__ = ["DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "backbone_names", "load", "require_prompt_tuning", "wrap"]
+__all__ = [
+    "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "HasTextTower", "HasTokenStatistics", "TunesPrompts", "backbone_names", "load",
+    "wrap",
+]  # fmt: skip
 
 # What `load` knows without a download and without a path.
 SHIPPED = ("embedded", "embedded+maple")

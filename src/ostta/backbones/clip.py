@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,7 +12,7 @@ from torch import nn
 from ..core.types import Error, Preprocessing
 from .preprocessing import clip_preprocessing, siglip_preprocessing
 from .prompts import ensemble, fill, refuse_special_tokens
-from .protocol import DEFAULT_TEMPLATES
+from .protocol import DEFAULT_TEMPLATES, Defaults
 from .towers import ClipTower, ImageTower, TextTower, frozen, initial_weights, weight_hash
 
 if TYPE_CHECKING:
@@ -28,9 +28,8 @@ class TwoTowers:
     trainable = True
     restorable = True
     remark = ""
-    prompt_tuning: ClassVar[bool]
     image_tower: ClassVar[type[ImageTower]] = ImageTower
-    defaults: Mapping[str, Mapping[str, Any]] = {}
+    defaults: Defaults = {}
 
     def __init__(self, id: str, model: nn.Module, tokenizer: Any, preprocessing: Preprocessing) -> None:
         """`model` is a `CLIPModel` or `SiglipModel`; it is frozen here."""
@@ -98,7 +97,6 @@ class TwoTowers:
 class Clip(TwoTowers):
     """OpenAI's CLIP and its relatives, such as LAION's."""
 
-    prompt_tuning = True
     image_tower = ClipTower
     usual_preprocessing = staticmethod(clip_preprocessing)
 
@@ -127,9 +125,8 @@ class Clip(TwoTowers):
 class Siglip(TwoTowers):
     """SigLIP, and SigLIP 2 of fixed resolution."""
 
-    prompt_tuning = False
     # Trained with a sigmoid and a bias: good matches have cosines near 0.1 and others below zero, where the grid has no points.
-    defaults: Mapping[str, Mapping[str, Any]] = {"lda": {"search": "exact"}}
+    defaults: Defaults = {"lda": {"search": "exact"}}
     usual_preprocessing = staticmethod(siglip_preprocessing)
 
     def _tokens(self, prompts: list[str]) -> list[list[int]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -14,7 +13,8 @@ from ..files import write_atomically
 from ..opening import check_regular
 from .checkpoints import read_checkpoint
 from .clip import Clip
-from .maple import Maple, Prompts, Statistics
+from .maple import Maple, Prompts
+from .protocol import HasTokenStatistics, Statistics
 
 OWN_PROMPTS, OWN_STATISTICS = "maple.safetensors", "statistics.safetensors"
 # Buffers that a checkpoint holds for the classes it was trained on.
@@ -101,7 +101,7 @@ def write_prompts(prompts: Prompts, file: Path) -> None:
     write_atomically(file, save(content))
 
 
-def write_statistics(statistics: Statistics, file: Path, about: dict[str, Any]) -> None:
+def write_statistics(statistics: Statistics, file: Path, about: dict[str, object]) -> None:
     """Beside the prompts they belong to; `about` says how they were made."""
     from safetensors.torch import save
 
@@ -111,11 +111,11 @@ def write_statistics(statistics: Statistics, file: Path, about: dict[str, Any]) 
 
 @torch.no_grad()
 def measure_statistics(
-    maple: Maple, views: Iterable[torch.Tensor], blocks: int | None = None
+    backbone: HasTokenStatistics, views: Iterable[torch.Tensor], blocks: int | None = None
 ) -> tuple[Statistics, int]:
     """Mean and population variance of every token at the input of every block, over canonical views [3, H, W]; and how many."""
-    tower: Any = maple.vision
-    blocks = len(tower.vision_model.encoder.layers) if blocks is None else blocks
+    tower = backbone.tower
+    blocks = tower.blocks if blocks is None else blocks
     count, total, squares = 0, None, None
     for batch in _batches(views):
         tokens = torch.stack(tower.tokens(batch, blocks)).double()

@@ -15,7 +15,7 @@ from torch.nn import functional
 from ..core.modes import learning
 from ..core.types import Error, Preprocessing
 from .preprocessing import CLIP_MEAN, CLIP_STD
-from .protocol import DEFAULT_TEMPLATES
+from .protocol import DEFAULT_TEMPLATES, Defaults
 from .towers import frozen, weight_hash
 
 # Images of a backbone without a tower are of no use, but they are read before that is said.
@@ -59,8 +59,7 @@ class Wrapped:
     id = "wrapped"
     restorable = False
     remark = ""
-    prompt_tuning = False
-    defaults: Mapping[str, Mapping[str, Any]] = {}
+    defaults: Defaults = {}
 
     def __init__(
         self, vision: nn.Module, text: torch.Tensor, preprocessing: Preprocessing, logit_scale: float, trainable: bool

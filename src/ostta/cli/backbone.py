@@ -34,14 +34,13 @@ def statistics(
     Example: ostta backbone statistics --backbone openai/clip-vit-base-patch16+maple:maple --images folder:imagenet/val
     """
     from .. import backbones
-    from ..backbones.maple import Maple
     from ..backbones.maple_files import OWN_STATISTICS, measure_statistics, write_statistics
     from ..data.datasets import open_dataset
     from ..data.views import canonical
     from .progress import progress_line
 
-    maple = backbones.load(backbone)
-    if not isinstance(maple, Maple):
+    model = backbones.load(backbone)
+    if not isinstance(model, backbones.HasTokenStatistics):
         raise Error(f"Token statistics are for backbones with MaPLe prompts, and {backbone} has none.")
     place = Path(backbone.partition("+maple:")[2]).expanduser() if "+maple:" in backbone else None
     if out is None and place is None:
@@ -52,10 +51,10 @@ def statistics(
 
         def views() -> Iterator[torch.Tensor]:
             for number in range(len(dataset)):
-                yield canonical(dataset.image(number), maple.preprocessing)
+                yield canonical(dataset.image(number), model.preprocessing)
                 watch(number + 1, len(dataset), None)
 
-        found, count = measure_statistics(maple, views())
-    about = {"backbone": maple.id, "weight_hash": maple.weight_hash, "images": count, "of": dataset.name}
+        found, count = measure_statistics(model, views())
+    about = {"backbone": model.id, "weight_hash": model.weight_hash, "images": count, "of": dataset.name}
     write_statistics(found, target, about)
     print(f"Token statistics of {count} images, {list(found.means.shape)}: {target}")

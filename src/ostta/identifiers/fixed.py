@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 
 from ..core.checks import require_names
+from ..core.memory import ScoreBank
 from ..core.types import Decision, Verdict
 
 # The paper's three triples: below the first reliable undesired, from the second on desired, above the third reliable desired.
@@ -32,6 +33,9 @@ class Memoryless:
 
     def observe(self, score: float) -> Decision:
         return self.peek(score)
+
+    def memories(self) -> dict[str, ScoreBank]:
+        return {}
 
     def reset(self) -> None:
         """Nothing to forget."""

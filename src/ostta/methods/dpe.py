@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from ..backbones.protocol import Backbone
 from ..core.checks import UNIT_TOLERANCE, between, require_names, split, stored, stored_count
-from ..core.memory import ClassCache, named
+from ..core.memory import ClassCache, FeatureMemory, named
 from ..core.scores import cosines, entropy, mixed_unit_entropy, unit
 from ..core.types import Decision, Error, Look, ViewSource
 from .protocol import Facts, Proposal, Trained
@@ -63,6 +63,9 @@ class DPEState:
         self.prototypes = classifier.clone()
         self.evolved = 0
         self.cache = ClassCache(classifier.shape[0], shots, classifier.shape[1], classifier.device)
+
+    def memories(self) -> dict[str, FeatureMemory]:
+        return {"cache": self.cache}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         text = {"prototypes": self.prototypes.clone(), "evolved": torch.tensor(self.evolved)}

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from ..backbones.protocol import Backbone
 from ..core.checks import between, require_names, split, stored_count
-from ..core.memory import FeatureBank, named
+from ..core.memory import FeatureBank, FeatureMemory, named
 from ..core.optimisers import Optimiser
 from ..core.types import Decision, Error, Look, Verdict
 from .protocol import Facts, Gradient, Proposal, Trained
@@ -67,6 +67,9 @@ class PrototypesState(TunedState):
         super().__init__(overlay, optimiser)
         self.pool = pool
         self.seen = 0
+
+    def memories(self) -> dict[str, FeatureMemory]:
+        return {"pool": self.pool}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         count = {"seen": torch.tensor(self.seen)}

@@ -15,7 +15,7 @@ import torch
 from ..backbones.protocol import Backbone
 from ..core.checks import between, split
 from ..core.losses import Neighbours, desired_contrast, nearest, reliable_entropy, undesired_contrast
-from ..core.memory import FeatureBank, named
+from ..core.memory import FeatureBank, FeatureMemory, named
 from ..core.optimisers import Optimiser
 from ..core.scores import cosines
 from ..core.types import Decision, Error, Look, Verdict
@@ -82,6 +82,9 @@ class RositaState(TunedState):
     def __init__(self, overlay: Tuned, optimiser: Optimiser, desired: FeatureBank, undesired: FeatureBank) -> None:
         super().__init__(overlay, optimiser)
         self.desired, self.undesired = desired, undesired
+
+    def memories(self) -> dict[str, FeatureMemory]:
+        return {"desired": self.desired, "undesired": self.undesired}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return named(overlay=self.overlay.stored(), desired=self.desired.tensors(), undesired=self.undesired.tensors())

@@ -15,7 +15,7 @@ import torch
 
 from ..backbones.protocol import Backbone
 from ..core.checks import between, require_room, split, stored
-from ..core.memory import ClassCache, named
+from ..core.memory import ClassCache, FeatureMemory, named
 from ..core.scores import cosines, mixed_unit_entropy
 from ..core.types import Decision, Error, Look, ViewSource
 from .protocol import Facts, Proposal, Trained
@@ -79,6 +79,10 @@ class TDAState:
         room = (classes, negative, options.most_against(classes))
         require_room("The classes that a negative cache speaks against: a table", room)
         self.against = torch.full(room, classes, dtype=torch.int32, device=device)
+
+    def memories(self) -> dict[str, FeatureMemory]:
+        caches = {"positive": self.positive, "negative": self.negative}
+        return {name: cache for name, cache in caches.items() if cache is not None}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         negative = {} if self.negative is None else {**self.negative.tensors(), "numbers_against": self.against.clone()}

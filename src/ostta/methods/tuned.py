@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Self
 
 import torch
@@ -10,7 +10,7 @@ from torch import nn
 
 from ..backbones.lora import with_lora
 from ..backbones.prompts import prompted
-from ..backbones.protocol import Backbone
+from ..backbones.protocol import Backbone, HasTextTower
 from ..core.groups import block_names, layernorm_names, norm_kinds, norm_names
 from ..core.overlay import Overlay
 from ..core.scores import cosines, unit
@@ -52,11 +52,11 @@ class Tuned(Overlay):
         vision = with_lora(backbone.vision, rank) if group == "lora" else backbone.vision
         names, towers = _names(vision, group), vision
         # The whole network has a text tower too, where there is one.
-        text_tower = getattr(backbone, "text", None) if group == "full" else None
+        text_tower = backbone.text if group == "full" and isinstance(backbone, HasTextTower) else None
         if text_tower is not None:
             towers = nn.ModuleDict({"vision": vision, "text": text_tower})
             names = [name for name, _ in towers.named_parameters()]
-        free = {}
+        free: Mapping[str, torch.Tensor] = {}
         if self._text is not None:
             names = [*names, *(name for name in self._text.vision_names if name not in names)]
             free = self._text.free
@@ -81,9 +81,9 @@ class Tuned(Overlay):
         if self._text is not None:
             with self.applied():
                 return unit(self._text.classify(self.tensors))
-        if self.trains_text:
+        if self.trains_text and isinstance(self._backbone, HasTextTower):
             with self.applied():
-                return unit(self._backbone.embed(self._classes))  # type: ignore[attr-defined]
+                return unit(self._backbone.embed(self._classes))
         return self._frozen
 
     def differentiable(self, look: Look[object]) -> tuple[torch.Tensor, torch.Tensor]:

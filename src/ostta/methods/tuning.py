@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import torch
 
 from ..core.checks import split
-from ..core.memory import named
+from ..core.memory import FeatureMemory, named
 from ..core.optimisers import Optimiser
 from ..core.overlay import encode
 from ..core.scores import cosines
@@ -31,6 +31,9 @@ class TunedState:
         if trained is not None:
             assert isinstance(trained.optimiser, Optimiser)
             self.overlay, self.optimiser = trained.overlay, trained.optimiser
+
+    def memories(self) -> dict[str, FeatureMemory]:
+        return {}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return named(overlay=self.overlay.stored(), optimiser=self.optimiser.stored())

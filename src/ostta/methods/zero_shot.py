@@ -9,6 +9,7 @@ import torch
 
 from ..backbones.protocol import Backbone
 from ..core.checks import require_names
+from ..core.memory import FeatureMemory
 from ..core.scores import cosines
 from ..core.types import Decision, Look, ViewSource
 from .protocol import Facts, Proposal, Trained
@@ -21,6 +22,9 @@ class ZeroShotOptions:
 
 class NoState:
     """Nothing to remember."""
+
+    def memories(self) -> dict[str, FeatureMemory]:
+        return {}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return {}
