@@ -570,6 +570,62 @@ def test_what_cannot_be_wrapped(tower: nn.Module, change: dict[str, Any], messag
         wrap(given.pop("vision"), given.pop("text_features"), **given)
 
 
+BY_NAME = {name: row for name, row in zip([*CLASSES, "ant"], torch.eye(4, 16), strict=True)}
+
+
+def test_wrap_takes_text_features_by_class_name(tower: nn.Module) -> None:
+    backbone = wrap(tower, {name: 3 * row.numpy() for name, row in BY_NAME.items()}, image_size=8)
+    assert torch.equal(backbone.classifier(["ant", "cat"]), torch.stack([BY_NAME["ant"], BY_NAME["cat"]]))
+    assert backbone.feature_width == 16
+    with pytest.raises(Error, match=r"^There are no text features of the class 'bee' among those given to `wrap`: 'cat', .*\.$"):
+        ostta.load(backbone, ["cat", "bee"], method="zero_shot")
+    assert wrap(tower, {**BY_NAME, "ant": BY_NAME["cat"]}, image_size=8).weight_hash != backbone.weight_hash
+    assert wrap(None, BY_NAME).classifier(["dog"]).shape == (1, 16)
+
+
+def test_wrap_takes_a_function_of_class_names(tower: nn.Module, tmp_path: Path) -> None:
+    asked: list[list[str]] = []
+
+    def embed(names: list[str]) -> torch.Tensor:
+        asked.append(names)
+        return torch.stack([2 * BY_NAME.get(name, torch.ones(16)) for name in names]).requires_grad_()
+
+    backbone = wrap(tower, embed, image_size=8)
+    assert (asked, backbone.feature_width) == ([], 16)
+    one = ostta.load(backbone, CLASSES, method="dpe")
+    assert asked == [CLASSES]
+    assert torch.equal(one.classifier, torch.eye(3, 16))
+    assert not one.classifier.requires_grad
+    alone = ostta.load(wrap(None, embed), CLASSES, method="dpe")
+    first = alone.step_features(torch.randn(16))
+    alone.save(tmp_path / "state.ostta")
+    again = ostta.Adapter.restore(tmp_path / "state.ostta", wrap(None, embed))
+    assert (again.steps, first.index in range(3)) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, r"dictionary given to `wrap` is empty"),
+        ({"cat": torch.zeros(16)}, r"text_features\['cat'\] is zero or not finite"),
+        ({"cat": torch.ones(16), "dog": torch.ones(15)}, "have one width, but that of 'dog' 15 and that of 'cat' 16"),
+        ({"cat": torch.ones(1, 16)}, r"text_features\['cat'\] must be one embedding, \[D\], not of shape \[1, 16\]"),
+        ({"cat": "a cat"}, r"text_features\['cat'\] must be numbers"),
+        ({"cat": torch.ones(15), "dog": torch.ones(15)}, "the text features are 15 wide"),
+        (lambda names: torch.ones(len(names), 15), r"gives \[3, 15\] for 3 classes: it must give \[3, 16\]"),
+        (lambda names: torch.ones(2, 16), r"gives \[2, 16\] for 3 classes: it must give \[3, 16\]"),
+        (lambda names: {}, "must be numbers"),
+        (lambda names: names.shape, "does not take 3 names: 'list' object has no attribute 'shape'"),
+        (lambda names: torch.zeros(len(names), 16), "zero or not finite"),
+    ],
+)
+def test_text_features_that_cannot_be_used(tower: nn.Module, given: Any, message: str) -> None:
+    with pytest.raises(Error, match=message) as found:
+        wrap(tower, given, image_size=8).classifier(CLASSES)
+    assert str(found.value).endswith(".")
+    assert "\n" not in str(found.value)
+
+
 # --- embedded ---------------------------------------------------------------------------------------------------------
 def test_embedded(tmp_path: Path) -> None:
     folder = tiny_embedded(tmp_path)
