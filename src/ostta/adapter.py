@@ -41,7 +41,7 @@ SPOILED = Failure("the step would make the features of images not finite")
 
 
 def load(
-    backbone: str | Path | Backbone,
+    backbone: str | Path | Backbone | tuple[Any, ...],
     classes: Sequence[str],
     method: str = "rosita",
     identifier: str = "lda",
@@ -51,7 +51,8 @@ def load(
 ) -> Adapter:
     """A classifier over `classes` that adapts itself to the stream it sees.
 
-    `backbone` is "embedded", a hub id, a local folder, or what `ostta.backbones.wrap` returned. `options` are those of the method,
+    `backbone` is "embedded", a hub id, a local folder, what `ostta.backbones.wrap` returned, or a model that is loaded already:
+    (model, processor) of transformers or (model, tokenizer, transform) of open_clip, on its own device. `options` are those of the method,
     the identifier and the adapter; `ostta ls profiles` shows them.
 
     >>> from PIL import Image
@@ -59,10 +60,9 @@ def load(
     >>> adapter.step(Image.new("RGB", (64, 48))).verdict.value
     'unreliable_desired'
     """
-    if isinstance(backbone, str | Path):
-        backbone = backbones.load(backbone)
-    resolved = resolve(method, identifier, profile, options, backbone.defaults)
-    return Adapter(backbone, classes, method, identifier, profile, seed, resolved)
+    model = backbones.as_backbone(backbone)
+    resolved = resolve(method, identifier, profile, options, model.defaults)
+    return Adapter(model, classes, method, identifier, profile, seed, resolved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,9 @@ class Adapter:
             write_state(Path(path), self._tensors(), self.describe())
 
     @classmethod
-    def restore(cls, path: str | Path, backbone: Backbone | str | Path | None = None) -> Adapter:
+    def restore(
+        cls, path: str | Path, backbone: Backbone | str | Path | tuple[Any, ...] | None = None
+    ) -> Adapter:
         """The adapter that `save` wrote. A backbone that does not ship with ostta must be given again, or named.
 
         What a state file says never makes anything be downloaded, or read from a place that the caller did not name.
@@ -418,16 +420,16 @@ class Adapter:
         self.identifier.load(identifier)
 
 
-def _backbone_again(path: str | Path, saved: SavedOn, given: Backbone | str | Path | None) -> Backbone:
+def _backbone_again(
+    path: str | Path, saved: SavedOn, given: Backbone | str | Path | tuple[Any, ...] | None
+) -> Backbone:
     """The backbone that a state was saved on: the one given, or one that ships with ostta."""
-    if isinstance(given, str | Path):
-        return backbones.load(given)
     if given is not None:
-        return given
+        return backbones.as_backbone(given)
     if saved.id in backbones.SHIPPED and saved.restorable:
         return backbones.load(saved.id)
     if not saved.restorable:
-        raise Error(f"{path} was saved on a wrapped backbone; pass it as `backbone=`.")
+        raise Error(f"{path} was saved on a backbone that was handed over as an object; pass it as `backbone=`.")
     raise Error(
         f"{path} was saved on the backbone {shown(saved.id, 300)}, which does not ship with ostta: "
         "pass it as `backbone=`, or its name or folder."

@@ -9,6 +9,9 @@ torch.Size([2, 512])
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+from torch import nn
 
 from ..core.modes import learning
 from ..core.types import Error
@@ -16,13 +19,15 @@ from .clip import Clip
 from .embedded import load_embedded, load_embedded_maple
 from .folders import load_folder
 from .hub import fetch
+from .loaded import from_transformers
 from .maple_files import load_maple
+from .open_clip import from_open_clip
 from .protocol import DEFAULT_TEMPLATES, Backbone, HasTextTower, HasTokenStatistics, TunesPrompts
 from .wrapped import wrap
 
 __all__ = [
-    "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "HasTextTower", "HasTokenStatistics", "TunesPrompts", "backbone_names", "load",
-    "wrap",
+    "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "HasTextTower", "HasTokenStatistics", "TunesPrompts", "as_backbone",
+    "backbone_names", "from_open_clip", "from_transformers", "load", "wrap",
 ]  # fmt: skip
 
 # What `load` knows without a download and without a path.
@@ -52,6 +57,28 @@ def load(name_or_folder: str | Path) -> Backbone:
     """
     with learning():  # what is loaded in a caller's inference mode could never be learned from
         return _load(name_or_folder)
+
+
+def as_backbone(given: str | Path | Backbone | tuple[Any, ...]) -> Backbone:
+    """What `ostta.load` takes as a backbone: a name or folder for `load`, a backbone, or a model that is loaded already.
+
+    Such a model comes with what belongs to it: (model, processor) of transformers, (model, tokenizer, transform) of open_clip.
+    """
+    if isinstance(given, str | Path):
+        return load(given)
+    if isinstance(given, tuple):
+        if len(given) not in (2, 3):
+            raise Error(
+                "A model that is loaded already is given as (model, processor) of transformers or as (model, tokenizer, transform) "
+                f"of open_clip, not as {len(given)} things."
+            )
+        return from_transformers(*given) if len(given) == 2 else from_open_clip(*given)
+    if isinstance(given, nn.Module) and not hasattr(given, "preprocessing"):
+        raise Error(
+            f"A {type(given).__name__} alone does not say how images and texts are prepared for it: give (model, processor) of "
+            "transformers or (model, tokenizer, transform) of open_clip, or use `ostta.backbones.wrap`."
+        )
+    return given
 
 
 def _load(name_or_folder: str | Path) -> Backbone:

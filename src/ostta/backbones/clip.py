@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 from torch import nn
 
+from ..core.devices import own_precision
 from ..core.types import Error, Preprocessing
 from .preprocessing import clip_preprocessing, siglip_preprocessing
 from .prompts import ensemble, fill, refuse_special_tokens
@@ -22,6 +23,19 @@ if TYPE_CHECKING:
 BATCH = 256
 
 
+class Tokenizer(Protocol):
+    """What is asked of a tokenizer of `transformers`."""
+
+    @property
+    def all_special_tokens(self) -> Sequence[str]: ...
+
+    @property
+    def pad_token_id(self) -> int | None: ...
+
+    def __call__(self, text: list[str], *, padding: bool, truncation: bool) -> Mapping[str, list[list[int]]]:
+        """The token ids of each text under "input_ids"."""
+
+
 class TwoTowers:
     """A `Backbone` whose text tower is there as well. A family says how it tokenises and what it recommends."""
 
@@ -31,7 +45,7 @@ class TwoTowers:
     image_tower: ClassVar[type[ImageTower]] = ImageTower
     defaults: Defaults = {}
 
-    def __init__(self, id: str, model: nn.Module, tokenizer: Any, preprocessing: Preprocessing) -> None:
+    def __init__(self, id: str, model: nn.Module, tokenizer: Tokenizer, preprocessing: Preprocessing) -> None:
         """`model` is a `CLIPModel` or `SiglipModel`; it is frozen here."""
         parts: Any = frozen(model)
         # SigLIP's towers project inside.
@@ -41,11 +55,12 @@ class TwoTowers:
         self.text = TextTower(parts.text_model, getattr(parts, "text_projection", None)).eval()
         self.tokenizer = tokenizer
         self.preprocessing = preprocessing
-        self.logit_scale = float(parts.logit_scale.exp())
+        self.logit_scale = float(parts.logit_scale.float().exp())
         self.feature_width = int(projection.out_features if projection else parts.config.vision_config.hidden_size)
         self.context_length = int(parts.config.text_config.max_position_embeddings)
         self.vocabulary = int(parts.config.text_config.vocab_size)
         self._weights = initial_weights(vision=self.vision, text=self.text)
+        self.device, self.dtype = next(self.text.parameters()).device, torch.float32
 
     @staticmethod
     def usual_preprocessing(image_size: int) -> Preprocessing:
@@ -53,8 +68,7 @@ class TwoTowers:
         raise NotImplementedError
 
     def _tokens(self, prompts: list[str]) -> list[list[int]]:
-        tokens: list[list[int]] = self.tokenizer(prompts, padding=False, truncation=False)["input_ids"]
-        return tokens
+        return self.tokenizer(prompts, padding=False, truncation=False)["input_ids"]
 
     def _padded(self, tokens: list[list[int]]) -> torch.Tensor:
         raise NotImplementedError
@@ -87,7 +101,9 @@ class TwoTowers:
         """Raw features of the prompts, in the order of `fill`; with graph where the text tower's weights carry one."""
         tokens = self.tokens(classes, templates)
         batches = [tokens[start : start + BATCH] for start in range(0, len(tokens), BATCH)]
-        return torch.cat([self.text(self._padded(batch)) for batch in batches])
+        with own_precision(self.text):
+            rows = [self.text(self._padded(batch).to(self.device)) for batch in batches]
+        return torch.cat(rows).float()
 
     @torch.no_grad()
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
@@ -135,7 +151,7 @@ class Siglip(TwoTowers):
 
     def _padded(self, tokens: list[list[int]]) -> torch.Tensor:
         """Padded to the full length on the right, as in training: the tower reads its answer at the last position."""
-        filler: int | None = self.tokenizer.pad_token_id
+        filler = self.tokenizer.pad_token_id
         if filler is None:
             raise Error(f"The tokenizer of {self.id} names no pad_token, which a SigLIP needs.")
         return _pad(tokens, self.context_length, filler)

@@ -129,6 +129,7 @@ class Maple(Clip):
         self.logit_scale, self.feature_width = clip.logit_scale, clip.feature_width
         self.context_length, self.vocabulary = clip.context_length, clip.vocabulary
         self.defaults, self.remark, self.restorable = clip.defaults, clip.remark, clip.restorable
+        self.device, self.dtype = clip.device, clip.dtype
         self.statistics = statistics
         self._check()
         self._weights = initial_weights(vision=self.vision, text=self.text)

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from .checks import require_names, stored
+from .devices import in_half, own_precision
 from .scores import unit
 from .types import Error
 
@@ -44,11 +45,11 @@ def encode(vision: nn.Module, pixels: torch.Tensor, overlay: Overlay | None = No
 
     The lock is held either way: the tower's own values are read, and another thread may have its overlay in their place.
     """
-    if overlay is not None:
-        with overlay.applied():
-            return unit(overlay.vision(pixels))
-    with lock_of(vision):
-        return unit(vision(pixels))
+    tower = vision if overlay is None else overlay.vision
+    with lock_of(vision) if overlay is None else overlay.applied(), own_precision(tower):
+        raw: torch.Tensor = tower(pixels)
+    # Under `precision=mixed` the features of a tower in single precision stay as autocast made them.
+    return unit(raw.float() if in_half(tower) else raw)
 
 
 class Overlay:

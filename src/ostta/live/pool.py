@@ -65,10 +65,12 @@ class StreamPool:
     'unreliable_desired'
     """
 
-    def __init__(self, backbone: str | Path | Backbone, *, batch: int | None = None, queue: int = 64) -> None:
+    def __init__(
+        self, backbone: str | Path | Backbone | tuple[Any, ...], *, batch: int | None = None, queue: int = 64
+    ) -> None:
         if queue < 1 or (batch is not None and batch < 1):
             raise Error(f"`batch` and `queue` are at least 1, not {batch} and {queue}.")
-        self.backbone = backbones.load(backbone) if isinstance(backbone, str | Path) else backbone
+        self.backbone = backbones.as_backbone(backbone)
         with learning():
             self._tower = BatchedTower(self.backbone.vision, self.backbone.preprocessing.image_size)
         self.batch = batch or max(1, min(MOST, RECORDED // max(1, self._tower.bytes_an_image)))
