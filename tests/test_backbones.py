@@ -177,7 +177,9 @@ def test_a_class_from_outside_can_do_what_it_declares() -> None:
     views = torch.randn(8, 3, IMAGE_SIZE, IMAGE_SIZE, generator=torch.Generator().manual_seed(0))
     for method, abilities in {"palign": ("prompted", "tower", "statistics"), "tpt": ("prompted",)}.items():
         able: Any = FromOutside(own, *abilities)
-        one, other = (ostta.load(kind, ["cat", "dog", "ship"], method=method, identifier="all", views=8) for kind in (able, own))
+        one, other = (
+            ostta.load(kind, ["cat", "dog", "ship"], method=method, identifier="all", views=8) for kind in (able, own)
+        )
         assert one.step_views(views).loss == other.step_views(views).loss is not None
         with pytest.raises(Error, match="needs MaPLe prompts" if method == "palign" else "cannot tune prompts"):
             ostta.load(FromOutside(own), ["cat", "dog", "ship"], method=method)  # type: ignore[arg-type]
@@ -577,7 +579,9 @@ def test_wrap_takes_text_features_by_class_name(tower: nn.Module) -> None:
     backbone = wrap(tower, {name: 3 * row.numpy() for name, row in BY_NAME.items()}, image_size=8)
     assert torch.equal(backbone.classifier(["ant", "cat"]), torch.stack([BY_NAME["ant"], BY_NAME["cat"]]))
     assert backbone.feature_width == 16
-    with pytest.raises(Error, match=r"^There are no text features of the class 'bee' among those given to `wrap`: 'cat', .*\.$"):
+    with pytest.raises(
+        Error, match=r"^There are no text features of the class 'bee' among those given to `wrap`: 'cat', .*\.$"
+    ):
         ostta.load(backbone, ["cat", "bee"], method="zero_shot")
     assert wrap(tower, {**BY_NAME, "ant": BY_NAME["cat"]}, image_size=8).weight_hash != backbone.weight_hash
     assert wrap(None, BY_NAME).classifier(["dog"]).shape == (1, 16)

@@ -52,7 +52,10 @@ PIXELS = torch.randn(4, 3, IMAGE_SIZE, IMAGE_SIZE, generator=torch.Generator().m
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return {"clip": tiny_clip(tmp_path_factory.mktemp("clip")), "siglip": tiny_siglip(tmp_path_factory.mktemp("siglip"))}
+    return {
+        "clip": tiny_clip(tmp_path_factory.mktemp("clip")),
+        "siglip": tiny_siglip(tmp_path_factory.mktemp("siglip")),
+    }
 
 
 def pair(folder: Path, kind: str = "clip", **options: Any) -> tuple[Any, Any]:
@@ -156,7 +159,9 @@ def test_state_files_are_restored_where_the_weights_are_the_same(folders: dict[s
     expected = trace(one.stream(images(36)[24:]))
     for backbone in (given, from_transformers(*given), folders["clip"]):
         assert trace(ostta.Adapter.restore(file, backbone).stream(images(36)[24:])) == expected
-    with pytest.raises(Error, match=r"^.*was saved on a backbone that was handed over as an object; pass it as `backbone=`\.$"):
+    with pytest.raises(
+        Error, match=r"^.*was saved on a backbone that was handed over as an object; pass it as `backbone=`\.$"
+    ):
         ostta.Adapter.restore(file)
     with torch.no_grad():
         given[0].text_model.final_layer_norm.bias.add_(1.0)
@@ -283,7 +288,9 @@ def test_an_open_clip_in_half_precision() -> None:
 
 def test_prompts_that_an_open_clip_would_cut() -> None:
     backbone = from_open_clip(open_model(), tokenizer, transform())
-    with pytest.raises(Error, match=r"^The class '(?:x+)' is too long for open_clip: .* the 24 tokens that the text tower reads\.$"):
+    with pytest.raises(
+        Error, match=r"^The class '(?:x+)' is too long for open_clip: .* the 24 tokens that the text tower reads\.$"
+    ):
         backbone.classifier(["cat", "x" * 40], ["{}", "a {}"])
     with pytest.raises(Error, match="reads as a sign"):
         backbone.classifier(["cat<|endoftext|>"])

@@ -76,7 +76,9 @@ def test_all_affine_normalisations_are_found_and_no_others() -> None:
 def test_on_a_tower_of_layernorms_it_is_the_same_group() -> None:
     vision = backbone("embedded").vision
     assert norm_names(vision) == layernorm_names(vision)
-    runs = [trace(adapter("rosita", kind="embedded", group=group).stream(images(16))) for group in ("norm", "layernorm")]
+    runs = [
+        trace(adapter("rosita", kind="embedded", group=group).stream(images(16))) for group in ("norm", "layernorm")
+    ]
     assert runs[0] == runs[1]
 
 
@@ -109,11 +111,15 @@ def test_batch_norms_learn_and_their_statistics_stay(method: str, tmp_path: Path
 def test_the_error_of_layernorm_names_the_group_that_fits() -> None:
     model = wrapped(SmallResNet())
     for group in ("layernorm", None):
-        with pytest.raises(Error, match=r'^The image tower has no LayerNorm, but BatchNorm2d: train these with the group "norm"\.$'):
+        with pytest.raises(
+            Error, match=r'^The image tower has no LayerNorm, but BatchNorm2d: train these with the group "norm"\.$'
+        ):
             ostta.load(model, CLASSES, **({} if group is None else {"group": group}))
     bare = wrapped(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, WIDTH)))
     for group in ("layernorm", "norm"):
-        with pytest.raises(Error, match=rf'^The image tower has no normalisation with parameters, .* "{group}" is about: [^.]*\.$'):
+        with pytest.raises(
+            Error, match=rf'^The image tower has no normalisation with parameters, .* "{group}" is about: [^.]*\.$'
+        ):
             ostta.load(bare, CLASSES, group=group)
 
 

@@ -165,9 +165,7 @@ class Adapter:
             write_state(Path(path), self._tensors(), self.describe())
 
     @classmethod
-    def restore(
-        cls, path: str | Path, backbone: Backbone | str | Path | tuple[Any, ...] | None = None
-    ) -> Adapter:
+    def restore(cls, path: str | Path, backbone: Backbone | str | Path | tuple[Any, ...] | None = None) -> Adapter:
         """The adapter that `save` wrote. A backbone that does not ship with ostta must be given again, or named.
 
         What a state file says never makes anything be downloaded, or read from a place that the caller did not name.

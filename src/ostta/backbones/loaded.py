@@ -52,7 +52,9 @@ def from_transformers(model: nn.Module, processor: Processor) -> TwoTowers:
     family = family_of(kind, id)
     for part in ("vision_model", "text_model", "logit_scale"):
         if not hasattr(model, part):
-            raise Error(f"A {type(model).__name__} has no {part}: give the whole model with both towers, such as a CLIPModel.")
+            raise Error(
+                f"A {type(model).__name__} has no {part}: give the whole model with both towers, such as a CLIPModel."
+            )
     for part in ("tokenizer", "image_processor"):
         if not hasattr(processor, part):
             raise Error(

@@ -119,7 +119,9 @@ class OpenClip:
         tokens = self._tokenizer(prompts)
         if not isinstance(tokens, torch.Tensor) or tokens.ndim != 2 or len(tokens) != len(prompts):
             found = list(tokens.shape) if isinstance(tokens, torch.Tensor) else type(tokens).__name__
-            raise Error(f"The tokenizer gives {found} for {len(prompts)} texts: it must give a tensor [{len(prompts)}, L].")
+            raise Error(
+                f"The tokenizer gives {found} for {len(prompts)} texts: it must give a tensor [{len(prompts)}, L]."
+            )
         return tokens
 
     @torch.no_grad()
@@ -176,7 +178,9 @@ def _width(backbone: OpenClip, whole: nn.Module) -> int:
             "for a text: all three must be [1, D]."
         )
     if not float(nn.functional.cosine_similarity(features, expected)) > ALIKE:
-        raise Error("`encode_image` of the model does more than `visual`, its image tower: such a model is not supported.")
+        raise Error(
+            "`encode_image` of the model does more than `visual`, its image tower: such a model is not supported."
+        )
     return text.shape[1]
 
 

@@ -47,7 +47,9 @@ def fitting(config: Mapping[str, Any], default: Preprocessing, what: str) -> Pre
     except (ValueError, TypeError, AttributeError, KeyError) as problem:
         raise Error(f"{what} is not a processor config that can be read: {problem}.") from problem
     if parsed.image_size != default.image_size:
-        raise Error(f"{what} makes images of {parsed.image_size} pixels, but the image tower takes {default.image_size}.")
+        raise Error(
+            f"{what} makes images of {parsed.image_size} pixels, but the image tower takes {default.image_size}."
+        )
     return parsed
 
 

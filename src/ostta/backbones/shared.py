@@ -36,7 +36,9 @@ def shared_copy(model: nn.Module) -> tuple[nn.Module, torch.device, torch.dtype]
             copied = copy.deepcopy(model, known)
         except Exception as problem:  # somebody else's module: anything may come
             reason = " ".join(str(problem).split())[:200].rstrip(".")
-            raise Error(f"The structure of the model, a {type(model).__name__}, cannot be copied: {reason}.") from problem
+            raise Error(
+                f"The structure of the model, a {type(model).__name__}, cannot be copied: {reason}."
+            ) from problem
     return copied.eval(), devices.pop(), precision
 
 

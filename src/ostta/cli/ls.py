@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 
 import typer
 
-app = typer.Typer(help="List what there is: methods, groups, backbones, identifiers, datasets, profiles.", no_args_is_help=True)
+app = typer.Typer(
+    help="List what there is: methods, groups, backbones, identifiers, datasets, profiles.", no_args_is_help=True
+)
 
 
 def _print(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

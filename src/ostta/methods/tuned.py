@@ -131,7 +131,7 @@ def _norms(names: list[str], vision: nn.Module, group: Group) -> list[str]:
         return names
     kinds = norm_kinds(vision)
     if kinds:
-        raise Error(f"The image tower has no LayerNorm, but {' and '.join(kinds)}: train these with the group \"norm\".")
+        raise Error(f'The image tower has no LayerNorm, but {" and ".join(kinds)}: train these with the group "norm".')
     raise Error(
         f'The image tower has no normalisation with parameters, which the group "{group}" is about: choose another one, such as '
         '"full" or "last_block".'
