@@ -572,7 +572,7 @@ def test_what_cannot_be_wrapped(tower: nn.Module, change: dict[str, Any], messag
         wrap(given.pop("vision"), given.pop("text_features"), **given)
 
 
-BY_NAME = {name: row for name, row in zip([*CLASSES, "ant"], torch.eye(4, 16), strict=True)}
+BY_NAME = dict(zip([*CLASSES, "ant"], torch.eye(4, 16), strict=True))
 
 
 def test_wrap_takes_text_features_by_class_name(tower: nn.Module) -> None:

@@ -137,7 +137,7 @@ def test_a_pool_is_as_good_as_as_many_adapters(tower: type[nn.Module]) -> None:
     assert shares == {"a": tower is SmallTower, "b": tower is SmallTower, "c": tower is SmallTower, "d": True}
     found: dict[str, list[ostta.Prediction]] = {name: [] for name in alone}
     for image in images(30):
-        for name, answer in pool.step({name: image for name in alone}).items():
+        for name, answer in pool.step(dict.fromkeys(alone, image)).items():
             found[name].append(answer)
     for name, one in alone.items():
         expected = list(one.stream(images(30)))

@@ -13,7 +13,7 @@ from ..core.devices import own_precision
 from ..core.types import Error, Preprocessing
 from .preprocessing import clip_preprocessing, siglip_preprocessing
 from .prompts import ensemble, fill, refuse_special_tokens
-from .protocol import DEFAULT_TEMPLATES, Defaults
+from .protocol import DEFAULT_TEMPLATES
 from .towers import ClipTower, ImageTower, TextTower, frozen, initial_weights, weight_hash
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class TwoTowers:
     restorable = True
     remark = ""
     image_tower: ClassVar[type[ImageTower]] = ImageTower
-    defaults: Defaults = {}
+    defaults: Mapping[str, Mapping[str, object]] = {}
 
     def __init__(self, id: str, model: nn.Module, tokenizer: Tokenizer, preprocessing: Preprocessing) -> None:
         """`model` is a `CLIPModel` or `SiglipModel`; it is frozen here."""
@@ -142,7 +142,7 @@ class Siglip(TwoTowers):
     """SigLIP, and SigLIP 2 of fixed resolution."""
 
     # Trained with a sigmoid and a bias: good matches have cosines near 0.1 and others below zero, where the grid has no points.
-    defaults: Defaults = {"lda": {"search": "exact"}}
+    defaults: Mapping[str, Mapping[str, object]] = {"lda": {"search": "exact"}}
     usual_preprocessing = staticmethod(siglip_preprocessing)
 
     def _tokens(self, prompts: list[str]) -> list[list[int]]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..core.types import Error, Preprocessing
 from .clip import BATCH, Siglip
 from .preprocessing import clip_preprocessing, parse
 from .prompts import ensemble, fill, refuse_special_tokens
-from .protocol import DEFAULT_TEMPLATES, Defaults
+from .protocol import DEFAULT_TEMPLATES
 from .shared import shared_copy
 from .towers import initial_weights, weight_hash
 
@@ -77,7 +77,9 @@ class OpenClip:
         parts: Any = model
         self.logit_scale = float(parts.logit_scale.detach().float().exp())
         # A bias is the mark of a training with sigmoids.
-        self.defaults: Defaults = Siglip.defaults if getattr(parts, "logit_bias", None) is not None else {}
+        self.defaults: Mapping[str, Mapping[str, object]] = (
+            Siglip.defaults if getattr(parts, "logit_bias", None) is not None else {}
+        )
         self.vision: nn.Module = VisualTower(parts.visual)
         self.preprocessing, self._tokenizer = preprocessing, tokenizer
         # Neither the image tower nor the temperature is a part of the text tower.

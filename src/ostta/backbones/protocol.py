@@ -12,8 +12,6 @@ from torch import nn
 from ..core.types import Preprocessing
 
 DEFAULT_TEMPLATES = ("a photo of a {}.",)
-# Options by method or identifier name.
-Defaults = Mapping[str, Mapping[str, object]]
 
 
 class Backbone(Protocol):
@@ -33,7 +31,7 @@ class Backbone(Protocol):
     vision: nn.Module
     preprocessing: Preprocessing
     logit_scale: float
-    defaults: Defaults
+    defaults: Mapping[str, Mapping[str, object]]
     trainable: bool
     restorable: bool
     remark: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import torch
@@ -13,7 +13,7 @@ from torch import nn
 from ..core.modes import learning
 from ..core.types import Error, Preprocessing
 from .preprocessing import CLIP_MEAN, CLIP_STD
-from .protocol import DEFAULT_TEMPLATES, Defaults
+from .protocol import DEFAULT_TEMPLATES
 from .texts import ANY_CLASS, TextFeatures, Texts, texts_of
 from .towers import frozen, weight_hash
 
@@ -58,7 +58,7 @@ class Wrapped:
     id = "wrapped"
     restorable = False
     remark = ""
-    defaults: Defaults = {}
+    defaults: Mapping[str, Mapping[str, object]] = {}
 
     def __init__(
         self,
