@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 import ostta
-from ostta.backbones.maple import Maple, Statistics, new_prompts
+from ostta.backbones.maple import Maple, new_prompts
+from ostta.backbones.protocol import Statistics
 from ostta.core.types import Verdict
 
 from .published import PublishedTPT

@@ -201,7 +201,7 @@ def test_prediction_json_is_complete() -> None:
 def test_wrapped_backbone_must_be_given_again(tmp_path) -> None:
     one = adapter("rosita")
     one.save(tmp_path / "a.ostta")
-    with pytest.raises(Error, match="wrapped backbone"):
+    with pytest.raises(Error, match="handed over as an object; pass it as `backbone=`"):
         ostta.Adapter.restore(tmp_path / "a.ostta")
     other = ostta.backbones.wrap(SmallTower(), torch.randn(10, 16), image_size=32)
     with pytest.raises(Error, match="other weights"):

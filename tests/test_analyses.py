@@ -23,6 +23,7 @@ from ostta.analyses import BankBytes, ReliableAccuracy, distances
 from ostta.bench.result import Result, read_result
 from ostta.bench.run.execute import carry_out, prepare, write_records
 from ostta.bench.spec import RunSpec
+from ostta.core.banks import FeatureBank, ScoreBank
 from ostta.core.types import Decision, Prediction
 from ostta.evaluate import Records
 from ostta.methods.protocol import Proposal
@@ -286,6 +287,26 @@ def test_memory_is_that_of_the_features_in_the_state_file(method: str, kind: str
 )
 def test_memory_of_other_methods(method: str, count: int) -> None:
     assert analyses.bank_bytes(adapter(method)) == BankBytes(count * 16 * 4, 512 * 8)
+
+
+def test_a_memory_counts_by_what_the_state_says_and_not_by_the_name_of_an_attribute() -> None:
+    """A method from outside may keep its banks in a list, or under names of its own."""
+    one = adapter("zero_shot", "msp")
+    banks = [FeatureBank(4, 16), FeatureBank(6, 16)]
+    for number, bank in enumerate(banks):
+        bank.push(torch.eye(16)[number])
+    one.state.memories = lambda: {"desired": banks[0], "undesired": banks[1]}
+    one.identifier.memories = lambda: {"long": ScoreBank(100), "short": ScoreBank(10)}
+    assert analyses.bank_bytes(one) == BankBytes(10 * 16 * 4, 110 * 8)
+    assert analyses.bank_distances(one).cosine == 1.0
+
+
+@pytest.mark.parametrize(("method", "kind"), sorted({(method, kind) for method, _, kind in CASES}))
+def test_memories_have_the_names_of_the_state_file(method: str, kind: str) -> None:
+    one = adapter(method, "lda", kind)
+    named = {name.rpartition("/")[0] for name in one.state.tensors() if name.endswith("/features")}
+    assert set(one.state.memories()) == named
+    assert set(one.identifier.memories()) == {name for name in one.identifier.tensors() if name == "scores"}
 
 
 def test_memory_of_the_identifier() -> None:

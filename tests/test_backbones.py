@@ -25,7 +25,9 @@ from transformers import (
     SiglipModel,
 )
 
-from ostta.backbones import backbone_names, load, require_prompt_tuning, wrap
+import ostta
+from ostta import analyses
+from ostta.backbones import Backbone, HasTextTower, HasTokenStatistics, TunesPrompts, backbone_names, load, wrap
 from ostta.backbones.embedded import load_embedded
 from ostta.backbones.embedded.stem import Stem
 from ostta.backbones.preprocessing import (
@@ -37,6 +39,7 @@ from ostta.backbones.preprocessing import (
     read_preprocessing,
     siglip_preprocessing,
 )
+from ostta.backbones.prompts import prompted
 from ostta.backbones.towers import ImageTower
 from ostta.core.groups import layernorm_names
 from ostta.core.overlay import Overlay
@@ -137,9 +140,54 @@ def test_siglip_recommends_the_exact_search_and_cannot_tune_prompts(loaded: dict
     clip, siglip = loaded["clip"], loaded["siglip"]
     assert siglip.defaults == {"lda": {"search": "exact"}}
     assert clip.defaults == {}
-    require_prompt_tuning(clip)
+    assert len(prompted(clip, CLASSES).free) == 1
     with pytest.raises(Error, match="cannot tune prompts"):
-        require_prompt_tuning(siglip)
+        prompted(siglip, CLASSES)
+
+
+def test_what_a_backbone_can_do_is_declared(loaded: dict[str, Any], tower: nn.Module) -> None:
+    kinds = (HasTextTower, TunesPrompts, HasTokenStatistics)
+    found = {
+        name: [isinstance(backbone, kind) for kind in kinds]
+        for name, backbone in {
+            **loaded,
+            "embedded+maple": load("embedded+maple"),
+            "wrapped": wrap(tower, torch.eye(3, 16), image_size=8),
+        }.items()
+    }
+    assert found == {
+        "clip": [True, True, False],
+        "siglip": [True, False, False],
+        "siglip2": [True, False, False],
+        "embedded+maple": [True, True, True],
+        "wrapped": [False, False, False],
+    }
+
+
+class FromOutside:
+    """A backbone of somebody else's that is no class of ours: all that a `Backbone` needs, and what the embedded one can do."""
+
+    def __init__(self, own: Any, *abilities: str) -> None:
+        for name in (*Backbone.__annotations__, "feature_width", "weight_hash", "classifier", "unfamiliar", *abilities):
+            setattr(self, name, getattr(own, name))
+
+
+def test_a_class_from_outside_can_do_what_it_declares() -> None:
+    own: Any = load("embedded+maple")
+    views = torch.randn(8, 3, IMAGE_SIZE, IMAGE_SIZE, generator=torch.Generator().manual_seed(0))
+    for method, abilities in {"palign": ("prompted", "tower", "statistics"), "tpt": ("prompted",)}.items():
+        able: Any = FromOutside(own, *abilities)
+        one, other = (
+            ostta.load(kind, ["cat", "dog", "ship"], method=method, identifier="all", views=8) for kind in (able, own)
+        )
+        assert one.step_views(views).loss == other.step_views(views).loss is not None
+        with pytest.raises(Error, match="needs MaPLe prompts" if method == "palign" else "cannot tune prompts"):
+            ostta.load(FromOutside(own), ["cat", "dog", "ship"], method=method)  # type: ignore[arg-type]
+    towers = [
+        analyses.adapted_parameters(ostta.load(kind, ["cat", "dog", "ship"], method="unient", group="full"))  # type: ignore[arg-type]
+        for kind in (FromOutside(own, "text", "embed"), FromOutside(own))
+    ]
+    assert towers[0] == towers[1] + sum(weight.numel() for weight in own.text.parameters())
 
 
 # --- prompts ----------------------------------------------------------------------------------------------------------
@@ -475,7 +523,7 @@ def test_what_a_wrapped_backbone_is(tower: nn.Module) -> None:
     with pytest.raises(Error, match="2 classes, but 3 rows"):
         backbone.classifier(["cat", "dog"])
     with pytest.raises(Error, match="The backbone wrapped cannot tune prompts"):
-        require_prompt_tuning(backbone)
+        prompted(backbone, CLASSES)
 
 
 def test_wrapped_weight_hash(tower: nn.Module) -> None:
@@ -524,11 +572,69 @@ def test_what_cannot_be_wrapped(tower: nn.Module, change: dict[str, Any], messag
         wrap(given.pop("vision"), given.pop("text_features"), **given)
 
 
+BY_NAME = dict(zip([*CLASSES, "ant"], torch.eye(4, 16), strict=True))
+
+
+def test_wrap_takes_text_features_by_class_name(tower: nn.Module) -> None:
+    backbone = wrap(tower, {name: 3 * row.numpy() for name, row in BY_NAME.items()}, image_size=8)
+    assert torch.equal(backbone.classifier(["ant", "cat"]), torch.stack([BY_NAME["ant"], BY_NAME["cat"]]))
+    assert backbone.feature_width == 16
+    with pytest.raises(
+        Error, match=r"^There are no text features of the class 'bee' among those given to `wrap`: 'cat', .*\.$"
+    ):
+        ostta.load(backbone, ["cat", "bee"], method="zero_shot")
+    assert wrap(tower, {**BY_NAME, "ant": BY_NAME["cat"]}, image_size=8).weight_hash != backbone.weight_hash
+    assert wrap(None, BY_NAME).classifier(["dog"]).shape == (1, 16)
+
+
+def test_wrap_takes_a_function_of_class_names(tower: nn.Module, tmp_path: Path) -> None:
+    asked: list[list[str]] = []
+
+    def embed(names: list[str]) -> torch.Tensor:
+        asked.append(names)
+        return torch.stack([2 * BY_NAME.get(name, torch.ones(16)) for name in names]).requires_grad_()
+
+    backbone = wrap(tower, embed, image_size=8)
+    assert (asked, backbone.feature_width) == ([], 16)
+    one = ostta.load(backbone, CLASSES, method="dpe")
+    assert asked == [CLASSES]
+    assert torch.equal(one.classifier, torch.eye(3, 16))
+    assert not one.classifier.requires_grad
+    alone = ostta.load(wrap(None, embed), CLASSES, method="dpe")
+    first = alone.step_features(torch.randn(16))
+    alone.save(tmp_path / "state.ostta")
+    again = ostta.Adapter.restore(tmp_path / "state.ostta", wrap(None, embed))
+    assert (again.steps, first.index in range(3)) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, r"dictionary given to `wrap` is empty"),
+        ({"cat": torch.zeros(16)}, r"text_features\['cat'\] is zero or not finite"),
+        ({"cat": torch.ones(16), "dog": torch.ones(15)}, "have one width, but that of 'dog' 15 and that of 'cat' 16"),
+        ({"cat": torch.ones(1, 16)}, r"text_features\['cat'\] must be one embedding, \[D\], not of shape \[1, 16\]"),
+        ({"cat": "a cat"}, r"text_features\['cat'\] must be numbers"),
+        ({"cat": torch.ones(15), "dog": torch.ones(15)}, "the text features are 15 wide"),
+        (lambda names: torch.ones(len(names), 15), r"gives \[3, 15\] for 3 classes: it must give \[3, 16\]"),
+        (lambda names: torch.ones(2, 16), r"gives \[2, 16\] for 3 classes: it must give \[3, 16\]"),
+        (lambda names: {}, "must be numbers"),
+        (lambda names: names.shape, "does not take 3 names: 'list' object has no attribute 'shape'"),
+        (lambda names: torch.zeros(len(names), 16), "zero or not finite"),
+    ],
+)
+def test_text_features_that_cannot_be_used(tower: nn.Module, given: Any, message: str) -> None:
+    with pytest.raises(Error, match=message) as found:
+        wrap(tower, given, image_size=8).classifier(CLASSES)
+    assert str(found.value).endswith(".")
+    assert "\n" not in str(found.value)
+
+
 # --- embedded ---------------------------------------------------------------------------------------------------------
 def test_embedded(tmp_path: Path) -> None:
     folder = tiny_embedded(tmp_path)
     backbone = load_embedded(folder)
-    assert (backbone.id, backbone.restorable, backbone.prompt_tuning, backbone.defaults) == ("embedded", True, True, {})
+    assert (backbone.id, backbone.restorable, backbone.defaults) == ("embedded", True, {})
     assert backbone.unfamiliar(["Cat", "pickup_truck", "unicorn"]) == ["unicorn"]
     assert all(weight.dtype == torch.float32 and not weight.is_meta for weight in backbone.vision.parameters())
     positions: Any = backbone.vision.get_submodule("vision_model.embeddings").position_ids

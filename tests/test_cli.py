@@ -84,12 +84,15 @@ def test_importing_is_light() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-@pytest.mark.parametrize("what", ["methods", "backbones", "identifiers", "datasets", "profiles", "options rosita"])
+@pytest.mark.parametrize(
+    "what", ["methods", "groups", "backbones", "identifiers", "datasets", "profiles", "options rosita"]
+)
 def test_ls(what: str) -> None:
     done = ostta("ls", *what.split())
     assert done.returncode == 0, done.stderr
     expected = {
         "methods": "rosita",
+        "groups": "BatchNorm",
         "backbones": "embedded",
         "identifiers": "lda",
         "datasets": "cifar10c",

@@ -39,6 +39,8 @@ ON_VIT_B16 = {
 class FourWords:
     """Tokens of "a photo of a NAME.": start, four words, a name, a stop, an end."""
 
+    all_special_tokens = ("<|startoftext|>", "<|endoftext|>")
+
     def __call__(self, prompts: list[str], **_: Any) -> dict[str, list[list[int]]]:
         return {"input_ids": [[49406, *range(320, 320 + len(p.split()) + p.count(".")), 49407] for p in prompts]}
 
@@ -234,13 +236,12 @@ def test_optimisers_against_pytorch(kind: str) -> None:
     optimiser = Optimiser("adamw" if kind == "adamw" else "sgd", 0.1, momentum)
     for step in range(6):
         if step == 3:
-            stored, optimiser = optimiser.tensors(), Optimiser(optimiser.kind, 0.1, momentum)
-            optimiser.load(stored, ours)
+            optimiser = Optimiser(optimiser.kind, 0.1, momentum).restored(optimiser.stored(), ours)
         gradients = [torch.randn(tensor.shape, generator=generator) for tensor in ours]
         for tensor, gradient in zip(theirs, gradients, strict=True):
             tensor.grad = gradient.clone()
         reference.step()
-        optimiser.move(ours, gradients)
+        ours, optimiser = optimiser.step(ours, gradients)
     for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, other.detach(), atol=1e-6, rtol=1e-6)
 

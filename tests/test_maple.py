@@ -15,7 +15,7 @@ import ostta
 from cases import CLASSES, backbone, images
 from ostta import Error
 from ostta.backbones import load
-from ostta.backbones.maple import Maple, MaplePrompts, Statistics, new_prompts
+from ostta.backbones.maple import Maple, MaplePrompts, new_prompts
 from ostta.backbones.maple_files import (
     OWN_STATISTICS,
     load_maple,
@@ -24,6 +24,7 @@ from ostta.backbones.maple_files import (
     write_prompts,
     write_statistics,
 )
+from ostta.backbones.protocol import Statistics
 from ostta.cli.app import app
 from ostta.core.scores import unit
 from ostta.data.by_name import open_dataset

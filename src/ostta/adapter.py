@@ -43,7 +43,7 @@ SPOILED = Failure("the step would make the features of images not finite")
 
 
 def load(
-    backbone: str | Path | Backbone,
+    backbone: str | Path | Backbone | tuple[Any, ...],
     classes: Sequence[str],
     method: str = "rosita",
     identifier: str = "lda",
@@ -56,8 +56,9 @@ def load(
 ) -> Adapter:
     """A classifier over `classes` that adapts itself to the stream it sees.
 
-    `backbone` is "embedded", a hub id, a local folder, or what `ostta.backbones.wrap` returned. One that is named is loaded onto
-    `device`, "auto" (a GPU where there is one; the default), "cpu", "cuda", "cuda:1" or "mps", with its numbers in `dtype`, "float32",
+    `backbone` is "embedded", a hub id, a local folder, what `ostta.backbones.wrap` returned, or a model that is loaded already:
+    (model, processor) of transformers or (model, tokenizer, transform) of open_clip. One that is named is loaded onto `device`,
+    "auto" (a GPU where there is one; the default), "cpu", "cuda", "cuda:1" or "mps", with its numbers in `dtype`, "float32",
     "bfloat16" or "float16"; one that is given stays where it is. Keywords are options of the method, the identifier and the
     adapter, which `ostta ls options` shows; `options` takes them too, by name or as objects:
     `options=ostta.options.RositaOptions(lr=1e-4)`, in which all fields count as given.
@@ -68,9 +69,9 @@ def load(
     >>> adapter.step(image)  # a PIL image, a path, bytes or an array
     Prediction(cat, score 0.45 > 0.00, unreliable)
     """
-    backbone = backbones.on_device(backbone, device, dtype)
-    resolved = resolve(method, identifier, profile, options, backbone.defaults, keywords)
-    return Adapter(backbone, classes, method, identifier, profile, seed, resolved)
+    model = backbones.as_backbone(backbone, device, dtype)
+    resolved = resolve(method, identifier, profile, options, model.defaults, keywords)
+    return Adapter(model, classes, method, identifier, profile, seed, resolved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +254,7 @@ class Adapter:
     def restore(
         cls,
         path: str | Path,
-        backbone: Backbone | str | Path | None = None,
+        backbone: Backbone | str | Path | tuple[Any, ...] | None = None,
         device: str | torch.device | None = None,
         dtype: str | torch.dtype | None = None,
     ) -> Adapter:
@@ -267,7 +268,7 @@ class Adapter:
         True
         """
         tensors, stored = read_state(Path(path))
-        model = backbones.on_device(_backbone_again(path, stored.backbone, backbone), device, dtype)
+        model = backbones.as_backbone(_backbone_again(path, stored.backbone, backbone), device, dtype)
         if model.weight_hash != stored.backbone.weight_hash:
             raise Error(
                 f"{path} belongs to a model with other weights ({shown(stored.backbone.id)}); this one is {model.id}."
@@ -525,14 +526,16 @@ class Adapter:
         self.identifier.load(identifier)
 
 
-def _backbone_again(path: str | Path, saved: SavedOn, given: Backbone | str | Path | None) -> Backbone | str | Path:
+def _backbone_again(
+    path: str | Path, saved: SavedOn, given: Backbone | str | Path | tuple[Any, ...] | None
+) -> Backbone | str | Path | tuple[Any, ...]:
     """The backbone that a state was saved on: the one given, or the name of one that ships with ostta."""
     if given is not None:
         return given
     if saved.id in backbones.SHIPPED and saved.restorable:
         return saved.id
     if not saved.restorable:
-        raise Error(f"{path} was saved on a wrapped backbone; pass it as `backbone=`.")
+        raise Error(f"{path} was saved on a backbone that was handed over as an object; pass it as `backbone=`.")
     raise Error(
         f"{path} was saved on the backbone {shown(saved.id, 300)}, which does not ship with ostta: "
         "pass it as `backbone=`, or its name or folder."

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .adapter import Adapter
-from .core.banks import ClassCache, FeatureBank, ScoreBank
-from .core.overlay import Overlay
+from .core.banks import FeatureBank
 from .core.types import Error, Verdict
 from .evaluate import Records
+from .methods.tuning import TunedState
 
 Floats = NDArray[np.float64]
 
@@ -94,7 +94,8 @@ def stream_distances(records: Records, *, limit: int = 2000, seed: int = 0) -> D
 
 def bank_distances(adapter: Adapter, *, limit: int = 2000, seed: int = 0) -> Distances | None:
     """The distances between the desired and the undesired feature bank as they are; None unless the method has both, filled."""
-    banks = [getattr(adapter.state, side, None) for side in ("desired", "undesired")]
+    memories = adapter.state.memories()
+    banks = [memories.get(side) for side in ("desired", "undesired")]
     rows = [bank.features.cpu().numpy() for bank in banks if isinstance(bank, FeatureBank) and len(bank)]
     return distances(rows[0], rows[1], limit=limit, seed=seed) if len(rows) == 2 else None
 
@@ -159,18 +160,16 @@ def bank_bytes(adapter: Adapter) -> BankBytes:
     numbers: (5 C + 64) F * 4 bytes, 0.233 MB for C = 10, F = 512. The paper's memory table prints 0.758 MB beside the same formula;
     its five entries are all those of (5 C + 320) F * 4 bytes (D7).
     """
-    memories = vars(adapter.state).values()
-    banks = (bank for bank in vars(adapter.identifier).values() if isinstance(bank, ScoreBank))
     return BankBytes(
-        features=sum(memory.bytes for memory in memories if isinstance(memory, FeatureBank | ClassCache)),
-        scores=sum(bank.capacity * bank.scores().itemsize for bank in banks),
+        features=sum(memory.bytes for memory in adapter.state.memories().values()),
+        scores=sum(bank.bytes for bank in adapter.identifier.memories().values()),
     )
 
 
 def adapted_parameters(adapter: Adapter) -> int | None:
     """How many numbers the overlay adapts; None where the method has none."""
-    overlay = getattr(adapter.state, "overlay", None)
-    return sum(tensor.numel() for tensor in overlay.parameters()) if isinstance(overlay, Overlay) else None
+    state = adapter.state
+    return sum(tensor.numel() for tensor in state.overlay.parameters()) if isinstance(state, TunedState) else None
 
 
 def _checked(features: ArrayLike, side: str) -> Floats:

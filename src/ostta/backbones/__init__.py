@@ -9,8 +9,10 @@ torch.Size([2, 512])
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
 
 from ..core.devices import device_named, dtype_named
 from ..core.modes import learning
@@ -19,12 +21,16 @@ from .clip import Clip, TwoTowers
 from .embedded import load_embedded, load_embedded_maple
 from .folders import load_folder
 from .hub import model_folder
+from .loaded import from_transformers
 from .maple_files import load_maple
-from .prompts import require_prompt_tuning
-from .protocol import DEFAULT_TEMPLATES, Backbone
+from .open_clip import from_open_clip
+from .protocol import DEFAULT_TEMPLATES, Backbone, HasTextTower, HasTokenStatistics, TunesPrompts
 from .wrapped import wrap
 
-__all__ = ["DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "backbone_names", "load", "require_prompt_tuning", "wrap"]
+__all__ = [
+    "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "HasTextTower", "HasTokenStatistics", "TunesPrompts", "as_backbone",
+    "backbone_names", "from_open_clip", "from_transformers", "load", "wrap",
+]  # fmt: skip
 
 # What `load` knows without a download and without a path.
 SHIPPED = ("embedded", "embedded+maple")
@@ -64,12 +70,19 @@ def load(
         return backbone
 
 
-def on_device(
-    backbone: str | Path | Backbone, device: str | torch.device | None, dtype: str | torch.dtype | None
+def as_backbone(
+    given: str | Path | Backbone | tuple[Any, ...],
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
 ) -> Backbone:
-    """A backbone that is named, loaded onto `device` in `dtype`; one that is given, if it is there in that precision already."""
-    if isinstance(backbone, str | Path):
-        return load(backbone, device or "auto", dtype or "float32")
+    """What `ostta.load` takes as a backbone: a name or folder for `load`, a backbone, or a model that is loaded already.
+
+    Such a model comes with what belongs to it: (model, processor) of transformers, (model, tokenizer, transform) of open_clip.
+    One that is named is loaded onto `device` in `dtype`; any other must be there in that precision already.
+    """
+    if isinstance(given, str | Path):
+        return load(given, device or "auto", dtype or "float32")
+    backbone = _over_loaded(given)
     if device is not None and device_named(device) != backbone.device:
         raise Error(
             f"The backbone {backbone.id} is on {backbone.device} and stays there: load or wrap it on {device} in the first place."
@@ -79,6 +92,22 @@ def on_device(
             f"The backbone {backbone.id} is in {backbone.dtype} and stays so: load it as {dtype} in the first place."
         )
     return backbone
+
+
+def _over_loaded(given: Backbone | tuple[Any, ...]) -> Backbone:
+    if isinstance(given, tuple):
+        if len(given) not in (2, 3):
+            raise Error(
+                "A model that is loaded already is given as (model, processor) of transformers or as (model, tokenizer, transform) "
+                f"of open_clip, not as {len(given)} things."
+            )
+        return from_transformers(*given) if len(given) == 2 else from_open_clip(*given)
+    if isinstance(given, nn.Module) and not hasattr(given, "preprocessing"):
+        raise Error(
+            f"A {type(given).__name__} alone does not say how images and texts are prepared for it: give (model, processor) of "
+            "transformers or (model, tokenizer, transform) of open_clip, or use `ostta.backbones.wrap`."
+        )
+    return given
 
 
 def _load(name_or_folder: str | Path) -> TwoTowers:

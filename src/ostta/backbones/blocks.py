@@ -7,16 +7,38 @@ and their share of the dense layers, five sixths of that layer, need not be work
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import torch
+from torch import nn
 from torch.nn import functional
 
 # Keys and values of one layer, [B, heads, L, width of a head].
 Memory = tuple[torch.Tensor, torch.Tensor]
 
 
-def causal_block(layer: Any, hidden: torch.Tensor, before: Memory | None = None) -> tuple[torch.Tensor, Memory]:
+class Attention(Protocol):
+    """What is used of the attention of a layer."""
+
+    q_proj: nn.Linear
+    k_proj: nn.Linear
+    v_proj: nn.Linear
+    out_proj: nn.Linear
+    num_heads: int
+    head_dim: int
+    scale: float
+
+
+class Layer(Protocol):
+    """What is used of a layer of CLIP's transformers, as `transformers` calls it."""
+
+    layer_norm1: nn.LayerNorm
+    self_attn: Attention
+    layer_norm2: nn.LayerNorm
+    mlp: nn.Module
+
+
+def causal_block(layer: Layer, hidden: torch.Tensor, before: Memory | None = None) -> tuple[torch.Tensor, Memory]:
     """One layer over positions that follow those of `before`, and the keys and values of these positions."""
     normed = layer.layer_norm1(hidden)
     own = _memory(layer, normed)
@@ -27,12 +49,12 @@ def causal_block(layer: Any, hidden: torch.Tensor, before: Memory | None = None)
     return _attended(layer, hidden, normed, (keys, values), mask), own
 
 
-def memory_of(layer: Any, hidden: torch.Tensor) -> Memory:
+def memory_of(layer: Layer, hidden: torch.Tensor) -> Memory:
     """The keys and values alone: all that is needed of positions that are not read."""
     return _memory(layer, layer.layer_norm1(hidden))
 
 
-def last_block(layer: Any, hidden: torch.Tensor, position: int, before: Memory | None = None) -> torch.Tensor:
+def last_block(layer: Layer, hidden: torch.Tensor, position: int, before: Memory | None = None) -> torch.Tensor:
     """What one layer gives at `position`, [B, width], where that position sees all others and those of `before`."""
     normed = layer.layer_norm1(hidden)
     memory = _joined(before, _memory(layer, normed))
@@ -41,7 +63,7 @@ def last_block(layer: Any, hidden: torch.Tensor, position: int, before: Memory |
 
 
 def _attended(
-    layer: Any, hidden: torch.Tensor, normed: torch.Tensor, memory: Memory, mask: torch.Tensor | None = None
+    layer: Layer, hidden: torch.Tensor, normed: torch.Tensor, memory: Memory, mask: torch.Tensor | None = None
 ) -> torch.Tensor:
     attention = layer.self_attn
     queries = _heads(attention, attention.q_proj(normed))
@@ -51,12 +73,12 @@ def _attended(
     return given
 
 
-def _memory(layer: Any, normed: torch.Tensor) -> Memory:
+def _memory(layer: Layer, normed: torch.Tensor) -> Memory:
     attention = layer.self_attn
     return _heads(attention, attention.k_proj(normed)), _heads(attention, attention.v_proj(normed))
 
 
-def _heads(attention: Any, projected: torch.Tensor) -> torch.Tensor:
+def _heads(attention: Attention, projected: torch.Tensor) -> torch.Tensor:
     return projected.view(*projected.shape[:-1], attention.num_heads, attention.head_dim).transpose(1, 2)
 
 

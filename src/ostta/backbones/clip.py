@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 from torch import nn
@@ -23,17 +23,29 @@ if TYPE_CHECKING:
 BATCH = 256
 
 
+class Tokenizer(Protocol):
+    """What is asked of a tokenizer of `transformers`."""
+
+    @property
+    def all_special_tokens(self) -> Sequence[str]: ...
+
+    @property
+    def pad_token_id(self) -> int | None: ...
+
+    def __call__(self, text: list[str], *, padding: bool, truncation: bool) -> Mapping[str, list[list[int]]]:
+        """The token ids of each text under "input_ids"."""
+
+
 class TwoTowers:
     """A `Backbone` whose text tower is there as well. A family says how it tokenises and what it recommends."""
 
     trainable = True
     restorable = True
     remark = ""
-    prompt_tuning: ClassVar[bool]
     image_tower: ClassVar[type[ImageTower]] = ImageTower
-    defaults: Mapping[str, Mapping[str, Any]] = {}
+    defaults: Mapping[str, Mapping[str, object]] = {}
 
-    def __init__(self, id: str, model: nn.Module, tokenizer: Any, preprocessing: Preprocessing) -> None:
+    def __init__(self, id: str, model: nn.Module, tokenizer: Tokenizer, preprocessing: Preprocessing) -> None:
         """`model` is a `CLIPModel` or `SiglipModel`; it is frozen here."""
         parts: Any = frozen(model)
         # SigLIP's towers project inside.
@@ -43,7 +55,7 @@ class TwoTowers:
         self.text = TextTower(parts.text_model, getattr(parts, "text_projection", None)).eval()
         self.tokenizer = tokenizer
         self.preprocessing = preprocessing
-        self.logit_scale = float(parts.logit_scale.exp())
+        self.logit_scale = float(parts.logit_scale.float().exp())
         self.feature_width = int(projection.out_features if projection else parts.config.vision_config.hidden_size)
         self.context_length = int(parts.config.text_config.max_position_embeddings)
         self.vocabulary = int(parts.config.text_config.vocab_size)
@@ -68,8 +80,7 @@ class TwoTowers:
         raise NotImplementedError
 
     def _tokens(self, prompts: list[str]) -> list[list[int]]:
-        tokens: list[list[int]] = self.tokenizer(prompts, padding=False, truncation=False)["input_ids"]
-        return tokens
+        return self.tokenizer(prompts, padding=False, truncation=False)["input_ids"]
 
     def _padded(self, tokens: list[list[int]]) -> torch.Tensor:
         raise NotImplementedError
@@ -114,7 +125,6 @@ class TwoTowers:
 class Clip(TwoTowers):
     """OpenAI's CLIP and its relatives, such as LAION's."""
 
-    prompt_tuning = True
     image_tower = ClipTower
     usual_preprocessing = staticmethod(clip_preprocessing)
 
@@ -143,9 +153,8 @@ class Clip(TwoTowers):
 class Siglip(TwoTowers):
     """SigLIP, and SigLIP 2 of fixed resolution."""
 
-    prompt_tuning = False
     # Trained with a sigmoid and a bias: good matches have cosines near 0.1 and others below zero, where the grid has no points.
-    defaults: Mapping[str, Mapping[str, Any]] = {"lda": {"search": "exact"}}
+    defaults: Mapping[str, Mapping[str, object]] = {"lda": {"search": "exact"}}
     usual_preprocessing = staticmethod(siglip_preprocessing)
 
     def _tokens(self, prompts: list[str]) -> list[list[int]]:
@@ -154,7 +163,7 @@ class Siglip(TwoTowers):
 
     def _padded(self, tokens: list[list[int]]) -> torch.Tensor:
         """Padded to the full length on the right, as in training: the tower reads its answer at the last position."""
-        filler: int | None = self.tokenizer.pad_token_id
+        filler = self.tokenizer.pad_token_id
         if filler is None:
             raise Error(f"The tokenizer of {self.id} names no pad_token, which a SigLIP needs.")
         return _pad(tokens, self.context_length, filler)

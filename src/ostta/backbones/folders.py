@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from torch import nn
 
 from ..core.checks import one_line
 from ..core.types import Error
-from .clip import Clip, Siglip, TwoTowers
+from .clip import Clip, Siglip, Tokenizer, TwoTowers
 from .hub import NEEDS_EXTRA
 from .preprocessing import read_preprocessing
 
@@ -27,9 +27,14 @@ def load_folder(folder: Path, id: str) -> TwoTowers:
     with quiet():
         model = _model(folder, family)
         tokenizer = load_tokenizer(folder)
-    size: Any = model.config.vision_config.image_size  # type: ignore[union-attr]
-    side = size if isinstance(size, int) else size[0]
-    return family(id, model, tokenizer, read_preprocessing(folder, family.usual_preprocessing(side)))
+    return family(id, model, tokenizer, read_preprocessing(folder, family.usual_preprocessing(image_side(model))))
+
+
+def image_side(model: nn.Module) -> int:
+    """The side of the images that a model of `transformers` takes, in pixels."""
+    config: Any = model.config
+    size: int | Sequence[int] = config.vision_config.image_size
+    return size if isinstance(size, int) else size[0]
 
 
 def _family(folder: Path, id: str) -> type[TwoTowers]:
@@ -40,6 +45,11 @@ def _family(folder: Path, id: str) -> type[TwoTowers]:
         raise Error(f"The folder {folder} holds no model: there is no config.json in it.") from problem
     except (ValueError, KeyError, TypeError) as problem:
         raise Error(f"{folder / 'config.json'} is not the config of a model: it names no model_type.") from problem
+    return family_of(kind, id)
+
+
+def family_of(kind: str, id: str) -> type[TwoTowers]:
+    """The family of a model whose config says that it is of type `kind`."""
     if kind == "siglip2":
         raise Error(
             f"{id} is a SigLIP 2 of flexible resolution (NaFlex), which is not supported: "
@@ -78,7 +88,7 @@ def _model(folder: Path, family: type[TwoTowers]) -> nn.Module:
     return loaded
 
 
-def load_tokenizer(folder: Path) -> Any:
+def load_tokenizer(folder: Path) -> Tokenizer:
     """tokenizer.json exactly as it is stored; without one, what `transformers` makes of the older files."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -88,13 +98,14 @@ def load_tokenizer(folder: Path) -> Any:
         raise Error(f"The folder {folder} holds no tokenizer: there is no tokenizer.json in it.")
     kind: Any = PreTrainedTokenizerFast if stored else AutoTokenizer
     try:
-        return kind.from_pretrained(folder, local_files_only=True)
+        tokenizer: Tokenizer = kind.from_pretrained(folder, local_files_only=True)
     except ImportError as problem:
         raise Error(
             f"The tokenizer in {folder} is a spiece.model: install what reads it with `pip install sentencepiece protobuf`."
         ) from problem
     except Exception as problem:  # as above
         raise Error(f"The tokenizer in {folder} cannot be read: {_short(problem)}") from problem
+    return tokenizer
 
 
 def _short(problem: Exception) -> str:

@@ -9,7 +9,6 @@ The prompts belong to the image tower, as its submodule `prompts`, so that an ov
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +19,7 @@ from ..core.types import Error
 from .clip import Clip
 from .context import PromptedText
 from .prompts import checked_templates, ensemble
-from .protocol import DEFAULT_TEMPLATES
+from .protocol import DEFAULT_TEMPLATES, Statistics
 from .towers import ClipTower, frozen, initial_weights, weight_hash
 
 # As published: two tokens, in the first three layers.
@@ -55,14 +54,18 @@ class MapleTower(ClipTower):
         super().__init__(vision_model, visual_projection)
         self.prompts = prompts
 
+    @property
+    def blocks(self) -> int:
+        model: Any = self.vision_model
+        return len(model.encoder.layers)
+
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         return self.with_tokens(pixels, 0)[0]
 
     def with_tokens(self, pixels: torch.Tensor, blocks: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Raw features, and the inputs [B, tokens, width] of the first `blocks` blocks, prompts included."""
-        model: Any = self.vision_model
         seen: list[torch.Tensor] = []
-        for hidden in self._inputs(pixels, len(model.encoder.layers)):
+        for hidden in self._inputs(pixels, self.blocks):
             if len(seen) < blocks:
                 seen.append(hidden)
         return self.read(hidden), seen
@@ -110,14 +113,6 @@ class MapleText(PromptedText):
             for number, own in enumerate(prompts.compound_prompts_text)
         ]
         return self.encode(tensors.get("prompts.ctx", prompts.ctx), deeper)
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """Of the tokens of source images at the input of each block: means and population variances, [blocks, tokens, width]."""
-
-    means: torch.Tensor
-    variances: torch.Tensor
 
 
 class Maple(Clip):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -16,7 +15,8 @@ from ..files import write_atomically
 from ..regular_files import check_regular
 from .checkpoints import read_checkpoint
 from .clip import Clip
-from .maple import Maple, MaplePrompts, Statistics
+from .maple import Maple, MaplePrompts
+from .protocol import HasTokenStatistics, Statistics
 
 OWN_PROMPTS, OWN_STATISTICS = "maple.safetensors", "statistics.safetensors"
 # Buffers that a checkpoint holds for the classes it was trained on.
@@ -103,7 +103,7 @@ def write_prompts(prompts: MaplePrompts, file: Path) -> None:
     write_atomically(file, save(content))
 
 
-def write_statistics(statistics: Statistics, file: Path, about: dict[str, Any]) -> None:
+def write_statistics(statistics: Statistics, file: Path, about: dict[str, object]) -> None:
     """Beside the prompts they belong to; `about` says how they were made."""
     from safetensors.torch import save
 
@@ -111,7 +111,6 @@ def write_statistics(statistics: Statistics, file: Path, about: dict[str, Any]) 
     write_atomically(file, save(content, metadata={"about": json.dumps(about)}))
 
 
-@torch.no_grad()
 def statistics_file(name: str) -> Path:
     """Where the statistics of the backbone `name`, BASE+maple:PATH, belong: beside its prompts."""
     _, maple, path = name.partition("+maple:")
@@ -121,17 +120,18 @@ def statistics_file(name: str) -> Path:
     return (place if place.is_dir() else place.parent) / OWN_STATISTICS
 
 
+@torch.no_grad()
 def measure_statistics(
-    maple: Maple, views: Iterable[torch.Tensor], blocks: int | None = None
+    backbone: HasTokenStatistics, views: Iterable[torch.Tensor], blocks: int | None = None
 ) -> tuple[Statistics, int]:
     """Mean and population variance of every token at the input of every block, over canonical views [3, H, W]; and how many."""
-    tower: Any = maple.vision
-    blocks = len(tower.vision_model.encoder.layers) if blocks is None else blocks
+    tower = backbone.tower
+    blocks = tower.blocks if blocks is None else blocks
     count, total, squares = 0, None, None
     for batch in _batches(views):
         with own_precision(tower):
             # On the processor: not every device has numbers of double precision.
-            tokens = torch.stack(tower.tokens(batch.to(maple.device), blocks)).cpu().double()
+            tokens = torch.stack(tower.tokens(batch.to(backbone.device), blocks)).cpu().double()
         count += len(batch)
         total = tokens.sum(1) if total is None else total + tokens.sum(1)
         squares = tokens.square().sum(1) if squares is None else squares + tokens.square().sum(1)

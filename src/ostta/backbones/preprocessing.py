@@ -33,15 +33,24 @@ def read_preprocessing(folder: Path, default: Preprocessing) -> Preprocessing:
             try:
                 content = json.loads(file.read_text(encoding="utf-8"))
                 # `transformers` 5 saves the image part inside the config of the whole processor.
-                parsed = parse(content.get("image_processor", content), default)
-            except (ValueError, TypeError, AttributeError, KeyError) as problem:
+                config = content.get("image_processor", content)
+            except (ValueError, AttributeError) as problem:
                 raise Error(f"{file} is not a processor config that can be read: {problem}.") from problem
-            if parsed.image_size != default.image_size:
-                raise Error(
-                    f"{file} makes images of {parsed.image_size} pixels, but the image tower takes {default.image_size}."
-                )
-            return parsed
+            return fitting(config, default, str(file))
     return default
+
+
+def fitting(config: Mapping[str, Any], default: Preprocessing, what: str) -> Preprocessing:
+    """`parse`, and an Error about `what` where it cannot be followed or makes images of another size than the tower takes."""
+    try:
+        parsed = parse(config, default)
+    except (ValueError, TypeError, AttributeError, KeyError) as problem:
+        raise Error(f"{what} is not a processor config that can be read: {problem}.") from problem
+    if parsed.image_size != default.image_size:
+        raise Error(
+            f"{what} makes images of {parsed.image_size} pixels, but the image tower takes {default.image_size}."
+        )
+    return parsed
 
 
 def parse(config: Mapping[str, Any], default: Preprocessing) -> Preprocessing:

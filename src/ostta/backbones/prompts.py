@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
 
 from ..core.types import Error
 from ..files import is_unicode
-from .protocol import Backbone
-
-if TYPE_CHECKING:
-    from .context import PromptedText
+from .protocol import Backbone, TunablePrompts, TunesPrompts
 
 
 def fill(classes: Sequence[str], templates: Sequence[str]) -> list[str]:
@@ -66,24 +62,11 @@ def ensemble(features: torch.Tensor, classes: int) -> torch.Tensor:
     return functional.normalize(rows.view(classes, -1, rows.shape[-1]).mean(1), dim=-1)
 
 
-def prompted(backbone: Backbone, classes: Sequence[str]) -> PromptedText:
+def prompted(backbone: Backbone, classes: Sequence[str]) -> TunablePrompts:
     """The text tower of `backbone` from prompt vectors; an Error where it cannot be run from them."""
-    require_prompt_tuning(backbone)
-    made: PromptedText = backbone.prompted(classes)  # type: ignore[attr-defined]
-    return made
-
-
-def require_prompt_tuning(backbone: Backbone) -> None:
-    """Refuse a backbone whose text tower cannot be run from prompt vectors.
-
-    >>> try:
-    ...     require_prompt_tuning(ostta.backbones.wrap(None, torch.eye(2)))
-    ... except Error as problem:
-    ...     print(str(problem)[:46])
-    The backbone wrapped cannot tune prompts: that
-    """
-    if not getattr(backbone, "prompt_tuning", False):
+    if not isinstance(backbone, TunesPrompts):
         raise Error(
             f"The backbone {backbone.id} cannot tune prompts: that needs a text tower of the CLIP family, "
             'such as "openai/clip-vit-base-patch16" or "embedded".'
         )
+    return backbone.prompted(classes)

@@ -1,9 +1,10 @@
-"""What a backbone is: an image tower and a text tower in one space, and the numbers its images need."""
+"""What a backbone is: an image tower and a text tower in one space, and the numbers its images need. And what some can do more."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -37,7 +38,7 @@ class Backbone(Protocol):
     vision: nn.Module
     preprocessing: Preprocessing
     logit_scale: float
-    defaults: Mapping[str, Mapping[str, Any]]
+    defaults: Mapping[str, Mapping[str, object]]
     device: torch.device
     dtype: torch.dtype
     trainable: bool
@@ -65,3 +66,83 @@ class Backbone(Protocol):
         >>> ostta.backbones.load("embedded").unfamiliar(["cat", "violin"])
         ['violin']
         """
+
+
+# --- what some backbones can do more: having the members of a protocol is to declare it ---------------------------------
+@runtime_checkable
+class HasTextTower(Protocol):
+    """Its text tower is there, so that it can be trained as well.
+
+    text: the tower, a module; `embed` runs it.
+    """
+
+    @property
+    def text(self) -> nn.Module: ...
+
+    def embed(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
+        """Raw features of the prompts, all templates of the first class first; with graph where the weights of `text` have one."""
+
+
+class TunablePrompts(Protocol):
+    """The prompts of some classes as vectors that can be tuned.
+
+    free:          tensors that may be tuned and belong to no module.
+    vision_names:  parameters of the image tower that belong to the prompts.
+    """
+
+    @property
+    def free(self) -> Mapping[str, torch.Tensor]: ...
+
+    @property
+    def vision_names(self) -> Sequence[str]: ...
+
+    def classify(self, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Raw features, one row a class, with `tensors` in place of the prompts' own values, by name."""
+
+
+@runtime_checkable
+class TunesPrompts(Protocol):
+    """Its text tower can be run from prompt vectors."""
+
+    def prompted(self, classes: Sequence[str], template: str = DEFAULT_TEMPLATES[0]) -> TunablePrompts:
+        """The prompts of `classes`, which start as the words of `template`."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Of the tokens of source images at the input of each block: means and population variances, [blocks, tokens, width]."""
+
+    means: torch.Tensor
+    variances: torch.Tensor
+
+
+class TokenTower(Protocol):
+    """An image tower whose tokens can be seen."""
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks it has."""
+
+    def with_tokens(self, pixels: torch.Tensor, blocks: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Raw features, and the inputs [B, tokens, width] of the first `blocks` blocks, prompts included."""
+
+    def tokens(self, pixels: torch.Tensor, blocks: int) -> list[torch.Tensor]:
+        """The inputs of the first `blocks` blocks alone."""
+
+
+@runtime_checkable
+class HasTokenStatistics(Protocol):
+    """The tokens of its image tower can be held to those of source images, which PromptAlign does.
+
+    tower:       the image tower.
+    statistics:  of its tokens on source images; None until they were taken.
+    """
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def tower(self) -> TokenTower: ...
+
+    @property
+    def statistics(self) -> Statistics | None: ...

@@ -1,4 +1,4 @@
-"""Bring your own encoder: a backbone from any image tower and ready-made text embeddings."""
+"""Bring your own encoder: a backbone from any image tower and text embeddings of yours."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from ..core.modes import learning
 from ..core.types import Error, Preprocessing
 from .preprocessing import CLIP_MEAN, CLIP_STD
 from .protocol import DEFAULT_TEMPLATES
+from .texts import ANY_CLASS, TextFeatures, Texts, texts_of
 from .towers import frozen, weight_hash
 
 # Images of a backbone without a tower are of no use, but they are read before that is said.
@@ -60,19 +59,24 @@ class Wrapped:
     restorable = False
     remark = ""
     dtype = torch.float32
-    prompt_tuning = False
-    defaults: Mapping[str, Mapping[str, Any]] = {}
+    defaults: Mapping[str, Mapping[str, object]] = {}
 
     def __init__(
-        self, vision: nn.Module, text: torch.Tensor, preprocessing: Preprocessing, logit_scale: float, trainable: bool
+        self,
+        vision: nn.Module,
+        texts: Texts,
+        preprocessing: Preprocessing,
+        logit_scale: float,
+        trainable: bool,
+        device: torch.device,
     ) -> None:
         self.vision = vision
         self.trainable = trainable
         self.preprocessing = preprocessing
         self.logit_scale = logit_scale
-        self._text = text
-        self.device = text.device
-        self._weights = {**vision.state_dict(), "text_features": text}
+        self.device = device
+        self._texts = texts
+        self._weights = {**vision.state_dict(), **texts.weights}
 
     def __repr__(self) -> str:
         images = "no image tower" if isinstance(self.vision, NoTower) else self.preprocessing.images
@@ -80,7 +84,9 @@ class Wrapped:
 
     @property
     def feature_width(self) -> int:
-        return self._text.shape[1]
+        if self._texts.width is None:
+            self._texts.width = self._texts.rows([ANY_CLASS]).shape[1]
+        return self._texts.width
 
     @cached_property
     def weight_hash(self) -> str:
@@ -88,11 +94,7 @@ class Wrapped:
 
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
         """The given text embeddings; there is no text tower, so `templates` has no part in them."""
-        if len(classes) != len(self._text):
-            raise Error(
-                f"There are {len(classes)} classes, but {len(self._text)} rows of text features were given to `wrap`."
-            )
-        return self._text.clone()
+        return self._texts.rows(classes).to(self.device)
 
     def unfamiliar(self, classes: Sequence[str]) -> list[str]:
         return []
@@ -100,7 +102,7 @@ class Wrapped:
 
 def wrap(
     vision: nn.Module | None,
-    text_features: torch.Tensor,
+    text_features: TextFeatures,
     *,
     image_size: int | None = None,
     logit_scale: float = 100.0,
@@ -109,15 +111,20 @@ def wrap(
 ) -> Wrapped:
     """A backbone from `vision`, which maps normalised images [B, 3, image_size, image_size] to features [B, D].
 
-    `text_features` [C, D] are the embeddings of the classes, in their order; their length does not matter. Images are scaled to
+    `text_features` are the embeddings of the classes: a tensor [C, D] in their order, a dictionary from class names to embeddings
+    [D], or a function from a list of class names to a tensor [C, D]; their length does not matter. Images are scaled to
     `image_size` on the short side, cropped at the centre and normalised by `mean` and `std`, which are CLIP's if not given.
     `vision` is copied, and the copy adapts nothing of the original. Without a tower (None), adapters take features alone.
+    A state file belongs to the tower and to the embeddings that were given; of a function it knows nothing.
 
     >>> import torch
     >>> tower = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 16))
     >>> backbone = wrap(tower, torch.randn(4, 16), image_size=8)
     >>> backbone.classifier(["ant", "bee", "cat", "dog"]).shape
     torch.Size([4, 16])
+    >>> known = {"ant": torch.randn(16), "bee": torch.randn(16), "cat": torch.randn(16)}
+    >>> wrap(tower, known, image_size=8).classifier(["cat", "ant"]).shape
+    torch.Size([2, 16])
     """
     if vision is not None and not isinstance(vision, nn.Module):
         raise Error(f"The image tower must be a torch.nn.Module, not a {type(vision).__name__}.")
@@ -132,17 +139,18 @@ def wrap(
     if min(preprocessing.std) <= 0:
         raise Error(f"std must be positive, not {preprocessing.std}.")
     with learning():
-        text = _unit_rows(text_features)
+        texts = texts_of(text_features)
         if vision is None:
-            return Wrapped(NoTower(), text, preprocessing, float(logit_scale), trainable=False)
-        tower, trainable, device = _probed(vision, size, text.shape[1])
-    return Wrapped(tower, text.to(device), preprocessing, float(logit_scale), trainable)
+            device = next((rows.device for rows in texts.weights.values()), torch.device("cpu"))
+            return Wrapped(NoTower(), texts, preprocessing, float(logit_scale), False, device)
+        tower, trainable, device = _probed(vision, size, texts)
+    return Wrapped(tower, texts, preprocessing, float(logit_scale), trainable, device)
 
 
-def _probed(vision: nn.Module, image_size: int, width: int) -> tuple[nn.Module, bool, torch.device]:
+def _probed(vision: nn.Module, image_size: int, texts: Texts) -> tuple[nn.Module, bool, torch.device]:
     """A copy of the tower as a map from tensor to features, whether gradients reach its parameters, and where it is.
 
-    All of this is found out on a grey image.
+    All of this is found out on a grey image, and the width of a feature too where the texts do not say it.
     """
     try:
         tower = copy.deepcopy(vision).eval().float().requires_grad_()
@@ -160,10 +168,14 @@ def _probed(vision: nn.Module, image_size: int, width: int) -> tuple[nn.Module, 
         raise Error(
             f"The image tower returns a {type(output).__name__}: it must return a tensor, or an object with `image_embeds`."
         )
-    if output.shape != (1, width):
+    if texts.width is None:
+        texts.width = output.shape[-1] if output.ndim == 2 and len(output) == 1 else None
+        if texts.width is None:
+            raise Error(f"The image tower gives {list(output.shape)} for one image: it must give [1, D].")
+    if output.shape != (1, texts.width):
         raise Error(
-            f"The image tower gives {list(output.shape)} for one image, and the text features are {width} wide: "
-            f"it must give [1, {width}]."
+            f"The image tower gives {list(output.shape)} for one image, and the text features are {texts.width} wide: "
+            f"it must give [1, {texts.width}]."
         )
     if not output.is_floating_point():
         raise Error(f"The image tower gives features of type {output.dtype}: they must be floating-point numbers.")
@@ -172,17 +184,6 @@ def _probed(vision: nn.Module, image_size: int, width: int) -> tuple[nn.Module, 
     if output.dtype != torch.float32:
         tower = InSinglePrecision(tower)
     return frozen(tower), output.requires_grad, device
-
-
-def _unit_rows(text_features: torch.Tensor) -> torch.Tensor:
-    text = torch.as_tensor(text_features).detach().float()
-    if text.ndim != 2 or not text.numel():
-        raise Error(f"text_features must have one row a class, [C, D], not the shape {list(text.shape)}.")
-    norms = text.norm(dim=1)
-    odd = (~torch.isfinite(norms) | (norms == 0)).nonzero().flatten().tolist()
-    if odd:
-        raise Error(f"Row {odd[0]} of text_features is zero or not finite: each class needs an embedding.")
-    return functional.normalize(text, dim=1)
 
 
 def _channels(

@@ -37,14 +37,13 @@ def statistics(
     Example: ostta backbone statistics --backbone openai/clip-vit-base-patch16+maple:maple --images folder:imagenet/val
     """
     from .. import backbones
-    from ..backbones.maple import Maple
     from ..backbones.maple_files import measure_statistics, statistics_file, write_statistics
     from ..data.by_name import open_dataset
     from ..data.views import canonical
     from .run_progress import progress_line
 
-    maple = backbones.load(backbone, device, dtype)
-    if not isinstance(maple, Maple):
+    model = backbones.load(backbone, device, dtype)
+    if not isinstance(model, backbones.HasTokenStatistics):
         raise Error(f"Token statistics are for backbones with MaPLe prompts, and {backbone} has none.")
     target = out or statistics_file(backbone)
     dataset = open_dataset(images, data, named=False, limit=limit)
@@ -52,10 +51,10 @@ def statistics(
 
         def views() -> Iterator[torch.Tensor]:
             for number in range(len(dataset)):
-                yield canonical(dataset.image(number), maple.preprocessing)
+                yield canonical(dataset.image(number), model.preprocessing)
                 watch(number + 1, len(dataset), None)
 
-        found, count = measure_statistics(maple, views())
-    about = {"backbone": maple.id, "weight_hash": maple.weight_hash, "images": count, "of": dataset.name}
+        found, count = measure_statistics(model, views())
+    about = {"backbone": model.id, "weight_hash": model.weight_hash, "images": count, "of": dataset.name}
     write_statistics(found, target, about)
     print(f"Token statistics of {count} images, {list(found.means.shape)}: {target}")

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from ..core.options import Option
 
 app = typer.Typer(
-    help="List what there is: methods, backbones, identifiers, options, datasets, profiles.", no_args_is_help=True
+    help="List what there is: methods, groups, backbones, identifiers, options, datasets, profiles.",
+    no_args_is_help=True,
 )
 
 
@@ -55,6 +56,14 @@ def methods() -> None:
         ("method", "trains", "remembers", "passes of the image tower", "paper"),
         [(name, *dataclasses.astuple(method.facts)) for name, method in METHODS.items()],
     )
+
+
+@app.command()
+def groups() -> None:
+    """The groups of parameters that a method can train: its option `group`. Example: ostta ls groups"""
+    from ..methods.trained_overlay import GROUPS
+
+    _print("Groups of parameters", ("group", "what is trained"), GROUPS.items())
 
 
 @app.command()

@@ -41,6 +41,10 @@ class ScoreBank:
     def capacity(self) -> int:
         return len(self._ring)
 
+    @property
+    def bytes(self) -> int:
+        return self._ring.nbytes
+
     def push(self, score: float) -> None:
         self._ring[self._next] = score
         self._next = (self._next + 1) % self.capacity
@@ -227,3 +231,7 @@ class ClassCache:
         require_unit(features, entropies < torch.inf, "cache")
         self.features.copy_(features)
         self.entropies.copy_(entropies)
+
+
+# What a method may remember of images.
+FeatureMemory = FeatureBank | ClassCache

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from .types import Error
+
+# Whatever normalises and may have a weight and a bias; the last is what batch and instance norms of every kind inherit from.
+NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, _NormBase)
 
 
 def layernorm_names(module: nn.Module) -> list[str]:
     """The affine parameters of every LayerNorm inside `module`, chosen by type and not by name."""
+    return _names_of(module, (nn.LayerNorm,))
+
+
+def norm_names(module: nn.Module) -> list[str]:
+    """The affine parameters of every normalisation inside `module`. Running statistics are not among them: they stay as they are."""
+    return _names_of(module, NORMS)
+
+
+def norm_kinds(module: nn.Module) -> list[str]:
+    """The kinds of normalisation with affine parameters inside `module`, such as BatchNorm2d."""
+    found = (part for part in module.modules() if isinstance(part, NORMS))
+    return sorted({type(part).__name__ for part in found if any(True for _ in part.parameters(recurse=False))})
+
+
+def _names_of(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> list[str]:
     return [
         f"{prefix}.{name}" if prefix else name
         for prefix, part in module.named_modules()
-        if isinstance(part, nn.LayerNorm)
-        for name, parameter in part.named_parameters(recurse=False)
-        if parameter is not None
+        if isinstance(part, kinds)
+        for name, _ in part.named_parameters(recurse=False)
     ]
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 
+from ..core.banks import ScoreBank
 from ..core.checks import require_names
 from ..core.options import Options, option
 from ..core.types import Decision, Verdict
@@ -39,6 +40,9 @@ class Memoryless:
 
     def observe(self, score: float) -> Decision:
         return self.peek(score)
+
+    def memories(self) -> dict[str, ScoreBank]:
+        return {}
 
     def reset(self) -> None:
         """Nothing to forget."""

@@ -98,6 +98,9 @@ class LDA:
         self.take(score)
         return decision
 
+    def memories(self) -> dict[str, ScoreBank]:
+        return {"scores": self.bank}
+
     def reset(self) -> None:
         self.bank = ScoreBank(self.options.window)
         self._beyond = 0

@@ -88,6 +88,9 @@ class DAF:
         self.take(score)
         return decision
 
+    def memories(self) -> dict[str, ScoreBank]:
+        return {"scores": self.bank}
+
     def reset(self) -> None:
         self.bank = ScoreBank(self.options.window)
         self._mixture = self._latest = None

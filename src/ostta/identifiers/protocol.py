@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import torch
 
+from ..core.banks import ScoreBank
 from ..core.types import Decision
 
 
@@ -32,6 +34,9 @@ class Identifier(Protocol):
 
     def observe(self, score: float) -> Decision:
         """`take` and decide."""
+
+    def memories(self) -> Mapping[str, ScoreBank]:
+        """Its banks of scores by name."""
 
     def reset(self) -> None: ...
 

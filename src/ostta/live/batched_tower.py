@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..core.devices import own_precision
+from ..core.devices import in_half, own_precision
 from ..core.groups import layernorm_names
 from ..core.overlay import Overlay, encode, twin
 from ..core.scores import unit
@@ -214,7 +214,7 @@ class BatchedTower:
         except Exception as problem:  # somebody else's module: anything may come
             raise Error(f"Streams cannot share this image tower: {str(problem).rstrip('.')}.") from problem
         apart = max(float((record.features - alone).abs().max()), float((again - alone[[2, 0]]).abs().max()))
-        if not apart < (SAME if getattr(vision, "runs_in", None) is None else SAME_IN_HALF):
+        if not apart < (SAME if not in_half(vision) else SAME_IN_HALF):
             raise Error(
                 f"Streams cannot share this image tower: an image's unit features in a batch differ by {apart:.1g} from "
                 "those it has alone, so the images of a batch are not kept apart."

@@ -74,7 +74,7 @@ class StreamPool:
 
     def __init__(
         self,
-        backbone: str | Path | Backbone,
+        backbone: str | Path | Backbone | tuple[Any, ...],
         *,
         batch: int | None = None,
         queue: int = 64,
@@ -83,7 +83,7 @@ class StreamPool:
     ) -> None:
         if queue < 1 or (batch is not None and batch < 1):
             raise Error(f"`batch` and `queue` are at least 1, not {batch} and {queue}.")
-        self.backbone = backbones.on_device(backbone, device, dtype)
+        self.backbone = backbones.as_backbone(backbone, device, dtype)
         with learning():
             self._tower = BatchedTower(self.backbone.vision, self.backbone.preprocessing.image_size)
         self.batch = batch or max(1, min(MOST, RECORDED // max(1, self._tower.bytes_an_image)))

@@ -16,7 +16,7 @@ import torch
 from torch.nn import functional
 
 from ..backbones.protocol import Backbone
-from ..core.banks import ClassCache, named
+from ..core.banks import ClassCache, FeatureMemory, named
 from ..core.checks import UNIT_TOLERANCE, require_names, split, stored, stored_count
 from ..core.options import Options, option
 from ..core.scores import cosines, entropy, mixed_unit_entropy, unit
@@ -58,6 +58,9 @@ class DPEState:
         self.prototypes = classifier.clone()
         self.evolved = 0
         self.cache = ClassCache(classifier.shape[0], shots, classifier.shape[1], classifier.device)
+
+    def memories(self) -> dict[str, FeatureMemory]:
+        return {"cache": self.cache}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         text = {"prototypes": self.prototypes.clone(), "evolved": torch.tensor(self.evolved)}

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
-from ..backbones.maple import Maple
-from ..backbones.protocol import Backbone
+from ..backbones.protocol import Backbone, HasTokenStatistics
 from ..core.devices import own_precision
 from ..core.losses import selected_entropy
 from ..core.options import Options, option
@@ -73,7 +72,7 @@ class Aligned:
 
     def align(self, backbone: Backbone, options: PAlignOptions | PAlignCOptions) -> None:
         """Take what alignment needs, or say what is missing."""
-        if not isinstance(backbone, Maple):
+        if not isinstance(backbone, HasTokenStatistics):
             raise Error(
                 f"PromptAlign needs MaPLe prompts in both towers, and {backbone.id} has none: "
                 'use "embedded+maple", or "BACKBONE+maple:PATH" with a MaPLe checkpoint.'
@@ -127,7 +126,9 @@ class PAlign(Aligned, TPT):
         "Abdul Samadh et al. 2023 (PromptAlign)",
     )
 
-    def __init__(self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: Any) -> None:
+    def __init__(
+        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: PAlignOptions
+    ) -> None:
         self.align(backbone, options)
         super().__init__(backbone, classifier, classes, options)
 
@@ -144,6 +145,8 @@ class PAlignC(Aligned, TPTC):
         "Abdul Samadh et al. 2023 (PromptAlign), without its resets",
     )
 
-    def __init__(self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: Any) -> None:
+    def __init__(
+        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: PAlignCOptions
+    ) -> None:
         self.align(backbone, options)
         super().__init__(backbone, classifier, classes, options)

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from ..backbones.protocol import Backbone
+from ..core.banks import FeatureMemory
 from ..core.optimisers import Stepper
 from ..core.overlay import Overlay
 from ..core.types import Decision, Look, ViewSource
@@ -27,6 +28,9 @@ class Facts:
 
 class State(Protocol):
     """What a method remembers, as named tensors for the state file."""
+
+    def memories(self) -> Mapping[str, FeatureMemory]:
+        """Its banks and caches of images' features by name; those of known and unknown images are called desired and undesired."""
 
     def tensors(self) -> dict[str, torch.Tensor]: ...
 

@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 
 from ..backbones.protocol import Backbone
-from ..core.banks import FeatureBank, named
+from ..core.banks import FeatureBank, FeatureMemory, named
 from ..core.checks import require_names, split, stored_count
 from ..core.optimisers import Optimiser
 from ..core.options import Options, option
@@ -62,6 +62,9 @@ class PrototypesState(TunedState):
         super().__init__(overlay, optimiser)
         self.pool = pool
         self.seen = 0
+
+    def memories(self) -> dict[str, FeatureMemory]:
+        return {"pool": self.pool}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         count = {"seen": torch.tensor(self.seen)}

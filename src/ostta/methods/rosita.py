@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import torch
 
 from ..backbones.protocol import Backbone
-from ..core.banks import FeatureBank, named
+from ..core.banks import FeatureBank, FeatureMemory, named
 from ..core.checks import split
 from ..core.losses import Neighbours, desired_contrast, nearest, reliable_entropy, undesired_contrast
 from ..core.optimisers import Optimiser
@@ -83,6 +83,9 @@ class RositaState(TunedState):
     def __init__(self, overlay: Tuned, optimiser: Optimiser, desired: FeatureBank, undesired: FeatureBank) -> None:
         super().__init__(overlay, optimiser)
         self.desired, self.undesired = desired, undesired
+
+    def memories(self) -> dict[str, FeatureMemory]:
+        return {"desired": self.desired, "undesired": self.undesired}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return named(overlay=self.overlay.stored(), desired=self.desired.tensors(), undesired=self.undesired.tensors())

@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 
 from ..backbones.protocol import Backbone
-from ..core.banks import ClassCache, named
+from ..core.banks import ClassCache, FeatureMemory, named
 from ..core.checks import require_room, split, stored
 from ..core.options import Options, option
 from ..core.scores import cosines, mixed_unit_entropy
@@ -82,6 +82,10 @@ class TDAState:
         room = (classes, negative, options.most_against(classes))
         require_room("The classes that a negative cache speaks against: a table", room)
         self.against = torch.full(room, classes, dtype=torch.int32, device=device)
+
+    def memories(self) -> dict[str, FeatureMemory]:
+        caches = {"positive": self.positive, "negative": self.negative}
+        return {name: cache for name, cache in caches.items() if cache is not None}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         negative = {} if self.negative is None else {**self.negative.tensors(), "numbers_against": self.against.clone()}

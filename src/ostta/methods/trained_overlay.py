@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Self
 
 import torch
@@ -10,8 +10,8 @@ from torch import nn
 
 from ..backbones.lora import with_lora
 from ..backbones.prompts import prompted
-from ..backbones.protocol import Backbone
-from ..core.groups import block_names, layernorm_names
+from ..backbones.protocol import Backbone, HasTextTower
+from ..core.groups import block_names, layernorm_names, norm_kinds, norm_names
 from ..core.options import option
 from ..core.overlay import Overlay
 from ..core.scores import cosines, unit
@@ -19,7 +19,19 @@ from ..core.types import Error, Look
 
 # The ranks that "lora" takes; above the width of a tower none is low.
 RANKS = (1, 1024)
-Group = Literal["layernorm", "prompts", "full", "first_block", "last_block", "prompts+layernorm", "lora"]
+Group = Literal["layernorm", "prompts", "full", "first_block", "last_block", "prompts+layernorm", "lora", "norm"]
+# What each of them holds, for `ostta ls groups`.
+GROUPS: dict[Group, str] = {
+    "layernorm": "weights and biases of the LayerNorms of the image tower",
+    "prompts": "the prompts: of the text tower, and with MaPLe of both",
+    "full": "the whole network: both towers where there is a text tower",
+    "first_block": "the first residual block of the image tower",
+    "last_block": "the last residual block of the image tower",
+    "prompts+layernorm": "the prompts and the LayerNorms",
+    "lora": "low-rank additions to queries, keys and values of the image tower; `rank` is theirs",
+    "norm": "weights and biases of whatever normalises in the image tower: LayerNorm, BatchNorm, GroupNorm, InstanceNorm, "
+    "RMSNorm; running statistics stay as they are",
+}
 
 
 def group_option(number: str | None = None) -> Group:
@@ -51,11 +63,11 @@ class Tuned(Overlay):
         vision = with_lora(backbone.vision, rank) if group == "lora" else backbone.vision
         names, towers = _names(vision, group), vision
         # The whole network has a text tower too, where there is one.
-        text_tower = getattr(backbone, "text", None) if group == "full" else None
+        text_tower = backbone.text if group == "full" and isinstance(backbone, HasTextTower) else None
         if text_tower is not None:
             towers = nn.ModuleDict({"vision": vision, "text": text_tower})
             names = [name for name, _ in towers.named_parameters()]
-        free = {}
+        free: Mapping[str, torch.Tensor] = {}
         if self._text is not None:
             names = [*names, *(name for name in self._text.vision_names if name not in names)]
             free = self._text.free
@@ -80,9 +92,9 @@ class Tuned(Overlay):
         if self._text is not None:
             with self.applied():
                 return unit(self._text.classify(self.tensors))
-        if self.trains_text:
+        if self.trains_text and isinstance(self._backbone, HasTextTower):
             with self.applied():
-                return unit(self._backbone.embed(self._classes))  # type: ignore[attr-defined]
+                return unit(self._backbone.embed(self._classes))
         return self._frozen
 
     def differentiable(self, look: Look[object]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -113,7 +125,9 @@ def _names(vision: nn.Module, group: Group) -> list[str]:
     """The parameters of the image tower in `group`; those of prompts are the backbone's own affair."""
     match group:
         case "layernorm" | "prompts+layernorm":
-            return layernorm_names(vision)
+            return _norms(layernorm_names(vision), vision, group)
+        case "norm":
+            return _norms(norm_names(vision), vision, group)
         case "first_block" | "last_block":
             return block_names(vision, 0 if group == "first_block" else -1)
         case "full":
@@ -122,6 +136,19 @@ def _names(vision: nn.Module, group: Group) -> list[str]:
             return [name for name, _ in vision.named_parameters() if ".lora_" in name]
         case "prompts":
             return []
+
+
+def _norms(names: list[str], vision: nn.Module, group: Group) -> list[str]:
+    """The names, or an Error that says what the image tower has in their place."""
+    if names:
+        return names
+    kinds = norm_kinds(vision)
+    if kinds:
+        raise Error(f'The image tower has no LayerNorm, but {" and ".join(kinds)}: train these with the group "norm".')
+    raise Error(
+        f'The image tower has no normalisation with parameters, which the group "{group}" is about: choose another one, such as '
+        '"full" or "last_block".'
+    )
 
 
 def reaches_vision(backbone: Backbone, classes: Sequence[str], group: Group) -> bool:

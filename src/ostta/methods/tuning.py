@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import torch
 
-from ..core.banks import named
+from ..core.banks import FeatureMemory, named
 from ..core.checks import split
 from ..core.optimisers import Optimiser
 from ..core.overlay import encode
@@ -31,6 +31,9 @@ class TunedState:
         if trained is not None:
             assert isinstance(trained.optimiser, Optimiser)
             self.overlay, self.optimiser = trained.overlay, trained.optimiser
+
+    def memories(self) -> dict[str, FeatureMemory]:
+        return {}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return named(overlay=self.overlay.stored(), optimiser=self.optimiser.stored())

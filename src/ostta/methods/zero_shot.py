@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from ..backbones.protocol import Backbone
+from ..core.banks import FeatureMemory
 from ..core.checks import require_names
 from ..core.options import Options
 from ..core.scores import cosines
@@ -22,6 +23,9 @@ class ZeroShotOptions(Options):
 
 class NoState:
     """Nothing to remember."""
+
+    def memories(self) -> dict[str, FeatureMemory]:
+        return {}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return {}

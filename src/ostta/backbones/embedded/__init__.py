@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from ..preprocessing import read_preprocessing
 from .stem import Stem
 
 FOLDER = Path(__file__).parent / "model"
+Content = TypeVar("Content", list[str], dict[str, dict[str, object]])
 
 
 class Embedded(Clip):
@@ -82,5 +83,6 @@ def _model(folder: Path) -> nn.Module:
     return built
 
 
-def _json(file: Path, default: Any) -> Any:
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else default
+def _json(file: Path, default: Content) -> Content:
+    content: Content = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else default
+    return content

@@ -11,7 +11,7 @@ from ..suite import Cell
 OF_ANY_LENGTH = ("classes", "bank_features", "bank_mb", "adapted_parameters", "added_parameters")
 OF_THE_MACHINE = ("ms", "gpu_memory_gb")
 # Parameters that the backbone has anyway.
-NOTHING_ADDED = ("layernorm", "full", "first_block", "last_block")
+NOTHING_ADDED = ("layernorm", "norm", "full", "first_block", "last_block")
 
 
 def metric_value(result: Result, metric: str, fpr95: str = "interpolated", part: str = "") -> float | None:
