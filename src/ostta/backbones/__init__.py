@@ -17,11 +17,22 @@ from .embedded import load_embedded, load_embedded_maple
 from .folders import load_folder
 from .hub import fetch
 from .maple_files import load_maple
+from .onnx import PREFIX, load_onnx
+from .onnx_export import export
 from .prompts import require_prompt_tuning
 from .protocol import DEFAULT_TEMPLATES, Backbone
 from .wrapped import wrap
 
-__all__ = ["DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "backbone_names", "load", "require_prompt_tuning", "wrap"]
+__all__ = [
+    "DEFAULT_TEMPLATES",
+    "SHIPPED",
+    "Backbone",
+    "backbone_names",
+    "export",
+    "load",
+    "require_prompt_tuning",
+    "wrap",
+]
 
 # What `load` knows without a download and without a path.
 SHIPPED = ("embedded", "embedded+maple")
@@ -40,6 +51,7 @@ _NAMES = (
     ("google/siglip2-base-patch16-224", "SigLIP 2 ViT-B/16, fixed resolution", _DOWNLOADED),
     ("FOLDER", "any CLIP or SigLIP in the hub's format", "hf download ID --local-dir FOLDER"),
     ("BACKBONE+maple:PATH", "any CLIP with the MaPLe prompts at PATH", "a public checkpoint; see docs/maple.md"),
+    ("onnx:FOLDER", "any of these for ONNX Runtime: zero_shot, tda, dpe", "ostta backbone export; see docs/onnx.md"),
 )
 
 
@@ -47,6 +59,7 @@ def load(name_or_folder: str | Path) -> Backbone:
     """The backbone called "embedded", the one in a local folder, or the one of that id on the hub.
 
     "+maple:PATH" behind the name adds the MaPLe prompts of a checkpoint; the embedded one has its own, "embedded+maple".
+    "onnx:FOLDER" is what `export` wrote.
     """
     with learning():  # what is loaded in a caller's inference mode could never be learned from
         return _load(name_or_folder)
@@ -57,6 +70,8 @@ def _load(name_or_folder: str | Path) -> Backbone:
         return load_embedded()
     if name_or_folder == "embedded+maple":
         return load_embedded_maple()
+    if str(name_or_folder).startswith(PREFIX):
+        return load_onnx(Path(str(name_or_folder).removeprefix(PREFIX)).expanduser().resolve())
     folder = Path(name_or_folder).expanduser()
     if folder.is_dir():
         folder = folder.resolve()
