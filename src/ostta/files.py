@@ -1,4 +1,4 @@
-"""Writing a file so that a crash at any moment leaves the old one or the new one, and never half of one; and what is read from files."""
+"""Writing a file, or a folder, so that a crash at any moment leaves the old or the new one, and never half of one; and what is read."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 import os
 import re
 import secrets
+import shutil
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     """
     path = Path(path)
     # Named before it is made: whatever interrupts from here on, it is known what to take away.
-    partial = path.parent / f".{path.name}.{secrets.token_hex(8)}.partial"
+    partial = _partial(path)
     try:
         with open(partial, "xb") as file:
             file.write(content)
@@ -38,6 +40,36 @@ def write_atomically(path: Path, content: bytes) -> None:
             raise
         reason = getattr(problem, "strerror", None) or problem
         raise Error(f"{path} could not be written ({reason}); what was there before is unchanged.") from None
+    _sync_folder(path.parent)
+    _remove_leftovers(path)
+
+
+@contextmanager
+def folder_in_one_step(path: Path) -> Iterator[Path]:
+    """An empty folder to fill with files, which takes the place of `path` at the end of the block.
+
+    If the block raises, nothing is left of it, and `path` is what it was. A process that is killed leaves a `.partial` folder.
+    """
+    make_folder(path.parent)
+    partial, old = _partial(path), _partial(path)
+    try:
+        partial.mkdir()
+        yield partial
+        for file in partial.iterdir():
+            with open(file, "rb") as written:
+                os.fsync(written.fileno())
+        _sync_folder(partial)
+        if path.exists():  # a folder that is not empty cannot be replaced in one step
+            os.replace(path, old)
+        os.replace(partial, path)
+    except BaseException as problem:
+        if old.exists() and not path.exists():
+            os.replace(old, path)
+        shutil.rmtree(partial, ignore_errors=True)
+        if not isinstance(problem, OSError):
+            raise
+        raise Error(f"{path} could not be written ({problem.strerror}); what was there before is unchanged.") from None
+    shutil.rmtree(old, ignore_errors=True)
     _sync_folder(path.parent)
     _remove_leftovers(path)
 
@@ -75,13 +107,21 @@ def readable(text: str) -> str:
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
+def _partial(path: Path) -> Path:
+    return path.parent / f".{path.name}.{secrets.token_hex(8)}.partial"
+
+
 def _remove_leftovers(path: Path) -> None:
     """Take away what killed processes were writing in the place of `path`; what is young may be another process's."""
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
             if entry.name.startswith(f".{path.name}.") and entry.name.endswith(".partial"):
                 with suppress(OSError):
-                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > STALE:
+                    if time.time() - entry.stat(follow_symlinks=False).st_mtime <= STALE:
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        shutil.rmtree(entry.path)
+                    else:
                         os.unlink(entry.path)
 
 

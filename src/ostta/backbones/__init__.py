@@ -23,13 +23,15 @@ from .folders import load_folder
 from .hub import model_folder
 from .loaded import from_transformers
 from .maple_files import load_maple
+from .onnx import PREFIX, load_onnx
+from .onnx_export import export
 from .open_clip import from_open_clip
 from .protocol import DEFAULT_TEMPLATES, Backbone, HasTextTower, HasTokenStatistics, TunesPrompts
 from .wrapped import wrap
 
 __all__ = [
     "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "HasTextTower", "HasTokenStatistics", "TunesPrompts", "as_backbone",
-    "backbone_names", "from_open_clip", "from_transformers", "load", "wrap",
+    "backbone_names", "export", "from_open_clip", "from_transformers", "load", "wrap",
 ]  # fmt: skip
 
 # What `load` knows without a download and without a path.
@@ -49,6 +51,7 @@ _NAMES = (
     ("google/siglip2-base-patch16-224", "SigLIP 2 ViT-B/16, fixed resolution", _DOWNLOADED),
     ("FOLDER", "any CLIP or SigLIP in the hub's format", "hf download ID --local-dir FOLDER"),
     ("BACKBONE+maple:PATH", "any CLIP with the MaPLe prompts at PATH", "a public checkpoint; see docs/maple.md"),
+    ("onnx:FOLDER", "any of these for ONNX Runtime: zero_shot, tda, dpe", "ostta backbone export; see docs/onnx.md"),
 )
 
 
@@ -58,10 +61,15 @@ def load(
     """The backbone called "embedded", the one in a local folder, or the one of that id on the hub.
 
     "+maple:PATH" behind the name adds the MaPLe prompts of a checkpoint; the embedded one has its own, "embedded+maple".
+    "onnx:FOLDER" is what `export` wrote, and runs on the processor.
 
     >>> load("embedded")  # or load("openai/clip-vit-base-patch16"), or load("models/my-clip")
     Embedded(embedded, 32 x 32 images, features of 128)
     """
+    if str(name_or_folder).startswith(PREFIX):
+        if device not in ("auto", "cpu", torch.device("cpu")) or dtype_named(dtype) != torch.float32:
+            raise Error(f"{name_or_folder} runs on the processor in single precision, not on {device} in {dtype}.")
+        return load_onnx(Path(str(name_or_folder).removeprefix(PREFIX)).expanduser().resolve())
     where, precision = device_named(device), dtype_named(dtype)
     with learning():  # what is loaded in a caller's inference mode could never be learned from
         backbone = _load(name_or_folder)

@@ -15,6 +15,7 @@ from ..core.checks import one_line
 from ..core.types import Error
 from .clip import Clip, Siglip, Tokenizer, TwoTowers
 from .hub import NEEDS_EXTRA
+from .onnx_files import is_exported
 from .preprocessing import read_preprocessing
 
 FAMILIES: dict[str, type[TwoTowers]] = {"clip": Clip, "siglip": Siglip}
@@ -42,6 +43,8 @@ def _family(folder: Path, id: str) -> type[TwoTowers]:
     try:
         kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
     except FileNotFoundError as problem:
+        if is_exported(folder):
+            raise Error(f"The folder {folder} holds a backbone for ONNX Runtime: call it onnx:{folder}.") from None
         raise Error(f"The folder {folder} holds no model: there is no config.json in it.") from problem
     except (ValueError, KeyError, TypeError) as problem:
         raise Error(f"{folder / 'config.json'} is not the config of a model: it names no model_type.") from problem
@@ -77,7 +80,7 @@ def _model(folder: Path, family: type[TwoTowers]) -> nn.Module:
             output_loading_info=True,
         )
     except Exception as problem:  # damaged files end in many kinds of exceptions, of several libraries
-        raise Error(f"The model in {folder} cannot be read: {_short(problem)}") from problem
+        raise Error(f"The model in {folder} cannot be read: {short(problem)}") from problem
     # `transformers` would only warn, and leave what is missing at random values.
     missing = sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])])
     if missing:
@@ -104,11 +107,12 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             f"The tokenizer in {folder} is a spiece.model: install what reads it with `pip install sentencepiece protobuf`."
         ) from problem
     except Exception as problem:  # as above
-        raise Error(f"The tokenizer in {folder} cannot be read: {_short(problem)}") from problem
+        raise Error(f"The tokenizer in {folder} cannot be read: {short(problem)}") from problem
     return tokenizer
 
 
-def _short(problem: Exception) -> str:
+def short(problem: Exception) -> str:
+    """What a library says, on one line that is not long."""
     words = one_line(problem) or type(problem).__name__
     return words[:200].rstrip(".!: ") + "."
 

@@ -77,7 +77,7 @@ class MapleTower(ClipTower):
     def _inputs(self, pixels: torch.Tensor, blocks: int) -> Iterator[torch.Tensor]:
         model: Any = self.vision_model
         visual, patches = self.prompts.visual(), model.embeddings(pixels)
-        hidden = model.pre_layrnorm(torch.cat([patches, visual[0].expand(len(patches), -1, -1)], dim=1))
+        hidden = model.pre_layrnorm(torch.cat([patches, visual[0].expand(patches.shape[0], -1, -1)], dim=1))
         yield hidden
         for number, layer in enumerate(model.encoder.layers[: blocks - 1], start=1):
             hidden = _with_prompt(layer(hidden, None), visual, number)
@@ -89,7 +89,7 @@ def _with_prompt(hidden: torch.Tensor, visual: list[torch.Tensor], number: int) 
     if number >= len(visual):
         return hidden
     prompt = visual[number]
-    return torch.cat([hidden[:, : -len(prompt)], prompt.expand(len(hidden), -1, -1)], dim=1)
+    return torch.cat([hidden[:, : -len(prompt)], prompt.expand(hidden.shape[0], -1, -1)], dim=1)
 
 
 class MapleText(PromptedText):

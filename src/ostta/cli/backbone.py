@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Prepare backbones.", no_args_is_help=True)
 
 
-@app.callback()
-def _root() -> None:
-    """A group of its own, although there is one command."""
-
-
 @app.command()
 def statistics(
     backbone: Annotated[str, typer.Option(help="A backbone with MaPLe prompts: BACKBONE+maple:PATH.")],
@@ -58,3 +53,29 @@ def statistics(
     about = {"backbone": model.id, "weight_hash": model.weight_hash, "images": count, "of": dataset.name}
     write_statistics(found, target, about)
     print(f"Token statistics of {count} images, {list(found.means.shape)}: {target}")
+
+
+@app.command()
+def export(
+    backbone: Annotated[str, typer.Option(help="embedded, a hub id, a local folder, or one with MaPLe prompts.")],
+    classes: Annotated[str, typer.Option(help="Class names: a,b,c or a file with one a line.")],
+    to: Annotated[Path, typer.Option(help="The folder to write; onnx:FOLDER is the backbone's name from then on.")],
+    template: Annotated[
+        list[str] | None, typer.Option(help='A prompt template such as "a photo of a {}."; several are averaged.')
+    ] = None,
+    int8: Annotated[bool, typer.Option("--int8", help="Round the dense layers to eight bits.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a backbone that was exported there earlier.")] = False,
+) -> None:
+    """Write an image tower and the embeddings of classes for ONNX Runtime: for zero_shot, tda and dpe, which train nothing in it.
+
+    Example: ostta backbone export --backbone embedded --classes "cat,dog,ship" --to pets, then --backbone onnx:pets
+    """
+    from .. import backbones
+    from ..data.class_names import parse_classes
+
+    names = parse_classes(classes)
+    templates = template or backbones.DEFAULT_TEMPLATES
+    about = backbones.export(backbones.load(backbone), names, to, templates=templates, int8=int8, force=force)
+    count = f"{len(names)} class{'es' if len(names) > 1 else ''}"
+    print(f"{backbone} in {about.precision} with {count}: onnx:{to}")
+    print(f"The largest difference between its unit features and those in torch is {about.largest_difference:.1e}.")

@@ -11,7 +11,7 @@ from .parsing import DEVICE_HELP, DTYPE_HELP, parse_device, parse_options
 
 
 def run(
-    backbone: Annotated[str, typer.Option(help="embedded, a hub id, or a local folder.")] = "embedded",
+    backbone: Annotated[str, typer.Option(help="embedded, a hub id, a local folder, or onnx:FOLDER.")] = "embedded",
     method: Annotated[str, typer.Option(help="See `ostta ls methods`.")] = "rosita",
     desired: Annotated[str, typer.Option(help="Data set of the known classes; see `ostta ls datasets`.")] = "cifar10c",
     undesired: Annotated[str, typer.Option(help="Data set of the unknown images.")] = "mnist",

@@ -21,7 +21,7 @@ def stream(
         ),
     ],
     classes: Annotated[str, typer.Option(help="Class names: a,b,c or a file with one a line.")],
-    backbone: Annotated[str, typer.Option(help="embedded, a hub id, or a local folder.")] = "embedded",
+    backbone: Annotated[str, typer.Option(help="embedded, a hub id, a local folder, or onnx:FOLDER.")] = "embedded",
     method: Annotated[str, typer.Option(help="See `ostta ls methods`.")] = "rosita",
     identifier: Annotated[str, typer.Option(help="See `ostta ls identifiers`.")] = "lda",
     profile: Annotated[str, typer.Option(help="reference or paper.")] = "reference",
