@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import ostta
 from cases import CLASSES, SmallTower, adapter, backbone, images
 from ostta import Adapter, Error, backbones
-from ostta.backbones.maple import Maple, Prompts
+from ostta.backbones.maple import Maple, MaplePrompts
 from ostta.backbones.onnx_files import DESCRIPTION, FILES, MODEL, TEXT, _seal, file_hash
 from ostta.backbones.wrapped import Wrapped
 from ostta.cli.app import app
@@ -93,7 +93,7 @@ def rehashed(folder: Path) -> None:
 def make_maple(folder: Path) -> Maple:
     clip = backbones.load(tiny_clip(folder))
     torch.manual_seed(0)
-    prompts = Prompts(32, 48, depth=2)
+    prompts = MaplePrompts(32, 48, depth=2)
     for parameter in prompts.parameters():
         nn.init.normal_(parameter)
     return Maple(clip, prompts, "tiny+maple")  # type: ignore[arg-type]
