@@ -22,6 +22,8 @@ SHAPES = {"ViT-B/32": 32, "ViT-B/16": 16}
 class Words:
     """One token a word, as CLIP's own tokenizer gives for common ones."""
 
+    all_special_tokens = ("<|startoftext|>", "<|endoftext|>")
+
     def __call__(self, prompts: list[str], **_: Any) -> dict[str, list[list[int]]]:
         return {"input_ids": [[START, *map(self._token, self._words(prompt)), END] for prompt in prompts]}
 

@@ -78,7 +78,8 @@ def lines(text: str) -> list[dict]:
 def test_importing_is_light() -> None:
     code = (
         "import sys, ostta; heavy = {'transformers', 'sklearn', 'scipy', 'matplotlib', 'fastapi', 'pyarrow', 'cv2', 'pydantic',"
-        " 'typer', 'rich', 'torchvision', 'pandas', 'ostta.live'}; print(sorted(heavy & set(sys.modules)))"
+        " 'typer', 'rich', 'torchvision', 'pandas', 'onnx', 'onnxruntime', 'onnxscript', 'ostta.live'};"
+        " print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
     assert done.stdout.strip() == "[]", done.stderr
@@ -103,7 +104,15 @@ def test_ls(what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["run", "--help"], ["demo", "--help"], ["stream", "--help"], ["ls", "--help"]]
+    "arguments",
+    [
+        ["--help"],
+        ["run", "--help"],
+        ["demo", "--help"],
+        ["stream", "--help"],
+        ["ls", "--help"],
+        ["backbone", "export", "--help"],
+    ],
 )
 def test_help_everywhere_with_an_example(arguments: list[str]) -> None:
     done = ostta(*arguments)

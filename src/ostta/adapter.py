@@ -545,7 +545,7 @@ def _backbone_again(
 def versions() -> dict[str, str]:
     """The libraries whose versions can change a number."""
     found = {"python": platform.python_version()}
-    for name in ("ostta", "torch", "numpy", "transformers", "pillow"):
+    for name in ("ostta", "torch", "numpy", "transformers", "pillow", "onnxruntime"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

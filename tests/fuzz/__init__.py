@@ -22,6 +22,7 @@ KINDS = {
     "results": "results:Results",
     "checkpoints": "checkpoints:Checkpoints",
     "class_lists": "class_lists:ClassLists",
+    "exports": "exports:Exports",
 }
 
 

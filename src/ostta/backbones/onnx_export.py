@@ -24,7 +24,7 @@ from .prompts import checked_templates
 from .protocol import DEFAULT_TEMPLATES, Backbone
 from .wrapped import NoTower, Wrapped
 
-# Of the ONNX operators; what ONNX Runtime has read since 1.17.
+# The version of the ONNX operators.
 OPSET = 20
 # Unit features must be those of torch to this, where nothing is rounded to eight bits.
 EQUAL = 1e-4
