@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, Valid
 
 
 class FileModel(BaseModel):
-    """No unknown fields: a misspelt one is an error, not a silent default."""
+    """Base of what is read from and written to files. Unknown fields are refused: a misspelt one is an error, not a silent default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

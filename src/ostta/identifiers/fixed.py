@@ -63,7 +63,7 @@ class MSP(Memoryless):
 
 @dataclass(frozen=True)
 class AllOptions:
-    """Nothing to choose."""
+    """`all` has no options."""
 
 
 class All(Memoryless):

@@ -29,8 +29,8 @@ class PrototypesOptions:
     """Defaults are the published code's, save for its NaN steps.
 
     lr: rate of plain SGD.
-    pool: features of undesired images that are kept.
-    store: which undesired images enter the pool: "all" (published) or "reliable" ones only (paper) (D18).
+    pool: how many features of undesired images the bank keeps.
+    store: which undesired images enter the bank: "all" (published) or "reliable" ones only (paper) (D18).
     wait: updates begin after this many images (D18).
     scale: factor on the cosines inside the loss; upstream's temperature 0.1 is a scale of 10 (D18).
     unreliable: what a desired image that is not reliable does: "skip", or the published "reference" bug, a loss of NaN that moves nothing.
@@ -56,12 +56,12 @@ class PrototypesOptions:
         return {"pool/features": (self.pool, width)}
 
 
-# The pool must hold more features than this before anything is trained.
+# The bank must hold more features than this before anything is trained.
 ENOUGH = 5
 
 
 class PrototypesState(TunedState):
-    """What is trained, the pool, and how many images have been seen. Plain SGD has nothing to remember."""
+    """What is trained, the bank of undesired features, and how many images have been seen. Plain SGD has nothing to remember."""
 
     def __init__(self, overlay: Tuned, optimiser: Optimiser, pool: FeatureBank) -> None:
         super().__init__(overlay, optimiser)
@@ -81,7 +81,7 @@ class PrototypesState(TunedState):
 
 
 class Prototypes(Tuning[PrototypesState]):
-    """Self-training on the classes and one more, the unknown, which the pool of recent unknown features stands for."""
+    """Self-training on the classes and one more, the unknown, which the bank of recent unknown features stands for."""
 
     name = "prototypes"
     Options = PrototypesOptions
@@ -121,7 +121,7 @@ class Prototypes(Tuning[PrototypesState]):
             state.pool.push(look.features)
 
     def _stores(self, decision: Decision) -> bool:
-        """Whether the image enters the pool."""
+        """Whether the image enters the bank."""
         return decision.verdict is Verdict.RELIABLE_UNDESIRED or (self.options.store == "all" and not decision.desired)
 
     def _loss(

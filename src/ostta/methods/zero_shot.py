@@ -16,11 +16,11 @@ from .protocol import Facts, Proposal, Trained
 
 @dataclass(frozen=True)
 class ZeroShotOptions:
-    """Nothing to choose."""
+    """`zero_shot` has no options."""
 
 
 class NoState:
-    """Nothing to remember."""
+    """`zero_shot` remembers nothing."""
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return {}
