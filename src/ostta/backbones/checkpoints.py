@@ -2,7 +2,7 @@
 
 `torch.load` is not used. Without `weights_only` it hands a TorchScript archive, which is a program, to `torch.jit.load`; with it, it
 refuses the learning-rate schedules that public checkpoints hold as live objects, unless they are allowed for the whole process.
-Here a pickle can name two things only, a tensor and a plain container. Whatever else it names becomes inert.
+Here a pickle can name two things only, a tensor and a plain container. Anything else it names is replaced by an object that does nothing.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from .towers import ClipTower, ImageTower, TextTower, frozen, initial_weights, w
 if TYPE_CHECKING:
     from .context import PromptedText
 
-# MaplePrompts that go through the text tower at once.
+# Prompts that go through the text tower at once.
 BATCH = 256
 
 

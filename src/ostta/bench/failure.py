@@ -33,7 +33,7 @@ def write_failure(out: Path, spec: RunSpec, reason: str, traceback: str | None) 
 
 
 def remove_failure(out: Path, spec: RunSpec) -> None:
-    """The run has a result now."""
+    """Remove the file of a failed run that has a result now."""
     _path(out, spec).unlink(missing_ok=True)
 
 

@@ -10,7 +10,10 @@ from ..core.checks import one_line
 
 
 class FileModel(BaseModel):
-    """No unknown fields: a misspelt one is an error, not a silent default. No number that JSON has no word for."""
+    """Base of what is read from and written to files. Unknown fields are refused: a misspelt one is an error, not a silent default.
+
+    So are numbers that JSON has no word for.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 

@@ -35,6 +35,6 @@ def main() -> None:
 
 
 def _tell(sentence: str) -> None:
-    # Where the errors cannot be written either, the exit code has to do.
+    # Where the errors cannot be written either, there is only the exit code.
     with suppress(OSError, ValueError):
         print(sentence, file=sys.stderr, flush=True)

@@ -30,23 +30,23 @@ def guarded_output() -> Iterator[None]:
             yield
             guarded.flush()
     except BaseException as problem:
-        # An ordinary end, which is a SystemExit, is none if the output is lost. Any other problem has been there first.
+        # An ordinary end (SystemExit) is not one if the output is lost. Any other problem came first and is kept.
         with suppress(*() if isinstance(problem, SystemExit) else (Error, ReaderGoneError)):
             guarded.flush()
         raise
     finally:
         if guarded.broken:
-            # What is still in the buffer would fail once more when Python ends, with words of its own.
+            # What is still in the buffer would fail once more when Python ends, with a message of Python's own.
             _discard(real)
 
 
 class _Guarded:
-    """A text stream whose problems are ours. Everything else about it is as it was."""
+    """A text stream whose problems are raised as ours. It is otherwise the stream that it wraps."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self.broken = stream, False
         with suppress(AttributeError, OSError, ValueError):
-            # A character that the terminal does not have is no reason to end.
+            # A character that the terminal cannot show must not end the program.
             stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
 
     def write(self, text: str) -> int:

@@ -225,7 +225,7 @@ class ClassCache:
         require_names(tensors, ("features", "entropies"))
         features = stored(tensors, "features", torch.float32, self.features.shape)
         entropies = require_kind(tensors, "entropies", torch.float32, self.entropies.shape)
-        # A hair below zero is how a sum of rounded numbers may end. False for NaN.
+        # Rounding may leave an entropy slightly below zero. The comparison is false for NaN.
         if not bool((entropies > -1e-3).all()):
             raise Error("The stored cache is damaged: an entropy is negative or not a number.")
         require_unit(features, entropies < torch.inf, "cache")

@@ -85,6 +85,6 @@ def most_certain(logits: torch.Tensor, share: float) -> torch.Tensor:
 
 def selected_entropy(logits: torch.Tensor) -> torch.Tensor:
     """Entropy of the mean softmax of the selected views, `logits` [V, C] (TPT)."""
-    # In logarithms throughout: a class that no view believes in would give 0 log 0.
+    # In logarithms throughout: a class with probability 0 in every view would give 0 log 0.
     log_p = torch.log_softmax(logits, dim=-1).logsumexp(dim=0) - math.log(len(logits))
     return -(log_p.exp() * log_p).sum()

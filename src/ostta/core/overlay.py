@@ -2,7 +2,7 @@
 
 An overlay maps parameter names of a module to its own leaf tensors. `encode` runs the image tower with them in place of the
 module's own, which is what `torch.func.functional_call` does; done here by hand on the few owning submodules, because
-`functional_call` walks every parameter of the module at every call (measured in `benchmarks/parts.py`).
+`functional_call` walks every parameter of the module at every call (measured in `benchmarks/step_parts.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Looking a data set over before it is used: is it all there, and what does the paper say about its size?"""
+"""Checking a data set before it is used: whether it is complete, and what the paper says about its size."""
 
 from __future__ import annotations
 

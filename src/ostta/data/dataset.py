@@ -1,4 +1,4 @@
-"""What a data set is to everybody else."""
+"""The class `Dataset`: images with labels, wherever they come from."""
 
 from __future__ import annotations
 

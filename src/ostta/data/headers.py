@@ -1,4 +1,4 @@
-"""What Pillow tells of a file only after decoding it, and what must be known before: the pictures in an icon, scans of a JPEG."""
+"""What Pillow says of a file only after decoding it, but must be known before: the pictures in an icon, scans of a JPEG."""
 
 from __future__ import annotations
 

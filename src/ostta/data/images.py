@@ -64,7 +64,7 @@ def read_image(source: ImageSource, max_megapixels: float | None = None) -> Imag
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """`image` in mode RGB, by the rules of transformers' PIL image processors: see-through parts go over white.
+    """`image` in mode RGB, by the rules of transformers' PIL image processors: transparent parts are put on white.
 
     A 16-bit grey image keeps its values and is cut at 255, so an ordinary one comes out nearly white. That is Pillow's plain
     conversion and what the published models' processors do; scale such images to 8 bits first to see their content.

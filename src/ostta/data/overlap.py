@@ -1,4 +1,4 @@
-"""Class names that both sides of a stream have: an undesired "tiger cat" is no fair stranger to a desired "cat"."""
+"""Class names that both sides of a stream have: an undesired "tiger cat" may well be accepted as a desired "cat"."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class MSP(Memoryless):
 
 @dataclass(frozen=True)
 class AllOptions(Options):
-    """Nothing to choose.
+    """`all` has no options.
 
     >>> All(AllOptions()).observe(0.1).desired
     True

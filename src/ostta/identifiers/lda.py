@@ -21,7 +21,7 @@ from ..core.types import Decision, Verdict
 
 Floats = NDArray[np.float64]
 
-# So many scores beyond one end of the grid, and none before it, are no chance of the first images.
+# So many scores beyond one end of the grid, and none before it, do not happen by chance with the first images.
 ENOUGH = 64
 
 

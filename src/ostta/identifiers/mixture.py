@@ -1,6 +1,6 @@
 """DAF: a mixture of two Gaussians over the recent scores; known images belong to the one with the higher mean.
 
-The fit is scikit-learn's, on the raw scores: at a spread of about 0.02 its smallest allowed variance of 1e-6 does not bite. A fit
+The fit is scikit-learn's, on the raw scores: at a spread of about 0.02 its smallest allowed variance of 1e-6 changes nothing. A fit
 of 512 scores costs a few milliseconds, which is why `refit` can space fits out; in between, the last mixture judges new scores.
 """
 

@@ -1,4 +1,4 @@
-"""Streams as they come: a pool of many on one backbone."""
+"""Streams outside a benchmark: many on one backbone, and one whose state lives in a file."""
 
 from __future__ import annotations
 

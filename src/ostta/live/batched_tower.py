@@ -29,33 +29,33 @@ Values = Sequence[torch.Tensor] | None
 SAME, SAME_IN_HALF = 1e-4, 2e-2
 
 
-class Deck:
-    """What the dense layers of one tower share: the list they record to, or the record they play from."""
+class Recorder:
+    """What the dense layers of one tower share: the list they record to, or the record they replay."""
 
     recording: list[torch.Tensor] | None = None
-    playing: Iterator[torch.Tensor | None] | None = None
+    replaying: Iterator[torch.Tensor | None] | None = None
 
 
-class DeckLinear(nn.Linear):
+class RecordedLinear(nn.Linear):
     """A linear layer that records its outputs, or takes them from a record."""
 
-    deck: Deck
+    recorder: Recorder
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        known = _next(self.deck)
+        known = _next(self.recorder)
         if known is not None:
             return _KnownLinear.apply(x, self.weight, known)  # type: ignore[no-any-return, no-untyped-call]
-        return _noted(self.deck, super().forward(x))
+        return _noted(self.recorder, super().forward(x))
 
 
-class DeckConv2d(nn.Conv2d):
-    """The same of a convolution, played only in front of all that is trained: there are none behind it in common towers."""
+class RecordedConv2d(nn.Conv2d):
+    """A convolution that records its outputs, or takes them from a record where nothing before it is trained, as in common towers."""
 
-    deck: Deck
+    recorder: Recorder
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        known = _next(self.deck)
-        return known if known is not None and not x.requires_grad else _noted(self.deck, super().forward(x))
+        known = _next(self.recorder)
+        return known if known is not None and not x.requires_grad else _noted(self.recorder, super().forward(x))
 
 
 class RowNorm(nn.LayerNorm):
@@ -118,15 +118,15 @@ class BatchedTower:
                     f"Streams cannot share this image tower: its LayerNorm {name!r} is a {type(part).__name__} with a "
                     "computation of its own, and only plain torch.nn.LayerNorm can be given values for each image."
                 )
-        self._deck = Deck()
+        self._recorder = Recorder()
         self._tower = twin(vision)
         # In single precision, as the values of streams are.
         self._own = [self._tower.get_parameter(name).detach().float() for name in self.names]
         for part in self._tower.modules():
             self._convert(part)
         self._norms = [part for part in self._tower.modules() if isinstance(part, RowNorm)]
-        # Which calls of dense layers can be played: those whose output has the images first and is not written into.
-        self._playable: list[bool] | None = None
+        # Which calls of dense layers can be replayed: those whose output has the images first and is not written into.
+        self._replayable: list[bool] | None = None
         self.bytes_an_image = 0
         self._check(vision, image_size)
 
@@ -138,13 +138,13 @@ class BatchedTower:
     def record(self, pixels: torch.Tensor, values: Sequence[Values]) -> Record:
         """`look`, kept for a replay."""
         noted: list[torch.Tensor] = []
-        self._deck.recording = noted
+        self._recorder.recording = noted
         try:
             features = self.look(pixels, values)
         finally:
-            self._deck.recording = None
-        playable = self._playable if self._playable is not None else [_unwritten(y, len(pixels)) for y in noted]
-        return Record(pixels, features, [y if plays else None for y, plays in zip(noted, playable, strict=True)])
+            self._recorder.recording = None
+        replayable = self._replayable if self._replayable is not None else [_unwritten(y, len(pixels)) for y in noted]
+        return Record(pixels, features, [y if usable else None for y, usable in zip(noted, replayable, strict=True)])
 
     def leaves(self, values: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
         """The values of some streams, stacked by parameter, as leaves to differentiate by."""
@@ -153,12 +153,12 @@ class BatchedTower:
     def replay(self, record: Record, leaves: list[torch.Tensor], owners: Sequence[int]) -> torch.Tensor:
         """The features of `record` once more, with a graph that leads to `leaves`; image i has the values numbered owners[i]."""
         index = torch.tensor(owners, dtype=torch.long, device=record.pixels.device)
-        self._deck.playing = iter(record.outputs)
+        self._recorder.replaying = iter(record.outputs)
         try:
             with torch.enable_grad(), self._applied([leaf[index] for leaf in leaves]):
                 return self._features(record.pixels)
         finally:
-            self._deck.playing = None
+            self._recorder.replaying = None
 
     def _features(self, pixels: torch.Tensor) -> torch.Tensor:
         with own_precision(self._tower):
@@ -194,8 +194,8 @@ class BatchedTower:
             # they leave it where a submodule has a hook.
             part.register_forward_pre_hook(_no_fast_path)
         elif type(part) in (nn.Linear, nn.Conv2d):
-            part.__class__ = DeckLinear if type(part) is nn.Linear else DeckConv2d
-            part.deck = self._deck  # type: ignore[assignment]
+            part.__class__ = RecordedLinear if type(part) is nn.Linear else RecordedConv2d
+            part.recorder = self._recorder  # type: ignore[assignment]
 
     def _check(self, vision: nn.Module, image_size: int) -> None:
         """Refuse a tower in which images of a batch, or their values, would get into each other's way."""
@@ -208,7 +208,7 @@ class BatchedTower:
         alone = torch.cat([_alone(vision, self.names, pixels[i : i + 1], values[i]) for i in range(count)])
         try:
             record = self.record(pixels, values)
-            self._playable = [known is not None for known in record.outputs]
+            self._replayable = [known is not None for known in record.outputs]
             self.bytes_an_image = sum(known.nbytes for known in record.outputs if known is not None) // count
             again = self.replay(record.rows([2, 0]), self.leaves(values), [2, 0]).detach()
         except Exception as problem:  # somebody else's module: anything may come
@@ -235,13 +235,13 @@ class _KnownLinear(torch.autograd.Function):
         return gradients[0] @ weight, None, None
 
 
-def _next(deck: Deck) -> torch.Tensor | None:
-    return None if deck.playing is None else next(deck.playing, None)
+def _next(recorder: Recorder) -> torch.Tensor | None:
+    return None if recorder.replaying is None else next(recorder.replaying, None)
 
 
-def _noted(deck: Deck, output: torch.Tensor) -> torch.Tensor:
-    if deck.recording is not None:
-        deck.recording.append(output)
+def _noted(recorder: Recorder, output: torch.Tensor) -> torch.Tensor:
+    if recorder.recording is not None:
+        recorder.recording.append(output)
     return output
 
 

@@ -46,7 +46,7 @@ class Stoppable(Generic[Item]):
     def _next(self) -> Item:
         try:
             self._waiting = True
-            # Only now: a request from before would otherwise wait with us.
+            # Checked only now: a request that came just before would otherwise wait for the next item.
             if self.asked:
                 raise self._Asked
             return next(self._items)

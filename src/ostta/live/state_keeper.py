@@ -52,7 +52,7 @@ def resumed(fresh: Adapter, path: Path | None) -> Adapter:
     if path is None:
         return fresh
     if not path.exists():
-        # Found out now rather than after the last image.
+        # Where it cannot be written, that is known now and not after the last image.
         fresh.save(path)
         return fresh
     kept = Adapter.restore(path, fresh.backbone)

@@ -47,7 +47,7 @@ class EntropyOptions(Options):
 
 
 class Entropy(Tuning[TunedState]):
-    """Every confident image teaches, whatever its verdict."""
+    """Learns from every confident image, whatever its verdict."""
 
     name = "entropy"
     Options = EntropyOptions

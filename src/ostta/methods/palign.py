@@ -66,7 +66,7 @@ class PAlignCOptions(AlignmentOptions, TPTCOptions):
 
 
 class Aligned:
-    """The loss, for both methods."""
+    """Base of `palign` and `palign_c`: the loss that both have."""
 
     logit_scale: float
 
@@ -134,7 +134,7 @@ class PAlign(Aligned, TPT):
 
 
 class PAlignC(Aligned, TPTC):
-    """MaplePrompts that are tuned through the whole stream."""
+    """Prompts that are tuned through the whole stream."""
 
     name = "palign_c"
     Options = PAlignCOptions

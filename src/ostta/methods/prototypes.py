@@ -56,7 +56,7 @@ class PrototypesOptions(Options):
 
 
 class PrototypesState(TunedState):
-    """What is trained, the pool, and how many images have been seen. Plain SGD has nothing to remember."""
+    """What is trained, the bank of undesired features, and how many images have been seen. Plain SGD has nothing to remember."""
 
     def __init__(self, overlay: Tuned, optimiser: Optimiser, pool: FeatureBank) -> None:
         super().__init__(overlay, optimiser)
@@ -79,7 +79,7 @@ class PrototypesState(TunedState):
 
 
 class Prototypes(Tuning[PrototypesState]):
-    """Self-training on the classes and one more, the unknown, which the pool of recent unknown features stands for."""
+    """Self-training on the classes and one more, the unknown, which the bank of recent unknown features stands for."""
 
     name = "prototypes"
     Options = PrototypesOptions
@@ -119,7 +119,7 @@ class Prototypes(Tuning[PrototypesState]):
             state.pool.push(look.features)
 
     def _stores(self, decision: Decision) -> bool:
-        """Whether the image enters the pool."""
+        """Whether the image enters the bank."""
         return decision.verdict is Verdict.RELIABLE_UNDESIRED or (self.options.store == "all" and not decision.desired)
 
     def _loss(

@@ -77,7 +77,7 @@ class TPTCOptions(Options):
 
 
 class PromptTuning:
-    """What all of them do: look under an overlay over the prompts, and differentiate the loss of one image's views."""
+    """Base of the methods that tune prompts: look under an overlay over the prompts, and differentiate the loss of one image's views."""
 
     views = 64
     score_scale = 1.0
@@ -163,7 +163,7 @@ class TPT(PromptTuning):
 
 
 class TPTC(PromptTuning):
-    """MaplePrompts that are tuned through the whole stream."""
+    """Prompts that are tuned through the whole stream."""
 
     name = "tpt_c"
     Options = TPTCOptions

@@ -49,7 +49,7 @@ OfTuned = TypeVar("OfTuned", bound=TunedState)
 
 
 class Tuning(Generic[OfTuned]):
-    """What their classes have in common."""
+    """Base of the methods that train an overlay."""
 
     views = 1
     score_scale = 1.0
@@ -82,7 +82,7 @@ def take(gradient: Gradient, seen: Look[object]) -> Trained | Failure:
 
 
 def led_to(gradient: Gradient, loss: torch.Tensor, gradients: Sequence[torch.Tensor]) -> Trained | Failure:
-    """The same once the gradients are known."""
+    """Where one step of the optimiser leads to from its gradients, or why it cannot be taken. Nothing is stored."""
     if not _finite(gradients, loss):
         return NOT_FINITE
     values, optimiser = gradient.optimiser.step(gradient.overlay.parameters(), gradients)

@@ -48,7 +48,7 @@ class UniEntState(TunedState):
 
 
 class UniEnt(Tuning[UniEntState]):
-    """Every image teaches: known ones to be surer, unknown ones to be less sure."""
+    """Learns from every image: the entropy of known ones is lowered, that of unknown ones raised."""
 
     name = "unient"
     Options = UniEntOptions

@@ -18,11 +18,11 @@ from .protocol import Facts, Proposal, Trained
 
 @dataclass(frozen=True)
 class ZeroShotOptions(Options):
-    """Nothing to choose."""
+    """`zero_shot` has no options."""
 
 
 class NoState:
-    """Nothing to remember."""
+    """`zero_shot` remembers nothing."""
 
     def memories(self) -> dict[str, FeatureMemory]:
         return {}

@@ -1,8 +1,8 @@
 """State files (`.ostta`): safetensors with one JSON string in its metadata. Never pickle.
 
-file.py          the file: its formats, its hash
-description.py   what the JSON says, checked by type and bound
-room.py          whether the tensors are as large as the options say, before anything of that size is made
+file.py           the file: its formats, its hash
+description.py    what the JSON says, checked by type and bound
+stored_shapes.py  whether the tensors are as large as the options say, before anything of that size is made
 """
 
 from __future__ import annotations

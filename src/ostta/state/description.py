@@ -19,7 +19,7 @@ from ..identifiers import IDENTIFIERS
 from ..methods import METHODS
 from ..options import SOURCES, Resolved, options_class, pick, rebuild
 
-# Far beyond what is of use, and near enough that nobody waits long for an Error.
+# Far more than is of use, and few enough that checking them takes no time.
 MOST_TEXT, MOST_NAME, MOST_CLASSES, MOST_ENTRIES = 32 * 2**20, 10_000, 1_000_000, 1_000
 
 

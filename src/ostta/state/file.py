@@ -1,7 +1,7 @@
 """The file: its formats, and the hash over all that it holds.
 
-Format 2 has a SHA-256 over the tensors (names, types, shapes, bytes) and the JSON text. It protects from accident. From malice it
-cannot, as anybody can work it out again: whatever reads the content checks it too. Format 1 is the same without the hash.
+Format 2 has a SHA-256 over the tensors (names, types, shapes, bytes) and the JSON text. It finds accidental damage. It does not
+stop an attacker, who can compute it again: whatever reads the content checks it too. Format 1 is the same without the hash.
 
 A version reads its own format and all earlier ones. A new format adds to `UPGRADES` how a file of the one before becomes one of it.
 """

@@ -1,4 +1,4 @@
-"""A set whose order is its point, such as CCC: it stays as it is, and unknown images come in between."""
+"""A set whose order matters, such as CCC: the order is kept, and unknown images come in between."""
 
 from __future__ import annotations
 

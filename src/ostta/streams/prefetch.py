@@ -14,7 +14,7 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
-# Enough to ride out an image that takes several times longer than the others, and few enough to weigh nothing.
+# Enough for the time of an image that takes several times longer than the others, and few enough to need hardly any memory.
 DEPTH = 8
 
 

@@ -1,4 +1,4 @@
-"""The smooth scenario: conditions drift along a path of pairs of corruptions, never jumping."""
+"""The smooth scenario: conditions change in small steps along a path of pairs of corruptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every scenario is: visits to domains, held as the numbers of images. Pixels are read one image at a time."""
+"""The base of every scenario: visits to domains, held as the numbers of images. Pixels are read one image at a time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """One condition of the world: the desired images as they look there, and what unknown images come along.
+    """One condition, such as snow: the desired images under it, and the unknown images that come with them.
 
     `options` are what else tells it apart from others, such as corruption and severity; they enter the hash of a
     stream.

@@ -17,7 +17,7 @@ _BESIDE_THE_STREAM = {"backbone", "method", "identifier", "profile", "options"}
 
 
 class ExistingRuns:
-    """The results in `out`. As in `run.existing`, a result counts only for the weights and the stream that there are now."""
+    """The results in `out`. As in `execute.existing`, a result counts only for the weights and the stream that there are now."""
 
     def __init__(self, out: Path, root: Path | None, keep_records: bool = False) -> None:
         self._out, self._root, self._keep_records = out, root, keep_records

@@ -22,7 +22,7 @@ from .local import Step, cores, local
 from .progress import GridProgress
 
 LOCAL, RAY = ENGINES = ("local", "ray")
-# More at once is for those to say who know that memory is enough for as many models.
+# More only where asked for: each worker has a model in memory.
 MOST_WORKERS = 4
 
 
@@ -61,7 +61,7 @@ def plan(
 
 
 def _lot(cell: Cell) -> str:
-    """Mixes the runs of all axes, in an order that is the same on every machine."""
+    """A sort key that mixes the runs of all axes in the same order on every machine."""
     return hashlib.sha256(cell.asked.encode()).hexdigest()
 
 

@@ -25,7 +25,7 @@ def cluster(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int) -> 
     """
     ray = _ray()
     _connect(ray, workers * threads)
-    # One call a process, as in the local pool: nothing of one run is left for the next.
+    # One run a process, as in the local engine: nothing of one run is left for the next.
     task = ray.remote(
         max_calls=1,
         max_retries=0,
@@ -81,7 +81,7 @@ def _received(ray: Any, reference: Any, job: Job) -> Ending:
 
 def _ray() -> Any:
     try:
-        # It would report its use to its makers.
+        # Ray would send statistics of its use.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         import ray
     except ModuleNotFoundError:

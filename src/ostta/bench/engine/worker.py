@@ -13,7 +13,7 @@ from threading import Thread
 
 from .job import Job, attempt
 
-# Of an image's progress, a person needs no more than this many seconds between two messages.
+# Seconds between two messages about progress.
 PAUSE = 0.2
 
 

@@ -21,7 +21,7 @@ from ..result import Side
 from ..scenario import ContinualScenario, DomainSpec, DomainsScenario, FrequentScenario, OrderedScenario, SmoothScenario
 from ..spec import RunSpec
 
-# A set whose order is its point.
+# A set whose order matters.
 IN_ORDER = "ccc"
 
 

@@ -1,6 +1,6 @@
-"""Claims: a lock on each run of a folder, so that two programs never carry out the same one. A lock vanishes with its process.
+"""A lock on each run of a folder, so that two programs never carry out the same one. A lock ends with its process.
 
-Systems without POSIX locks, such as Windows, do without: whoever starts two programs on one folder there has runs carried out twice.
+Systems without POSIX locks, such as Windows, have none of these locks: two programs on one folder there may carry out the same run twice.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def try_lock(out: Path, spec: RunSpec) -> RunLock | None:
 
 
 def wait_for_lock(out: Path, spec: RunSpec) -> RunLock:
-    """The same, after whoever has it."""
+    """The lock on the run, after waiting for the process that has it."""
     held = try_lock(out, spec)
     if held is not None:
         return held

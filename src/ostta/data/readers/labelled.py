@@ -1,4 +1,4 @@
-"""What every reader gives."""
+"""The class `Images`, which every reader gives."""
 
 from __future__ import annotations
 

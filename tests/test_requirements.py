@@ -1,0 +1,54 @@
+"""What the package imports is what it says it needs, and the versions that CI runs are among those it allows."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+# Modules that are not called as the package they come from.
+PACKAGES = {"PIL": "pillow", "ot": "pot", "sklearn": "scikit-learn"}
+
+
+def _named(requirements: list[str]) -> dict[str, Requirement]:
+    found = [Requirement(text) for text in requirements]
+    return {canonicalize_name(each.name): each for each in found if each.name != "ostta"}
+
+
+def _imported() -> set[str]:
+    modules = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules |= {name.name.partition(".")[0] for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                modules.add(node.module.partition(".")[0])
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
+                modules.add(ast.literal_eval(node.args[0]).partition(".")[0])
+    others = modules - set(sys.stdlib_module_names) - {"ostta"}
+    return {canonicalize_name(PACKAGES.get(module, module)) for module in others}
+
+
+def test_what_is_imported_is_declared_and_the_other_way_round() -> None:
+    declared = _named(PROJECT["dependencies"])
+    for extra, requirements in EXTRAS.items():
+        if extra != "dev":
+            declared |= _named(requirements)
+    assert set(declared) == _imported()
+
+
+def test_every_requirement_has_a_floor_that_the_versions_of_ci_meet() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if "==" in line)
+    versions = {canonicalize_name(name): version for name, version in pinned.items()}
+    for requirements in (PROJECT["dependencies"], *EXTRAS.values()):
+        for name, requirement in _named(requirements).items():
+            assert any(part.operator == ">=" for part in requirement.specifier), requirement
+            assert requirement.specifier.contains(versions[name]), requirement
