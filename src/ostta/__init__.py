@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import metadata
 
-from . import backbones, options
+from . import backbones, options, plugins
 from .adapter import Adapter, load
 from .core.types import Decision, Error, Prediction, Verdict
 
@@ -13,4 +13,4 @@ try:
 except metadata.PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
-__all__ = ["Adapter", "Decision", "Error", "Prediction", "Verdict", "__version__", "backbones", "load", "options"]
+__all__ = ["Adapter", "Decision", "Error", "Prediction", "Verdict", "__version__", "backbones", "load", "options", "plugins"]

@@ -6,7 +6,7 @@ import math
 import platform
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import metadata
@@ -29,12 +29,13 @@ from .core.types import Decision, Error, Look, Prediction, Timing, ViewSource
 from .data.class_names import checked_classes
 from .data.images import read_image
 from .data.views import FeaturesOnly, Views
-from .identifiers import IDENTIFIERS, Identifier
-from .methods import METHODS, Method
+from .identifiers import Identifier
+from .methods import Method
 from .methods.protocol import Failure, Proposal, Trained
 from .methods.tuning import TunedState, answer, take
 from .options import SCORES_IN_HALF, Given, Resolved, resolve
-from .state import SavedOn, read_state, require_stored_shapes, write_state
+from .registry import find
+from .state import GivenClasses, SavedOn, read_state, require_stored_shapes, write_state
 
 NOT_FINITE = "the features of this image are not finite"
 NO_DIRECTION = "the features of this image have length zero or overflow"
@@ -42,10 +43,10 @@ SPOILED = Failure("the step would make the features of images not finite")
 
 
 def load(
-    backbone: str | Path | Backbone,
+    backbone: str | Path | Backbone | Callable[[], Backbone],
     classes: Sequence[str],
-    method: str = "rosita",
-    identifier: str = "lda",
+    method: str | type[Any] = "rosita",
+    identifier: str | type[Any] = "lda",
     profile: str = "reference",
     seed: int = 0,
     device: str | torch.device | None = None,
@@ -57,7 +58,8 @@ def load(
 
     `backbone` is "embedded", a hub id, a local folder, or what `ostta.backbones.wrap` returned. One that is named is loaded onto
     `device`, "auto" (a GPU where there is one; the default), "cpu", "cuda", "cuda:1" or "mps", with its numbers in `dtype`, "float32",
-    "bfloat16" or "float16"; one that is given stays where it is. Keywords are options of the method, the identifier and the
+    "bfloat16" or "float16"; one that is given stays where it is. A class or function that makes one will do too. `method` and
+    `identifier` are names, as `ostta ls` shows them, or classes of your own (docs/plugins.md). Keywords are options of the method, the identifier and the
     adapter, which `ostta ls options` shows; `options` takes them too, by name or as objects:
     `options=ostta.options.RositaOptions(lr=1e-4)`, in which all fields count as given.
 
@@ -94,15 +96,15 @@ class Adapter:
         self,
         backbone: Backbone,
         classes: Sequence[str],
-        method: str,
-        identifier: str,
+        method: str | type[Any],
+        identifier: str | type[Any],
         profile: str,
         seed: int,
         resolved: Resolved,
     ) -> None:
         self.classes = checked_classes(classes)
         self.backbone = backbone
-        self.method_name, self.identifier_name = method, identifier
+        self.found_method, self.found_identifier = find("method", method), find("identifier", identifier)
         self.profile, self.seed, self.resolved = profile, checked_seed(seed), resolved
         if backbone.dtype != torch.float32 and resolved.adapter.precision == "mixed":
             raise Error(
@@ -112,11 +114,11 @@ class Adapter:
         # Under the lock: both towers are read, and another thread may have its overlay in place of their values.
         with learning(), lock_of(backbone.vision):
             self.classifier = backbone.classifier(self.classes, resolved.adapter.templates)
-            self.method: Method[Any, Any, Any] = METHODS[method](
+            self.method: Method[Any, Any, Any] = self.found_method.of(
                 backbone, self.classifier, self.classes, resolved.method
             )
             self.state = self.method.start()
-        self.identifier: Identifier = IDENTIFIERS[identifier][0](resolved.identifier, scale=self.method.score_scale)
+        self.identifier: Identifier = self.found_identifier.of(resolved.identifier, scale=self.method.score_scale)
         self.steps = 0
         # What was trained before the last gradient step, while no image has been seen through what it is now.
         self._before: Trained | None = None
@@ -127,6 +129,16 @@ class Adapter:
                 f"The {backbone.id} model was not trained on {_listed(strange)}: its answers for such classes mean little.",
                 stacklevel=3,
             )
+
+    @property
+    def method_name(self) -> str:
+        """The method's registered name; `package.module:Name` or `file.py:Name` where it has none."""
+        return self.found_method.name
+
+    @property
+    def identifier_name(self) -> str:
+        """As `method_name`."""
+        return self.found_identifier.name
 
     @property
     def device(self) -> torch.device:
@@ -178,21 +190,25 @@ class Adapter:
         """Write everything needed to go on later, atomically."""
         with self.in_use(), answering():
             self._try_last_step()
-            write_state(Path(path), self._tensors(), self.describe())
+            given = GivenClasses(self.found_method.of, self.found_identifier.of)
+            write_state(Path(path), self._tensors(), self.describe(), given)
 
     @classmethod
     def restore(
         cls,
         path: str | Path,
-        backbone: Backbone | str | Path | None = None,
+        backbone: Backbone | str | Path | Callable[[], Backbone] | None = None,
         device: str | torch.device | None = None,
         dtype: str | torch.dtype | None = None,
+        method: str | type[Any] | None = None,
+        identifier: str | type[Any] | None = None,
     ) -> Adapter:
         """The adapter that `save` wrote, on any device. A backbone that does not ship with ostta must be given again, or named.
 
-        What a state file says never makes anything be downloaded, or read from a place that the caller did not name.
+        So must a method or an identifier that is not registered, as a class. What a state file says never makes anything be
+        downloaded, run, or read from a place that the caller did not name.
         """
-        tensors, stored = read_state(Path(path))
+        tensors, stored = read_state(Path(path), GivenClasses(method, identifier))
         model = backbones.on_device(_backbone_again(path, stored.backbone, backbone), device, dtype)
         if model.weight_hash != stored.backbone.weight_hash:
             raise Error(
@@ -205,8 +221,8 @@ class Adapter:
                 adapter = cls(
                     model,
                     stored.classes,
-                    stored.method,
-                    stored.identifier,
+                    stored.method.of,
+                    stored.identifier.of,
                     stored.profile,
                     stored.seed,
                     stored.options,
@@ -445,7 +461,9 @@ class Adapter:
         self.identifier.load(identifier)
 
 
-def _backbone_again(path: str | Path, saved: SavedOn, given: Backbone | str | Path | None) -> Backbone | str | Path:
+def _backbone_again(
+    path: str | Path, saved: SavedOn, given: Backbone | str | Path | Callable[[], Backbone] | None
+) -> Backbone | str | Path | Callable[[], Backbone]:
     """The backbone that a state was saved on: the one given, or the name of one that ships with ostta."""
     if given is not None:
         return given

@@ -8,10 +8,14 @@ torch.Size([2, 512])
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeGuard
 
 import torch
 
+from .. import plugins
+from ..core.checks import shown
 from ..core.devices import device_named, dtype_named
 from ..core.modes import learning
 from ..core.types import Error
@@ -28,6 +32,11 @@ __all__ = ["DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "backbone_names", "load",
 
 # What `load` knows without a download and without a path.
 SHIPPED = ("embedded", "embedded+maple")
+# What a backbone from outside must have at the least; `ostta.testing` checks what it does.
+_PARTS = (
+    "id", "vision", "preprocessing", "logit_scale", "defaults", "device", "dtype", "trainable", "restorable", "remark",
+    "feature_width", "weight_hash", "classifier", "unfamiliar",
+)  # fmt: skip
 _DOWNLOADED = "downloaded when first used"
 _NAMES = (
     ("embedded", "small CLIP for 32 x 32 images, CIFAR-10 and CIFAR-100 classes", "ships with ostta"),
@@ -51,9 +60,12 @@ def load(
 ) -> Backbone:
     """The backbone called "embedded", the one in a local folder, or the one of that id on the hub.
 
-    "+maple:PATH" behind the name adds the MaPLe prompts of a checkpoint; the embedded one has its own, "embedded+maple".
+    "+maple:PATH" behind the name adds the MaPLe prompts of a checkpoint; the embedded one has its own, "embedded+maple". A name that
+    a package registers is known too.
     """
     where, precision = device_named(device), dtype_named(dtype)
+    if name_or_folder not in SHIPPED and name_or_folder in plugins.registered_names("backbone"):
+        return made(plugins.registered("backbone", str(name_or_folder)), device, dtype)
     with learning():  # what is loaded in a caller's inference mode could never be learned from
         backbone = _load(name_or_folder)
         if (where, precision) != (torch.device("cpu"), torch.float32):
@@ -61,12 +73,48 @@ def load(
         return backbone
 
 
+def made(make: Callable[[], Any], device: str | torch.device, dtype: str | torch.dtype = "float32") -> Backbone:
+    """The backbone that a class or a function from outside makes. It is moved if it has `place`; "auto" leaves others where they are."""
+    with learning():
+        backbone = make()
+    missing = [part for part in _PARTS if not hasattr(backbone, part)]
+    if missing:
+        raise Error(f"{_called(make)} gives {shown(backbone)}, which is no backbone: it has no `{missing[0]}`.")
+    where, precision = device_named(device), dtype_named(dtype)
+    if (where, precision) != (backbone.device, backbone.dtype) and hasattr(backbone, "place"):
+        with learning():
+            backbone.place(where, precision)
+    return _kept(backbone, None if device == "auto" else device, dtype)
+
+
+def _is_backbone(given: Backbone | Callable[[], Backbone]) -> TypeGuard[Backbone]:
+    # A class has what its objects have, and is none of them.
+    return not isinstance(given, type) and hasattr(given, "vision")
+
+
+def _called(make: object) -> str:
+    return str(getattr(make, "__qualname__", shown(make)))
+
+
 def on_device(
-    backbone: str | Path | Backbone, device: str | torch.device | None, dtype: str | torch.dtype | None
+    backbone: str | Path | Backbone | Callable[[], Backbone],
+    device: str | torch.device | None,
+    dtype: str | torch.dtype | None,
 ) -> Backbone:
-    """A backbone that is named, loaded onto `device` in `dtype`; one that is given, if it is there in that precision already."""
+    """A backbone that is named, loaded onto `device` in `dtype`; one that is given, if it is there in that precision already.
+
+    In the place of a backbone there may be a class or a function that makes it.
+    """
     if isinstance(backbone, str | Path):
         return load(backbone, device or "auto", dtype or "float32")
+    if not _is_backbone(backbone):
+        if not callable(backbone):
+            raise Error(f"`backbone` takes a name, a folder, a backbone or what makes one, not {shown(backbone)}.")
+        return made(backbone, device or "auto", dtype or "float32")
+    return _kept(backbone, device, dtype)
+
+
+def _kept(backbone: Backbone, device: str | torch.device | None, dtype: str | torch.dtype | None) -> Backbone:
     if device is not None and device_named(device) != backbone.device:
         raise Error(
             f"The backbone {backbone.id} is on {backbone.device} and stays there: load or wrap it on {device} in the first place."
@@ -91,6 +139,11 @@ def _load(name_or_folder: str | Path) -> TwoTowers:
     base, plus, place = name.partition("+maple:")
     if plus:
         return _with_maple(base, Path(place).expanduser())
+    if plugins.names_file(name):
+        raise Error(
+            f"The backbone {name!r} is in a file, which only a command line or a suite may name: in Python, give what makes "
+            'it, or `ostta.plugins.from_file("path/file.py:Name")`.'
+        )
     if isinstance(name_or_folder, Path) or name.startswith((".", "/", "~")):
         raise Error(f"There is no folder {name!r}.")
     if "/" not in name:
@@ -111,4 +164,5 @@ def _with_maple(base: str, place: Path) -> TwoTowers:
 
 def backbone_names() -> list[tuple[str, str, str]]:
     """What `load` takes: name, what it is, how to get it."""
-    return list(_NAMES)
+    own = [name for name in plugins.registered_names("backbone") if name not in SHIPPED]
+    return [*_NAMES, *((name, "a plug-in", plugins.package("backbone", name)) for name in own)]

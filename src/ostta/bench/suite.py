@@ -29,7 +29,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from ..core.types import Error
-from ..options import pick
+from ..registry import pick
 from .file_model import FileModel, first_problem, one_line
 from .paper.mapping import Filters, filters_of
 from .spec import RunSpec

@@ -11,13 +11,13 @@ mnistc:train, sample:mnistc, folderc:PATH.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
 from ..core.types import Error
+from ..files import path_from_root
 from .catalogue import CATALOGUE
 
 Own = Literal["folder", "parquet", "disk", "hub"]
@@ -77,9 +77,7 @@ def placed(name: str) -> str:
     head, _, rest = name.partition(":")
     if not rest or _without_c(head, PATHS)[0] == "":
         return name
-    path = Path(os.path.expanduser(rest))
-    # Only the file system knows what is above a folder that may be a link; otherwise no file is looked at.
-    return f"{head}:{os.path.realpath(path) if '..' in path.parts else path.absolute()}"
+    return f"{head}:{path_from_root(Path(rest))}"
 
 
 def known_names() -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -67,7 +67,7 @@ class StreamPool:
 
     def __init__(
         self,
-        backbone: str | Path | Backbone,
+        backbone: str | Path | Backbone | Callable[[], Backbone],
         *,
         batch: int | None = None,
         queue: int = 64,
@@ -138,9 +138,18 @@ class StreamPool:
         with self.held(name) as adapter:
             adapter.save(path)
 
-    def restore(self, name: str, path: str | Path) -> Adapter:
-        """The stream as it was saved: in the place of the one with that name, whose waiting images it gets, or a new one."""
-        adapter = Adapter.restore(path, self.backbone)
+    def restore(
+        self,
+        name: str,
+        path: str | Path,
+        method: str | type[Any] | None = None,
+        identifier: str | type[Any] | None = None,
+    ) -> Adapter:
+        """The stream as it was saved: in the place of the one with that name, whose waiting images it gets, or a new one.
+
+        `method` and `identifier` as in `Adapter.restore`.
+        """
+        adapter = Adapter.restore(path, self.backbone, method=method, identifier=identifier)
         self._put(name, adapter, replace=True)
         return adapter
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...core.types import Error
 from ...files import make_folder
-from ...options import pick
+from ...registry import pick
 from ..failure import remove_failure, write_failure
 from ..run.checkpoint import EVERY
 from ..run.locks import RunLock, try_lock

@@ -107,7 +107,7 @@ def carry_out(
 ) -> tuple[Result, Records]:
     """Run the stream through the adapter and sum up; with a `checkpoint`, from where it was left."""
     total = len(prepared.stream)
-    before = checkpoint.read(prepared.adapter.backbone) if checkpoint is not None else None
+    before = checkpoint.read(prepared.adapter) if checkpoint is not None else None
     if before is None:
         before = Reached(prepared.adapter, Records(), 0.0, None)
     adapter, records = before.adapter, before.records
