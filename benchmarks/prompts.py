@@ -73,7 +73,7 @@ def _beside_published(backbone: Any, count: int, views: torch.Tensor) -> list[Ro
 
     def ours() -> None:
         prediction = adapter.step_views(views)
-        answers["ours"] = torch.tensor([prediction.score, *(prediction.class_scores or ())])
+        answers["ours"] = torch.tensor([prediction.score, *(prediction.class_scores or {}).values()])
 
     def theirs() -> None:
         score, logits = plan.step(views)

@@ -121,6 +121,11 @@ def trace(predictions) -> list[tuple]:
     return [(p.label, p.index, p.score, p.threshold, str(p.verdict), p.adapted, p.loss, p.reason) for p in predictions]
 
 
+def class_scores(prediction: ostta.Prediction) -> torch.Tensor:
+    """In the order of the classes."""
+    return torch.tensor(list(prediction.class_scores.values()))
+
+
 def content(adapter: ostta.Adapter) -> dict[str, torch.Tensor]:
     """Everything an adapter remembers."""
     return {name: tensor.clone() for name, tensor in adapter._tensors().items()} | {

@@ -190,9 +190,9 @@ def test_prediction_json_is_complete() -> None:
     content = json.loads(adapter("rosita", class_scores=True, features=True).step(images(1)[0]).to_json())
     assert set(content) == {
         "label", "index", "known", "score", "threshold", "mu_desired", "mu_undesired", "verdict", "adapted", "loss",
-        "reason", "ms", "class_scores", "pseudo_label", "diagnostics", "features",
+        "reason", "best", "ms", "class_scores", "pseudo_label", "diagnostics", "features",
     }  # fmt: skip
-    assert len(content["class_scores"]) == 10
+    assert list(content["class_scores"]) == list(CLASSES)
     assert len(content["features"]) == 16
     assert "features" not in json.loads(adapter("rosita").step(images(1)[0]).to_json())
     assert set(content["ms"]) == {"encode", "decide", "update"}

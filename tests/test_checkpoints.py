@@ -289,3 +289,30 @@ def test_damaged_files_are_one_sentence(tmp_path: Path) -> None:
                 file.write_bytes(damaged)
                 with contextlib.suppress(Error):
                     read_prompts(file)
+
+
+def nested_tuple(depth: int) -> bytes:
+    """Instructions for a tuple of two of the same tuple, and so on: a hash of it goes 2 to the `depth` ways."""
+    return pickle.EMPTY_TUPLE + b"".join(pickle.DUP + pickle.TUPLE2 for _ in range(depth))
+
+
+@pytest.mark.parametrize(
+    ("instructions", "words"),
+    [
+        (pickle.EMPTY_DICT + nested_tuple(64) + pickle.NONE + pickle.SETITEM, "neither a text nor a number"),
+        (pickle.EMPTY_DICT + pickle.MARK + nested_tuple(64) + pickle.NONE + pickle.SETITEMS, "neither a text nor a number"),
+        (pickle.MARK + nested_tuple(64) + pickle.NONE + pickle.DICT, "neither a text nor a number"),
+        (pickle.MARK + nested_tuple(64) + pickle.FROZENSET, "sets or byte arrays"),
+        (pickle.EMPTY_SET, "sets or byte arrays"),
+        (pickle.BYTEARRAY8 + struct.pack("<Q", 2**40), "sets or byte arrays"),
+    ],
+)  # fmt: skip
+def test_no_instruction_asks_for_endless_time_or_room(instructions: bytes, words: str, tmp_path: Path) -> None:
+    file = saved({"x": torch.zeros(1)}, tmp_path / "a.pt")
+
+    def change(entry: zipfile.ZipInfo, content: bytes) -> tuple[str, bytes]:
+        planted = pickle.PROTO + b"\x04" + instructions + pickle.STOP
+        return entry.filename, planted if entry.filename.endswith("data.pkl") else content
+
+    with pytest.raises(Error, match=words):
+        read_checkpoint(repacked(file, change))

@@ -78,7 +78,7 @@ def lines(text: str) -> list[dict]:
 def test_importing_is_light() -> None:
     code = (
         "import sys, ostta; heavy = {'transformers', 'sklearn', 'scipy', 'matplotlib', 'fastapi', 'pyarrow', 'cv2', 'pydantic',"
-        " 'typer', 'rich', 'torchvision', 'pandas'}; print(sorted(heavy & set(sys.modules)))"
+        " 'typer', 'rich', 'torchvision', 'pandas', 'ostta.live'}; print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
     assert done.stdout.strip() == "[]", done.stderr

@@ -10,7 +10,7 @@ import torch
 from transformers import CLIPConfig, CLIPModel
 
 import ostta
-from cases import CLASSES, SmallTower, adapter, backbone, images, same
+from cases import CLASSES, SmallTower, adapter, backbone, class_scores, images, same
 from cases import learned as given
 from ostta import Error
 from ostta.backbones.clip import Clip
@@ -181,13 +181,13 @@ def test_what_cannot_be_reached_is_refused_in_one_sentence() -> None:
 def test_both_objectives_of_the_closed_set_study(loss: str) -> None:
     one = adapter("entropy", "all", "embedded", loss=loss, confidence=0.0, class_scores=True, lr=0.01)
     image = images(1)[0]
-    cosines = torch.tensor(one.predict(image).class_scores)
+    cosines = class_scores(one.predict(image))
     scale = backbone("embedded").logit_scale
     expected = entropy(scale * cosines) if loss == "entropy" else -torch.log_softmax(cosines, 0).max()
     found = one.step(image)
     assert found.loss == pytest.approx(float(expected), abs=1e-5)
-    after = torch.tensor(one.predict(image).class_scores)
-    assert found.class_scores == pytest.approx(after.tolist(), abs=1e-6)
+    after = class_scores(one.predict(image))
+    torch.testing.assert_close(class_scores(found), after, atol=1e-6, rtol=0)
     assert one.resolved.method.loss == loss
     assert adapter("entropy", kind="embedded", profile="paper").resolved.method.loss == "entropy"
 
@@ -196,7 +196,7 @@ def test_only_confident_images_are_learned_from() -> None:
     one = adapter("entropy", "all", "embedded", class_scores=True)
     scale = backbone("embedded").logit_scale
     for image in images(16):
-        confident = float(torch.softmax(scale * torch.tensor(one.predict(image).class_scores), 0).max()) > 0.7
+        confident = float(torch.softmax(scale * class_scores(one.predict(image)), 0).max()) > 0.7
         assert one.step(image).adapted == confident
 
 
@@ -215,9 +215,9 @@ def test_the_slip_of_the_development_code_comes_back() -> None:
             lr=0.5,
             group=group,
         )
-        before = torch.tensor(one.predict(image).class_scores)
-        answer = torch.tensor(one.step(image).class_scores)
-        after = torch.tensor(one.predict(image).class_scores)
+        before = class_scores(one.predict(image))
+        answer = class_scores(one.step(image))
+        after = class_scores(one.predict(image))
         assert (answer - (after if moved else before)).abs().max() < 1e-6
         assert (after - before).abs().max() > 1e-4
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from cases import images
-from ostta.bench.engine.existing_runs import Finished
+from ostta.bench.engine.existing_runs import ExistingRuns
 from ostta.bench.engine.grid import plan
 from ostta.bench.result import read_result
 from ostta.bench.run.execute import prepare, run
 from ostta.bench.scenario import DomainsScenario
 from ostta.bench.spec import RunSpec, run_key
 from ostta.bench.suite import load_suite
-from ostta.cli.run import parse_options
+from ostta.cli.parsing import parse_options
 from ostta.data.names import placed
 
 SAMPLES = {"desired": "sample:cifar10c", "undesired": "sample:mnist", "limit": 4}
@@ -65,7 +65,7 @@ def test_a_result_whose_options_were_kept_as_text_is_still_found(tmp_path: Path)
     content["spec"]["options"] = {"lr": "1e-3"}
     path.write_text(json.dumps(content))
     assert read_result(path).spec == asked
-    assert Finished(tmp_path, None).has(asked)
+    assert ExistingRuns(tmp_path, None).has(asked)
 
 
 @pytest.fixture

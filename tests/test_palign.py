@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ostta
-from cases import CLASSES, adapter, backbone, gradients, images, learned, same
+from cases import CLASSES, adapter, backbone, class_scores, gradients, images, learned, same
 from ostta import Error
 from ostta.core.scores import unit
 from ostta.core.types import Verdict
@@ -64,8 +64,8 @@ def test_one_step_against_the_equations(options: dict[str, str], blocks: int, ch
     assert found.adapted
     assert found.loss == pytest.approx(float(loss.detach()), rel=1e-4)
     # AdamW's first step is nearly the sign of the gradient, and components near zero may differ: hence not tighter.
-    torch.testing.assert_close(torch.tensor(found.class_scores), expected, atol=5e-3, rtol=0)
-    before = torch.tensor(one.predict_views(views).class_scores)
+    torch.testing.assert_close(class_scores(found), expected, atol=5e-3, rtol=0)
+    before = class_scores(one.predict_views(views))
     assert (before - expected).abs().max() > 2e-2
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sys
 import warnings
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,17 @@ from typer.testing import CliRunner
 import ostta
 from cases import CLASSES, SmallTower, backbone, content, images, same, trace
 from ostta import Error, plugins
+from ostta.bench.engine.grid import plan, run_grid
+from ostta.bench.engine.job import Job, attempt
+from ostta.bench.engine.verify import verify
+from ostta.bench.own_code import asked, sources_of
+from ostta.bench.result import read_result
+from ostta.bench.run.execute import prepare, run
+from ostta.bench.spec import RunSpec, run_key
+from ostta.bench.suite import load_suite
+from ostta.bench.tables.suite_results import collect_results
 from ostta.cli.app import app
+from ostta.data.by_name import open_dataset
 from ostta.identifiers import LDA
 from ostta.live import StreamPool
 from ostta.live.state_keeper import resumed
@@ -230,3 +240,195 @@ def test_a_file_is_run_once_for_each_content(tmp_path: Path) -> None:
     assert plugins.from_file(f"{own}:Mine", hashed) is first
     with pytest.raises(Error, match="is not what it was when this run was asked for"):
         plugins.from_file(f"{own}:Mine", "0" * 64)
+
+
+SAMPLES = {"desired": "sample:cifar10c", "undesired": "sample:mnist", "limit": 4}
+SUITE = """
+title = "Mine"
+what = "an example"
+labels = ["tab:mine"]
+rows = ["method"]
+metrics = ["hm"]
+[base]
+desired = "sample:cifar10c"
+undesired = "sample:mnist"
+limit = 4
+[axes]
+method = ["zero_shot", "class_means.py:ClassMeans"]
+"""
+
+
+def own_copy(folder: Path, note: str = "") -> Path:
+    """The example's file in another folder."""
+    folder.mkdir(exist_ok=True)
+    copy = folder / OUTSIDE.name
+    copy.write_text(OUTSIDE.read_text() + note)
+    return copy
+
+
+def test_ostta_run_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_copy(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    arguments = ["run", "--method", "class_means.py:ClassMeans", "--set", "weight=0.4", "--limit", "4", "--out", "runs"]
+    arguments += ["--desired", "sample:cifar10c", "--undesired", "sample:mnist"]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0
+    (path,) = Path("runs").glob("*.json")
+    result = read_result(path)
+    assert result.spec.method == f"{tmp_path / 'class_means.py'}:ClassMeans"
+    assert result.spec.plugins == {result.spec.method: hashlib.sha256(OUTSIDE.read_bytes()).hexdigest()}
+    assert (result.spec.options, result.options["weight"]) == ({"weight": 0.4}, 0.4)
+    # The same again is there already; an edited file is another run.
+    CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert list(Path("runs").glob("*.json")) == [path]
+    own_copy(tmp_path, "# another day\n")
+    CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert len(list(Path("runs").glob("*.json"))) == 2
+
+
+def test_a_spec_without_own_code_has_the_key_it_always_had() -> None:
+    assert "plugins" not in RunSpec().model_dump()
+    assert asked(RunSpec(options={"lr": "1e-3"})) == RunSpec(options={"lr": 0.001})
+
+
+def test_ostta_stream_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images(1)[0].save(tmp_path / "one.png")
+    arguments = ["stream", str(tmp_path / "one.png"), "--classes", "cat,dog", "--method", FILE]
+    arguments += ["--state", str(tmp_path / "state.ostta")]
+    for step in (1, 2):
+        answer = json.loads(CliRunner().invoke(app, arguments, catch_exceptions=False).output)
+        assert answer["step"] == step
+
+
+def test_a_suite_with_two_workers_takes_a_file_beside_it(tmp_path: Path) -> None:
+    own_copy(tmp_path)
+    (tmp_path / "mine.toml").write_text(SUITE)
+    suite = load_suite(str(tmp_path / "mine.toml"))
+    specs = plan(suite)
+    # The workers have what the file was when the runs were asked for.
+    own_copy(tmp_path, "raise RuntimeError\n")
+    summary = run_grid(specs, None, tmp_path / "runs", workers=2, threads=1)
+    assert (summary.done, summary.failed) == (2, ())
+    assert run_grid(specs, None, tmp_path / "runs", workers=2, threads=1).skipped == 2
+    own_copy(tmp_path)
+    assert collect_results(suite, tmp_path / "runs").found == 2
+    # A machine that has the folder elsewhere agrees on who has which run.
+    elsewhere = tmp_path / "elsewhere"
+    own_copy(elsewhere)
+    shutil.copy(tmp_path / "mine.toml", elsewhere)
+    other = load_suite(str(elsewhere / "mine.toml"))
+    for number in (1, 2):
+        ours, theirs = (plan(each, shard=(number, 2)) for each in (suite, other))
+        assert [Path(spec.method).name for spec in ours] == [Path(spec.method).name for spec in theirs]
+
+
+def test_a_worker_needs_no_file(tmp_path: Path) -> None:
+    """As on the machines of a Ray cluster: the job brings the content."""
+    source = tmp_path / "there" / "gone.py"
+    source.parent.mkdir()
+    # Content that this process has not run.
+    source.write_text(OUTSIDE.read_text() + f"# {tmp_path}\n")
+    spec = RunSpec(method=f"{source}:ClassMeans", plugins={f"{source}:ClassMeans": plugins.file_hash(f"{source}:x")}, **SAMPLES)
+    job = Job(spec=spec, root=None, out=tmp_path, sources=sources_of(spec))
+    source.unlink()
+    assert attempt(job.model_copy(update={"sources": []})).reason == (
+        f"The file {source} cannot be read (No such file or directory)."
+    )
+    again = Job.model_validate_json(job.model_dump_json())
+    assert attempt(again).reason == ""
+
+
+def test_a_checkpoint_of_a_method_from_outside_is_gone_on_from(tmp_path: Path) -> None:
+    spec = asked(RunSpec(method=FILE, **SAMPLES))
+    whole = read_result(run(spec, None, tmp_path / "whole"))
+
+    def stop(done: int, total: int, hm: float | None) -> None:
+        seen.append(done)
+        if done == 4 and len(seen) == 4:
+            raise KeyboardInterrupt
+
+    seen: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, None, tmp_path / "cut", checkpoint_every=2, watch=stop)
+    cut = read_result(run(spec, None, tmp_path / "cut", checkpoint_every=2, watch=stop))
+    assert seen == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert (cut.metrics, cut.counts) == (whole.metrics, whole.counts)
+
+
+def test_a_result_file_names_registered_things_only(tmp_path: Path) -> None:
+    """No file is run because a result file names it, neither when it is read nor when it is verified."""
+    trap = tmp_path / "trap.py"
+    trap.write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'sprung')!r}).touch()\n" + OUTSIDE.read_text())
+    made = run(asked(RunSpec(method=FILE, **SAMPLES)), None, tmp_path)
+    content = json.loads(made.read_text())
+    name = f"{trap}:ClassMeans"
+    hashed = plugins.file_hash(name)
+    for field in ("method", "identifier", "backbone", "desired", "undesired"):
+        content["spec"] |= {**RunSpec(**SAMPLES).model_dump(), field: name, "plugins": {name: hashed}}
+        content["spec"]["options"] = {"weight": 0.5}
+        (tmp_path / "forged.json").write_text(json.dumps(content))
+        assert read_result(tmp_path / "forged.json").spec.plugins == {name: hashed}
+        run_key(read_result(tmp_path / "forged.json").spec)
+        with pytest.raises(Error, match="that only the file names: allow it with `--open"):
+            verify(tmp_path / "forged.json", None)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_result_of_own_code_is_verified_where_the_file_is_opened(tmp_path: Path) -> None:
+    own = own_copy(tmp_path / "code", f"# {tmp_path}\n")
+    made = run(asked(RunSpec(method=f"{own}:ClassMeans", **SAMPLES)), None, tmp_path)
+    assert verify(made, None, opened=[f"{own}:ClassMeans"]).same
+    content = json.loads(made.read_text())
+    content["spec"]["plugins"] = {f"{own}:ClassMeans": "0" * 64}
+    made.write_text(json.dumps(content))
+    with pytest.raises(Error, match="is not what it was when this run was asked for"):
+        verify(made, None, opened=[f"{own}:ClassMeans"])
+
+
+BIRDS = """
+import numpy as np
+from PIL import Image
+from ostta.data import Dataset
+
+def birds(root):
+    labels = np.arange(6) % 2
+    return Dataset("any", ("duck", "goose"), labels, "made", "", lambda i: Image.new("RGB", (8, 8), (i, 9, 9)))
+
+def nothing(root):
+    return None
+"""
+
+
+def test_data_sets_from_outside(register, tmp_path: Path) -> None:
+    register({"datasets": {"birds": "birds_set:birds", "no_birds": "birds_set:nothing"}}, birds_set=BIRDS)
+    birds = open_dataset("birds", limit=4)
+    assert (birds.name, len(birds), birds.classes) == ("birds", 4, ("duck", "goose"))
+    assert open_dataset("birds", classes=["a", "b"]).classes == ("a", "b")
+    assert open_dataset("birdsc", corruption="fog").origin == "generated"
+    with pytest.raises(Error, match=r"^The data set 'no_birds' must be a function that gives an ostta.data.Dataset, not None\.$"):
+        open_dataset("no_birds")
+    assert "A plug-in of birds 1.0." in CliRunner().invoke(app, ["ls", "datasets"]).output
+    spec = RunSpec(desired="birds", undesired="sample:mnist", limit=4, method="zero_shot")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = read_result(run(spec, None, tmp_path / "runs"))
+    assert (result.stream.desired.name, result.versions["birds"]) == ("birds", "1.0")
+
+
+def test_a_data_set_and_a_backbone_in_a_file(tmp_path: Path) -> None:
+    tower = "import torch\nfrom ostta.backbones import wrap\nfrom torch import nn\n"
+    tower += "def tower():\n    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 4))\n    torch.nn.init.eye_(net[1].weight)\n"
+    tower += "    torch.nn.init.zeros_(net[1].bias)\n    return wrap(net, torch.eye(4)[:2], image_size=8)\n"
+    (tmp_path / "own.py").write_text(BIRDS + tower)
+    name = f"{tmp_path / 'own.py'}:birds"
+    with pytest.raises(Error, match="is in a file, which only a command line or a suite may name"):
+        open_dataset(name)
+    spec = asked(
+        RunSpec(desired=name, undesired="sample:mnist", limit=4, backbone=f"{tmp_path / 'own.py'}:tower", method="zero_shot")
+    )
+    assert len(spec.plugins) == 2
+    prepared = prepare(spec, None)
+    assert (prepared.adapter.backbone.feature_width, prepared.desired.name) == (4, name)
+    domains = {"kind": "domains", "domains": [{"desired": "own.py:birds"}, {"desired": name}]}
+    several = asked(RunSpec(scenario=domains, desired=name, backbone=spec.backbone, method="zero_shot"), tmp_path)
+    assert {domain.desired for domain in several.scenario.domains} == {name}

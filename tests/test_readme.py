@@ -17,7 +17,9 @@ def test_python_example_runs(
     assert len(example.strip().splitlines()) <= 12
     monkeypatch.chdir(tmp_path)
     exec(compile(example, "README.md", "exec"), {})
-    assert "desired" in capsys.readouterr().out
+    said = re.findall(r"^print\(.*?\)  # (.*)$", example, flags=re.MULTILINE)
+    assert len(said) == 2
+    assert capsys.readouterr().out.splitlines() == said
     assert (tmp_path / "camera.ostta").exists()
 
 

@@ -14,8 +14,9 @@ import pytest
 
 from ostta import Error
 from ostta.bench.paper.values import find, paper_values
-from ostta.bench.suite import Cell, Suite, expand, load_suite, read_only, read_suite, runs, suite_names
+from ostta.bench.suite import Cell, Suite, expand, load_suite, read_suite, runs, suite_names
 from ostta.cli import main
+from ostta.cli.parsing import parse_only
 from ostta.identifiers import IDENTIFIERS
 from ostta.methods import METHODS
 from ostta.options import options_class
@@ -264,7 +265,7 @@ def test_the_split_is_no_matter_of_the_papers_figures(suites: dict[str, Suite]) 
 
 def test_only_keeps_the_chosen_entries(tmp_path: Path) -> None:
     suite = small(tmp_path)
-    only = read_only(["method=rosita, zero_shot", "rate=slow"])
+    only = parse_only(["method=rosita, zero_shot", "rate=slow"])
     assert only == {"method": ["rosita", "zero_shot"], "rate": ["slow"]}
     cells = expand(suite, only=only)
     # In the order of the suite, not of the wish: the frozen row stays first.
@@ -275,7 +276,7 @@ def test_only_keeps_the_chosen_entries(tmp_path: Path) -> None:
     with pytest.raises(Error, match="There is no axis 'methods'; did you mean 'method'"):
         expand(suite, only={"methods": ["rosita"]})
     with pytest.raises(Error, match="--only takes axis=entry,entry, not 'method'"):
-        read_only(["method"])
+        parse_only(["method"])
 
 
 @pytest.mark.parametrize(

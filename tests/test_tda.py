@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import ostta
+from cases import class_scores
 from ostta.core.scores import unit
 
 CLASSES, WIDTH = 40, 24
@@ -60,7 +61,7 @@ def test_final_logits_are_those_of_the_formula(window: tuple[float, float]) -> N
         view = near.view(1, 3, 2, 4).repeat_interleave(4, 2).repeat_interleave(2, 3)
         found = one.step_views(view)
         wanted = reference.logits(unit(near))
-        torch.testing.assert_close(torch.tensor(found.class_scores), wanted, atol=2e-4, rtol=0)
+        torch.testing.assert_close(class_scores(found), wanted, atol=2e-4, rtol=0)
         spoken += any(mask.any() for entries in reference.negative.values() for _, _, mask in entries)
     assert max(map(len, reference.positive.values())) == 3
     assert spoken

@@ -12,7 +12,7 @@ import torch
 import ostta
 from cases import CLASSES, backbone
 from ostta import backbones
-from ostta.cli.run import parse_options
+from ostta.cli.parsing import parse_options
 from ostta.data.class_names import checked_classes, parse_classes
 from ostta.files import parse_json
 from tiny_models import tiny_siglip, tiny_siglip2

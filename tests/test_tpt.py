@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import ostta
-from cases import CLASSES, adapter, backbone, gradients, images, learned, proposed, same
+from cases import CLASSES, adapter, backbone, class_scores, gradients, images, learned, proposed, same
 from ostta import Error
 from ostta.core.losses import most_certain, selected_entropy
 from ostta.core.optimisers import EPS, WEIGHT_DECAY, FirstAdamW
@@ -98,8 +98,8 @@ def test_tpt_against_the_equations() -> None:
     assert found.adapted
     assert found.loss == pytest.approx(float(loss.detach()), abs=1e-5)
     # AdamW's first step is nearly the sign of the gradient, so a component near zero may differ: hence not tighter.
-    torch.testing.assert_close(torch.tensor(found.class_scores), expected, atol=1e-4, rtol=0)
-    before = torch.tensor(one.predict_views(views).class_scores)
+    torch.testing.assert_close(class_scores(found), expected, atol=1e-4, rtol=0)
+    before = class_scores(one.predict_views(views))
     assert (before - expected).abs().max() > 1e-3
 
 
@@ -185,8 +185,11 @@ def test_what_makes_no_sense_is_one_sentence(method: str, tmp_path: Path) -> Non
         ostta.load(ostta.backbones.load(tiny_siglip(tmp_path)), CLASSES, method=method)
     with pytest.raises(Error, match="leave `templates` as it is"):
         tuned(method, templates=("a drawing of a {}.",))
-    for wrong in ({"share": 0.0}, {"lr": -1.0}):
-        with pytest.raises(Error, match=r"`share` (is )?above 0 and at most 1"):
+    for wrong, words in (
+        ({"share": 0.0}, "`share` is above 0 and at most 1, not 0"),
+        ({"lr": -1.0}, "`lr` is above 0, "),
+    ):
+        with pytest.raises(Error, match=words):
             tuned(method, **wrong)
     with pytest.raises(Error, match="`views` is from 2 to 1,024, not 1"):
         tuned(method, views=1)

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 from importlib import metadata
+from typing import TYPE_CHECKING
 
-from . import backbones, options, plugins
+from . import backbones, identifiers, options, plugins
 from .adapter import Adapter, load
 from .core.types import Decision, Error, Prediction, Verdict
+from .data.images import ImageSource
 
 try:
     __version__ = metadata.version("ostta")
 except metadata.PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
-__all__ = ["Adapter", "Decision", "Error", "Prediction", "Verdict", "__version__", "backbones", "load", "options", "plugins"]
+__all__ = [
+    "Adapter", "Decision", "Error", "ImageSource", "Prediction", "StreamPool", "Verdict", "__version__", "backbones", "identifiers",
+    "load", "options", "plugins",
+]  # fmt: skip
+
+if TYPE_CHECKING:
+    from .live import StreamPool
+else:  # a checker that saw this function would take any name for one of the package
+
+    def __getattr__(name: str) -> object:
+        # What only some programs need, imported when it is first asked for.
+        if name == "StreamPool":
+            from .live import StreamPool
+
+            return StreamPool
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -26,8 +26,9 @@ from .core.modes import answering, learning
 from .core.overlay import Overlay, encode, lock_of
 from .core.scores import max_score, max_softmax_score
 from .core.types import Decision, Error, Look, Prediction, Timing, ViewSource
+from .core.words import counted, first_few
 from .data.class_names import checked_classes
-from .data.images import read_image
+from .data.images import ImageSource, read_image
 from .data.views import FeaturesOnly, Views
 from .identifiers import Identifier
 from .methods import Method
@@ -63,10 +64,11 @@ def load(
     adapter, which `ostta ls options` shows; `options` takes them too, by name or as objects:
     `options=ostta.options.RositaOptions(lr=1e-4)`, in which all fields count as given.
 
-    >>> from PIL import Image
     >>> adapter = load("embedded", ["cat", "dog", "ship"])
-    >>> adapter.step(Image.new("RGB", (64, 48))).verdict.value
-    'unreliable_desired'
+    >>> adapter
+    Adapter(embedded, 3 classes (cat, dog, ship), method rosita, identifier lda, profile reference, 0 steps)
+    >>> adapter.step(image)  # a PIL image, a path, bytes or an array
+    Prediction(cat, score 0.45 > 0.00, unreliable)
     """
     backbone = backbones.on_device(backbone, device, dtype)
     resolved = resolve(method, identifier, profile, options, backbone.defaults, keywords)
@@ -90,7 +92,18 @@ class Turn:
 
 
 class Adapter:
-    """What `ostta.load` returns. One thread at a time: a second caller is refused. Two adapters may share a backbone."""
+    """What `ostta.load` returns. One thread at a time: a second caller is refused. Two adapters may share a backbone.
+
+    In the examples of its methods, `adapter` is a new one, and `image` is a photograph of a cat.
+
+    >>> adapter = ostta.load("embedded", ["cat", "dog", "ship"], method="tda")
+    >>> for prediction in adapter.stream([image, image]):
+    ...     print(prediction.label)
+    cat
+    cat
+    >>> adapter
+    Adapter(embedded, 3 classes (cat, dog, ship), method tda, identifier lda, profile reference, 2 steps)
+    """
 
     def __init__(
         self,
@@ -130,6 +143,12 @@ class Adapter:
                 stacklevel=3,
             )
 
+    def __repr__(self) -> str:
+        return (
+            f"Adapter({self.backbone.id}, {first_few(self.classes, 'class', 'classes')}, method {self.method_name}, "
+            f"identifier {self.identifier_name}, profile {self.profile}, {counted(self.steps, 'step')})"
+        )
+
     @property
     def method_name(self) -> str:
         """The method's registered name; `package.module:Name` or `file.py:Name` where it has none."""
@@ -146,32 +165,70 @@ class Adapter:
         return self.classifier.device
 
     # --- one image ----------------------------------------------------------------------------------------------------
-    def step(self, image: Any) -> Prediction:
-        """Decide, adapt, answer. Takes a PIL image, a path, bytes, or an HxWx3 uint8 array."""
+    def step(self, image: ImageSource) -> Prediction:
+        """Decide, adapt, answer. Takes a PIL image, a path, bytes, or an HxWx3 uint8 array.
+
+        >>> adapter.step(image)
+        Prediction(cat, score 0.45 > 0.00, unreliable)
+        """
         return self._step(self._views_of_image(image))
 
     def step_views(self, views: torch.Tensor) -> Prediction:
-        """The same from a preprocessed float tensor [V, 3, H, W]; view 0 is the canonical one."""
+        """The same from a preprocessed float tensor [V, 3, H, W]; view 0 is the canonical one.
+
+        >>> from ostta.data import canonical
+        >>> views = canonical(image, adapter.backbone.preprocessing)[None]  # and random ones behind it, for what trains
+        >>> ostta.load(adapter.backbone, adapter.classes, "zero_shot").step_views(views)
+        Prediction(cat, score 0.45 > 0.00, unreliable)
+        """
         return self._step(self._views_of_tensor(views))
 
     def step_features(self, features: torch.Tensor | Sequence[float]) -> Prediction:
-        """The same from an image's features [D], for methods that need nothing else of it: zero_shot, tda, dpe."""
+        """The same from an image's features [D], for methods that need nothing else of it: zero_shot, tda, dpe.
+
+        >>> texts = torch.tensor([[1.0, 0.0], [0.0, 1.0]])  # one row a class, from any encoder
+        >>> ostta.load(ostta.backbones.wrap(None, texts), ["cat", "dog"], "tda").step_features([0.6, 0.8]).label
+        'dog'
+        """
         return self._step(self._only(features))
 
     def predict_features(self, features: torch.Tensor | Sequence[float]) -> Prediction:
-        """`predict` from an image's features [D]."""
+        """`predict` from an image's features [D].
+
+        >>> frozen = ostta.load(adapter.backbone, adapter.classes, "zero_shot")
+        >>> frozen.predict_features(frozen.classifier[2])
+        Prediction(ship, score 1.00 > 0.00, unreliable)
+        """
         return self._predict(self._only(features))
 
-    def predict(self, image: Any) -> Prediction:
-        """The answer of the state as it is, with no effect whatever."""
+    def predict(self, image: ImageSource) -> Prediction:
+        """The answer of the state as it is, with no effect whatever.
+
+        >>> adapter.predict(image)
+        Prediction(cat, score 0.45 > 0.00, unreliable)
+        >>> adapter.steps
+        0
+        """
         return self._predict(self._views_of_image(image))
 
     def predict_views(self, views: torch.Tensor) -> Prediction:
-        """`predict` from a preprocessed float tensor [V, 3, H, W]."""
+        """`predict` from a preprocessed float tensor [V, 3, H, W].
+
+        >>> from ostta.data import canonical
+        >>> frozen = ostta.load(adapter.backbone, adapter.classes, "zero_shot")
+        >>> frozen.predict_views(canonical(image, frozen.backbone.preprocessing)[None]).label
+        'cat'
+        """
         return self._predict(self._views_of_tensor(views))
 
-    def stream(self, images: Iterable[Any]) -> Iterator[Prediction]:
-        """`step` over any iterable. An image that cannot be read gives a prediction with the `reason` and changes nothing."""
+    def stream(self, images: Iterable[ImageSource]) -> Iterator[Prediction]:
+        """`step` over any iterable. An image that cannot be read gives a prediction with the `reason` and changes nothing.
+
+        >>> for prediction in adapter.stream([image, "lost.jpg"]):
+        ...     print(prediction)
+        Prediction(cat, score 0.45 > 0.00, unreliable)
+        Prediction(nothing seen: There is no image file 'lost.jpg'.)
+        """
         for image in images:
             try:
                 yield self.step(image)
@@ -180,14 +237,26 @@ class Adapter:
 
     # --- the whole state ----------------------------------------------------------------------------------------------
     def reset(self) -> None:
-        """Back to the start: no adaptation, empty banks, step 0."""
+        """Back to the start: no adaptation, empty banks, step 0.
+
+        >>> _ = adapter.step(image)
+        >>> adapter.reset()
+        >>> adapter.steps
+        0
+        """
         with self.in_use(), learning():
             self.state, self._before = self.method.start(), None
             self.identifier.reset()
             self.steps = 0
 
     def save(self, path: str | Path) -> None:
-        """Write everything needed to go on later, atomically."""
+        """Write everything needed to go on later, atomically.
+
+        >>> _ = adapter.step(image)
+        >>> adapter.save("camera.ostta")
+        >>> ostta.Adapter.restore("camera.ostta").steps
+        1
+        """
         with self.in_use(), answering():
             self._try_last_step()
             given = GivenClasses(self.found_method.of, self.found_identifier.of)
@@ -207,6 +276,11 @@ class Adapter:
 
         So must a method or an identifier that is not registered, as a class. What a state file says never makes anything be
         downloaded, run, or read from a place that the caller did not name.
+
+        >>> adapter.save("camera.ostta")
+        >>> again = ostta.Adapter.restore("camera.ostta", backbone=adapter.backbone)  # "embedded" is found by itself
+        >>> again.predict(image).score == adapter.predict(image).score
+        True
         """
         tensors, stored = read_state(Path(path), GivenClasses(method, identifier))
         model = backbones.on_device(_backbone_again(path, stored.backbone, backbone), device, dtype)
@@ -235,7 +309,12 @@ class Adapter:
         return adapter
 
     def describe(self) -> dict[str, Any]:
-        """What identifies this adapter, for state and result files."""
+        """What identifies this adapter, for state and result files.
+
+        >>> described = adapter.describe()
+        >>> described["method"], described["options"]["lr"], described["option_sources"]["lr"]
+        ('rosita', 0.03, 'backbone')
+        """
         return {
             "backbone": {
                 "id": self.backbone.id,
@@ -282,7 +361,7 @@ class Adapter:
         if not self._in_use.acquire(blocking=False):
             raise Error(
                 "This adapter is in use by another call: give each thread an adapter of its own on the same backbone, or use "
-                "`ostta.live.StreamPool`."
+                "`ostta.StreamPool`."
             )
         try:
             yield
@@ -290,7 +369,7 @@ class Adapter:
             self._in_use.release()
 
     # --- a step in its parts, for a pool, which runs the image tower for many adapters at once ---------------------------
-    def views_of(self, image: Any) -> Views:
+    def views_of(self, image: ImageSource | torch.Tensor) -> Views:
         """The views of the next step's image: of whatever `step` takes, or of a tensor, as `step_views` takes it."""
         return self._views_of_tensor(image) if isinstance(image, torch.Tensor) else self._views_of_image(image)
 
@@ -429,13 +508,14 @@ class Adapter:
             loss=outcome.loss if isinstance(outcome, Trained) else proposal.loss,
             reason=outcome.reason if isinstance(outcome, Failure) else proposal.reason,
             ms=ms,
-            class_scores=tuple(logits.cpu().tolist()) if wanted.class_scores else None,
+            best=self.classes[index],
+            class_scores=dict(zip(self.classes, logits.cpu().tolist(), strict=True)) if wanted.class_scores else None,
             pseudo_label=pseudo_label,
             diagnostics={} if failed else proposal.diagnostics,
             features=tuple(look.features.cpu().tolist()) if wanted.features else None,
         )
 
-    def _views_of_image(self, image: Any) -> Views:
+    def _views_of_image(self, image: ImageSource) -> Views:
         picture = read_image(image, self.resolved.adapter.max_megapixels)
         return Views.of_image(picture, self.backbone.preprocessing, self.seed, self.steps, self.device)
 

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import metrics
 from .adapter import Adapter
-from .core.types import Error, Prediction
+from .core.types import Error, Prediction, Timing
+from .core.words import counted
 from .streams import Sample
 
+if TYPE_CHECKING:
+    import pandas
 
-@dataclass
+# The fields of predictions that are columns of the records for readers.
+_FIELDS = (
+    "known", "index", "score", "threshold", "mu_desired", "mu_undesired", "verdict", "adapted", "loss", "reason", "pseudo_label",
+)  # fmt: skip
+
+
+@dataclass(repr=False)
 class Records:
-    """What happened, image by image, as columns."""
+    """What happened, image by image, as columns: what `evaluate` returns.
+
+    >>> records = Records()
+    >>> records.add(Sample(image, 0, "my photos", 1), adapter.step(image))
+    >>> records
+    Records(1 image: 1 desired, 0 undesired; 1 accepted, 0 updates)
+    """
 
     source: list[str] = field(default_factory=list)
     number: list[int] = field(default_factory=list)
@@ -30,7 +45,22 @@ class Records:
     def __len__(self) -> int:
         return len(self.predictions)
 
+    def __repr__(self) -> str:
+        desired = int((self.labels >= 0).sum())
+        accepted, updates = int(self.column("known").sum()), int(self.column("adapted").sum())
+        return (
+            f"Records({counted(len(self), 'image')}: {desired} desired, {len(self) - desired} undesired; "
+            f"{accepted} accepted, {counted(updates, 'update')})"
+        )
+
     def add(self, sample: Sample, prediction: Prediction) -> None:
+        """One image more, and what was said about it.
+
+        >>> records = Records()
+        >>> records.add(Sample(image, 0, "my photos", 1), adapter.step(image))
+        >>> len(records)
+        1
+        """
         self.source.append(sample.source)
         self.number.append(sample.index)
         self.label.append(sample.label)
@@ -48,7 +78,11 @@ class Records:
         return np.array(self.label, dtype=np.int64)
 
     def column(self, name: str) -> NDArray[Any]:
-        """One field of the predictions; None becomes NaN in columns of numbers."""
+        """One field of the predictions; None becomes NaN in columns of numbers.
+
+        >>> records.column("known").tolist()
+        [True, True, False]
+        """
         values = [getattr(prediction, name) for prediction in self.predictions]
         if name in ("known", "adapted"):
             return np.array(values, dtype=bool)
@@ -64,11 +98,19 @@ class Records:
         return sorted({name for prediction in self.predictions for name in prediction.diagnostics})
 
     def diagnostic(self, name: str) -> NDArray[np.float64]:
-        """One diagnostic of the predictions, NaN where there is none."""
+        """One diagnostic of the predictions, NaN where there is none.
+
+        >>> records.diagnostic("matches").tolist()
+        [nan, nan, nan]
+        """
         return np.array([prediction.diagnostics.get(name, math.nan) for prediction in self.predictions])
 
     def scores(self) -> NDArray[np.float64]:
-        """The scores; one that is not finite counts as lower than all others, as such an image is never accepted."""
+        """The scores; one that is not finite counts as lower than all others, as such an image is never accepted.
+
+        >>> records.scores().round(2).tolist()
+        [0.45, 0.45, 0.16]
+        """
         scores: NDArray[np.float64] = self.column("score")
         finite = np.isfinite(scores)
         if not finite.any():
@@ -76,10 +118,19 @@ class Records:
         return np.where(finite, scores, scores[finite].min() - 1.0)
 
     def metrics(self) -> dict[str, float | None]:
+        """The five figures, in percent; None where one side has no image.
+
+        >>> records.metrics()["acc_desired"]
+        100.0
+        """
         return metrics.summary(self.labels, self.scores(), self.column("known"), self.column("index"))
 
     def metrics_by_domain(self) -> dict[int, dict[str, float | None]]:
-        """The figures of each domain's images alone, wherever in the stream they came."""
+        """The figures of each domain's images alone, wherever in the stream they came.
+
+        >>> sorted(records.metrics_by_domain())
+        [0]
+        """
         columns = (self.labels, self.scores(), self.column("known"), self.column("index"))
         domains = np.array(self.domain, dtype=np.int64)
         return {
@@ -88,7 +139,45 @@ class Records:
         }
 
     def timings(self, part: str) -> NDArray[np.float64]:
+        """Milliseconds of one part of the steps: encode, decide or update.
+
+        >>> bool((records.timings("encode") > 0).all())
+        True
+        """
         return np.array([getattr(prediction.ms, part) for prediction in self.predictions])
+
+    def columns(self) -> dict[str, Any]:
+        """All that readers may want, as columns by name: what `to_pandas` and the files of records hold.
+
+        >>> list(records.columns())[:6]
+        ['source', 'number', 'label', 'domain', 'known', 'index']
+        """
+        columns: dict[str, Any] = {name: getattr(self, name) for name in ("source", "number", "label", "domain")}
+        columns |= {name: self.column(name) for name in _FIELDS}
+        for name in self.diagnostics:
+            columns[f"diagnostic_{name}" if name in columns else name] = self.diagnostic(name)
+        columns |= {f"ms_{part.name}": self.timings(part.name) for part in fields(Timing)}
+        if any(row is not None for row in self.features):
+            columns["features"] = self.features
+        return columns
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row an image, in the order of the stream.
+
+        source, number: where the image came from; label: the number of its class, -1 if undesired; domain: its domain's number.
+        known, index, score, threshold, mu_desired, mu_undesired, verdict, adapted, loss, reason, pseudo_label: of the `Prediction`;
+        None is a missing value. Then one column for each of the method's diagnostics, such as ROSITA's `matches`;
+        ms_encode, ms_decide, ms_update: milliseconds; and features, an array in each row, if the adapter was asked for them.
+
+        >>> table = records.to_pandas()
+        >>> table[table["label"] < 0]["verdict"].tolist()
+        ['unreliable_undesired']
+        """
+        try:
+            import pandas
+        except ImportError as problem:
+            raise Error('Records as a table need pandas: install it with `pip install "ostta[bench]"`.') from problem
+        return pandas.DataFrame(self.columns())
 
 
 class Running:
@@ -121,6 +210,9 @@ def evaluate(
     """Step `adapter` through `stream`. `watch(images so far, HM so far)` is called after every image.
 
     `records` are those of the images before, where a stream is gone on with; the new ones join them.
+
+    >>> evaluate(adapter, [Sample(image, 0, "my photos", number) for number in range(2)])
+    Records(2 images: 2 desired, 0 undesired; 2 accepted, 0 updates)
     """
     records = Records() if records is None else records
     running = Running()

@@ -64,7 +64,7 @@ class AdapterOptions(Options):
         published="mixed",
         about="half precision for recorded classes and frozen scores, as on the authors' GPU; silent in the paper",
     )
-    class_scores: bool = option(False, about="put the logits of all classes into each prediction")
+    class_scores: bool = option(False, about="put the logits of all classes, by name, into each prediction")
     features: bool = option(False, about="put the image's unit feature from before the update into each prediction")
     max_megapixels: float = option(
         64.0,

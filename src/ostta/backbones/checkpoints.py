@@ -16,10 +16,11 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import torch
 
+from ..core.checks import one_line
 from ..core.types import Error
 from ..regular_files import open_regular
 
@@ -53,7 +54,7 @@ def read_checkpoint(file: Path) -> torch.Tensor | dict[str, torch.Tensor]:
                 return {name: item.tensor(storage) for name, item in found.items() if isinstance(item, _Stored)}
         except Exception as problem:  # a damaged file ends in exceptions of several libraries
             raise Error(
-                f"{file} cannot be read as a PyTorch checkpoint: {' '.join(str(problem).split())[:200]}."
+                f"{file} cannot be read as a PyTorch checkpoint: {(one_line(problem) or type(problem).__name__)[:200]}."
             ) from problem
     raise Error(f"{file} is not a checkpoint: there is no `state_dict` in it.")
 
@@ -139,11 +140,44 @@ class _Parameter(_Inert):
         return tensor
 
 
+# The instructions of a pickle by their codes.
+_LOADS: dict[int, Callable[[Any], None]] = dict(pickle._Unpickler.dispatch)
+
+
+def _refused(unpickler: Any) -> None:
+    raise ValueError("it holds sets or byte arrays, which no checkpoint needs")
+
+
+def _with_plain_keys(code: bytes) -> Callable[[Any], None]:
+    """An instruction that fills a dictionary, for keys that are texts or numbers: a nested tuple may take for ever to hash."""
+    load = _LOADS[code[0]]
+
+    def checked(unpickler: Any) -> None:
+        waiting = unpickler.stack[-2:-1] if code == pickle.SETITEM else unpickler.stack[::2]
+        if not all(isinstance(key, str | int | float | None) for key in waiting):
+            raise ValueError("a key of it is neither a text nor a number")
+        load(unpickler)
+
+    return checked
+
+
+# Of the instructions of a pickle, those that ask for room or time as a file pleases.
+_CHECKED = {
+    **dict.fromkeys((pickle.BYTEARRAY8, pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET), _refused),
+    **{code: _with_plain_keys(code) for code in (pickle.SETITEM, pickle.SETITEMS, pickle.DICT)},
+}
+
+
 class _Unpickler(pickle._Unpickler):
     """Builds plain containers and descriptions of tensors; the stand-ins are made anew each time, as a pickle may change them.
 
     The unpickler in C makes as much room as the largest number of a memo asks for: gigabytes, by five bytes of a file.
     """
+
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        **_LOADS,
+        **{code[0]: load for code, load in _CHECKED.items()},
+    }
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("collections", "OrderedDict"):

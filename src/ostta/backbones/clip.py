@@ -59,6 +59,9 @@ class TwoTowers:
         self._weights = initial_weights(vision=self.vision, text=self.text)
         self.device, self.dtype = device, dtype
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id}, {self.preprocessing.images}, features of {self.feature_width})"
+
     @staticmethod
     def usual_preprocessing(image_size: int) -> Preprocessing:
         """For a model that comes without a processor config."""

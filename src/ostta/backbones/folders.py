@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..core.checks import one_line
 from ..core.types import Error
 from .clip import Clip, Siglip, TwoTowers
 from .hub import NEEDS_EXTRA
@@ -97,7 +98,7 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def _short(problem: Exception) -> str:
-    words = " ".join(str(problem).split()) or type(problem).__name__
+    words = one_line(problem) or type(problem).__name__
     return words[:200].rstrip(".!: ") + "."
 
 

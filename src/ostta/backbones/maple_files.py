@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..core.checks import one_line
 from ..core.devices import own_precision
 from ..core.types import Error
 from ..files import write_atomically
@@ -69,7 +70,7 @@ def read_prompts(file: Path) -> MaplePrompts:
     try:
         prompts.load_state_dict({name: tensor.to("meta") for name, tensor in tensors.items()}, assign=True)
     except RuntimeError as problem:
-        raise Error(f"The MaPLe prompts in {file} are incomplete: {' '.join(str(problem).split())[:200]}.") from None
+        raise Error(f"The MaPLe prompts in {file} are incomplete: {one_line(problem)[:200]}.") from None
     if sum(tensor.nbytes for tensor in tensors.values()) > file.stat().st_size:
         raise Error(
             f"The MaPLe prompts in {file} are larger than the file: the same numbers stand for several of them."
@@ -111,6 +112,15 @@ def write_statistics(statistics: Statistics, file: Path, about: dict[str, Any]) 
 
 
 @torch.no_grad()
+def statistics_file(name: str) -> Path:
+    """Where the statistics of the backbone `name`, BASE+maple:PATH, belong: beside its prompts."""
+    _, maple, path = name.partition("+maple:")
+    if not maple:
+        raise Error("The embedded statistics ship with the package and are not overwritten: name a file with --out.")
+    place = Path(path).expanduser()
+    return (place if place.is_dir() else place.parent) / OWN_STATISTICS
+
+
 def measure_statistics(
     maple: Maple, views: Iterable[torch.Tensor], blocks: int | None = None
 ) -> tuple[Statistics, int]:

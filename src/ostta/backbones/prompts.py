@@ -74,7 +74,14 @@ def prompted(backbone: Backbone, classes: Sequence[str]) -> PromptedText:
 
 
 def require_prompt_tuning(backbone: Backbone) -> None:
-    """Refuse a backbone whose text tower cannot be run from prompt vectors."""
+    """Refuse a backbone whose text tower cannot be run from prompt vectors.
+
+    >>> try:
+    ...     require_prompt_tuning(ostta.backbones.wrap(None, torch.eye(2)))
+    ... except Error as problem:
+    ...     print(str(problem)[:46])
+    The backbone wrapped cannot tune prompts: that
+    """
     if not getattr(backbone, "prompt_tuning", False):
         raise Error(
             f"The backbone {backbone.id} cannot tune prompts: that needs a text tower of the CLIP family, "

@@ -16,6 +16,12 @@ DEFAULT_TEMPLATES = ("a photo of a {}.",)
 class Backbone(Protocol):
     """Never changes: adapters hold what adapts in overlays over `vision`.
 
+    >>> backbone = ostta.backbones.load("embedded")
+    >>> backbone
+    Embedded(embedded, 32 x 32 images, features of 128)
+    >>> backbone.trainable, backbone.restorable
+    (True, True)
+
     id:             how to name it to `load` again: "embedded", a hub id or a folder; "wrapped" for one made by `wrap`.
     vision:         a module from normalised images [B, 3, H, W] to raw features [B, D]; frozen, in eval mode.
     preprocessing:  how an image becomes its canonical view; `data.views` carries it out.
@@ -47,7 +53,15 @@ class Backbone(Protocol):
         """SHA-256 over the initial weights, computed when first asked for."""
 
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        """Unit text embeddings, one row a class; with several templates the renormalised mean of their embeddings."""
+        """Unit text embeddings, one row a class; with several templates the renormalised mean of their embeddings.
+
+        >>> ostta.backbones.load("embedded").classifier(["cat", "dog"], ["a photo of a {}.", "a {} in the snow."]).shape
+        torch.Size([2, 128])
+        """
 
     def unfamiliar(self, classes: Sequence[str]) -> list[str]:
-        """The class names that the model is known not to understand; empty where nothing is known."""
+        """The class names that the model is known not to understand; empty where nothing is known.
+
+        >>> ostta.backbones.load("embedded").unfamiliar(["cat", "violin"])
+        ['violin']
+        """

@@ -74,6 +74,10 @@ class Wrapped:
         self.device = text.device
         self._weights = {**vision.state_dict(), "text_features": text}
 
+    def __repr__(self) -> str:
+        images = "no image tower" if isinstance(self.vision, NoTower) else self.preprocessing.images
+        return f"Wrapped({images}, features of {self.feature_width})"
+
     @property
     def feature_width(self) -> int:
         return self._text.shape[1]

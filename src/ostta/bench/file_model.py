@@ -6,11 +6,13 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
+from ..core.checks import one_line
+
 
 class FileModel(BaseModel):
-    """No unknown fields: a misspelt one is an error, not a silent default."""
+    """No unknown fields: a misspelt one is an error, not a silent default. No number that JSON has no word for."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     # Fields that came after the first version: written only where they differ from their defaults, so that files and
     # keys of runs that do without them stay as they were.
@@ -30,8 +32,3 @@ def first_problem(problem: ValidationError) -> str:
     first = problem.errors()[0]
     place = ".".join(map(str, first["loc"])) or "the whole"
     return one_line(f"{place}: {first['msg']}")
-
-
-def one_line(text: object) -> str:
-    """Somebody else's words inside a sentence: names in a file may hold line breaks."""
-    return " ".join(str(text).split())

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
+from ..core.types import Error
 from ..data.names import placed
 from ..files import is_unicode
 from ..options import canonical
-from .file_model import FileModel
+from .file_model import FileModel, first_problem
 from .scenario import Scenario, SingleScenario
 
 
@@ -21,7 +22,7 @@ class RunSpec(FileModel):
     Options and paths are kept in one form, so that `lr=1e-3` typed and `lr = 0.001` in a suite ask for the same run.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("scenario",)
+    later: ClassVar[tuple[str, ...]] = ("scenario", "device", "dtype", "plugins")
 
     backbone: str = "embedded"
     method: str = "rosita"
@@ -37,13 +38,17 @@ class RunSpec(FileModel):
     classes: list[str] | None = None
     seed: int = 0
     scenario: Scenario = Field(default_factory=SingleScenario)
+    device: Annotated[str, Field(pattern=r"^(cpu|mps|cuda(:\d+)?)$")] = "cpu"
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    # The SHA-256 of each file of code that the run names as path/file.py:Name; `own_code.asked` fills it in.
+    plugins: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("options")
     @classmethod
     def _canonical(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         return canonical(info.data.get("method", ""), info.data.get("identifier", ""), given)
 
-    @field_validator("backbone", "desired", "undesired")
+    @field_validator("backbone", "method", "identifier", "desired", "undesired")
     @classmethod
     def _writable(cls, name: str | None) -> str | None:
         if name is not None and not is_unicode(name):
@@ -56,7 +61,28 @@ class RunSpec(FileModel):
         return None if name is None else placed(name)
 
 
+def checked_spec(**fields: Any) -> RunSpec:
+    """The spec with these fields; an `Error` where a field cannot be what it is."""
+    try:
+        return RunSpec(**fields)
+    except ValidationError as problem:
+        raise Error(f"This run is not possible ({first_problem(problem)}).") from None
+
+
+def changed(spec: RunSpec, **fields: Any) -> RunSpec:
+    """The spec with other values in some fields."""
+    return checked_spec(**{**spec.model_dump(), **fields}) if fields else spec
+
+
+def identity(spec: RunSpec) -> dict[str, Any]:
+    """What makes a run the same: the spec, whichever of several GPUs it runs on."""
+    content: dict[str, Any] = spec.model_dump(mode="json")
+    if "device" in content:
+        content["device"] = spec.device.partition(":")[0]
+    return content
+
+
 def run_key(spec: RunSpec) -> str:
     """Names a run by its spec alone, so that it is known before data and model are opened."""
-    content = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
+    content = json.dumps(identity(spec), sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:12]

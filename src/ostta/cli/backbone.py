@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.types import Error
+from .parsing import DEVICE_HELP, DTYPE_HELP
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +28,8 @@ def statistics(
     images: Annotated[str, typer.Option(help="Source images, as a data set: folder:PATH, parquet:PATH or a name.")],
     out: Annotated[Path | None, typer.Option(help="The file to write; else beside the prompts.")] = None,
     limit: Annotated[int | None, typer.Option(min=2, help="Only so many images.")] = None,
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
 ) -> None:
     """Take the token statistics of source images, which PromptAlign aligns with.
@@ -35,18 +38,15 @@ def statistics(
     """
     from .. import backbones
     from ..backbones.maple import Maple
-    from ..backbones.maple_files import OWN_STATISTICS, measure_statistics, write_statistics
+    from ..backbones.maple_files import measure_statistics, statistics_file, write_statistics
     from ..data.by_name import open_dataset
     from ..data.views import canonical
     from .run_progress import progress_line
 
-    maple = backbones.load(backbone)
+    maple = backbones.load(backbone, device, dtype)
     if not isinstance(maple, Maple):
         raise Error(f"Token statistics are for backbones with MaPLe prompts, and {backbone} has none.")
-    place = Path(backbone.partition("+maple:")[2]).expanduser() if "+maple:" in backbone else None
-    if out is None and place is None:
-        raise Error("The embedded statistics ship with the package and are not overwritten: name a file with --out.")
-    target = out or (place if place is not None and place.is_dir() else Path(str(place)).parent) / OWN_STATISTICS
+    target = out or statistics_file(backbone)
     dataset = open_dataset(images, data, named=False, limit=limit)
     with progress_line("images") as watch:
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..core.types import Error
+from .parsing import DEVICE_HELP, DTYPE_HELP, parse_device, parse_only, parse_seeds, parse_shard
 
 
 def run(
@@ -29,6 +29,8 @@ def run(
     engine: Annotated[
         str, typer.Option(help="local, or ray: the cluster at RAY_ADDRESS, or one on this machine.")
     ] = "local",
+    device: Annotated[str | None, typer.Option(help=f"In place of the suite's: {DEVICE_HELP}")] = None,
+    dtype: Annotated[str | None, typer.Option(help=f"In place of the suite's. {DTYPE_HELP}")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the result files.")] = Path("ostta-runs"),
     records: Annotated[bool, typer.Option("--records", help="Also keep the per-image records, as parquet.")] = False,
@@ -39,12 +41,14 @@ def run(
     Example: ostta bench run embedded/table-cifar --limit 100 --only method=zero_shot,rosita --workers 2 --data DATA
     """
     from ..bench.engine.grid import plan, run_grid
-    from ..bench.suite import load_suite, read_only
-    from .bench_tables import read_seeds
+    from ..bench.spec import changed
+    from ..bench.suite import load_suite
     from .grid_progress import duration, grid_progress, title
 
     asked = load_suite(suite)
-    specs = plan(asked, read_seeds(seeds), limit, read_only(only or []), _shard(shard))
+    specs = plan(asked, parse_seeds(seeds), limit, parse_only(only or []), parse_shard(shard))
+    given = {"device": None if device is None else parse_device(device), "dtype": dtype}
+    specs = [changed(spec, **{name: value for name, value in given.items() if value is not None}) for spec in specs]
     with grid_progress() as watch:
         summary = run_grid(
             specs,
@@ -100,10 +104,3 @@ def verify(
     else:
         print("Versions, hardware and threads are the same: the file, the data or the code has changed.")
     raise typer.Exit(1)
-
-
-def _shard(text: str) -> tuple[int, int]:
-    number, _, count = text.partition("/")
-    if not (number.isdecimal() and count.isdecimal()):
-        raise Error(f"--shard takes i/n, such as 1/4, not {text!r}.")
-    return int(number), int(count)

@@ -56,12 +56,11 @@ def report(
 
     Example: ostta bench report embedded/scores --to scores.html
     """
-    from ..bench.report.pages import suite_report
+    from ..bench.report.pages import page_name, suite_report
     from ..files import write_atomically
 
     figures = _figures_of(suite, fpr95, out, seeds, limit, only)
-    name = Path(suite).stem if suite.endswith(".toml") else suite.replace("/", "-")
-    path = out / f"{name}.html" if to is None else to
+    path = out / page_name(suite) if to is None else to
     write_atomically(path, suite_report(figures).encode())
     typer.echo(path)
 
@@ -69,20 +68,13 @@ def report(
 def _figures_of(
     suite: str, fpr95: str, out: Path, seeds: str | None, limit: int | None, only: list[str] | None
 ) -> SuiteFigures:
-    from ..bench.suite import load_suite, read_only
+    from ..bench.suite import load_suite
     from ..bench.tables.suite_figures import SuiteFigures
     from ..bench.tables.suite_results import collect_results
     from ..metrics import FPR95
     from ..registry import pick
+    from .parsing import parse_only, parse_seeds
 
     pick(fpr95, FPR95, "convention of FPR95")
-    collected = collect_results(load_suite(suite), out, read_seeds(seeds), limit, read_only(only or []))
+    collected = collect_results(load_suite(suite), out, parse_seeds(seeds), limit, parse_only(only or []))
     return SuiteFigures(collected, fpr95)
-
-
-def read_seeds(text: str | None) -> list[int] | None:
-    """Whole numbers from a text such as "0,1,2"."""
-    try:
-        return None if text is None else [int(part) for part in text.split(",")]
-    except ValueError:
-        raise Error(f"--seeds takes whole numbers such as 0,1,2, not {text!r}.") from None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ..core.types import Error
+from .parsing import DEVICE_HELP, DTYPE_HELP, parse_device, parse_options
 
 
 def run(
-    backbone: Annotated[str, typer.Option(help="embedded, a hub id, or a local folder.")] = "embedded",
-    method: Annotated[str, typer.Option(help="See `ostta ls methods`.")] = "rosita",
+    backbone: Annotated[str, typer.Option(help="embedded, a hub id, a local folder, or file.py:Name.")] = "embedded",
+    method: Annotated[str, typer.Option(help="See `ostta ls methods`; or file.py:Name of your own.")] = "rosita",
     desired: Annotated[str, typer.Option(help="Data set of the known classes; see `ostta ls datasets`.")] = "cifar10c",
     undesired: Annotated[str, typer.Option(help="Data set of the unknown images.")] = "mnist",
     identifier: Annotated[str, typer.Option(help="See `ostta ls identifiers`.")] = "lda",
@@ -38,9 +38,12 @@ def run(
     ] = None,
     ratio: Annotated[float, typer.Option(help="Undesired images per desired one; 0 for a closed set.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of order, corruption and augmentation.")] = 0,
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "cpu",
+    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
     profile: Annotated[str, typer.Option(help="reference or paper; see `ostta ls profiles`.")] = "reference",
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value, as often as needed: --set lr=1e-3.")
+        list[str] | None,
+        typer.Option("--set", help="key=value, as often as needed: --set lr=1e-3; see `ostta ls options`."),
     ] = None,
     classes: Annotated[str | None, typer.Option(help="Class names: a,b,c or a file with one a line.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
@@ -51,15 +54,15 @@ def run(
 
     Example: ostta run --method rosita --desired cifar10c --undesired svhn --limit 1000 --data DATA --set losses=re,d
 
+    Example: ostta run --method mine.py:Mine --set weight=0.5 --desired sample:cifar10c --undesired sample:mnist
+
     Example: ostta run --scenario frequent --images-per-domain 250 --corruptions snow,fog,jpeg --data DATA
     """
-    from pydantic import ValidationError
-
-    from ..bench.file_model import first_problem
+    from ..bench.own_code import asked
     from ..bench.result import read_result
     from ..bench.run import execute
     from ..bench.scenario import read_scenario
-    from ..bench.spec import RunSpec
+    from ..bench.spec import checked_spec
     from ..bench.tables.layout import HEADINGS, rows
     from ..data.class_names import parse_classes
     from .run_progress import progress_line
@@ -71,26 +74,25 @@ def run(
         speed=speed,
         undesired_corruption=undesired_corruption,
     )
-    try:
-        spec = RunSpec(
-            backbone=backbone,
-            method=method,
-            identifier=identifier,
-            profile=profile,
-            options=parse_options(set_ or []),
-            desired=desired,
-            undesired=undesired if ratio > 0 else None,
-            corruption=corruption,
-            severity=severity,
-            ratio=ratio,
-            limit=limit,
-            classes=None if classes is None else list(parse_classes(classes)),
-            seed=seed,
-            scenario=built,
-        )
-    except ValidationError as problem:
-        raise Error(f"This run is not possible ({first_problem(problem)}).") from None
-    prepared = execute.prepare(spec, data)
+    spec = checked_spec(
+        backbone=backbone,
+        method=method,
+        identifier=identifier,
+        profile=profile,
+        options=parse_options(set_ or []),
+        desired=desired,
+        undesired=undesired if ratio > 0 else None,
+        corruption=corruption,
+        severity=severity,
+        ratio=ratio,
+        limit=limit,
+        classes=None if classes is None else list(parse_classes(classes)),
+        seed=seed,
+        scenario=built,
+        device=parse_device(device),
+        dtype=dtype,
+    )
+    prepared = execute.prepare(asked(spec), data)
     for remark in filter(None, prepared.remarks):
         print(remark)
     with progress_line(method) as watch:
@@ -107,14 +109,3 @@ def run(
 
 def _percent(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
-
-
-def parse_options(pairs: list[str]) -> dict[str, Any]:
-    """key=value texts; the values stay text, and are read by the type of the option they set."""
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise Error(f"--set takes key=value, not {pair!r}.")
-        options[key.strip()] = value.strip()
-    return options

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..core.types import Error
+from .parsing import DEVICE_HELP, DTYPE_HELP, named_code, parse_options
 
 
 def stream(
@@ -21,12 +21,16 @@ def stream(
         ),
     ],
     classes: Annotated[str, typer.Option(help="Class names: a,b,c or a file with one a line.")],
-    backbone: Annotated[str, typer.Option(help="embedded, a hub id, or a local folder.")] = "embedded",
-    method: Annotated[str, typer.Option(help="See `ostta ls methods`.")] = "rosita",
+    backbone: Annotated[str, typer.Option(help="embedded, a hub id, a local folder, or file.py:Name.")] = "embedded",
+    method: Annotated[str, typer.Option(help="See `ostta ls methods`; or file.py:Name of your own.")] = "rosita",
     identifier: Annotated[str, typer.Option(help="See `ostta ls identifiers`.")] = "lda",
     profile: Annotated[str, typer.Option(help="reference or paper.")] = "reference",
     seed: Annotated[int, typer.Option(help="Seed of the augmentation.")] = 0,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, as often as needed.")] = None,
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value, as often as needed; see `ostta ls options`.")
+    ] = None,
     state: Annotated[
         Path | None,
         typer.Option(
@@ -44,44 +48,23 @@ def stream(
     """
     from ..adapter import load
     from ..data.class_names import parse_classes
-    from ..live.paths import image_paths, listed_paths
-    from ..live.signals import Stoppable
-    from ..live.state_keeper import Keeper, resumed
-    from .run import parse_options
+    from ..live.answers import answers
+    from ..live.paths import image_paths
+    from ..live.state_keeper import resumed
 
-    names = parse_classes(classes)
-    if source == "-" and sys.stdin is None:
-        raise Error("There is no standard input to read paths from.")
-    paths = listed_paths(sys.stdin.buffer) if source == "-" else image_paths(source)
-    options = parse_options(set_ or [])
-    adapter = load(backbone, names, method=method, identifier=identifier, profile=profile, seed=seed, options=options)
-    if state is not None:
-        adapter = resumed(adapter, state)
-    keeper, read = Keeper(adapter, state), 0
-    with Stoppable(paths) as waiting:
-        try:
-            for path in waiting:
-                try:
-                    prediction = adapter.step(path)
-                except Error as problem:
-                    answer: dict[str, object] = {"error": str(problem)}
-                else:
-                    read += 1
-                    answer = {"step": adapter.steps, **json.loads(prediction.to_json())}
-                _say(path, answer)
-                keeper.stepped()
-        finally:
-            keeper.save()
-    if not read and not waiting.asked:
-        raise Error(f"None of the images in {source} could be read.")
-
-
-def _say(path: Path, answer: dict[str, object]) -> None:
-    from ..files import is_unicode, readable
-
-    name = str(path)
-    content = {"image": name, **({} if is_unicode(name) else {"image_bytes": os.fsencode(name).hex()}), **answer}
+    names, paths, options = parse_classes(classes), image_paths(source), parse_options(set_ or [])
+    fresh = load(
+        named_code(backbone),
+        names,
+        method=named_code(method),
+        identifier=named_code(identifier),
+        profile=profile,
+        seed=seed,
+        device=device,
+        dtype=dtype,
+        options=options,
+    )
     ascii_only = (sys.stdout.encoding or "utf-8").lower() not in ("utf-8", "utf8")
-    # Made readable first: an escaped half of a surrogate pair is something that many readers of JSON refuse.
-    clean = {key: readable(value) if isinstance(value, str) else value for key, value in content.items()}
-    print(json.dumps(clean, ensure_ascii=ascii_only), flush=True)
+    with closing(answers(resumed(fresh, state), paths, state, source=source)) as found:
+        for answer in found:
+            print(json.dumps(answer, ensure_ascii=ascii_only), flush=True)

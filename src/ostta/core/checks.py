@@ -27,6 +27,11 @@ def shown(value: object, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
+def one_line(text: object) -> str:
+    """Somebody else's words inside a sentence: names in a file may hold line breaks."""
+    return " ".join(str(text).split())
+
+
 # --- numbers ----------------------------------------------------------------------------------------------------------
 def checked_seed(seed: object) -> int:
     """The seed as a plain number."""

@@ -59,23 +59,12 @@ class Bounds:
         >>> str(Bounds(1, 10_000)), str(Bounds(at_least=0, below=1)), str(Bounds(at_most=1, above=0))
         ('from 1 to 10,000', 'from 0 to below 1', 'above 0 and at most 1')
         """
-        upper = (
-            f"below {self.below:,}"
-            if self.below is not None
-            else f"at most {self.at_most:,}"
-            if self.at_most is not None
-            else ""
-        )
-        if self.at_least is not None and upper:
-            return f"from {self.at_least:,} to {upper.removeprefix('at most ')}"
-        lower = (
-            f"at least {self.at_least:,}"
-            if self.at_least is not None
-            else f"above {self.above:,}"
-            if self.above is not None
-            else ""
-        )
-        return " and ".join(filter(None, (lower, upper)))
+        if self.at_least is not None and self.at_most is not None:
+            return f"from {self.at_least:,} to {self.at_most:,}"
+        if self.at_least is not None and self.below is not None:
+            return f"from {self.at_least:,} to below {self.below:,}"
+        ends = (("at least", self.at_least), ("above", self.above), ("at most", self.at_most), ("below", self.below))
+        return " and ".join(f"{word} {end:,}" for word, end in ends if end is not None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
@@ -15,11 +16,22 @@ Plan = TypeVar("Plan", covariant=True)
 
 
 class Error(Exception):
-    """A problem that a person can act on, said in one sentence. Whatever raised it changed nothing."""
+    """A problem that a person can act on, said in one sentence. Whatever raised it changed nothing.
+
+    >>> try:
+    ...     adapter.step(b"")
+    ... except ostta.Error as problem:
+    ...     print(problem)
+    The given bytes are empty: give the whole content of an image file.
+    """
 
 
 class Verdict(StrEnum):
-    """What the identifier makes of one image (the four cases of section 4.1 of the paper)."""
+    """What the identifier makes of one image (the four cases of section 4.1 of the paper).
+
+    >>> [verdict.value for verdict in Verdict if verdict.desired]
+    ['reliable_desired', 'unreliable_desired']
+    """
 
     RELIABLE_DESIRED = "reliable_desired"
     UNRELIABLE_DESIRED = "unreliable_desired"
@@ -28,7 +40,11 @@ class Verdict(StrEnum):
 
     @classmethod
     def of(cls, desired: bool, score: float, below: float, above: float) -> Verdict:
-        """The verdict on an accepted or rejected `score`; it is reliable strictly below `below`, or strictly above `above`."""
+        """The verdict on an accepted or rejected `score`; it is reliable strictly below `below`, or strictly above `above`.
+
+        >>> Verdict.of(True, 0.41, below=0.2, above=0.4).value
+        'reliable_desired'
+        """
         if desired:
             return cls.RELIABLE_DESIRED if score > above else cls.UNRELIABLE_DESIRED
         return cls.RELIABLE_UNDESIRED if score < below else cls.UNRELIABLE_UNDESIRED
@@ -37,10 +53,18 @@ class Verdict(StrEnum):
     def desired(self) -> bool:
         return self in (Verdict.RELIABLE_DESIRED, Verdict.UNRELIABLE_DESIRED)
 
+    @property
+    def reliable(self) -> bool:
+        return self in (Verdict.RELIABLE_DESIRED, Verdict.RELIABLE_UNDESIRED)
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An identifier's answer for one score. `threshold` is None where the identifier draws no single line through the scores."""
+    """An identifier's answer for one score. `threshold` is None where the identifier draws no single line through the scores.
+
+    >>> Decision(Verdict.RELIABLE_DESIRED, threshold=0.36, mu_desired=0.4, mu_undesired=0.2).desired
+    True
+    """
 
     verdict: Verdict
     threshold: float | None
@@ -64,6 +88,11 @@ class Preprocessing:
     resize: int | None = None
     # Pillow's filter number: 2 bilinear, 3 bicubic.
     resample: int = 3
+
+    @property
+    def images(self) -> str:
+        """What the images are, in words."""
+        return f"{self.image_size} x {self.image_size} images"
 
 
 class ViewSource(Protocol):
@@ -103,15 +132,22 @@ class Timing:
     update: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Prediction:
     """The answer for one image.
 
     `score`, `threshold` and `verdict` are from before the update; `index` is from after it where the image was accepted and an
-    update happened. `label` is None for "I don't know"; `index` is the best class even then. `reason` says why no update was made.
+    update happened. `label` is None for "I don't know"; `index` is the best class even then, and `best` is its name. `reason` says
+    why no update was made. `class_scores`, if asked for, are the final logits by class name.
     `pseudo_label` is the best class before the update, which is what a method trains on; like `index`, -1 where nothing was seen.
     `diagnostics` are numbers by name that the method has about the step, such as ROSITA's "matches", the K+ of L_D where it acted.
     `features`, if asked for, is the image's unit feature from before the update.
+
+    >>> prediction = adapter.step(image)
+    >>> prediction
+    Prediction(cat, score 0.45 > 0.00, unreliable)
+    >>> prediction.label, prediction.known, round(prediction.score, 2), prediction.reason
+    ('cat', True, 0.45, 'the score is not reliable')
     """
 
     label: str | None
@@ -125,28 +161,68 @@ class Prediction:
     adapted: bool
     loss: float | None
     reason: str | None
+    best: str | None = None
     ms: Timing = field(default_factory=Timing)
-    class_scores: tuple[float, ...] | None = None
+    class_scores: Mapping[str, float] | None = None
     pseudo_label: int = -1
     diagnostics: Mapping[str, float] = field(default_factory=dict)
     features: tuple[float, ...] | None = None
 
-    def to_json(self) -> str:
-        """One line of JSON; a value that is not finite becomes null, as JSON has no word for it. `features` only if asked for."""
+    def __repr__(self) -> str:
+        if self.verdict is None:
+            return f"Prediction(nothing seen{f': {self.reason}' if self.reason else ''})"
+        label = self.label
+        if label is None:
+            label = f"I don't know, best class {f'number {self.index}' if self.best is None else self.best}"
+        sureness = "reliable" if self.verdict.reliable else "unreliable"
+        # A class may be called by anything, even by several lines.
+        return f"Prediction({' '.join(label.split())}, score {_compared(self.score, self.threshold)}, {sureness})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `to_json` writes, as plain Python values; a value that is not finite stays what it is. `features` only if asked for.
+
+        >>> adapter.step(image).to_dict()["verdict"]
+        'unreliable_desired'
+        """
         content: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         content["verdict"] = None if self.verdict is None else self.verdict.value
         content["ms"] = {name: round(getattr(self.ms, name), 3) for name in Timing.__slots__}
+        content["class_scores"] = None if self.class_scores is None else dict(self.class_scores)
         content["diagnostics"] = dict(self.diagnostics)
         if self.features is None:
             del content["features"]
-        return json.dumps({name: _finite(value) for name, value in content.items()}, ensure_ascii=False)
+        else:
+            content["features"] = list(self.features)
+        return content
+
+    def to_json(self) -> str:
+        """One line of JSON; a value that is not finite becomes null, as JSON has no word for it. `features` only if asked for.
+
+        >>> adapter.step(image).to_json()[:42]
+        '{"label": "cat", "index": 0, "known": true'
+        """
+        return json.dumps(_finite(self.to_dict()), ensure_ascii=False)
+
+
+def _compared(score: float, threshold: float | None) -> str:
+    """Both numbers, in as many digits as are needed to see that they differ, and that the score is not zero."""
+    if threshold is None:
+        return next((text for text in _rounded(score) if float(text) or not score), repr(score))
+    sign = ">" if score > threshold else "<" if score < threshold else "="
+    pairs = zip(_rounded(score), _rounded(threshold), strict=True)
+    both = next((pair for pair in pairs if pair[0] != pair[1] or sign == "="), (repr(score), repr(threshold)))
+    return f"{both[0]} {sign} {both[1]}"
+
+
+def _rounded(value: float) -> Iterator[str]:
+    return (f"{value:.{digits}f}" for digits in range(2, 7))
 
 
 def _finite(value: Any) -> Any:
     if isinstance(value, float):
-        return value if value == value and abs(value) != float("inf") else None
-    if isinstance(value, tuple):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list):
         return [_finite(item) for item in value]
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     return value

@@ -24,7 +24,8 @@ _NOT_READ = frozenset(["EPS"])
 # Each scan of a progressive JPEG takes the time of a whole picture and may have a hundred bytes; encoders write about ten.
 _MOST_SCANS = 64
 
-ImageSource = Image.Image | str | os.PathLike[str] | bytes | npt.NDArray[Any]
+# What an image can be read from: a PIL image, a path, the content of an image file, or an HxWx3 uint8 array.
+ImageSource = Image.Image | str | os.PathLike[str] | bytes | bytearray | memoryview | npt.NDArray[Any]
 
 _ORIENTATION_TAG = 0x0112
 # What turns a photo upright, by the EXIF orientation it was stored with (1 is upright already).

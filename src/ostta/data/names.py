@@ -4,6 +4,7 @@
     mnist:train          the same, in another split
     sample:mnist         a sample that ships
     folder:PATH          one's own images; parquet:PATH, disk:PATH and hub:OWNER/NAME likewise
+    PATH/FILE.py:NAME    a function in a file of one's own; a package may register such a function by a name
 
 A "c" behind the word that names the set, or behind the word that says what PATH is, makes it the corrupted set: mnistc,
 mnistc:train, sample:mnistc, folderc:PATH.
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
+from .. import plugins
 from ..core.types import Error
 from ..files import path_from_root
 from .catalogue import CATALOGUE
@@ -28,9 +30,12 @@ PATHS: tuple[Own, ...] = ("folder", "parquet", "disk")
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What a name means. `base` is a set of the catalogue, a sample, or a path; `split` is empty for the default."""
+    """What a name means. `base` is a set of the catalogue, a sample, a path, or the name of one from outside.
 
-    kind: Literal["known", "sample"] | Own
+    `split` is empty for the default.
+    """
+
+    kind: Literal["known", "sample", "plugin", "file"] | Own
     base: str
     split: str
     corrupted: bool
@@ -38,7 +43,8 @@ class Name:
     @property
     def clean(self) -> str:
         """The name of the set without corruption."""
-        head = {"known": self.base, "sample": f"sample:{self.base}"}.get(self.kind, f"{self.kind}:{self.base}")
+        bare = {"known": self.base, "plugin": self.base, "file": self.base, "sample": f"sample:{self.base}"}
+        head = bare.get(self.kind, f"{self.kind}:{self.base}")
         return f"{head}:{self.split}" if self.split else head
 
 
@@ -56,7 +62,13 @@ def parse_name(name: str) -> Name:
     own, corrupted = _without_c(head, OWN)
     if own and rest:
         return Name(cast(Own, own), rest, "", corrupted)
+    if is_file(name):
+        return Name("file", name, "", False)
     base, corrupted = _without_c(head, CATALOGUE)
+    if not base:
+        outside, corrupted = _without_c(name, plugins.registered_names("dataset"))
+        if outside:
+            return Name("plugin", outside, "", corrupted)
     if not base or (corrupted and not CATALOGUE[base].clean):
         raise Error(
             f"There is no data set '{name}': choose one of {', '.join(known_names())}, with a path of yours in the place of "
@@ -66,6 +78,11 @@ def parse_name(name: str) -> Name:
     if rest not in splits and ":" in name:
         raise Error(f"The data set '{head}' has no split '{rest}': choose one of {', '.join(splits)}.")
     return Name("known", base, rest, corrupted)
+
+
+def is_file(name: str) -> bool:
+    """Whether `name` is a data set in a file of code, path/file.py:Name."""
+    return plugins.names_file(name) and not _without_c(name.partition(":")[0], OWN)[0]
 
 
 def placed(name: str) -> str:
@@ -84,7 +101,8 @@ def known_names() -> tuple[str, ...]:
     """Every name, with PATH and OWNER/NAME where something of the person's own belongs."""
     published = [f"{name}c" for name, entry in CATALOGUE.items() if entry.published]
     samples = [f"sample:{name}" for name in SAMPLES]
-    return (*CATALOGUE, *published, *samples, "folder:PATH", "parquet:PATH", "disk:PATH", "hub:OWNER/NAME")
+    outside = [name for name in plugins.registered_names("dataset") if name not in CATALOGUE]
+    return (*CATALOGUE, *published, *samples, *outside, "folder:PATH", "parquet:PATH", "disk:PATH", "hub:OWNER/NAME")
 
 
 def _without_c(word: str, known: Collection[str]) -> tuple[str, bool]:

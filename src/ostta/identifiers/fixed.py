@@ -17,7 +17,11 @@ TRIPLES = {"0.4/0.6/0.8": (0.4, 0.6, 0.8), "0.3/0.5/0.7": (0.3, 0.5, 0.7), "0.5/
 
 @dataclass(frozen=True)
 class MSPOptions(Options):
-    """The thresholds can be chosen."""
+    """The thresholds can be chosen.
+
+    >>> MSP(MSPOptions("0.3/0.5/0.7")).observe(0.55).threshold
+    0.5
+    """
 
     thresholds: Literal["0.4/0.6/0.8", "0.3/0.5/0.7", "0.5/0.5/0.5"] = option(
         "0.4/0.6/0.8", about="one of the paper's triples tau_u/tau_t/tau_d"
@@ -68,7 +72,11 @@ class MSP(Memoryless):
 
 @dataclass(frozen=True)
 class AllOptions(Options):
-    """Nothing to choose."""
+    """Nothing to choose.
+
+    >>> All(AllOptions()).observe(0.1).desired
+    True
+    """
 
 
 class All(Memoryless):

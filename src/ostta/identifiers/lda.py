@@ -27,7 +27,11 @@ ENOUGH = 64
 
 @dataclass(frozen=True)
 class LDAOptions(Options):
-    """Defaults are the published code's."""
+    """Defaults are the published code's.
+
+    >>> LDAOptions(search="exact").window
+    512
+    """
 
     search: Literal["grid", "exact"] = option(
         "grid", number="D1", about="candidates on a grid of 100, or every gap between scores"

@@ -20,7 +20,11 @@ from ..core.types import Decision, Error, Verdict
 
 @dataclass(frozen=True)
 class DAFOptions(Options):
-    """Defaults fit at every score."""
+    """Defaults fit at every score.
+
+    >>> DAFOptions(refit=8).window
+    512
+    """
 
     window: int = option(512, bounds=WINDOWS, about="how many recent scores count")
     refit: int = option(1, bounds=(1, 10**9), about="fit again at every so many scores")
@@ -45,7 +49,14 @@ class Mixture:
 
 
 class DAF:
-    """A two-component mixture over the last scores."""
+    """A two-component mixture over the last scores.
+
+    >>> identifier = DAF()
+    >>> for score in (0.18, 0.19, 0.31, 0.33):
+    ...     decision = identifier.observe(score)
+    >>> decision.verdict.value, round(decision.mu_desired, 2), round(decision.mu_undesired, 3)
+    ('reliable_desired', 0.32, 0.185)
+    """
 
     Options = DAFOptions
     about = "a mixture of two Gaussians over the last 512 scores, fitted again at every score unless `refit` says otherwise"

@@ -15,6 +15,15 @@ class Identifier(Protocol):
     Options:    its options, a frozen dataclass with defaults.
     about:      one line for `ostta ls identifiers`.
     statistic:  which score it wants: "max" of the logits, or "msp".
+
+    >>> identifier: Identifier = ostta.identifiers.LDA()
+    >>> for score in (0.18, 0.33):
+    ...     identifier.take(score)
+    >>> identifier.peek(0.2).verdict.value, identifier.peek(0.2).threshold  # asked twice: nothing changes
+    ('unreliable_undesired', 0.21)
+    >>> identifier.reset()
+    >>> identifier.observe(0.2).threshold
+    0.0
     """
 
     Options: type[Any]

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -22,12 +22,17 @@ from ..adapter import Adapter, load, nothing
 from ..backbones.protocol import Backbone
 from ..core.modes import learning
 from ..core.types import Error, Prediction
+from ..core.words import counted, first_few
+from ..data.images import ImageSource
 from .batched_tower import BatchedTower
 from .shared_step import Seat, can_share, step_together
 
 # A larger batch is hardly quicker on a processor. The more tokens a tower has, the sooner that is so, and the more memory each
 # image takes: bytes of one record, of which a step in which all learn needs about four times as much at its highest.
 MOST, RECORDED = 16, 280_000_000
+
+# What a stream takes: what `Adapter.step` does, or views as `step_views` does.
+PoolImage = ImageSource | torch.Tensor
 
 
 @dataclass(slots=True)
@@ -37,7 +42,7 @@ class PooledStream:
     name: str
     adapter: Adapter
     shares: bool
-    waiting: deque[tuple[Any, Future[Prediction]]] = field(default_factory=deque)
+    waiting: deque[tuple[PoolImage, Future[Prediction]]] = field(default_factory=deque)
 
 
 @dataclass(slots=True)
@@ -45,7 +50,7 @@ class _Taken:
     """An image whose turn it is, and in the end what became of it."""
 
     stream: PooledStream
-    image: Any
+    image: PoolImage
     future: Future[Prediction]
     result: Prediction | BaseException | None = None
 
@@ -56,13 +61,15 @@ class StreamPool:
     `batch`: the most images in one pass of the tower, if not given as many as fit the memory that is set aside for it;
     `queue`: the most images that wait of one stream; `device`, `dtype`: as in `ostta.load`.
 
-    >>> from PIL import Image
-    >>> pool = StreamPool("embedded")
+    In the examples of its functions, `pool` has a stream "door", and `image` is a photograph of a cat.
+
+    >>> pool = StreamPool("embedded", batch=16)
     >>> for name in ("door", "yard"):
     ...     adapter = pool.add(name, ["cat", "dog", "ship"], seed=3)
-    >>> answers = pool.step({"door": Image.new("RGB", (64, 48)), "yard": Image.new("RGB", (32, 32), "red")})
-    >>> answers["yard"].verdict.value
-    'unreliable_desired'
+    >>> pool
+    StreamPool(embedded, 2 streams (door, yard), batch 16, 0 images waiting)
+    >>> pool.step({"door": image, "yard": image})["yard"]
+    Prediction(cat, score 0.45 > 0.00, unreliable)
     """
 
     def __init__(
@@ -91,6 +98,15 @@ class StreamPool:
         self._thread: threading.Thread | None = None
         self._closed = False
 
+    def __repr__(self) -> str:
+        with self._news:
+            streams, waiting = sorted(self._streams), sum(len(stream.waiting) for stream in self._streams.values())
+            doing = ", closed" if self._closed else "" if self._thread is None else ", in the background"
+        return (
+            f"StreamPool({self.backbone.id}, {first_few(streams, 'stream')}, batch {self.batch}, "
+            f"{counted(waiting, 'image')} waiting{doing})"
+        )
+
     # --- streams ------------------------------------------------------------------------------------------------------
     @property
     def names(self) -> list[str]:
@@ -101,6 +117,9 @@ class StreamPool:
         """A new stream: of classes, with the options of `ostta.load`, or of an adapter that has this pool's backbone.
 
         The adapter is the pool's until `remove`: use `held` to look at it or change it.
+
+        >>> pool.add("yard", ["ship", "frog"], method="tda")
+        Adapter(embedded, 2 classes (ship, frog), method tda, identifier lda, profile reference, 0 steps)
         """
         if not isinstance(name, str) or not name:
             raise Error(f"A stream is called by a text that is not empty, not {name!r}.")
@@ -116,7 +135,13 @@ class StreamPool:
         return adapter
 
     def remove(self, name: str) -> Adapter:
-        """Take a stream out; its adapter can be used on its own from here on. Images that still wait are refused."""
+        """Take a stream out; its adapter can be used on its own from here on. Images that still wait are refused.
+
+        >>> pool.remove("door").step(image).label
+        'cat'
+        >>> pool.names
+        []
+        """
         with self._standing(), self._news:
             stream = self._streams.pop(self._known(name).name)
             left, stream.waiting = list(stream.waiting), deque()
@@ -125,16 +150,30 @@ class StreamPool:
                 future.set_exception(Error(f"The stream {name!r} was removed before this image had its turn."))
         return stream.adapter
 
+    def held(self, name: str) -> AbstractContextManager[Adapter]:
+        """The stream's adapter, for the time of the block, in which no stream of the pool moves: to predict, to reset, to save.
+
+        >>> with pool.held("door") as adapter:
+        ...     adapter.reset()
+        ...     print(adapter.predict(image).label)
+        cat
+        """
+        return self._held(name)
+
     @contextmanager
-    def held(self, name: str) -> Iterator[Adapter]:
-        """The stream's adapter, for the time of the block, in which no stream of the pool moves: to predict, to reset, to save."""
+    def _held(self, name: str) -> Iterator[Adapter]:
         with self._standing():
             with self._news:
                 adapter = self._known(name).adapter
             yield adapter
 
     def save(self, name: str, path: str | Path) -> None:
-        """Write the stream's state, as `Adapter.save` does."""
+        """Write the stream's state, as `Adapter.save` does.
+
+        >>> pool.save("door", "door.ostta")
+        >>> pool.restore("door", "door.ostta").steps
+        0
+        """
         with self.held(name) as adapter:
             adapter.save(path)
 
@@ -148,23 +187,37 @@ class StreamPool:
         """The stream as it was saved: in the place of the one with that name, whose waiting images it gets, or a new one.
 
         `method` and `identifier` as in `Adapter.restore`.
+
+        >>> pool.save("door", "door.ostta")
+        >>> adapter = pool.restore("yard", "door.ostta")
+        >>> pool.names
+        ['door', 'yard']
         """
         adapter = Adapter.restore(path, self.backbone, method=method, identifier=identifier)
         self._put(name, adapter, replace=True)
         return adapter
 
     # --- images -------------------------------------------------------------------------------------------------------
-    def submit(self, name: str, image: Any) -> Future[Prediction]:
+    def submit(self, name: str, image: PoolImage) -> Future[Prediction]:
         """Queue what `Adapter.step` takes, or a float tensor of views as `step_views` takes it. Refused when the queue is full.
 
         The future holds the prediction or the Error about the image. Its callbacks run on the pool's thread: keep them short.
+
+        >>> with pool:
+        ...     waiting = pool.submit("door", image)
+        ...     print(waiting.result())
+        Prediction(cat, score 0.45 > 0.00, unreliable)
         """
         with self._news:
             (future,) = self._queued({name: image})
             return future
 
-    def step(self, images: Mapping[str, Any]) -> dict[str, Prediction]:
-        """One image of each named stream, and their answers. One that cannot be read gives a prediction with the `reason`."""
+    def step(self, images: Mapping[str, PoolImage]) -> dict[str, Prediction]:
+        """One image of each named stream, and their answers. One that cannot be read gives a prediction with the `reason`.
+
+        >>> pool.step({"door": image})
+        {'door': Prediction(cat, score 0.45 > 0.00, unreliable)}
+        """
         with self._news:
             futures = dict(zip(images, self._queued(images), strict=True))
             # The pool's own thread comes here from a future's callback: nobody else would answer it.
@@ -174,7 +227,12 @@ class StreamPool:
         return {name: _answer(future) for name, future in futures.items()}
 
     def run_once(self) -> int:
-        """One batch: one image each of the streams whose turn it is. Returns how many images were answered."""
+        """One batch: one image each of the streams whose turn it is. Returns how many images were answered.
+
+        >>> waiting = [pool.submit("door", image) for _ in range(2)]
+        >>> pool.run_once(), waiting[0].done(), waiting[1].done()
+        (1, True, False)
+        """
         with self._working:
             answered = [_Taken(*taken) for taken in self._take()]
             try:
@@ -193,7 +251,12 @@ class StreamPool:
 
     # --- the thread ---------------------------------------------------------------------------------------------------
     def start(self) -> Self:
-        """Answer in the background from now on."""
+        """Answer in the background from now on; a `with` block does so and closes the pool in the end.
+
+        >>> pool.start().submit("door", image).result().label
+        'cat'
+        >>> pool.close()
+        """
         with self._news:
             self._refuse_closed()
             if self._thread is None:
@@ -202,7 +265,13 @@ class StreamPool:
         return self
 
     def close(self) -> None:
-        """Answer what still waits, stop the thread, and take no more images. The streams stay, to be saved or removed."""
+        """Answer what still waits, stop the thread, and take no more images. The streams stay, to be saved or removed.
+
+        >>> waiting = pool.submit("door", image)
+        >>> pool.close()
+        >>> waiting.result().label
+        'cat'
+        """
         with self._news:
             self._closed = True
             self._news.notify_all()
@@ -259,7 +328,7 @@ class StreamPool:
                 self._refuse_known(name)
             self._streams[name] = stream
 
-    def _queued(self, images: Mapping[str, Any]) -> list[Future[Prediction]]:
+    def _queued(self, images: Mapping[str, PoolImage]) -> list[Future[Prediction]]:
         """All of the images, or none."""
         self._refuse_closed()
         for name in images:
@@ -274,9 +343,9 @@ class StreamPool:
         self._news.notify_all()
         return futures
 
-    def _take(self) -> list[tuple[PooledStream, Any, Future[Prediction]]]:
+    def _take(self) -> list[tuple[PooledStream, PoolImage, Future[Prediction]]]:
         """At most one image of a stream, so that their order is kept; those that were served go to the end of the line."""
-        taken: list[tuple[PooledStream, Any, Future[Prediction]]] = []
+        taken: list[tuple[PooledStream, PoolImage, Future[Prediction]]] = []
         with self._news:
             for stream in list(self._streams.values()):
                 while stream.waiting and len(taken) < self.batch:
@@ -333,7 +402,7 @@ class StreamPool:
             raise Error("The pool is closed and takes no more images.")
 
 
-def _step_alone(adapter: Adapter, image: Any) -> Prediction | Exception:
+def _step_alone(adapter: Adapter, image: PoolImage) -> Prediction | Exception:
     try:
         return adapter.step_views(image) if isinstance(image, torch.Tensor) else adapter.step(image)
     except Exception as problem:

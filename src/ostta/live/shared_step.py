@@ -15,6 +15,7 @@ import torch
 
 from ..adapter import Adapter, Turn
 from ..core.types import Look, Prediction
+from ..data.images import ImageSource
 from ..data.views import Views
 from ..methods.protocol import Failure, Gradient, Proposal, Trained
 from ..methods.trained_overlay import Tuned
@@ -34,7 +35,7 @@ class Seat:
     result: Prediction | BaseException | None = None
 
     @classmethod
-    def of(cls, adapter: Adapter, image: Any) -> Seat:
+    def of(cls, adapter: Adapter, image: ImageSource | torch.Tensor) -> Seat:
         """An Error where the image cannot be read."""
         views = adapter.views_of(image)
         _ = views.canonical  # made here, where a trouble with it is this stream's alone

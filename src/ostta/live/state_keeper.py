@@ -44,8 +44,13 @@ class Keeper:
         self._due_at = ended + max(SECONDS, (ended - began) / SHARE)
 
 
-def resumed(fresh: Adapter, path: Path) -> Adapter:
-    """The adapter in the state file `path`, which must be what `fresh` is but for what it has learnt; `fresh` where there is none."""
+def resumed(fresh: Adapter, path: Path | None) -> Adapter:
+    """The adapter in the state file `path`; `fresh` where there is no such file or no path.
+
+    Classes, method, identifier, options and seed in the file must be those of `fresh`.
+    """
+    if path is None:
+        return fresh
     if not path.exists():
         # Found out now rather than after the last image.
         fresh.save(path)

@@ -39,7 +39,8 @@ def local(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int, step:
     try:
         while True:
             while len(running) < workers and (taken := next(jobs, None)) is not None:
-                running.append(_Run(*taken, threads, events))
+                place = min(set(range(workers)) - {run.place for run in running})
+                running.append(_Run(*taken, threads, events, place))
             if not running:
                 return
             run, line = events.get()
@@ -53,11 +54,27 @@ def local(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int, step:
             run.kill()
 
 
+def _own_gpu(device: str, place: int) -> dict[str, str]:
+    """What shows a process one GPU alone, where the run leaves open which: workers take them in turn."""
+    if device != "cuda":
+        return {}
+    import torch
+
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = (
+        [number.strip() for number in shown.split(",")] if shown else list(map(str, range(torch.cuda.device_count())))
+    )
+    return {"CUDA_VISIBLE_DEVICES": gpus[place % len(gpus)]} if gpus else {}
+
+
 class _Run:
     """One process, and what it has said so far."""
 
-    def __init__(self, job: Job, lock: RunLock, threads: int, events: SimpleQueue[tuple[_Run, bytes]]) -> None:
-        self._job = job
+    def __init__(
+        self, job: Job, lock: RunLock, threads: int, events: SimpleQueue[tuple[_Run, bytes]], place: int
+    ) -> None:
+        """`place` is its number among those that run at the same time, by which it gets a GPU."""
+        self._job, self.place = job, place
         self._ending: Ending | None = None
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         # -P: a file in the working folder must not stand in for a library. A session of its own: Ctrl-C is for the parent to deal with.
@@ -68,7 +85,7 @@ class _Run:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
-                env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+                env={**os.environ, "OMP_NUM_THREADS": str(threads), **_own_gpu(job.spec.device, place)},
                 pass_fds=lock.inherited,
                 start_new_session=True,
             )

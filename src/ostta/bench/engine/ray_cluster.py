@@ -36,7 +36,9 @@ def cluster(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int) -> 
     try:
         while True:
             while len(running) < workers and (taken := next(jobs, None)) is not None:
-                running[task.remote(taken[0].model_dump_json())] = taken
+                # A GPU is Ray's to give, and a run that wants one waits for it.
+                gpus = 1 if taken[0].spec.device.startswith("cuda") else 0
+                running[task.options(num_gpus=gpus).remote(taken[0].model_dump_json())] = taken
             if not running:
                 return
             ready, _ = ray.wait(list(running), num_returns=1)

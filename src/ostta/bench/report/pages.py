@@ -6,6 +6,7 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from ...core.types import Error
 from ...data.catalogue import CATALOGUE
@@ -80,6 +81,16 @@ from the stream, without labels.</p>
 <h2>What was run</h2>
 {"".join(elements.details(result.spec.method, text) for result, text in zip(results, whole, strict=True))}""",
     )
+
+
+def page_name(suite: str) -> str:
+    """The file name of a suite's page, from the suite's name or TOML file.
+
+    >>> page_name("embedded/k"), page_name("mine/own.toml")
+    ('embedded-k.html', 'own.html')
+    """
+    name = Path(suite).stem if suite.endswith(".toml") else suite.replace("/", "-")
+    return f"{name}.html"
 
 
 def suite_report(figures: SuiteFigures) -> str:

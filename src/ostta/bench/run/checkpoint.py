@@ -25,6 +25,8 @@ EVERY = 2_000
 _OF_SAMPLE = ("source", "number", "label", "domain", "features")
 _PARTS_OF_TIME = tuple(field.name for field in fields(Timing))
 _OF_PREDICTION = tuple(field.name for field in fields(Prediction) if field.name not in ("ms", "features"))
+# As text: their names differ from run to run, and a column of mappings that are all empty cannot be written.
+_AS_TEXT = ("class_scores", "diagnostics")
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,10 @@ def _pack(records: Records, start: int) -> bytes:
     columns: dict[str, list[Any]] = {name: getattr(records, name)[start:] for name in _OF_SAMPLE}
     predictions = records.predictions[start:]
     for name in _OF_PREDICTION:
-        columns[f"prediction_{name}"] = [getattr(prediction, name) for prediction in predictions]
-    # As text: their names differ from method to method, and a column of mappings that are all empty cannot be written.
-    columns["prediction_diagnostics"] = [json.dumps(dict(prediction.diagnostics)) for prediction in predictions]
+        values = [getattr(prediction, name) for prediction in predictions]
+        if name in _AS_TEXT:
+            values = [None if value is None else json.dumps(dict(value)) for value in values]
+        columns[f"prediction_{name}"] = values
     for part in _PARTS_OF_TIME:
         columns[f"ms_{part}"] = [getattr(prediction.ms, part) for prediction in predictions]
     buffer = io.BytesIO()
@@ -136,8 +139,7 @@ def _unpack(content: bytes, records: Records) -> None:
         values = {name: columns[f"prediction_{name}"][row] for name in _OF_PREDICTION}
         if values["verdict"] is not None:
             values["verdict"] = Verdict(values["verdict"])
-        if values["class_scores"] is not None:
-            values["class_scores"] = tuple(values["class_scores"])
-        values["diagnostics"] = json.loads(values["diagnostics"])
+        for name in _AS_TEXT:
+            values[name] = None if values[name] is None else parse_json(values[name])
         ms = Timing(**{part: columns[f"ms_{part}"][row] for part in _PARTS_OF_TIME})
         records.predictions.append(Prediction(**values, ms=ms))

@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 from ... import analyses, backbones
 from ...adapter import Adapter, load, versions
 from ...backbones.protocol import Backbone
+from ...core.devices import described
 from ...evaluate import Records, evaluate
 from ...files import make_folder, write_atomically
 from ...metrics import mean
 from ...streams import Stream, prefetched
+from ..own_code import code_of, packages_of
 from ..result import (
     Analyses,
     DomainFigures,
@@ -37,7 +39,7 @@ from ..result import (
     StreamInfo,
     read_result,
 )
-from ..spec import RunSpec
+from ..spec import RunSpec, identity
 from .checkpoint import EVERY, Checkpoint, Reached
 from .compose import compose
 from .locks import wait_for_lock
@@ -59,7 +61,7 @@ class Prepared:
     @property
     def key(self) -> str:
         """Names the run's files: equal for equal spec, weights and stream."""
-        content = [self.spec.model_dump(), self.adapter.backbone.weight_hash, self.stream.hash]
+        content = [identity(self.spec), self.adapter.backbone.weight_hash, self.stream.hash]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     def path(self, out: Path) -> Path:
@@ -73,12 +75,13 @@ class Prepared:
 
 def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) -> Prepared:
     """Open data and model; every mistake in `spec` comes out here, before any work."""
+    code = code_of(spec)
     composed = compose(spec, root)
     adapter = load(
-        backbone if backbone is not None else backbones.load(spec.backbone),
+        backbone if backbone is not None else open_backbone(spec),
         spec.classes or composed.classes,
-        method=spec.method,
-        identifier=spec.identifier,
+        method=code.get(spec.method, spec.method),
+        identifier=code.get(spec.identifier, spec.identifier),
         profile=spec.profile,
         seed=spec.seed,
         options=spec.options,
@@ -93,13 +96,25 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
     )
 
 
+def open_backbone(spec: RunSpec) -> Backbone:
+    """The backbone that `spec` names."""
+    code = code_of(spec)
+    if spec.backbone in code:
+        return backbones.made(code[spec.backbone], spec.device, spec.dtype)
+    return backbones.load(spec.backbone, spec.device, spec.dtype)
+
+
 def existing(prepared: Prepared, out: Path) -> Result | None:
     """The result of this very run, if it is already there."""
     path = prepared.path(out)
     if not path.exists():
         return None
     result = read_result(path)
-    return result if result.spec == prepared.spec and result.stream.hash == prepared.stream.hash else None
+    return (
+        result
+        if identity(result.spec) == identity(prepared.spec) and result.stream.hash == prepared.stream.hash
+        else None
+    )
 
 
 def carry_out(
@@ -115,7 +130,7 @@ def carry_out(
 
     def reached() -> Reached:
         seconds = before.seconds + time.perf_counter() - began
-        peaks = [peak for peak in (before.peak_memory_mb, _peak_memory()) if peak is not None]
+        peaks = [peak for peak in (before.peak_memory_mb, _peak_memory(adapter.device)) if peak is not None]
         return Reached(adapter, records, seconds, max(peaks, default=None))
 
     def after(done: int, hm: float | None) -> None:
@@ -164,8 +179,8 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
         peak_memory_mb=reached.peak_memory_mb,
         seconds=round(reached.seconds, 3),
         remarks=[remark for remark in prepared.remarks if remark],
-        versions=versions(),
-        hardware=f"{platform.machine()} {platform.system()}, {os.cpu_count()} cores, python {platform.python_version()}",
+        versions=versions() | packages_of(prepared.spec),
+        hardware=_hardware(prepared.adapter.device),
         threads=torch.get_num_threads(),
     )
 
@@ -177,34 +192,8 @@ def write_records(records: Records, path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    columns: dict[str, object] = {
-        "source": records.source,
-        "number": records.number,
-        "label": records.label,
-        "domain": records.domain,
-    }
-    for name in (
-        "known",
-        "index",
-        "score",
-        "threshold",
-        "mu_desired",
-        "mu_undesired",
-        "verdict",
-        "adapted",
-        "loss",
-        "reason",
-        "pseudo_label",
-    ):
-        columns[name] = records.column(name)
-    for name in records.diagnostics:
-        columns[name] = records.diagnostic(name)
-    for part in ("encode", "decide", "update"):
-        columns[f"ms_{part}"] = records.timings(part)
-    if any(row is not None for row in records.features):
-        columns["features"] = records.features
     buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
+    pyarrow.parquet.write_table(pyarrow.table(records.columns()), buffer)
     write_atomically(path, buffer.getvalue())
 
 
@@ -269,7 +258,7 @@ def _identity(prepared: Prepared) -> dict[str, object]:
     """What must be equal, beside the run's key, for a run to go on from a checkpoint without a bit of difference."""
     return {
         "options": prepared.adapter.resolved.values(),
-        "versions": versions(),
+        "versions": versions() | packages_of(prepared.spec),
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
     }
@@ -308,7 +297,16 @@ def _quantiles(values: NDArray[np.float64]) -> Quantiles:
     return Quantiles(**{name: round(float(value), 3) for name, value in figures.items()})
 
 
-def _peak_memory() -> float | None:
+def _hardware(device: torch.device) -> str:
+    processor = f"{platform.machine()} {platform.system()}, {os.cpu_count()} cores"
+    where = "" if device.type == "cpu" else f", {described(device)}"
+    return f"{processor}{where}, python {platform.python_version()}"
+
+
+def _peak_memory(device: torch.device) -> float | None:
+    """Of the device that the model is on."""
+    if device.type == "cuda":
+        return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
     try:
         import resource
     except ImportError:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from ...core.checks import one_line
 from ...core.types import Error
 from .addresses import Form
 
@@ -47,18 +48,20 @@ def unpack(archive: Path, form: Form, root: Path, makes: tuple[str, ...]) -> Non
             raise Error(
                 f"The disk of '{root}' is full, so '{archive.name}' is not unpacked; it is kept: make room and run this again."
             ) from problem
-        raise Error(f"The archive '{archive}' cannot be unpacked: {problem}.") from problem
+        raise Error(f"The archive '{archive}' cannot be unpacked: {one_line(problem)}.") from problem
     except Error:
         raise
     except Exception as problem:  # the libraries raise nearly every kind on a damaged archive
-        raise Error(f"The archive '{archive}' is damaged: {problem}; delete it and run this again.") from problem
+        raise Error(
+            f"The archive '{archive}' is damaged: {one_line(problem)}; delete it and run this again."
+        ) from problem
 
 
 def _extract(archive: Path, form: Form, folder: Path, wanted: set[str]) -> None:
     for name, content in _tar_files(archive) if form == "tar" else _zip_files(archive):
         parts = PurePosixPath(name).parts
         if name.startswith("/") or ".." in parts or "\\" in name or ":" in name:
-            raise Error(f"The archive '{archive}' is not safe to unpack: it holds the path '{name}'.")
+            raise Error(f"The archive '{archive}' is not safe to unpack: it holds the path {name!r}.")
         if not parts or parts[0] not in wanted:
             continue
         target = folder.joinpath(*parts)
@@ -74,7 +77,7 @@ def _tar_files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                 continue
             content = opened.extractfile(member) if member.isreg() else None
             if content is None:
-                raise Error(f"The archive '{archive}' is not safe to unpack: '{member.name}' is a link or a device.")
+                raise Error(f"The archive '{archive}' is not safe to unpack: {member.name!r} is a link or a device.")
             yield member.name.removeprefix("./"), content
 
 
@@ -87,8 +90,10 @@ def _zip_files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 def _content(opened: zipfile.ZipFile, member: zipfile.ZipInfo, archive: Path) -> IO[bytes]:
     if member.flag_bits & _ENCRYPTED:
-        raise Error(f"The archive '{archive}' cannot be unpacked: '{member.filename}' in it is encrypted.")
+        raise Error(f"The archive '{archive}' cannot be unpacked: {member.filename!r} in it is encrypted.")
     try:
         return opened.open(member)
     except (NotImplementedError, RuntimeError) as problem:  # a method of compression or an option of later times
-        raise Error(f"The archive '{archive}' cannot be unpacked: '{member.filename}' in it: {problem}.") from problem
+        raise Error(
+            f"The archive '{archive}' cannot be unpacked: {member.filename!r} in it: {one_line(problem)}."
+        ) from problem

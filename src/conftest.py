@@ -1,0 +1,65 @@
+"""What the examples in docstrings are run with: a new folder, and the few names that they use without making them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+import ostta
+from ostta import evaluate
+from ostta.backbones.embedded import load_embedded
+from ostta.data import open_dataset
+from ostta.streams import Sample
+
+CLASSES = ["cat", "dog", "ship"]
+# A backbone never changes, so that the examples can share one: each of them would load it anew otherwise.
+embedded = cache(load_embedded)
+
+
+def _image() -> Image.Image:
+    photos = open_dataset("sample:cifar10")
+    return photos.image(photos.labels.tolist().index(photos.classes.index("cat")))
+
+
+def _adapter() -> ostta.Adapter:
+    return ostta.load("embedded", CLASSES)
+
+
+def _pool() -> ostta.StreamPool:
+    pool = ostta.StreamPool("embedded")
+    pool.add("door", CLASSES)
+    return pool
+
+
+def _records() -> evaluate.Records:
+    samples = [Sample(_image(), 0, "photos", 0), Sample(_image(), 0, "photos", 1)]
+    samples.append(Sample(open_dataset("sample:mnist").image(0), -1, "digits", 0))
+    return evaluate.evaluate(_adapter(), samples)
+
+
+NAMES: dict[str, Callable[[], Any]] = {
+    "ostta": lambda: ostta,
+    "image": _image,
+    "adapter": _adapter,
+    "pool": _pool,
+    "records": _records,
+}
+
+
+@pytest.fixture(autouse=True)
+def _around_an_example(
+    request: pytest.FixtureRequest,
+    doctest_namespace: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr("ostta.backbones.load_embedded", embedded)
+    monkeypatch.chdir(tmp_path)
+    text = "".join(example.source for example in request.node.dtest.examples)
+    doctest_namespace.clear()
+    doctest_namespace.update({name: make() for name, make in NAMES.items() if name in text})
