@@ -94,7 +94,10 @@ def test_a_method_and_an_identifier_may_be_classes() -> None:
         ({"identifier": SmallTower}, r"^The class SmallTower is no identifier: it has no `Options`\.$"),
         ({"method": "rosito"}, r"^There is no method 'rosito'; did you mean 'rosita'\.$"),
         ({"method": FILE}, r"is in a file, which only a command line or a suite may name: in Python, give the class"),
-        ({"identifier": FILE}, r"is in a file, which only a command line or a suite may name: in Python, give the class"),
+        (
+            {"identifier": FILE},
+            r"is in a file, which only a command line or a suite may name: in Python, give the class",
+        ),
     ],
 )
 def test_what_is_neither_is_said(given: dict, sentence: str) -> None:
@@ -162,7 +165,11 @@ def test_a_state_file_names_registered_things_only(tmp_path: Path) -> None:
 def test_packages_register_by_entry_points(register) -> None:
     register(
         {
-            "methods": {"birds": "birds_method:ClassMeans", "rosita": "birds_method:ClassMeans", "bad": "birds_bad:Bad"},
+            "methods": {
+                "birds": "birds_method:ClassMeans",
+                "rosita": "birds_method:ClassMeans",
+                "bad": "birds_bad:Bad",
+            },
             "identifiers": {"birds_lda": "birds_identifier:Mine"},
             "backbones": {"birds_tower": "birds_tower:tower"},
         },
@@ -177,7 +184,9 @@ def test_packages_register_by_entry_points(register) -> None:
     assert (one.method_name, one.identifier_name, one.resolved.method.weight) == ("birds", "birds_lda", 0.1)
     assert ostta.load("birds_tower", ["ant", "bee"], method=type(one.method)).method_name == "birds"
     assert ostta.load("birds_tower", ["ant", "bee"], group="full").found_method.of is ostta.methods.METHODS["rosita"]
-    with pytest.raises(Error, match=r"^The method 'bad' of the package birds cannot be loaded: RuntimeError: no luck today\.$"):
+    with pytest.raises(
+        Error, match=r"^The method 'bad' of the package birds cannot be loaded: RuntimeError: no luck today\.$"
+    ):
         ostta.load("birds_tower", ["ant", "bee"], method="bad")
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
@@ -221,7 +230,9 @@ def test_a_file_is_listed_where_a_person_names_it() -> None:
         ("import torch\nclass Other: pass", "Mine", r"^There is no 'Mine' in .*own.py; it has Other\.$"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path: Path, source: str | None, name: str, sentence: str) -> None:
+def test_a_file_that_cannot_be_used_is_one_sentence(
+    tmp_path: Path, source: str | None, name: str, sentence: str
+) -> None:
     if source is not None:
         (tmp_path / "own.py").write_text(source)
     with pytest.raises(Error, match=sentence):
@@ -328,7 +339,9 @@ def test_a_worker_needs_no_file(tmp_path: Path) -> None:
     source.parent.mkdir()
     # Content that this process has not run.
     source.write_text(OUTSIDE.read_text() + f"# {tmp_path}\n")
-    spec = RunSpec(method=f"{source}:ClassMeans", plugins={f"{source}:ClassMeans": plugins.file_hash(f"{source}:x")}, **SAMPLES)
+    spec = RunSpec(
+        method=f"{source}:ClassMeans", plugins={f"{source}:ClassMeans": plugins.file_hash(f"{source}:x")}, **SAMPLES
+    )
     job = Job(spec=spec, root=None, out=tmp_path, sources=sources_of(spec))
     source.unlink()
     assert attempt(job.model_copy(update={"sources": []})).reason == (
@@ -405,7 +418,9 @@ def test_data_sets_from_outside(register, tmp_path: Path) -> None:
     assert (birds.name, len(birds), birds.classes) == ("birds", 4, ("duck", "goose"))
     assert open_dataset("birds", classes=["a", "b"]).classes == ("a", "b")
     assert open_dataset("birdsc", corruption="fog").origin == "generated"
-    with pytest.raises(Error, match=r"^The data set 'no_birds' must be a function that gives an ostta.data.Dataset, not None\.$"):
+    with pytest.raises(
+        Error, match=r"^The data set 'no_birds' must be a function that gives an ostta.data.Dataset, not None\.$"
+    ):
         open_dataset("no_birds")
     assert "A plug-in of birds 1.0." in CliRunner().invoke(app, ["ls", "datasets"]).output
     spec = RunSpec(desired="birds", undesired="sample:mnist", limit=4, method="zero_shot")
@@ -424,7 +439,9 @@ def test_a_data_set_and_a_backbone_in_a_file(tmp_path: Path) -> None:
     with pytest.raises(Error, match="is in a file, which only a command line or a suite may name"):
         open_dataset(name)
     spec = asked(
-        RunSpec(desired=name, undesired="sample:mnist", limit=4, backbone=f"{tmp_path / 'own.py'}:tower", method="zero_shot")
+        RunSpec(
+            desired=name, undesired="sample:mnist", limit=4, backbone=f"{tmp_path / 'own.py'}:tower", method="zero_shot"
+        )
     )
     assert len(spec.plugins) == 2
     prepared = prepare(spec, None)
