@@ -6,18 +6,18 @@ import itertools
 from functools import cache
 
 import torch
-from torch import nn
 
 import ostta
 from ostta import Decision, Verdict
 from ostta.core.types import Look
-from ostta.data.by_name import open_dataset
 from ostta.data.views import Views
 from ostta.identifiers import IDENTIFIERS
 from ostta.methods import METHODS
 from ostta.methods.protocol import Proposal
+from ostta.testing.subject import CLASSES, SmallTower, Subject, content, differing, images, small_backbone, trace
 
-CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+__all__ = ["CLASSES", "SmallTower", "content", "images", "trace"]
+
 BACKBONES = ("embedded", "embedded+maple", "wrapped")
 # A wrapped backbone has no text tower to tune a prompt on, and only MaPLe has tokens to align.
 PROMPT_METHODS, MAPLE_METHODS = ("tpt", "tpt_c", "palign", "palign_c"), ("palign", "palign_c")
@@ -38,29 +38,19 @@ def usual(method: str) -> str:
 CASES = tuple(case for case in itertools.product(METHODS, IDENTIFIERS, BACKBONES) if sensible(case[0], case[2]))
 
 
-class SmallTower(nn.Module):
-    """Some encoder of a user's own: two convolutions, two LayerNorms."""
-
-    def __init__(self, width: int = 16) -> None:
-        super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, width, 4, 4), nn.GELU(), nn.Conv2d(width, width, 2, 2), nn.Flatten(2))
-        self.norm = nn.LayerNorm(width)
-        self.mix = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.mix(self.norm(self.stem(x).transpose(1, 2))).mean(1)
-
-
 @cache
 def backbone(name: str):
     if name != "wrapped":
         return ostta.backbones.load(name)
-    torch.manual_seed(0)
-    return ostta.backbones.wrap(SmallTower(), torch.randn(len(CLASSES), 16), image_size=32)
+    return small_backbone()
 
 
 # Options that let a method act within a short stream, and in short time.
 EARLY = {"prototypes": {"wait": 5}} | {method: {"views": 8} for method in PROMPT_METHODS}
+
+
+def subject(method: str = "rosita", identifier: str = "lda", kind: str = "wrapped") -> Subject:
+    return Subject(method, identifier, backbone(kind), EARLY.get(method, {}))
 
 
 def adapter(method: str = "rosita", identifier: str = "lda", kind: str = "wrapped", **options) -> ostta.Adapter:
@@ -109,29 +99,5 @@ def gradients(one: ostta.Adapter, views: torch.Tensor, verdict: Verdict) -> tupl
     return loss, torch.autograd.grad(loss, proposal.gradient.overlay.parameters())
 
 
-@cache
-def images(count: int) -> tuple:
-    """Real images in turn: one of the sample's snowy CIFAR images, one digit."""
-    desired, undesired = open_dataset("sample:cifar10c"), open_dataset("sample:mnist")
-    return tuple((desired if i % 2 == 0 else undesired).image(i // 2) for i in range(count))
-
-
-def trace(predictions) -> list[tuple]:
-    """What must be equal between two runs that are meant to be the same: all but the clock."""
-    return [(p.label, p.index, p.score, p.threshold, str(p.verdict), p.adapted, p.loss, p.reason) for p in predictions]
-
-
-def class_scores(prediction: ostta.Prediction) -> torch.Tensor:
-    """In the order of the classes."""
-    return torch.tensor(list(prediction.class_scores.values()))
-
-
-def content(adapter: ostta.Adapter) -> dict[str, torch.Tensor]:
-    """Everything an adapter remembers."""
-    return {name: tensor.clone() for name, tensor in adapter._tensors().items()} | {
-        "steps": torch.tensor(adapter.steps)
-    }
-
-
 def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
-    return first.keys() == second.keys() and all(first[name].equal(second[name]) for name in first)
+    return not differing(first, second)

@@ -15,7 +15,7 @@ from ostta import Error, Verdict
 from ostta.identifiers import IDENTIFIERS
 from ostta.methods import METHODS
 from ostta.methods.rosita import RositaOptions
-from ostta.options import options_class
+from ostta.options import owners
 
 
 def test_gradients_reach_only_the_layernorms() -> None:
@@ -215,11 +215,9 @@ def test_unfamiliar_class_is_a_warning() -> None:
 
 def test_no_option_has_two_owners() -> None:
     """Options of method, identifier and adapter share one set of names on the command line."""
-    of_adapter = {field.name for field in dataclasses.fields(options_class("adapter"))}
+    of_adapter = {field.name for field in dataclasses.fields(owners()["adapter"])}
     for method in METHODS:
         for identifier in IDENTIFIERS:
-            owned = [
-                {field.name for field in dataclasses.fields(options_class(owner))} for owner in (method, identifier)
-            ]
+            owned = [{field.name for field in dataclasses.fields(owners()[owner])} for owner in (method, identifier)]
             assert not owned[0] & owned[1], (method, identifier)
             assert not of_adapter & (owned[0] | owned[1]), (method, identifier)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from cases import adapter
-from leaks import growth
+from ostta.testing.leaks import growth
 
 
 class Planted:

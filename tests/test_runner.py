@@ -253,7 +253,7 @@ def test_records_come_back_exactly(tmp_path: Path) -> None:
     checkpoint.write(Reached(adapter, half, 1.5, 2.5))
     checkpoint.write(Reached(adapter, records, 3.5, 4.5))
     assert len(list((tmp_path / ".checkpoints").glob("*.parquet"))) == 2
-    reached = Checkpoint(tmp_path, "key", {"a": (1, 2)}).read(backbone("wrapped"))
+    reached = Checkpoint(tmp_path, "key", {"a": (1, 2)}).read(adapter)
     assert (reached.seconds, reached.peak_memory_mb) == (3.5, 4.5)
     for name in ("source", "number", "label", "domain"):
         assert getattr(reached.records, name) == getattr(records, name)
@@ -261,7 +261,7 @@ def test_records_come_back_exactly(tmp_path: Path) -> None:
     assert in_full(reached.records.predictions) == in_full(records.predictions)
     assert reached.records.features[0].dtype == np.float32
     assert repr(reached.records.features) == repr(records.features)
-    assert Checkpoint(tmp_path, "key", {"a": (1, 3)}).read(backbone("wrapped")) is None
+    assert Checkpoint(tmp_path, "key", {"a": (1, 3)}).read(adapter) is None
 
 
 # --- which runs there are -----------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from ostta.cli import main
 from ostta.cli.parsing import parse_only
 from ostta.identifiers import IDENTIFIERS
 from ostta.methods import METHODS
-from ostta.options import options_class
+from ostta.options import owners as options_by_owner
 
 LATEX = Path(__file__).resolve().parents[2] / "shared" / "paper" / "rosita.tex.txt"
 NAMES = suite_names()
@@ -188,7 +188,7 @@ def test_the_options_of_a_cell_exist(suites: dict[str, Suite]) -> None:
     for method, identifier, option in used:
         assert method in METHODS
         assert identifier in IDENTIFIERS
-        owners = (options_class(method), options_class(identifier), options_class("adapter"))
+        owners = [options_by_owner()[owner] for owner in (method, identifier, "adapter")]
         assert option in {field.name for owner in owners for field in dataclasses.fields(owner)}, (method, option)
 
 

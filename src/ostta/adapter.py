@@ -30,12 +30,13 @@ from .core.words import counted, first_few
 from .data.class_names import checked_classes
 from .data.images import ImageSource, read_image
 from .data.views import FeaturesOnly, Views
-from .identifiers import IDENTIFIERS, Identifier
-from .methods import METHODS, Method
+from .identifiers import Identifier
+from .methods import Method
 from .methods.protocol import Failure, Proposal, Trained
 from .methods.tuning import TunedState, answer, take
 from .options import SCORES_IN_HALF, Given, Resolved, resolve
-from .state import SavedOn, read_state, require_stored_shapes, write_state
+from .registry import find
+from .state import GivenClasses, SavedOn, read_state, require_stored_shapes, write_state
 
 NOT_FINITE = "the features of this image are not finite"
 NO_DIRECTION = "the features of this image have length zero or overflow"
@@ -43,10 +44,10 @@ SPOILED = Failure("the step would make the features of images not finite")
 
 
 def load(
-    backbone: str | Path | Backbone | tuple[Any, ...],
+    backbone: backbones.BackboneSource,
     classes: Sequence[str],
-    method: str = "rosita",
-    identifier: str = "lda",
+    method: str | type[Any] = "rosita",
+    identifier: str | type[Any] = "lda",
     profile: str = "reference",
     seed: int = 0,
     device: str | torch.device | None = None,
@@ -56,10 +57,11 @@ def load(
 ) -> Adapter:
     """A classifier over `classes` that adapts itself to the stream it sees.
 
-    `backbone` is "embedded", a hub id, a local folder, what `ostta.backbones.wrap` returned, or a model that is loaded already:
-    (model, processor) of transformers or (model, tokenizer, transform) of open_clip. One that is named is loaded onto `device`,
-    "auto" (a GPU where there is one; the default), "cpu", "cuda", "cuda:1" or "mps", with its numbers in `dtype`, "float32",
-    "bfloat16" or "float16"; one that is given stays where it is. Keywords are options of the method, the identifier and the
+    `backbone` is "embedded", a hub id, a local folder, what `ostta.backbones.wrap` returned, a class or function that makes one, or a
+    model that is loaded already: (model, processor) of transformers or (model, tokenizer, transform) of open_clip. One that is
+    named is loaded onto `device`, "auto" (a GPU where there is one; the default), "cpu", "cuda", "cuda:1" or "mps", with its
+    numbers in `dtype`, "float32", "bfloat16" or "float16"; one that is given stays where it is. `method` and `identifier` are names,
+    as `ostta ls` shows them, or classes of your own (docs/plugins.md). Keywords are options of the method, the identifier and the
     adapter, which `ostta ls options` shows; `options` takes them too, by name or as objects:
     `options=ostta.options.RositaOptions(lr=1e-4)`, in which all fields count as given.
 
@@ -108,15 +110,15 @@ class Adapter:
         self,
         backbone: Backbone,
         classes: Sequence[str],
-        method: str,
-        identifier: str,
+        method: str | type[Any],
+        identifier: str | type[Any],
         profile: str,
         seed: int,
         resolved: Resolved,
     ) -> None:
         self.classes = checked_classes(classes)
         self.backbone = backbone
-        self.method_name, self.identifier_name = method, identifier
+        self.found_method, self.found_identifier = find("method", method), find("identifier", identifier)
         self.profile, self.seed, self.resolved = profile, checked_seed(seed), resolved
         if backbone.dtype != torch.float32 and resolved.adapter.precision == "mixed":
             raise Error(
@@ -126,11 +128,11 @@ class Adapter:
         # Under the lock: both towers are read, and another thread may have its overlay in place of their values.
         with learning(), lock_of(backbone.vision):
             self.classifier = backbone.classifier(self.classes, resolved.adapter.templates)
-            self.method: Method[Any, Any, Any] = METHODS[method](
+            self.method: Method[Any, Any, Any] = self.found_method.of(
                 backbone, self.classifier, self.classes, resolved.method
             )
             self.state = self.method.start()
-        self.identifier: Identifier = IDENTIFIERS[identifier][0](resolved.identifier, scale=self.method.score_scale)
+        self.identifier: Identifier = self.found_identifier.of(resolved.identifier, scale=self.method.score_scale)
         self.steps = 0
         # What was trained before the last gradient step, while no image has been seen through what it is now.
         self._before: Trained | None = None
@@ -147,6 +149,16 @@ class Adapter:
             f"Adapter({self.backbone.id}, {first_few(self.classes, 'class', 'classes')}, method {self.method_name}, "
             f"identifier {self.identifier_name}, profile {self.profile}, {counted(self.steps, 'step')})"
         )
+
+    @property
+    def method_name(self) -> str:
+        """The method's registered name; `package.module:Name` or `file.py:Name` where it has none."""
+        return self.found_method.name
+
+    @property
+    def identifier_name(self) -> str:
+        """As `method_name`."""
+        return self.found_identifier.name
 
     @property
     def device(self) -> torch.device:
@@ -248,26 +260,30 @@ class Adapter:
         """
         with self.in_use(), answering():
             self._try_last_step()
-            write_state(Path(path), self._tensors(), self.describe())
+            given = GivenClasses(self.found_method.of, self.found_identifier.of)
+            write_state(Path(path), self._tensors(), self.describe(), given)
 
     @classmethod
     def restore(
         cls,
         path: str | Path,
-        backbone: Backbone | str | Path | tuple[Any, ...] | None = None,
+        backbone: backbones.BackboneSource | None = None,
         device: str | torch.device | None = None,
         dtype: str | torch.dtype | None = None,
+        method: str | type[Any] | None = None,
+        identifier: str | type[Any] | None = None,
     ) -> Adapter:
         """The adapter that `save` wrote, on any device. A backbone that does not ship with ostta must be given again, or named.
 
-        What a state file says never makes anything be downloaded, or read from a place that the caller did not name.
+        So must a method or an identifier that is not registered, as a class. What a state file says never makes anything be
+        downloaded, run, or read from a place that the caller did not name.
 
         >>> adapter.save("camera.ostta")
         >>> again = ostta.Adapter.restore("camera.ostta", backbone=adapter.backbone)  # "embedded" is found by itself
         >>> again.predict(image).score == adapter.predict(image).score
         True
         """
-        tensors, stored = read_state(Path(path))
+        tensors, stored = read_state(Path(path), GivenClasses(method, identifier))
         model = backbones.as_backbone(_backbone_again(path, stored.backbone, backbone), device, dtype)
         if model.weight_hash != stored.backbone.weight_hash:
             raise Error(
@@ -280,8 +296,8 @@ class Adapter:
                 adapter = cls(
                     model,
                     stored.classes,
-                    stored.method,
-                    stored.identifier,
+                    stored.method.of,
+                    stored.identifier.of,
                     stored.profile,
                     stored.seed,
                     stored.options,
@@ -527,8 +543,8 @@ class Adapter:
 
 
 def _backbone_again(
-    path: str | Path, saved: SavedOn, given: Backbone | str | Path | tuple[Any, ...] | None
-) -> Backbone | str | Path | tuple[Any, ...]:
+    path: str | Path, saved: SavedOn, given: backbones.BackboneSource | None
+) -> backbones.BackboneSource:
     """The backbone that a state was saved on: the one given, or the name of one that ships with ostta."""
     if given is not None:
         return given

@@ -89,6 +89,13 @@ def read_regular(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def path_from_root(path: Path, folder: Path | None = None) -> Path:
+    """`path` from the root, however it was written; a relative one is meant from `folder`, or from the current one."""
+    path = (folder or Path()) / Path(os.path.expanduser(path))
+    # Only the file system knows what is above a folder that may be a link; otherwise no file is looked at.
+    return Path(os.path.realpath(path)) if ".." in path.parts else path.absolute()
+
+
 def parse_json(text: str | bytes) -> Any:
     """What `json.loads` gives; nesting that is too deep is a ValueError too, like every other mistake in the text."""
     try:

@@ -10,9 +10,8 @@ the declared type, and remembers where each value came from, so that a result fi
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
@@ -21,8 +20,7 @@ from .core.checks import shown
 from .core.options import PROFILES, Options, option, profile_values, types_of, word_for
 from .core.types import Error
 from .files import is_unicode, parse_json
-from .identifiers import IDENTIFIERS, AllOptions, DAFOptions, LDAOptions, MSPOptions
-from .methods import METHODS
+from .identifiers import AllOptions, DAFOptions, LDAOptions, MSPOptions
 from .methods.dpe import DPEOptions
 from .methods.entropy import EntropyOptions
 from .methods.palign import PAlignCOptions, PAlignOptions
@@ -32,6 +30,7 @@ from .methods.tda import TDAOptions
 from .methods.tpt import TPTCOptions, TPTOptions
 from .methods.unient import UniEntOptions
 from .methods.zero_shot import ZeroShotOptions
+from .registry import everything, find, nearest, pick
 
 __all__ = [
     "AdapterOptions", "AllOptions", "DAFOptions", "DPEOptions", "EntropyOptions", "LDAOptions", "MSPOptions", "Options",
@@ -97,26 +96,27 @@ Given = Mapping[str, Any] | Options | Sequence[Options]
 
 
 def resolve(
-    method: str,
-    identifier: str,
+    method: str | type[Any],
+    identifier: str | type[Any],
     profile: str,
     given: Given,
     backbone_defaults: Mapping[str, Mapping[str, Any]],
     keywords: Mapping[str, Any] | None = None,
 ) -> Resolved:
     """The options of `method` and `identifier` by the order of precedence. Text values are read by the field's type."""
-    pick(method, METHODS, "method")
-    pick(identifier, IDENTIFIERS, "identifier")
     pick(profile, PROFILES, "profile")
-    owners = {owner: options_class(owner) for owner in (method, identifier, "adapter")}
-    known = [field.name for options in owners.values() for field in dataclasses.fields(options)]
-    explicit = _explicit(list(owners.values()), given, keywords or {})
+    found = [find("method", method), find("identifier", identifier)]
+    # Not by name: an identifier from outside may be called as a method is.
+    owners: list[tuple[str, Any]] = [*((each.name, each.options) for each in found), ("adapter", AdapterOptions)]
+    known = [field.name for _, options in owners for field in dataclasses.fields(options)]
+    explicit = _explicit([options for _, options in owners], given, keywords or {})
     for name in explicit:
         if name not in known:
-            raise Error(f"There is no option {name!r} for {method} with {identifier}{_nearest(str(name), known)}.")
-    built: dict[str, Any] = {}
-    sources: dict[str, str] = {}
-    for owner, options in owners.items():
+            raise Error(
+                f"There is no option {name!r} for {found[0].name} with {found[1].name}{nearest(str(name), known)}."
+            )
+    built, sources = list[Any](), dict[str, str]()
+    for owner, options in owners:
         values: dict[str, Any] = {}
         layers = (
             ("profile", profile_values(options, profile)),
@@ -130,8 +130,9 @@ def resolve(
                 if field.name in content:
                     values[field.name] = read_value(field.name, content[field.name], hints[field.name])
                     sources[field.name] = layer
-        built[owner] = options(**values)
-    return Resolved(built[method], built[identifier], built["adapter"], sources)
+        built.append(options(**values))
+    for_method, for_identifier, for_adapter = built
+    return Resolved(for_method, for_identifier, for_adapter, sources)
 
 
 def _explicit(classes: Sequence[type[Any]], given: Given, keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,7 +160,7 @@ def _add(explicit: dict[str, Any], values: Mapping[str, Any], source: str) -> No
     explicit.update(values)
 
 
-def canonical(method: str, identifier: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def canonical(method: str | type[Any], identifier: str | type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """`given` with each value as its type says, whether it came as text or as a number; what does not fit stays as it is.
 
     >>> canonical("rosita", "lda", {"lr": "1e-3", "losses": "re,d"})
@@ -167,8 +168,12 @@ def canonical(method: str, identifier: str, given: Mapping[str, Any]) -> dict[st
     """
     if not given:
         return {}
-    owners = [owner for owner in (method, identifier, "adapter") if owner in (*METHODS, *IDENTIFIERS, "adapter")]
-    hints = {name: hint for owner in owners for name, hint in types_of(options_class(owner)).items()}
+    hints: dict[str, Any] = {}
+    with suppress(Error):  # whoever uses it will say so
+        hints |= types_of(find("method", method).options)
+    with suppress(Error):
+        hints |= types_of(find("identifier", identifier).options)
+    hints |= types_of(AdapterOptions)
     return {name: _canonical(name, value, hints.get(name)) for name, value in given.items()}
 
 
@@ -185,27 +190,8 @@ def _canonical(name: str, value: Any, hint: Any) -> Any:
 
 def owners() -> dict[str, Any]:
     """The options classes of all identifiers, all methods and the adapter, by their names."""
-    return {name: options_class(name) for name in (*IDENTIFIERS, *METHODS, "adapter")}
-
-
-def options_class(owner: str) -> Any:
-    """The options dataclass of a method, an identifier or the adapter."""
-    if owner in METHODS:
-        return METHODS[owner].Options
-    return IDENTIFIERS[owner][1] if owner in IDENTIFIERS else AdapterOptions
-
-
-def pick(name: str, known: Iterable[str], kind: str) -> str:
-    """`name` if it is known, else an Error that lists what is."""
-    names = list(known)
-    if name not in names:
-        raise Error(f"There is no {kind} {name!r}{_nearest(name, names)}.")
-    return name
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]!r}" if close else f"; there are {', '.join(sorted(known))}"
+    every = [*everything("identifier")[0], *everything("method")[0]]
+    return {**{found.name: found.options for found in every}, "adapter": AdapterOptions}
 
 
 def read_value(name: str, value: Any, hint: Any) -> Any:
@@ -255,7 +241,9 @@ def _entries(name: str, value: Any, inner: Any) -> list[Any]:
     return [value] if inner is str else value.split(",")
 
 
-def rebuild(method: str, identifier: str, values: Mapping[str, Any], sources: Mapping[str, str]) -> Resolved:
+def rebuild(
+    method: type[Any], identifier: type[Any], values: Mapping[str, Any], sources: Mapping[str, str]
+) -> Resolved:
     """The options that a state file recorded, values and sources alike, whatever today's profiles and defaults say."""
     resolved = resolve(method, identifier, "reference", values, {})
     return dataclasses.replace(resolved, sources={**resolved.sources, **sources})

@@ -8,12 +8,15 @@ torch.Size([2, 512])
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import nn
 
+from .. import plugins
+from ..core.checks import shown
 from ..core.devices import device_named, dtype_named
 from ..core.modes import learning
 from ..core.types import Error
@@ -30,12 +33,19 @@ from .protocol import DEFAULT_TEMPLATES, Backbone, HasTextTower, HasTokenStatist
 from .wrapped import wrap
 
 __all__ = [
-    "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "HasTextTower", "HasTokenStatistics", "TunesPrompts", "as_backbone",
+    "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "BackboneSource", "HasTextTower", "HasTokenStatistics", "TunesPrompts", "as_backbone",
     "backbone_names", "export", "from_open_clip", "from_transformers", "load", "wrap",
 ]  # fmt: skip
 
+# Whatever stands for a backbone in `ostta.load`.
+BackboneSource = str | Path | Backbone | Callable[[], Backbone] | tuple[Any, ...]
 # What `load` knows without a download and without a path.
 SHIPPED = ("embedded", "embedded+maple")
+# What a backbone from outside must have at the least; `ostta.testing` checks what it does.
+_PARTS = (
+    "id", "vision", "preprocessing", "logit_scale", "defaults", "device", "dtype", "trainable", "restorable", "remark",
+    "feature_width", "weight_hash", "classifier", "unfamiliar",
+)  # fmt: skip
 _DOWNLOADED = "downloaded when first used"
 _NAMES = (
     ("embedded", "small CLIP for 32 x 32 images, CIFAR-10 and CIFAR-100 classes", "ships with ostta"),
@@ -61,7 +71,7 @@ def load(
     """The backbone called "embedded", the one in a local folder, or the one of that id on the hub.
 
     "+maple:PATH" behind the name adds the MaPLe prompts of a checkpoint; the embedded one has its own, "embedded+maple".
-    "onnx:FOLDER" is what `export` wrote, and runs on the processor.
+    "onnx:FOLDER" is what `export` wrote, and runs on the processor. A name that a package registers is known too.
 
     >>> load("embedded")  # or load("openai/clip-vit-base-patch16"), or load("models/my-clip")
     Embedded(embedded, 32 x 32 images, features of 128)
@@ -71,6 +81,8 @@ def load(
             raise Error(f"{name_or_folder} runs on the processor in single precision, not on {device} in {dtype}.")
         return load_onnx(Path(str(name_or_folder).removeprefix(PREFIX)).expanduser().resolve())
     where, precision = device_named(device), dtype_named(dtype)
+    if name_or_folder not in SHIPPED and name_or_folder in plugins.registered_names("backbone"):
+        return made(plugins.registered("backbone", str(name_or_folder)), device, dtype)
     with learning():  # what is loaded in a caller's inference mode could never be learned from
         backbone = _load(name_or_folder)
         if (where, precision) != (torch.device("cpu"), torch.float32):
@@ -78,19 +90,56 @@ def load(
         return backbone
 
 
+def made(make: Callable[[], Any], device: str | torch.device, dtype: str | torch.dtype = "float32") -> Backbone:
+    """The backbone that a class or a function from outside makes. It is moved if it has `place`; "auto" leaves others where they are."""
+    with learning():
+        backbone = make()
+    missing = [part for part in _PARTS if not hasattr(backbone, part)]
+    if missing:
+        raise Error(f"{_called(make)} gives {shown(backbone)}, which is no backbone: it has no `{missing[0]}`.")
+    where, precision = device_named(device), dtype_named(dtype)
+    if (where, precision) != (backbone.device, backbone.dtype) and hasattr(backbone, "place"):
+        with learning():
+            backbone.place(where, precision)
+    return _kept(backbone, None if device == "auto" else device, dtype)
+
+
+def _is_backbone(given: Backbone | Callable[[], Backbone]) -> TypeGuard[Backbone]:
+    # A class has what its objects have, and is none of them.
+    return not isinstance(given, type) and hasattr(given, "vision")
+
+
+def _called(make: object) -> str:
+    return str(getattr(make, "__qualname__", shown(make)))
+
+
 def as_backbone(
-    given: str | Path | Backbone | tuple[Any, ...],
+    given: BackboneSource,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
 ) -> Backbone:
-    """What `ostta.load` takes as a backbone: a name or folder for `load`, a backbone, or a model that is loaded already.
+    """What `ostta.load` takes as a backbone: a name or folder for `load`, a backbone, what makes one, or a model loaded already.
 
     Such a model comes with what belongs to it: (model, processor) of transformers, (model, tokenizer, transform) of open_clip.
     One that is named is loaded onto `device` in `dtype`; any other must be there in that precision already.
     """
     if isinstance(given, str | Path):
         return load(given, device or "auto", dtype or "float32")
-    backbone = _over_loaded(given)
+    if isinstance(given, tuple):
+        return _kept(_over_loaded(given), device, dtype)
+    if not _is_backbone(given):
+        if isinstance(given, nn.Module):
+            raise Error(
+                f"A {type(given).__name__} alone does not say how images and texts are prepared for it: give (model, processor) of "
+                "transformers or (model, tokenizer, transform) of open_clip, or use `ostta.backbones.wrap`."
+            )
+        if not callable(given):
+            raise Error(f"`backbone` takes a name, a folder, a backbone or what makes one, not {shown(given)}.")
+        return made(given, device or "auto", dtype or "float32")
+    return _kept(given, device, dtype)
+
+
+def _kept(backbone: Backbone, device: str | torch.device | None, dtype: str | torch.dtype | None) -> Backbone:
     if device is not None and device_named(device) != backbone.device:
         raise Error(
             f"The backbone {backbone.id} is on {backbone.device} and stays there: load or wrap it on {device} in the first place."
@@ -102,20 +151,13 @@ def as_backbone(
     return backbone
 
 
-def _over_loaded(given: Backbone | tuple[Any, ...]) -> Backbone:
-    if isinstance(given, tuple):
-        if len(given) not in (2, 3):
-            raise Error(
-                "A model that is loaded already is given as (model, processor) of transformers or as (model, tokenizer, transform) "
-                f"of open_clip, not as {len(given)} things."
-            )
-        return from_transformers(*given) if len(given) == 2 else from_open_clip(*given)
-    if isinstance(given, nn.Module) and not hasattr(given, "preprocessing"):
+def _over_loaded(given: tuple[Any, ...]) -> Backbone:
+    if len(given) not in (2, 3):
         raise Error(
-            f"A {type(given).__name__} alone does not say how images and texts are prepared for it: give (model, processor) of "
-            "transformers or (model, tokenizer, transform) of open_clip, or use `ostta.backbones.wrap`."
+            "A model that is loaded already is given as (model, processor) of transformers or as (model, tokenizer, transform) "
+            f"of open_clip, not as {len(given)} things."
         )
-    return given
+    return from_transformers(*given) if len(given) == 2 else from_open_clip(*given)
 
 
 def _load(name_or_folder: str | Path) -> TwoTowers:
@@ -131,6 +173,11 @@ def _load(name_or_folder: str | Path) -> TwoTowers:
     base, plus, place = name.partition("+maple:")
     if plus:
         return _with_maple(base, Path(place).expanduser())
+    if plugins.names_file(name):
+        raise Error(
+            f"The backbone {name!r} is in a file, which only a command line or a suite may name: in Python, give what makes "
+            'it, or `ostta.plugins.from_file("path/file.py:Name")`.'
+        )
     if isinstance(name_or_folder, Path) or name.startswith((".", "/", "~")):
         raise Error(f"There is no folder {name!r}.")
     if "/" not in name:
@@ -155,4 +202,5 @@ def backbone_names() -> list[tuple[str, str, str]]:
     >>> backbone_names()[0]
     ('embedded', 'small CLIP for 32 x 32 images, CIFAR-10 and CIFAR-100 classes', 'ships with ostta')
     """
-    return list(_NAMES)
+    own = [name for name in plugins.registered_names("backbone") if name not in SHIPPED]
+    return [*_NAMES, *((name, "a plug-in", plugins.package("backbone", name)) for name in own)]

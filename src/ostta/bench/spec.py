@@ -22,7 +22,7 @@ class RunSpec(FileModel):
     Options and paths are kept in one form, so that `lr=1e-3` typed and `lr = 0.001` in a suite ask for the same run.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("scenario", "device", "dtype")
+    later: ClassVar[tuple[str, ...]] = ("scenario", "device", "dtype", "plugins")
 
     backbone: str = "embedded"
     method: str = "rosita"
@@ -40,13 +40,15 @@ class RunSpec(FileModel):
     scenario: Scenario = Field(default_factory=SingleScenario)
     device: Annotated[str, Field(pattern=r"^(cpu|mps|cuda(:\d+)?)$")] = "cpu"
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    # The SHA-256 of each file of code that the run names as path/file.py:Name; `own_code.asked` fills it in.
+    plugins: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("options")
     @classmethod
     def _canonical(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         return canonical(info.data.get("method", ""), info.data.get("identifier", ""), given)
 
-    @field_validator("backbone", "desired", "undesired")
+    @field_validator("backbone", "method", "identifier", "desired", "undesired")
     @classmethod
     def _writable(cls, name: str | None) -> str | None:
         if name is not None and not is_unicode(name):

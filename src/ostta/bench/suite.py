@@ -11,7 +11,7 @@ a row or a column. Two sets of files share their names: `paper/` as published, `
     zero_shot = { method = "zero_shot", drop = ["lr"] } # `drop` takes options away that another axis or the base gave
     "K=3" = { options.k = 3, paper.table = "tab:k" }    # `paper` changes where the figure of the paper is looked for
 
-An empty `undesired` means a closed set.
+An empty `undesired` means a closed set. Code of one's own is named as "file.py:Name", from the folder of the suite.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from ..core.checks import one_line
 from ..core.types import Error
-from ..options import pick
+from ..registry import pick
 from .file_model import FileModel, first_problem
+from .own_code import asked
 from .paper.mapping import Filters, filters_of
 from .spec import RunSpec
 
@@ -141,6 +142,11 @@ class Suite(FileModel):
         return self
 
     @property
+    def folder(self) -> Path | None:
+        """The folder of a suite of one's own."""
+        return Path(self.name).absolute().parent if self.name.endswith(".toml") else None
+
+    @property
     def scale(self) -> Literal["paper", "embedded"]:
         return "paper" if self.name.startswith("paper/") else "embedded"
 
@@ -157,7 +163,8 @@ def _refuse_impossible(fields: Mapping[str, Any]) -> None:
 class Cell:
     """One run of a suite, and where its figure belongs: `row` and `column` are entry names, in the order of the suite's axes.
 
-    `fields` are those of RunSpec that are not at their default; `paper` finds the paper's figures, together with a metric.
+    `fields` are those of RunSpec that are not at their default; `paper` finds the paper's figures, together with a metric. `folder` is
+    the suite's own, from which the files of code are named.
     """
 
     fields: dict[str, Any]
@@ -165,11 +172,12 @@ class Cell:
     column: tuple[str, ...]
     seed: int
     paper: Filters
+    folder: Path | None = None
 
     @cached_property
     def spec(self) -> RunSpec:
         try:
-            return RunSpec(**self.fields)
+            return asked(RunSpec(**self.fields), self.folder)
         except ValidationError as problem:
             place = " / ".join([*self.row, *self.column])
             raise Error(f"The run {place} is not possible ({first_problem(problem)}).") from None
@@ -249,7 +257,7 @@ def expand(
         for seed in suite.seeds if seeds is None else seeds:
             fields = _fields(suite, [combination[axis.name] for axis in suite.axes], seed, limit)
             row, column = (tuple(combination[axis].name for axis in side) for side in (suite.rows, suite.columns))
-            cells.append(Cell(fields, row, column, seed, _filters(suite, combination.values(), fields)))
+            cells.append(Cell(fields, row, column, seed, _filters(suite, combination.values(), fields), suite.folder))
     return cells
 
 

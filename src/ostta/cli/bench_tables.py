@@ -34,7 +34,7 @@ def table(
     Example: ostta bench table embedded/k --format latex --only stream=C-10C/MNIST
     """
     from ..bench.tables.export import FORMATS
-    from ..options import pick
+    from ..registry import pick
 
     write = FORMATS[pick(format_, FORMATS, "format")]
     figures = _figures_of(suite, fpr95, out, seeds, limit, only)
@@ -72,7 +72,7 @@ def _figures_of(
     from ..bench.tables.suite_figures import SuiteFigures
     from ..bench.tables.suite_results import collect_results
     from ..metrics import FPR95
-    from ..options import pick
+    from ..registry import pick
     from .parsing import parse_only, parse_seeds
 
     pick(fpr95, FPR95, "convention of FPR95")

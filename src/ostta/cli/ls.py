@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from ..core.options import Option
+    from ..registry import Found, Owner
 
 app = typer.Typer(
     help="List what there is: methods, groups, backbones, identifiers, options, datasets, profiles.",
@@ -46,15 +48,16 @@ def _cells(row: Iterable[object]) -> list[str]:
     return ["–" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row]
 
 
-@app.command()
-def methods() -> None:
-    """The methods: what each trains, remembers and costs. Example: ostta ls methods"""
-    from ..methods import METHODS
+_Also = Annotated[list[str] | None, typer.Argument(metavar="[FILE.py:NAME]...", help="Those of your own files, too.")]
 
+
+@app.command()
+def methods(also: _Also = None) -> None:
+    """The methods: what each trains, remembers and costs. Example: ostta ls methods"""
     _print(
         "Methods",
         ("method", "trains", "remembers", "passes of the image tower", "paper"),
-        [(name, *dataclasses.astuple(method.facts)) for name, method in METHODS.items()],
+        [(found.name, *dataclasses.astuple(found.of.facts)) for found in _every("method", also)],
     )
 
 
@@ -75,11 +78,21 @@ def backbones() -> None:
 
 
 @app.command()
-def identifiers() -> None:
+def identifiers(also: _Also = None) -> None:
     """The identifiers. Example: ostta ls identifiers"""
-    from ..identifiers import IDENTIFIERS
+    rows = [(found.name, found.of.about) for found in _every("identifier", also)]
+    _print("Identifiers", ("identifier", "what it does"), rows)
 
-    _print("Identifiers", ("identifier", "what it does"), [(name, entry[2]) for name, entry in IDENTIFIERS.items()])
+
+def _every(kind: Owner, also: Sequence[str] | None) -> list[Found]:
+    """What is registered, and what is in the files that the person names; what cannot be had is said, and the rest goes on."""
+    from ..plugins import from_file
+    from ..registry import everything, find
+
+    found, problems = everything(kind)
+    for problem in problems:
+        warnings.warn(problem, stacklevel=2)
+    return [*found, *(find(kind, from_file(name)) for name in also or ())]
 
 
 @app.command()
@@ -102,13 +115,16 @@ def datasets() -> None:
 
 @app.command()
 def options(
-    of: Annotated[str, typer.Argument(metavar="METHOD", help="A method, an identifier, or `adapter`.")],
+    of: Annotated[
+        str, typer.Argument(metavar="METHOD", help="A method, an identifier, `adapter`, or file.py:Name of your own.")
+    ],
 ) -> None:
     """The options of a method, of an identifier, or of the adapter, which every method has. Example: ostta ls options rosita"""
     from ..core.options import options_of
-    from ..options import owners, pick
+    from ..options import owners
+    from ..registry import pick
 
-    known = owners()
+    known = owners() | _owners_in([of])
     listed = options_of(known[pick(of, known, "method or identifier")])
     if not listed:
         typer.echo(f"{of} has no options.")
@@ -123,25 +139,37 @@ def options(
 
 
 @app.command()
-def profiles() -> None:
+def profiles(also: _Also = None) -> None:
     """The profiles, option by option, with the number of the disagreement. Example: ostta ls profiles"""
-    from ..core.options import options_of
+    from ..core.options import SAME, options_of
     from ..options import owners
 
-    known = {owner: options_of(options) for owner, options in owners().items()}
+    known = {owner: options_of(options) for owner, options in (owners() | _owners_in(also or [])).items()}
     _print(
         "Profiles: where the paper's text and the published code disagree",
         ("of", "option", "no.", "reference", "paper", "what it is about"),
         [
-            (owner, one.name, one.number, one.text(one.default), _paper(one), one.about)
+            (owner, one.name, one.number or "–", one.text(one.default), _paper(one), one.about)
             for owner, listed in known.items()
             for one in listed
-            if one.number is not None
+            if one.number is not None or one.paper is not SAME
         ],
     )
     typer.echo("An explicit option beats the backbone's default, which beats the profile.")
     typer.echo("docs/disagreements.md has all 33, those of data and streams too, and what follows from each.")
     _print_departures(known)
+
+
+def _owners_in(names: Sequence[str]) -> dict[str, Any]:
+    """The options classes of the methods and identifiers in a person's own files, by the names that were given."""
+    from ..plugins import from_file, names_file
+    from ..registry import find
+
+    classes = {name: from_file(name) for name in names if names_file(name)}
+    kinds: dict[str, Owner] = {
+        name: "method" if hasattr(of, "propose") else "identifier" for name, of in classes.items()
+    }
+    return {name: find(kinds[name], of).options for name, of in classes.items()}
 
 
 def _paper(one: Option) -> str:

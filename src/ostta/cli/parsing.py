@@ -20,6 +20,13 @@ def parse_device(name: str) -> str:
     return device.type if name == "auto" else str(name)
 
 
+def named_code(name: str) -> Any:
+    """What `name` stands for if it is of the form path/file.py:Name, which runs the file; else the name itself."""
+    from ..plugins import from_file, names_file
+
+    return from_file(name) if names_file(name) else name
+
+
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     """Options from texts such as "lr=1e-3". The values stay text, and are read by the type of the option they set."""
     options: dict[str, Any] = {}

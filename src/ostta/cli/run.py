@@ -11,8 +11,10 @@ from .parsing import DEVICE_HELP, DTYPE_HELP, parse_device, parse_options
 
 
 def run(
-    backbone: Annotated[str, typer.Option(help="embedded, a hub id, a local folder, or onnx:FOLDER.")] = "embedded",
-    method: Annotated[str, typer.Option(help="See `ostta ls methods`.")] = "rosita",
+    backbone: Annotated[
+        str, typer.Option(help="embedded, a hub id, a local folder, onnx:FOLDER, or file.py:Name.")
+    ] = "embedded",
+    method: Annotated[str, typer.Option(help="See `ostta ls methods`; or file.py:Name of your own.")] = "rosita",
     desired: Annotated[str, typer.Option(help="Data set of the known classes; see `ostta ls datasets`.")] = "cifar10c",
     undesired: Annotated[str, typer.Option(help="Data set of the unknown images.")] = "mnist",
     identifier: Annotated[str, typer.Option(help="See `ostta ls identifiers`.")] = "lda",
@@ -54,8 +56,11 @@ def run(
 
     Example: ostta run --method rosita --desired cifar10c --undesired svhn --limit 1000 --data DATA --set losses=re,d
 
+    Example: ostta run --method mine.py:Mine --set weight=0.5 --desired sample:cifar10c --undesired sample:mnist
+
     Example: ostta run --scenario frequent --images-per-domain 250 --corruptions snow,fog,jpeg --data DATA
     """
+    from ..bench.own_code import asked
     from ..bench.result import read_result
     from ..bench.run import execute
     from ..bench.scenario import read_scenario
@@ -89,7 +94,7 @@ def run(
         device=parse_device(device),
         dtype=dtype,
     )
-    prepared = execute.prepare(spec, data)
+    prepared = execute.prepare(asked(spec), data)
     for remark in filter(None, prepared.remarks):
         print(remark)
     with progress_line(method) as watch:

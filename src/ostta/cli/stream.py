@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from .parsing import DEVICE_HELP, DTYPE_HELP, parse_options
+from .parsing import DEVICE_HELP, DTYPE_HELP, named_code, parse_options
 
 
 def stream(
@@ -21,8 +21,10 @@ def stream(
         ),
     ],
     classes: Annotated[str, typer.Option(help="Class names: a,b,c or a file with one a line.")],
-    backbone: Annotated[str, typer.Option(help="embedded, a hub id, a local folder, or onnx:FOLDER.")] = "embedded",
-    method: Annotated[str, typer.Option(help="See `ostta ls methods`.")] = "rosita",
+    backbone: Annotated[
+        str, typer.Option(help="embedded, a hub id, a local folder, onnx:FOLDER, or file.py:Name.")
+    ] = "embedded",
+    method: Annotated[str, typer.Option(help="See `ostta ls methods`; or file.py:Name of your own.")] = "rosita",
     identifier: Annotated[str, typer.Option(help="See `ostta ls identifiers`.")] = "lda",
     profile: Annotated[str, typer.Option(help="reference or paper.")] = "reference",
     seed: Annotated[int, typer.Option(help="Seed of the augmentation.")] = 0,
@@ -54,10 +56,10 @@ def stream(
 
     names, paths, options = parse_classes(classes), image_paths(source), parse_options(set_ or [])
     fresh = load(
-        backbone,
+        named_code(backbone),
         names,
-        method=method,
-        identifier=identifier,
+        method=named_code(method),
+        identifier=named_code(identifier),
         profile=profile,
         seed=seed,
         device=device,

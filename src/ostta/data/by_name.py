@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from .. import plugins
+from ..core.checks import shown
 from ..core.types import Error
 from .catalogue import CATALOGUE
 from .class_lists import class_list
@@ -22,6 +24,8 @@ from .readers.parquet import read_parquet
 
 __all__ = ["IMAGE_SUFFIXES", "SAMPLE_IMAGES", "Dataset", "DatasetRow", "dataset_names", "open_dataset"]
 
+# What makes a data set from outside, given the folder of the data sets.
+Make = Callable[[Path | None], Dataset]
 SAMPLE_IMAGES = 1_000
 _SAMPLE = Path(__file__).parent / "sample"
 
@@ -46,12 +50,14 @@ def open_dataset(
     limit: int | None = None,
     classes: Sequence[str] | None = None,
     named: bool = True,
+    code: Mapping[str, Make] | None = None,
 ) -> Dataset:
     """The data set called `name`; `dataset_names` lists them, `folder:PATH` and the like are a person's own.
 
     `corruption`, `severity` and `seed` matter to the corrupted sets only. `limit` takes the first so many in the set's order.
     `classes` gives the names in label order; for a folder it chooses and orders the class folders. Without `named`, for an
-    undesired side, classes do not matter: a folder may hold images directly, and a file needs no names.
+    undesired side, classes do not matter: a folder may hold images directly, and a file needs no names. `code` has the functions
+    that stand behind the names of the form path/file.py:Name; no such file is opened here.
 
     >>> len(open_dataset("sample:cifar10", limit=20))
     20
@@ -61,7 +67,7 @@ def open_dataset(
         raise Error(f"A limit of {limit} images cannot be used: it must be 1 or more.")
     parsed = parse_name(name)
     if not parsed.corrupted:
-        dataset = _open_clean(name, parsed, root, given, named, limit)
+        dataset = _open_clean(name, parsed, root, given, named, limit, code)
     else:
         dataset = _open_corrupted(name, parsed, root, given, named, corruption, severity, seed)
     return dataset if limit is None else replace(dataset, labels=dataset.labels[:limit], files=dataset.files[:limit])
@@ -76,6 +82,9 @@ def dataset_names() -> tuple[DatasetRow, ...]:
         if entry.published is not None:
             how = f"{entry.published.how[:-1]}; where they are absent, the corruption is made from {name}."
             rows.append(DatasetRow(f"{name}c", splits, entry.published.expected.official, count, how))
+    for name in plugins.registered_names("dataset"):
+        if name not in CATALOGUE:
+            rows.append(DatasetRow(name, (), None, None, f"A plug-in of {plugins.package('dataset', name)}."))
     for name in SAMPLES:
         rows.append(
             DatasetRow(f"sample:{name}", (), SAMPLE_IMAGES, 10, "Ships with ostta: the first 1,000 test images.")
@@ -102,8 +111,16 @@ def dataset_names() -> tuple[DatasetRow, ...]:
 
 
 def _open_clean(
-    name: str, parsed: Name, root: Path | None, given: tuple[str, ...] | None, named: bool, limit: int | None = None
+    name: str,
+    parsed: Name,
+    root: Path | None,
+    given: tuple[str, ...] | None,
+    named: bool,
+    limit: int | None = None,
+    code: Mapping[str, Make] | None = None,
 ) -> Dataset:
+    if parsed.kind in ("plugin", "file"):
+        return _from_outside(name, parsed, root, given, code or {})
     if parsed.kind == "known":
         return open_known(name, parsed.base, parsed.split, data_root(root, name), given, limit)
     if parsed.kind == "sample":
@@ -116,6 +133,21 @@ def _open_clean(
     path = Path(parsed.base).expanduser()
     images = read_parquet(path) if parsed.kind == "parquet" else read_own_folder(path, given, named)
     return _own(name, images, given, parsed.kind, str(path), named)
+
+
+def _from_outside(
+    name: str, parsed: Name, root: Path | None, given: tuple[str, ...] | None, code: Mapping[str, Make]
+) -> Dataset:
+    """What a function of a package or of a person's own file makes of the folder of the data sets."""
+    if parsed.kind == "file" and name not in code:
+        raise Error(f"The data set {name!r} is in a file, which only a command line or a suite may name.")
+    make = code[name] if parsed.kind == "file" else plugins.registered("dataset", parsed.base)
+    dataset = make(given_root(root))
+    if not isinstance(dataset, Dataset):
+        raise Error(f"The data set {name!r} must be a function that gives an ostta.data.Dataset, not {shown(dataset)}.")
+    classes = given or checked_classes(dataset.classes)
+    check_labels(dataset.labels, classes, name)
+    return replace(dataset, name=name, classes=classes)
 
 
 def _open_corrupted(

@@ -4,6 +4,7 @@
     mnist:train          the same, in another split
     sample:mnist         a sample that ships
     folder:PATH          one's own images; parquet:PATH, disk:PATH and hub:OWNER/NAME likewise
+    PATH/FILE.py:NAME    a function in a file of one's own; a package may register such a function by a name
 
 A "c" behind the word that names the set, or behind the word that says what PATH is, makes it the corrupted set: mnistc,
 mnistc:train, sample:mnistc, folderc:PATH.
@@ -11,13 +12,14 @@ mnistc:train, sample:mnistc, folderc:PATH.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
+from .. import plugins
 from ..core.types import Error
+from ..files import path_from_root
 from .catalogue import CATALOGUE
 
 Own = Literal["folder", "parquet", "disk", "hub"]
@@ -28,9 +30,12 @@ PATHS: tuple[Own, ...] = ("folder", "parquet", "disk")
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What a name means. `base` is a set of the catalogue, a sample, or a path; `split` is empty for the default."""
+    """What a name means. `base` is a set of the catalogue, a sample, a path, or the name of one from outside.
 
-    kind: Literal["known", "sample"] | Own
+    `split` is empty for the default.
+    """
+
+    kind: Literal["known", "sample", "plugin", "file"] | Own
     base: str
     split: str
     corrupted: bool
@@ -38,7 +43,8 @@ class Name:
     @property
     def clean(self) -> str:
         """The name of the set without corruption."""
-        head = {"known": self.base, "sample": f"sample:{self.base}"}.get(self.kind, f"{self.kind}:{self.base}")
+        bare = {"known": self.base, "plugin": self.base, "file": self.base, "sample": f"sample:{self.base}"}
+        head = bare.get(self.kind, f"{self.kind}:{self.base}")
         return f"{head}:{self.split}" if self.split else head
 
 
@@ -56,7 +62,13 @@ def parse_name(name: str) -> Name:
     own, corrupted = _without_c(head, OWN)
     if own and rest:
         return Name(cast(Own, own), rest, "", corrupted)
+    if is_file(name):
+        return Name("file", name, "", False)
     base, corrupted = _without_c(head, CATALOGUE)
+    if not base:
+        outside, corrupted = _without_c(name, plugins.registered_names("dataset"))
+        if outside:
+            return Name("plugin", outside, "", corrupted)
     if not base or (corrupted and not CATALOGUE[base].clean):
         raise Error(
             f"There is no data set '{name}': choose one of {', '.join(known_names())}, with a path of yours in the place of "
@@ -68,6 +80,11 @@ def parse_name(name: str) -> Name:
     return Name("known", base, rest, corrupted)
 
 
+def is_file(name: str) -> bool:
+    """Whether `name` is a data set in a file of code, path/file.py:Name."""
+    return plugins.names_file(name) and not _without_c(name.partition(":")[0], OWN)[0]
+
+
 def placed(name: str) -> str:
     """`name` with its path, if it has one, from the root: however it was written, the same data have the same name.
 
@@ -77,16 +94,15 @@ def placed(name: str) -> str:
     head, _, rest = name.partition(":")
     if not rest or _without_c(head, PATHS)[0] == "":
         return name
-    path = Path(os.path.expanduser(rest))
-    # Only the file system knows what is above a folder that may be a link; otherwise no file is looked at.
-    return f"{head}:{os.path.realpath(path) if '..' in path.parts else path.absolute()}"
+    return f"{head}:{path_from_root(Path(rest))}"
 
 
 def known_names() -> tuple[str, ...]:
     """Every name, with PATH and OWNER/NAME where something of the person's own belongs."""
     published = [f"{name}c" for name, entry in CATALOGUE.items() if entry.published]
     samples = [f"sample:{name}" for name in SAMPLES]
-    return (*CATALOGUE, *published, *samples, "folder:PATH", "parquet:PATH", "disk:PATH", "hub:OWNER/NAME")
+    outside = [name for name in plugins.registered_names("dataset") if name not in CATALOGUE]
+    return (*CATALOGUE, *published, *samples, *outside, "folder:PATH", "parquet:PATH", "disk:PATH", "hub:OWNER/NAME")
 
 
 def _without_c(word: str, known: Collection[str]) -> tuple[str, bool]:

@@ -62,6 +62,8 @@ class MSP(Memoryless):
     'reliable_desired'
     """
 
+    Options = MSPOptions
+    about = "fixed thresholds on the maximum softmax probability"
     statistic = "msp"
 
     def __init__(self, options: MSPOptions | None = None, *, scale: float = 1.0) -> None:
@@ -88,6 +90,8 @@ class All(Memoryless):
     'unreliable_desired'
     """
 
+    Options = AllOptions
+    about = "accepts every image: the closed set"
     statistic = "max"
 
     def __init__(self, options: AllOptions | None = None, *, scale: float = 1.0) -> None:

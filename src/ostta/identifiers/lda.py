@@ -64,6 +64,8 @@ class LDA:
     ('reliable_desired', 0.2)
     """
 
+    Options = LDAOptions
+    about = "the threshold that splits the last 512 scores into the two tightest groups"
     statistic = "max"
 
     def __init__(self, options: LDAOptions | None = None, *, scale: float = 1.0) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -12,7 +12,11 @@ from ..core.types import Decision
 
 
 class Identifier(Protocol):
-    """Turns recent scores into a threshold. `statistic` says which score it wants: "max" of the logits, or "msp".
+    """Turns recent scores into a threshold. Only `take`, `observe`, `reset` and `load` change it.
+
+    Options:    its options, a frozen dataclass with defaults.
+    about:      one line for `ostta ls identifiers`.
+    statistic:  which score it wants: "max" of the logits, or "msp".
 
     >>> identifier: Identifier = ostta.identifiers.LDA()
     >>> for score in (0.18, 0.33):
@@ -24,7 +28,12 @@ class Identifier(Protocol):
     0.0
     """
 
+    Options: type[Any]
+    about: str
     statistic: str
+
+    def __init__(self, options: Any = None, *, scale: float = 1.0) -> None:
+        """`options` is one of `Options`, None for the defaults; `scale` is the largest score."""
 
     def peek(self, score: float) -> Decision:
         """The decision for `score` as if it had been taken into the bank; changes nothing."""

@@ -19,7 +19,6 @@ import torch
 
 from .. import backbones
 from ..adapter import Adapter, load, nothing
-from ..backbones.protocol import Backbone
 from ..core.modes import learning
 from ..core.types import Error, Prediction
 from ..core.words import counted, first_few
@@ -74,7 +73,7 @@ class StreamPool:
 
     def __init__(
         self,
-        backbone: str | Path | Backbone | tuple[Any, ...],
+        backbone: backbones.BackboneSource,
         *,
         batch: int | None = None,
         queue: int = 64,
@@ -177,15 +176,23 @@ class StreamPool:
         with self.held(name) as adapter:
             adapter.save(path)
 
-    def restore(self, name: str, path: str | Path) -> Adapter:
+    def restore(
+        self,
+        name: str,
+        path: str | Path,
+        method: str | type[Any] | None = None,
+        identifier: str | type[Any] | None = None,
+    ) -> Adapter:
         """The stream as it was saved: in the place of the one with that name, whose waiting images it gets, or a new one.
+
+        `method` and `identifier` as in `Adapter.restore`.
 
         >>> pool.save("door", "door.ostta")
         >>> adapter = pool.restore("yard", "door.ostta")
         >>> pool.names
         ['door', 'yard']
         """
-        adapter = Adapter.restore(path, self.backbone)
+        adapter = Adapter.restore(path, self.backbone, method=method, identifier=identifier)
         self._put(name, adapter, replace=True)
         return adapter
 

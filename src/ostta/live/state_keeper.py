@@ -55,7 +55,8 @@ def resumed(fresh: Adapter, path: Path | None) -> Adapter:
         # Where it cannot be written, that is known now and not after the last image.
         fresh.save(path)
         return fresh
-    kept = Adapter.restore(path, fresh.backbone)
+    method, identifier = fresh.found_method.given, fresh.found_identifier.given
+    kept = Adapter.restore(path, fresh.backbone, method=method, identifier=identifier)
     for name, old, new in (
         ("classes", list(kept.classes), list(fresh.classes)),
         ("method", kept.method_name, fresh.method_name),

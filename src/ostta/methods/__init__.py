@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.types import Look, ViewSource
 from .dpe import DPE
 from .entropy import Entropy
 from .palign import PAlign, PAlignC
-from .protocol import Facts, Method
+from .protocol import Facts, Gradient, Method, Proposal, Trained
 from .prototypes import Prototypes
 from .rosita import Rosita
 from .tda import TDA
@@ -29,4 +30,4 @@ METHODS: dict[str, type[Method[Any, Any, Any]]] = {
     "entropy": Entropy,
 }
 
-__all__ = ["METHODS", "Facts", "Method"]
+__all__ = ["METHODS", "Facts", "Gradient", "Look", "Method", "Proposal", "Trained", "ViewSource"]

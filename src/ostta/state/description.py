@@ -15,9 +15,8 @@ from ..core.checks import LARGEST_SEED, MOST_STEPS, shown
 from ..core.options import PROFILES, types_of, word_for
 from ..core.types import Error
 from ..files import is_unicode
-from ..identifiers import IDENTIFIERS
-from ..methods import METHODS
-from ..options import SOURCES, Resolved, options_class, pick, rebuild
+from ..options import SOURCES, AdapterOptions, Resolved, rebuild
+from ..registry import Found, find_saved, pick
 
 # Far more than is of use, and few enough that checking them takes no time.
 MOST_TEXT, MOST_NAME, MOST_CLASSES, MOST_ENTRIES = 32 * 2**20, 10_000, 1_000_000, 1_000
@@ -33,13 +32,21 @@ class SavedOn:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenClasses:
+    """The method and the identifier of a state, from somebody who knows them. A file names registered ones only."""
+
+    method: str | type[Any] | None = None
+    identifier: str | type[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Description:
     """Everything about a state but its tensors."""
 
     backbone: SavedOn
     classes: tuple[str, ...]
-    method: str
-    identifier: str
+    method: Found
+    identifier: Found
     profile: str
     options: Resolved
     seed: int
@@ -47,8 +54,9 @@ class Description:
     versions: dict[str, str]
 
     @classmethod
-    def read(cls, content: dict[str, Any]) -> Description:
+    def read(cls, content: dict[str, Any], given: GivenClasses | None = None) -> Description:
         """The description in `content`; an Error says what is missing, too much, or not what it must be."""
+        given = given or GivenClasses()
         names = [field.name for field in dataclasses.fields(cls)]
         _require_keys(content, [*names, "option_sources"], "state")
         backbone = _object(content["backbone"], "backbone")
@@ -57,8 +65,8 @@ class Description:
             raise Error(f"`weight_hash` is 64 hexadecimal digits, not {shown(backbone['weight_hash'])}.")
         if not isinstance(backbone["restorable"], bool):
             raise Error(f"`restorable` is true or false, not {shown(backbone['restorable'])}.")
-        method = pick(_text(content["method"], "method"), METHODS, "method")
-        identifier = pick(_text(content["identifier"], "identifier"), IDENTIFIERS, "identifier")
+        method = find_saved("method", _text(content["method"], "method"), given.method)
+        identifier = find_saved("identifier", _text(content["identifier"], "identifier"), given.identifier)
         classes = content["classes"]
         if not isinstance(classes, list) or not 1 <= len(classes) <= MOST_CLASSES:
             raise Error(f"`classes` is a list of 1 to {MOST_CLASSES:,} names, not {shown(classes)}.")
@@ -138,7 +146,7 @@ def _whole(value: Any, name: str, most: int) -> int:
     return value
 
 
-def _options(method: str, identifier: str, values: Any, sources: Any) -> Resolved:
+def _options(method: Found, identifier: Found, values: Any, sources: Any) -> Resolved:
     """Options that came after the file was written are in neither of the two, and have their defaults."""
     values, sources = _object(values, "options"), _texts(sources, "option_sources")
     if values.keys() != sources.keys():
@@ -147,11 +155,11 @@ def _options(method: str, identifier: str, values: Any, sources: Any) -> Resolve
     for name, source in sources.items():
         if source not in SOURCES:
             raise Error(f"The source of the option {shown(name)} is one of {', '.join(SOURCES)}, not {shown(source)}.")
-    for owner in (method, identifier, "adapter"):
-        for name, hint in types_of(options_class(owner)).items():
+    for options in (method.options, identifier.options, AdapterOptions):
+        for name, hint in types_of(options).items():
             if name in values and not _fits(values[name], hint):
                 raise Error(f"`{name}` takes {word_for(hint)}, not {shown(values[name])}.")
-    return rebuild(method, identifier, values, sources)
+    return rebuild(method.of, identifier.of, values, sources)
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -21,7 +21,7 @@ from ..backbones.towers import weight_hash
 from ..core.checks import shown
 from ..core.types import Error
 from ..files import write_atomically
-from .description import Description, read_json
+from .description import Description, GivenClasses, read_json
 
 FORMAT = 2
 # The types that a state is made of, by their names in safetensors.
@@ -29,19 +29,21 @@ TYPES = ("F32", "F64", "I32", "I64")
 CONTENT, HASH = "ostta", "sha256"
 
 
-def write_state(path: Path, tensors: dict[str, torch.Tensor], description: dict[str, Any]) -> None:
+def write_state(
+    path: Path, tensors: dict[str, torch.Tensor], description: dict[str, Any], given: GivenClasses | None = None
+) -> None:
     """Save named tensors with their description. What could not be read again is not written."""
     from safetensors.torch import save
 
     # A file knows no device: what was saved on one is restored on any other.
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps({"format": FORMAT, **description}, ensure_ascii=False)
-    Description.read(_without_format(read_json(text)))
+    Description.read(_without_format(read_json(text)), given)
     metadata = {CONTENT: text, HASH: _hash(tensors, text)}
     write_atomically(path, save(tensors, metadata))
 
 
-def read_state(path: Path) -> tuple[dict[str, torch.Tensor], Description]:
+def read_state(path: Path, given: GivenClasses | None = None) -> tuple[dict[str, torch.Tensor], Description]:
     """The tensors and the description of a state file. What is in them is sound by itself; `restore` checks whether it fits."""
     tensors, metadata = _read_file(path)
     text = metadata.get(CONTENT)
@@ -61,7 +63,7 @@ def read_state(path: Path) -> tuple[dict[str, torch.Tensor], Description]:
         content = _without_format(content)
         for older in range(found, FORMAT):
             tensors, content = UPGRADES[older](path, tensors, content)
-        return tensors, Description.read(content)
+        return tensors, Description.read(content, given)
     except Error as problem:
         raise Error(f"{path} cannot be restored: {str(problem).removesuffix('.')}.") from None
 

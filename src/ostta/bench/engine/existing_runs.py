@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ... import backbones
 from ...core.types import Error
 from ..result import Result, read_result
 from ..run.compose import compose
-from ..run.execute import has_records
-from ..spec import RunSpec, run_key
+from ..run.execute import has_records, open_backbone
+from ..spec import RunSpec, changed, run_key
 
 # What of a spec does not change the stream.
 _BESIDE_THE_STREAM = {"backbone", "method", "identifier", "profile", "options"}
@@ -56,7 +55,7 @@ class ExistingRuns:
 
     def _weight_hash(self, spec: RunSpec) -> str:
         if spec.backbone not in self._weights:
-            self._weights[spec.backbone] = backbones.load(spec.backbone).weight_hash
+            self._weights[spec.backbone] = open_backbone(changed(spec, device="cpu", dtype="float32")).weight_hash
         return self._weights[spec.backbone]
 
     def _stream_hash(self, spec: RunSpec) -> str:

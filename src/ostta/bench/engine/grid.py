@@ -10,8 +10,9 @@ from pathlib import Path
 
 from ...core.types import Error
 from ...files import make_folder
-from ...options import pick
+from ...registry import pick
 from ..failure import remove_failure, write_failure
+from ..own_code import sources_of
 from ..run.checkpoint import EVERY
 from ..run.locks import RunLock, try_lock
 from ..spec import RunSpec, run_key
@@ -122,9 +123,15 @@ class _Grid:
             elif self.skip(spec):
                 lock.release()
             else:
+                try:
+                    sources = sources_of(spec)
+                except Error as problem:
+                    lock.release()
+                    self.end(Ending(spec=spec, state=Outcome.FAILED, reason=str(problem)))
+                    continue
                 self.progress.start(spec)
                 self._tell()
-                yield self._common.model_copy(update={"spec": spec}), lock
+                yield self._common.model_copy(update={"spec": spec, "sources": sources}), lock
 
     def skip(self, spec: RunSpec) -> bool:
         """Whether the result is there already; then the run has ended."""

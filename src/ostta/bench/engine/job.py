@@ -6,8 +6,11 @@ import traceback
 from enum import StrEnum
 from pathlib import Path
 
+from pydantic import Field
+
 from ...core.types import Error
 from ..file_model import FileModel
+from ..own_code import know_sources
 from ..run.checkpoint import EVERY
 from ..run.execute import Watch, ensure_result, prepare
 from ..spec import RunSpec, run_key
@@ -21,6 +24,8 @@ class Job(FileModel):
     out: Path
     keep_records: bool = False
     checkpoint_every: int = EVERY
+    # The content of the files of code that the spec names: they need not be where the run is carried out.
+    sources: list[str] = Field(default_factory=list)
 
 
 class Outcome(StrEnum):
@@ -47,6 +52,7 @@ class Ending(FileModel):
 def attempt(job: Job, watch: Watch | None = None) -> Ending:
     """Carry out a locked run; whatever goes wrong is part of the ending."""
     try:
+        know_sources(job.sources)
         made = ensure_result(
             prepare(job.spec, job.root),
             job.out,

@@ -11,8 +11,9 @@ from typing import Any
 from ...backbones import SHIPPED
 from ...core.types import Error
 from ...data.names import OWN, parse_name
+from ...plugins import names_file, registered_names
+from ..own_code import files_of, sets_of
 from ..result import Result, read_result
-from ..scenario import DomainsScenario
 from ..spec import RunSpec
 from .grid import run_grid
 from .progress import GridProgress
@@ -65,7 +66,7 @@ def verify(
     for name in _own_names(filed.spec):
         if name not in opened:
             raise Error(
-                f"The run of {path} would read {name!r}, a path or something to download that only the file names: "
+                f"The run of {path} would read {name!r}, a path, code or something to download that only the file names: "
                 f"allow it with `--open {name}` if you trust it."
             )
     with tempfile.TemporaryDirectory(prefix="ostta-verify-") as folder:
@@ -79,13 +80,11 @@ def verify(
 
 
 def _own_names(spec: RunSpec) -> Iterator[str]:
-    """What a run opens that neither ships nor lies in the folder of the data sets: paths, and ids of the hub."""
-    if spec.backbone not in SHIPPED:
+    """What a run opens that neither ships, nor is registered, nor lies in the folder of the data sets: paths, and ids of the hub."""
+    yield from files_of(spec)
+    if not (spec.backbone in SHIPPED or names_file(spec.backbone) or spec.backbone in registered_names("backbone")):
         yield spec.backbone
-    sets = [spec.desired, spec.undesired]
-    if isinstance(spec.scenario, DomainsScenario):
-        sets += [name for domain in spec.scenario.domains for name in (domain.desired, domain.undesired)]
-    yield from (name for name in sets if name is not None and parse_name(name).kind in OWN)
+    yield from (name for name in sets_of(spec) if parse_name(name).kind in OWN)
 
 
 def _differences(filed: Result, now: Result, names: tuple[str, ...]) -> tuple[Difference, ...]:

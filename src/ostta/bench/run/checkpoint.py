@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ...adapter import Adapter
-from ...backbones.protocol import Backbone
 from ...core.types import Error, Prediction, Timing, Verdict
 from ...evaluate import Records
 from ...files import make_folder, parse_json, write_atomically
@@ -54,8 +53,8 @@ class Checkpoint:
     def due(self, done: int) -> bool:
         return done % self.every == 0
 
-    def read(self, backbone: Backbone) -> Reached | None:
-        """What was reached before, or None where there is nothing that can be gone on from."""
+    def read(self, fresh: Adapter) -> Reached | None:
+        """What a run that begins with `fresh` has reached before, or None where there is nothing that can be gone on from."""
         try:
             manifest = parse_json((self.folder / f"{self.key}.json").read_bytes())
             if manifest["identity"] != self._identity:
@@ -65,7 +64,12 @@ class Checkpoint:
             records = Records()
             for part in manifest["parts"]:
                 _unpack((self.folder / part).read_bytes(), records)
-            adapter = Adapter.restore(self.folder / manifest["state"], backbone)
+            adapter = Adapter.restore(
+                self.folder / manifest["state"],
+                fresh.backbone,
+                method=fresh.found_method.given,
+                identifier=fresh.found_identifier.given,
+            )
             reached = Reached(adapter, records, manifest["seconds"], manifest["peak_memory_mb"])
         except (Error, OSError, ValueError, KeyError, TypeError):
             return None

@@ -17,6 +17,7 @@ from ...data.generated import FROST, generated
 from ...data.names import parse_name
 from ...data.overlap import overlap, overlap_sentence
 from ...streams import Continual, Domain, Frequent, Ordered, SingleDomain, Smooth, Stream
+from ..own_code import code_of
 from ..result import Side
 from ..scenario import ContinualScenario, DomainSpec, DomainsScenario, FrequentScenario, OrderedScenario, SmoothScenario
 from ..spec import RunSpec
@@ -106,7 +107,7 @@ class _Sets:
     """Opens the data sets of one run and remembers which there were."""
 
     def __init__(self, spec: RunSpec, root: Path | None) -> None:
-        self.spec, self.root = spec, root
+        self.spec, self.root, self._code = spec, root, code_of(spec)
         self.desired: list[Dataset] = []
         self.undesired: list[Dataset] = []
         self._clean: dict[str, Dataset] = {}
@@ -150,7 +151,7 @@ class _Sets:
         """The run's desired set without a corruption of its own; `what` becomes of it is noted."""
         name = parse_name(self.spec.desired)
         self._check_order(self.spec.desired)
-        clean = open_dataset(name.clean, self.root, limit=self.spec.limit, classes=self.spec.classes)
+        clean = open_dataset(name.clean, self.root, limit=self.spec.limit, classes=self.spec.classes, code=self._code)
         note = f"made here from {clean.name}: {what}; not the official files"
         named = replace(clean, name=self.spec.desired, origin="generated", note=note)
         self.desired.append(named)
@@ -172,6 +173,7 @@ class _Sets:
     def _open(self, name: str, corruption: str, severity: int, how: dict[str, Any]) -> Dataset:
         """As `open_dataset`, but corruptions that are made here share one clean set, whose bytes are in memory once."""
         seed = self.spec.seed
+        how = {**how, "code": self._code}
         dataset = open_dataset(name, self.root, corruption=corruption, severity=severity, seed=seed, **how)
         if dataset.origin != "generated":
             return dataset

@@ -26,6 +26,7 @@ from ...evaluate import Records, evaluate
 from ...files import make_folder, write_atomically
 from ...metrics import mean
 from ...streams import Stream, prefetched
+from ..own_code import code_of, packages_of
 from ..result import (
     Analyses,
     DomainFigures,
@@ -74,12 +75,13 @@ class Prepared:
 
 def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) -> Prepared:
     """Open data and model; every mistake in `spec` comes out here, before any work."""
+    code = code_of(spec)
     composed = compose(spec, root)
     adapter = load(
-        backbone if backbone is not None else backbones.load(spec.backbone, spec.device, spec.dtype),
+        backbone if backbone is not None else open_backbone(spec),
         spec.classes or composed.classes,
-        method=spec.method,
-        identifier=spec.identifier,
+        method=code.get(spec.method, spec.method),
+        identifier=code.get(spec.identifier, spec.identifier),
         profile=spec.profile,
         seed=spec.seed,
         options=spec.options,
@@ -92,6 +94,14 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
         composed.undesired,
         (adapter.backbone.remark, *composed.remarks),
     )
+
+
+def open_backbone(spec: RunSpec) -> Backbone:
+    """The backbone that `spec` names."""
+    code = code_of(spec)
+    if spec.backbone in code:
+        return backbones.made(code[spec.backbone], spec.device, spec.dtype)
+    return backbones.load(spec.backbone, spec.device, spec.dtype)
 
 
 def existing(prepared: Prepared, out: Path) -> Result | None:
@@ -112,7 +122,7 @@ def carry_out(
 ) -> tuple[Result, Records]:
     """Run the stream through the adapter and sum up; with a `checkpoint`, from where it was left."""
     total = len(prepared.stream)
-    before = checkpoint.read(prepared.adapter.backbone) if checkpoint is not None else None
+    before = checkpoint.read(prepared.adapter) if checkpoint is not None else None
     if before is None:
         before = Reached(prepared.adapter, Records(), 0.0, None)
     adapter, records = before.adapter, before.records
@@ -169,7 +179,7 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
         peak_memory_mb=reached.peak_memory_mb,
         seconds=round(reached.seconds, 3),
         remarks=[remark for remark in prepared.remarks if remark],
-        versions=versions(),
+        versions=versions() | packages_of(prepared.spec),
         hardware=_hardware(prepared.adapter.device),
         threads=torch.get_num_threads(),
     )
@@ -248,7 +258,7 @@ def _identity(prepared: Prepared) -> dict[str, object]:
     """What must be equal, beside the run's key, for a run to go on from a checkpoint without a bit of difference."""
     return {
         "options": prepared.adapter.resolved.values(),
-        "versions": versions(),
+        "versions": versions() | packages_of(prepared.spec),
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from types import BuiltinFunctionType, CellType, FunctionType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -78,7 +78,7 @@ def growth(step: Callable[[], object], *, warm: int, steps: int) -> Held:
 def _graph_nodes(tensors: list[torch.Tensor]) -> int:
     """The nodes behind all tensors that carry a graph: autograd keeps them, and what they saved, out of Python's sight."""
     seen = set()
-    waiting = [each.grad_fn for each in tensors if each.grad_fn is not None]
+    waiting: list[Any] = [each.grad_fn for each in tensors if each.grad_fn is not None]
     while waiting:
         node = waiting.pop()
         if node is not None and node not in seen:
