@@ -235,7 +235,7 @@ def test_set_takes_options_only(name: str, monkeypatch: pytest.MonkeyPatch, caps
     """An argument of `load` that is no option used to end in a stack trace."""
     arguments = ["ostta", "stream", "docs/demo.png", "--classes", "cat,dog", "--set", f"{name}=3"]
     monkeypatch.setattr(sys, "argv", arguments)
-    monkeypatch.setattr("ostta.backbones.load", lambda name: backbone("wrapped"))
+    monkeypatch.setattr("ostta.backbones.load", lambda *_: backbone("wrapped"))
     with pytest.raises(SystemExit):
         main()
     assert capsys.readouterr().err.startswith(f"There is no option '{name}' for rosita with lda")

@@ -82,7 +82,7 @@ def test_a_method_and_an_identifier_may_be_classes() -> None:
     assert (own.resolved.method.weight, own.resolved.identifier.window) == (0.4, 32)
     assert own.resolved.sources["weight"] == "explicit"
     assert ostta.load(backbone("wrapped"), CLASSES, method=mine(), profile="paper").resolved.method.weight == 0.5
-    with pytest.raises(Error, match="There is no option 'wait' for class_means.py:ClassMeans with lda"):
+    with pytest.raises(Error, match=r"There is no option 'wait' for class_means.py:ClassMeans with lda"):
         ostta.load(backbone("wrapped"), CLASSES, method=mine(), wait=3)
 
 

@@ -19,7 +19,6 @@ from ..adapter import Adapter
 from ..backbones.protocol import Backbone
 from ..core.modes import learning
 from ..core.types import Decision, Error, Look, Prediction, Verdict
-from ..data.views import Views
 from ..live import StreamPool
 from ..methods.protocol import Facts, Proposal
 from ..registry import find
