@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from ostta import Error, Verdict
-from ostta.methods import Facts, Look, Proposal
+from ostta.methods import Facts, Look, Proposal, State
 from ostta.options import Options, option
 
 
@@ -14,7 +14,7 @@ class ClassMeansOptions(Options):
     weight: float = option(0.3, bounds=(0, 1), paper=0.5, about="share of the means in the logits of a class")
 
 
-class Means:
+class Means(State):
     """The sum of the features and their number, for each class."""
 
     def __init__(self, classifier: torch.Tensor) -> None:

@@ -32,7 +32,6 @@ EQUAL = 1e-4
 MOST_BYTES = 2**31 - 2**20
 # Images that are compared, in batches of these sizes: a tower that is fixed to one size is noticed.
 BATCHES = (1, 4, 3)
-NEEDED = ("onnxruntime", "onnx", "onnxscript")
 
 
 def export(
@@ -63,8 +62,9 @@ def export(
         raise Error(f"The backbone {backbone.id} cannot be exported: it {has}.")
     place = Path(folder).expanduser().resolve()
     _check_place(place, force)
-    for library in NEEDED:
-        _require(library)
+    _require("onnxruntime")
+    _require("onnx")
+    _require("onnxscript")
     _check_size(backbone)
     with torch.inference_mode(False), torch.no_grad(), lock_of(backbone.vision):
         text = backbone.classifier(names, given).detach().float().cpu().contiguous()

@@ -8,7 +8,7 @@ from ..core.types import Look, ViewSource
 from .dpe import DPE
 from .entropy import Entropy
 from .palign import PAlign, PAlignC
-from .protocol import Facts, Gradient, Method, Proposal, Trained
+from .protocol import Facts, Gradient, Method, Proposal, State, Trained
 from .prototypes import Prototypes
 from .rosita import Rosita
 from .tda import TDA
@@ -30,4 +30,4 @@ METHODS: dict[str, type[Method[Any, Any, Any]]] = {
     "entropy": Entropy,
 }
 
-__all__ = ["METHODS", "Facts", "Gradient", "Look", "Method", "Proposal", "Trained", "ViewSource"]
+__all__ = ["METHODS", "Facts", "Gradient", "Look", "Method", "Proposal", "State", "Trained", "ViewSource"]

@@ -24,7 +24,7 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 STEPS = 12
 
 
-class Violation(AssertionError):  # noqa: N818 - a word of its own, for sentences
+class Violation(AssertionError):  # noqa: N818 - it says what it is, as ostta.Error does
     """A promise that was not kept, in one sentence."""
 
 
