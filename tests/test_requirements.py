@@ -30,9 +30,12 @@ def _imported() -> set[str]:
                 modules |= {name.name.partition(".")[0] for name in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 modules.add(node.module.partition(".")[0])
-            elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "_require"):
-                if isinstance(node.args[0], ast.Constant):  # else a function that is itself called with a name
-                    modules.add(ast.literal_eval(node.args[0]).partition(".")[0])
+            elif (
+                isinstance(node, ast.Call)
+                and ast.unparse(node.func) in ("importlib.import_module", "_require")
+                and isinstance(node.args[0], ast.Constant)  # else inside a function that is itself called with a name
+            ):
+                modules.add(ast.literal_eval(node.args[0]).partition(".")[0])
     others = modules - set(sys.stdlib_module_names) - {"ostta"}
     return {canonicalize_name(PACKAGES.get(module, module)) for module in others}
 

@@ -92,7 +92,9 @@ def export(
                 remark=backbone.remark,
                 unfamiliar=tuple(backbone.unfamiliar(names)),
                 largest_difference=apart,
-                versions={name: metadata.version(name) for name in ("ostta", "torch", *NEEDED)},
+                versions={
+                    name: metadata.version(name) for name in ("ostta", "torch", "onnxruntime", "onnx", "onnxscript")
+                },
                 files={name: file_hash(data) for name, data in content.items()},
             )
             write_atomically(partial / DESCRIPTION, about.to_json().encode())
