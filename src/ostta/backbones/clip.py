@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import torch
 from torch import nn
 
-from ..core.devices import own_precision, set_precision
+from ..core.devices import in_single, own_precision, set_precision
 from ..core.types import Error, Preprocessing
 from .preprocessing import clip_preprocessing, siglip_preprocessing
 from .prompts import ensemble, fill, refuse_special_tokens
@@ -115,7 +115,7 @@ class TwoTowers:
         batches = [tokens[start : start + BATCH] for start in range(0, len(tokens), BATCH)]
         with own_precision(self.text):
             rows = [self.text(self._padded(batch).to(self.device)) for batch in batches]
-        return torch.cat(rows).float()
+        return in_single(torch.cat(rows), self.text)
 
     @torch.no_grad()
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:

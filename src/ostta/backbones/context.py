@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..core.devices import own_precision
+from ..core.devices import in_single, own_precision
 from ..core.types import Error
 from .blocks import Memory, causal_block, last_block, memory_of
 from .clip import Clip
@@ -70,7 +70,7 @@ class PromptedText:
     def encode(self, context: torch.Tensor, deeper: Sequence[torch.Tensor] = ()) -> torch.Tensor:
         """`_encode` in the precision of the text tower."""
         with own_precision(self._text):
-            return self._encode(context, deeper).float()
+            return in_single(self._encode(context, deeper), self._text)
 
     def _encode(self, context: torch.Tensor, deeper: Sequence[torch.Tensor] = ()) -> torch.Tensor:
         """Raw features, one row a class, of the prompts with `context` [n, width] in place of their first n words.

@@ -87,6 +87,11 @@ def in_half(tower: object) -> bool:
     return getattr(tower, "runs_in", None) is not None
 
 
+def in_single(features: torch.Tensor, tower: object) -> torch.Tensor:
+    """What a tower in half precision gave, in single precision; what any other gave, as it is."""
+    return features.float() if in_half(tower) else features
+
+
 def own_precision(tower: object) -> AbstractContextManager[object]:
     """The precision that a tower was put in, for the time of a pass through it."""
     runs_in: tuple[str, torch.dtype] | None = getattr(tower, "runs_in", None)

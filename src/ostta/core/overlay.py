@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from .checks import require_names, stored
-from .devices import in_half, own_precision
+from .devices import in_single, own_precision
 from .scores import unit
 from .types import Error
 
@@ -49,7 +49,7 @@ def encode(vision: nn.Module, pixels: torch.Tensor, overlay: Overlay | None = No
     with lock_of(vision) if overlay is None else overlay.applied(), own_precision(tower):
         raw: torch.Tensor = tower(pixels)
     # Under `precision=mixed` the features of a tower in single precision stay as autocast made them.
-    return unit(raw.float() if in_half(tower) else raw)
+    return unit(in_single(raw, tower))
 
 
 class Overlay:

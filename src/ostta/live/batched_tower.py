@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..core.devices import in_half, own_precision
+from ..core.devices import in_half, in_single, own_precision
 from ..core.groups import layernorm_names
 from ..core.overlay import Overlay, encode, twin
 from ..core.scores import unit
@@ -163,7 +163,7 @@ class BatchedTower:
     def _features(self, pixels: torch.Tensor) -> torch.Tensor:
         with own_precision(self._tower):
             raw: torch.Tensor = self._tower(pixels)
-        return unit(raw.float())
+        return unit(in_single(raw, self._tower))
 
     @contextmanager
     def _with_rows(self, values: Sequence[Values]) -> Iterator[None]:

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 
 from ..backbones.protocol import Backbone, HasTokenStatistics
-from ..core.devices import own_precision
+from ..core.devices import in_single, own_precision
 from ..core.losses import selected_entropy
 from ..core.options import Options, option
 from ..core.scores import cosines, unit
@@ -101,7 +101,7 @@ class Aligned:
                 # Only the first blocks are run, as the input of the last aligned one is all that is needed.
                 batches = [self.tower.tokens(batch, self.blocks) for batch in torch.split(pixels, BATCH)]
                 tokens = [torch.cat(block) for block in zip(*batches, strict=True)]
-        loss = selected_entropy(self.logit_scale * cosines(unit(raw.float()), classifier))
+        loss = selected_entropy(self.logit_scale * cosines(unit(in_single(raw, self.tower)), classifier))
         return loss + self.weight * alignment(tokens, self.source.means, self.source.variances)
 
 
