@@ -218,8 +218,6 @@ def test_no_option_has_two_owners() -> None:
     of_adapter = {field.name for field in dataclasses.fields(owners()["adapter"])}
     for method in METHODS:
         for identifier in IDENTIFIERS:
-            owned = [
-                {field.name for field in dataclasses.fields(owners()[owner])} for owner in (method, identifier)
-            ]
+            owned = [{field.name for field in dataclasses.fields(owners()[owner])} for owner in (method, identifier)]
             assert not owned[0] & owned[1], (method, identifier)
             assert not of_adapter & (owned[0] | owned[1]), (method, identifier)

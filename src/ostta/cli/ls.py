@@ -157,7 +157,9 @@ def _owners_in(names: Sequence[str]) -> dict[str, Any]:
     from ..registry import find
 
     classes = {name: from_file(name) for name in names if names_file(name)}
-    kinds: dict[str, Owner] = {name: "method" if hasattr(of, "propose") else "identifier" for name, of in classes.items()}
+    kinds: dict[str, Owner] = {
+        name: "method" if hasattr(of, "propose") else "identifier" for name, of in classes.items()
+    }
     return {name: find(kinds[name], of).options for name, of in classes.items()}
 
 

@@ -59,7 +59,9 @@ class DAF:
     """
 
     Options = DAFOptions
-    about = "a mixture of two Gaussians over the last 512 scores, fitted again at every score unless `refit` says otherwise"
+    about = (
+        "a mixture of two Gaussians over the last 512 scores, fitted again at every score unless `refit` says otherwise"
+    )
     statistic = "max"
 
     def __init__(self, options: DAFOptions | None = None, *, scale: float = 1.0) -> None:

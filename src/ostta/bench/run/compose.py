@@ -151,9 +151,7 @@ class _Sets:
         """The run's desired set without a corruption of its own; `what` becomes of it is noted."""
         name = parse_name(self.spec.desired)
         self._check_order(self.spec.desired)
-        clean = open_dataset(
-            name.clean, self.root, limit=self.spec.limit, classes=self.spec.classes, code=self._code
-        )
+        clean = open_dataset(name.clean, self.root, limit=self.spec.limit, classes=self.spec.classes, code=self._code)
         note = f"made here from {clean.name}: {what}; not the official files"
         named = replace(clean, name=self.spec.desired, origin="generated", note=note)
         self.desired.append(named)
