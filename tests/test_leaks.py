@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from cases import adapter
-from ostta.testing.leaks import growth
+from ostta.testing.leaks import growth, leak
 
 
 class Planted:
@@ -65,10 +65,21 @@ def turn_of(one: Any) -> Callable[[], object]:
 def test_a_leak_in_a_real_step_is_seen_and_its_absence_too(monkeypatch: pytest.MonkeyPatch) -> None:
     one, planted = adapter("rosita"), Planted()
     turn, take = turn_of(one), one.identifier.take
-    clean = growth(turn, warm=50, steps=30)
-    assert not clean.leaks(30), clean
+    assert leak(turn, warm=50, steps=30) is None
     monkeypatch.setattr(one.identifier, "take", lambda score: (take(score), planted.kept.append(score)))
     assert growth(turn, warm=2, steps=30).references > 15
+
+
+def test_what_comes_and_goes_is_no_leak() -> None:
+    """Something that is there after every odd number of windows, and not after the others."""
+    kept, calls = [], itertools.count(1)
+
+    def now_and_then() -> None:
+        kept[:] = [torch.zeros(64)] if next(calls) == 32 else kept
+
+    assert growth(now_and_then, warm=2, steps=30).leaks(30)
+    kept, calls = [], itertools.count(1)
+    assert leak(now_and_then, warm=2, steps=30) is None
 
 
 def test_rubbish_that_the_collector_takes_is_no_leak() -> None:

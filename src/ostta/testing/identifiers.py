@@ -12,7 +12,7 @@ import torch
 
 from ..core.types import Decision, Verdict
 from ..options import resolve
-from .leaks import growth
+from .leaks import leak
 from .methods import repeatable_and_restorable, resets, survives_bad_input, works_in_a_pool
 from .subject import Subject, differing, refused, require, require_options
 
@@ -104,9 +104,9 @@ def keeps_nothing_more(identifier: type[Any], options: Any, warm: int, steps: in
     """With the bank full, no score leaves anything behind."""
     one = identifier(options, scale=1.0)
     scores = itertools.cycle(_scores(one, 1.0))
-    found = growth(lambda: one.observe(next(scores)), warm=warm, steps=steps)
+    found = leak(lambda: one.observe(next(scores)), warm=warm, steps=steps)
     require(
-        not found.leaks(steps),
+        found is None,
         f"{identifier.__qualname__} keeps more with every score, in {steps} scores after {warm}: {found}.",
     )
 

@@ -55,6 +55,17 @@ class Held(NamedTuple):
         return max(self) > steps // 2
 
 
+def leak(step: Callable[[], object], *, warm: int, steps: int) -> Held | None:
+    """The growth by `steps` steps if every step or every other one kept something; None where nothing was kept.
+
+    What is now there and now not, such as the values from before a step, can grow once by chance, but not twice in turn.
+    """
+    found = growth(step, warm=warm, steps=steps)
+    if found.leaks(steps):
+        found = growth(step, warm=0, steps=steps)
+    return found if found.leaks(steps) else None
+
+
 def growth(step: Callable[[], object], *, warm: int, steps: int) -> Held:
     """By how much `steps` steps grow what is held, after `warm` steps that fill caches and banks.
 
