@@ -52,9 +52,9 @@ KINDS = {
 
 @pytest.mark.parametrize("leak", KINDS)
 def test_a_planted_leak_is_seen(leak: str) -> None:
-    found = growth(getattr(Planted(), leak), warm=2, steps=30)
-    assert found.leaks(30), found
-    assert getattr(found, KINDS[leak]) > 15
+    found = growth(getattr(Planted(), leak), warm=2, steps=120)
+    assert found.leaks(120), found
+    assert getattr(found, KINDS[leak]) > 60
 
 
 def turn_of(one: Any) -> Callable[[], object]:
