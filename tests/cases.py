@@ -101,3 +101,8 @@ def gradients(one: ostta.Adapter, views: torch.Tensor, verdict: Verdict) -> tupl
 
 def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
     return not differing(first, second)
+
+
+def class_scores(prediction: ostta.Prediction) -> torch.Tensor:
+    """In the order of the classes."""
+    return torch.tensor(list(prediction.class_scores.values()))

@@ -235,7 +235,14 @@ def test_images_have_their_type() -> None:
 
 # --- examples -----------------------------------------------------------------------------------------------------------------
 FOR_A_POOL = "a part of a step, for a pool and not for people"
+A_MODEL = "needs a model of another library; docs/backbones.md shows it"
+A_PROTOCOL = "a part of a protocol, whose class has the example"
 WITHOUT = {
+    "ostta.backbones.loaded.from_transformers": A_MODEL,
+    "ostta.backbones.open_clip.from_open_clip": A_MODEL,
+    "ostta.backbones.onnx_export.export": "takes seconds; docs/onnx.md shows it",
+    "ostta.backbones.protocol.HasTextTower.embed": A_PROTOCOL,
+    "ostta.backbones.protocol.TunesPrompts.prompted": A_PROTOCOL,
     "ostta.adapter.Adapter.in_use": FOR_A_POOL,
     "ostta.adapter.Adapter.views_of": FOR_A_POOL,
     "ostta.adapter.Adapter.decide": FOR_A_POOL,

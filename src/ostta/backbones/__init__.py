@@ -122,6 +122,9 @@ def as_backbone(
 
     Such a model comes with what belongs to it: (model, processor) of transformers, (model, tokenizer, transform) of open_clip.
     One that is named is loaded onto `device` in `dtype`; any other must be there in that precision already.
+
+    >>> as_backbone(adapter.backbone) is adapter.backbone
+    True
     """
     if isinstance(given, str | Path):
         return load(given, device or "auto", dtype or "float32")

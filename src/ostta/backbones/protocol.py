@@ -74,6 +74,9 @@ class HasTextTower(Protocol):
     """Its text tower is there, so that it can be trained as well.
 
     text: the tower, a module; `embed` runs it.
+
+    >>> isinstance(ostta.backbones.load("embedded"), ostta.backbones.HasTextTower)
+    True
     """
 
     @property
@@ -102,7 +105,11 @@ class TunablePrompts(Protocol):
 
 @runtime_checkable
 class TunesPrompts(Protocol):
-    """Its text tower can be run from prompt vectors."""
+    """Its text tower can be run from prompt vectors.
+
+    >>> isinstance(ostta.backbones.wrap(None, torch.eye(2)), ostta.backbones.TunesPrompts)
+    False
+    """
 
     def prompted(self, classes: Sequence[str], template: str = DEFAULT_TEMPLATES[0]) -> TunablePrompts:
         """The prompts of `classes`, which start as the words of `template`."""
@@ -136,6 +143,9 @@ class HasTokenStatistics(Protocol):
 
     tower:       the image tower.
     statistics:  of its tokens on source images; None until they were taken.
+
+    >>> isinstance(ostta.backbones.load("embedded"), ostta.backbones.HasTokenStatistics)
+    False
     """
 
     @property
