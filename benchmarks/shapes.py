@@ -115,7 +115,8 @@ def filled(made: ostta.Adapter) -> ostta.Adapter:
         if what == "features":
             tensor.copy_(functional.normalize(torch.randn_like(tensor), dim=-1))
         elif what == "labels":
-            tensor.random_(len(made.classes))
+            # Only the bank of known images has classes to tell apart.
+            tensor.random_(len(made.classes) if group == "desired" else 1)
         elif what == "entropies":
             tensor.zero_()  # surer than any image that may come, so that they stay what they are
         elif what == "seen":
