@@ -11,7 +11,6 @@ from .types import Error
 
 NORMALISATIONS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._BatchNorm)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-DEVICES = ("auto", "cpu", "cuda", "cuda:1", "mps")
 
 
 def device_named(name: str | torch.device) -> torch.device:

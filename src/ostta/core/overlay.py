@@ -66,7 +66,7 @@ class Overlay:
         free: Mapping[str, torch.Tensor] | None = None,
         guard: nn.Module | None = None,
     ) -> None:
-        self.module = self.vision = module
+        self.vision = module
         self._guard = module if guard is None else guard
         self._owners: list[tuple[nn.Module, str, str]] = []
         initial: dict[str, torch.Tensor] = {}
