@@ -27,7 +27,7 @@ from torch import nn
 from torch.nn import functional
 
 import ostta
-from ostta.core.types import Decision, Verdict
+from ostta.core.types import NO_EVIDENCE, Decision, Evidence, Verdict
 from ostta.files import write_atomically
 from ostta.identifiers import LDA, LDAOptions
 from ostta.live import StreamPool
@@ -72,7 +72,7 @@ class Searching(LDA):
         self.load({"scores": torch.from_numpy(scores)})
         self.verdict, self._coming = verdict, itertools.cycle(scores.tolist())
 
-    def peek(self, score: float = 0.0) -> Decision:
+    def peek(self, score: float = 0.0, evidence: Evidence = NO_EVIDENCE) -> Decision:
         score = next(self._coming)
         decision = super().peek(score)
         self.bank.push(score)

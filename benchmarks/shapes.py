@@ -13,7 +13,7 @@ from ostta.backbones.clip import Clip
 from ostta.backbones.preprocessing import clip_preprocessing
 from ostta.backbones.protocol import DEFAULT_TEMPLATES
 from ostta.backbones.towers import ImageTower
-from ostta.core.types import Decision, Verdict
+from ostta.core.types import NO_EVIDENCE, Decision, Evidence, Verdict
 
 START, END = 49_406, 49_407
 SHAPES = {"ViT-B/32": 32, "ViT-B/16": 16}
@@ -83,15 +83,15 @@ def class_names(count: int) -> list[str]:
 class Scripted:
     """An identifier whose verdicts are given and go round, so that the kinds of steps and their shares are known."""
 
-    statistic = "max"
+    needs = None
 
     def __init__(self, *verdicts: Verdict, start: int = 0) -> None:
         self.verdicts, self.step = verdicts, start
 
-    def peek(self, score: float) -> Decision:
+    def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         return Decision(self.verdicts[self.step % len(self.verdicts)], 0.5, 0.6, 0.4)
 
-    def take(self, score: float) -> None:
+    def take(self, score: float, evidence: Evidence = NO_EVIDENCE) -> None:
         self.step += 1
 
     def reset(self) -> None:

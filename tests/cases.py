@@ -61,15 +61,15 @@ def adapter(method: str = "rosita", identifier: str = "lda", kind: str = "wrappe
 class Given:
     """An identifier that says what it was told to."""
 
-    statistic = "max"
+    needs = None
 
     def __init__(self, verdict: Verdict = Verdict.UNRELIABLE_DESIRED) -> None:
         self.verdict = verdict
 
-    def peek(self, score: float) -> Decision:
+    def peek(self, score: float, evidence: object = None) -> Decision:
         return Decision(self.verdict, None, None, None)
 
-    def take(self, score: float) -> None:
+    def take(self, score: float, evidence: object = None) -> None:
         pass
 
     def tensors(self) -> dict[str, torch.Tensor]:

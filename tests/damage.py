@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save
 
-from ostta.state.file import _hash
+from ostta.state.file import FORMAT, _hash
 
 # What a JSON value may be changed into: another type, out of any range, too long, too deep, or not even text.
 WRONG: tuple[Any, ...] = (
@@ -37,16 +37,25 @@ class Parts:
             return cls(tensors, json.loads(file.metadata()["ostta"]))
 
     def file(self, number: int) -> bytes:
-        """As a file of format 1, or of format 2 with the hash worked out again, as somebody who means harm would."""
+        """As a file of the format `number`, all but the first with the hash worked out again, as somebody who means harm would."""
         text = self.text
         if text is None:
             # A format that is one of the damages stays.
-            content = self.content if self.content.get("format") != 2 else {**self.content, "format": number}
-            text = json.dumps(content)
+            content = self.content if self.content.get("format") != FORMAT else {**self.content, "format": number}
+            text = json.dumps(content if number == FORMAT else _before_scores(content))
         metadata = {"ostta": text}
         if number > 1:
             metadata["sha256"] = _hash(self.tensors, text)
         return save({name: tensor.contiguous().clone() for name, tensor in self.tensors.items()}, metadata)
+
+
+def _before_scores(content: dict[str, Any]) -> dict[str, Any]:
+    """As formats 1 and 2 have it: no score, and options by name alone, unless what was damaged is just that."""
+    flat = {name: value for name, value in content.items() if name != "score"}
+    for name in ("options", "option_sources"):
+        if isinstance(flat.get(name), dict) and all(isinstance(owned, dict) for owned in flat[name].values()):
+            flat[name] = {key: value for owned in flat[name].values() for key, value in owned.items()}
+    return flat
 
 
 Damage = tuple[str, Parts]
@@ -55,7 +64,9 @@ Damage = tuple[str, Parts]
 def damaged_content(good: Parts) -> Iterator[Damage]:
     """Each entry of the JSON removed, added, or replaced by each of the wrong values."""
     places: list[tuple[str, ...]] = [(name,) for name in good.content]
-    places += [(name, inner) for name in ("backbone", "option_sources") for inner in good.content[name]]
+    places += [(name, inner) for name in ("backbone", "options", "option_sources") for inner in good.content[name]]
+    sources = good.content["option_sources"]
+    places += [("option_sources", owner, name) for owner, named in sources.items() for name in named]
     yield from _damaged(good, places)
     for name in good.content:
         if isinstance(good.content[name], dict):
@@ -64,7 +75,9 @@ def damaged_content(good: Parts) -> Iterator[Damage]:
 
 def damaged_options(good: Parts) -> Iterator[Damage]:
     """The same of each option."""
-    yield from _damaged(good, [("options", name) for name in good.content["options"]])
+    yield from _damaged(
+        good, [("options", owner, name) for owner, named in good.content["options"].items() for name in named]
+    )
 
 
 def _damaged(good: Parts, places: list[tuple[str, ...]]) -> Iterator[Damage]:
@@ -78,7 +91,9 @@ def _damaged(good: Parts, places: list[tuple[str, ...]]) -> Iterator[Damage]:
 
 def _changed(content: dict[str, Any], place: tuple[str, ...], *value: Any) -> dict[str, Any]:
     changed = copy.deepcopy(content)
-    inside = changed if len(place) == 1 else changed[place[0]]
+    inside = changed
+    for name in place[:-1]:
+        inside = inside[name]
     if value:
         inside[place[-1]] = value[0]
     else:
@@ -144,13 +159,13 @@ def bad_texts(good: Parts) -> Iterator[Damage]:
     text = json.dumps(good.content)
     body = text[1:]
     for name, changed in {
-        "empty": "", "null": "null", "a list": "[]", "a number": "2", "cut": text[:-10], "twice": '{"format": 2, ' + body,
+        "empty": "", "null": "null", "a list": "[]", "a number": "2", "cut": text[:-10], "twice": '{"format": 3, ' + body,
         "nested": '{"format": ' + "[" * 100_000 + "]" * 100_000 + "}", "open": "[" * 100_000,
         "NaN": '{"a": NaN, ' + body, "infinite": '{"a": -Infinity, ' + body, "1e999": '{"a": 1e999, ' + body,
         "5000 digits": '{"a": ' + "9" * 5_000 + ", " + body, "10 MB": '{"a": "' + "x" * 10_000_000 + '", ' + body,
-        "40 MB": '{"a": "' + "x" * 40_000_000 + '", ' + body, "format 3": text.replace('"format": 2', '"format": 3'),
-        "format true": text.replace('"format": 2', '"format": true'), "format 0": text.replace('"format": 2', '"format": 0'),
-        "no format": text.replace('"format": 2, ', ""),
+        "40 MB": '{"a": "' + "x" * 40_000_000 + '", ' + body, "format 4": text.replace('"format": 3', '"format": 4'),
+        "format true": text.replace('"format": 3', '"format": true'), "format 0": text.replace('"format": 3', '"format": 0'),
+        "no format": text.replace('"format": 3, ', ""),
     }.items():  # fmt: skip
         assert changed != text
         yield name, replace(good, text=changed)

@@ -22,6 +22,9 @@ STREAMS: dict[str, dict[str, object]] = {
     "rosita": {"method": "rosita", "undesired_bank": 16, "lr": 0.05},
     "tda": {"method": "tda", "identifier": "daf"},
     "entropy": {"method": "entropy", "optimiser": "adamw", "confidence": 0.3},
+    # Options that have had other names before format 3.
+    "entropy_before": {"method": "entropy", "optimiser": "adamw", "confidence": 0.3, "named_from": "reference"},
+    "tda_cosine": {"method": "tda", "score_of": "cosine"},
 }
 
 

@@ -145,20 +145,20 @@ def test_unknown_names_are_sentences() -> None:
 
 def test_precedence_of_options() -> None:
     plain = adapter("rosita").resolved
-    assert (plain.method, plain.sources["lr"]) == (RositaOptions(), "default")
+    assert (plain.method, plain.sources["method"]["lr"]) == (RositaOptions(), "default")
     paper = adapter("rosita", profile="paper").resolved
     assert (paper.method.contrast_weight, paper.identifier.objective) == (1.0, "unweighted")
-    assert paper.sources["contrast_weight"] == "profile"
+    assert paper.sources["method"]["contrast_weight"] == "profile"
     explicit = adapter("rosita", profile="paper", contrast_weight="0.25", losses="re,u").resolved
     assert (explicit.method.contrast_weight, explicit.method.losses) == (0.25, ("re", "u"))
-    assert explicit.sources["contrast_weight"] == "explicit"
+    assert explicit.sources["method"]["contrast_weight"] == "explicit"
 
 
 def test_backbone_default_beats_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backbone("wrapped"), "defaults", {"rosita": {"lr": 0.5, "contrast_weight": 0.7}})
     resolved = adapter("rosita", profile="paper", lr=0.1).resolved
-    assert (resolved.method.lr, resolved.sources["lr"]) == (0.1, "explicit")
-    assert (resolved.method.contrast_weight, resolved.sources["contrast_weight"]) == (0.7, "backbone")
+    assert (resolved.method.lr, resolved.sources["method"]["lr"]) == (0.1, "explicit")
+    assert (resolved.method.contrast_weight, resolved.sources["method"]["contrast_weight"]) == (0.7, "backbone")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_prediction_json_is_complete() -> None:
     content = json.loads(adapter("rosita", class_scores=True, features=True).step(images(1)[0]).to_json())
     assert set(content) == {
         "label", "index", "known", "score", "threshold", "mu_desired", "mu_undesired", "verdict", "adapted", "loss",
-        "reason", "best", "ms", "class_scores", "pseudo_label", "diagnostics", "features",
+        "reason", "best", "ms", "class_scores", "pseudo_label", "diagnostics", "features", "evidence",
     }  # fmt: skip
     assert list(content["class_scores"]) == list(CLASSES)
     assert len(content["features"]) == 16

@@ -172,8 +172,8 @@ def test_run_writes_one_result_and_does_not_run_twice(tmp_path: Path) -> None:
     result = read_result(path)
     assert result.counts["desired"] == 40
     assert result.counts["undesired"] == 20
-    assert result.options["losses"] == ["re", "d"]
-    assert result.option_sources["losses"] == "explicit"
+    assert result.options["method"]["losses"] == ["re", "d"]
+    assert result.option_sources["method"]["losses"] == "explicit"
     assert result.stream.desired.origin == "generated"
     assert result.records is not None
     assert (tmp_path / result.records).exists()

@@ -210,7 +210,7 @@ def test_the_slip_of_the_development_code_comes_back() -> None:
             "entropy",
             "all",
             "embedded",
-            answer="reference",
+            named_from="reference",
             loss="entropy",
             confidence=0.0,
             class_scores=True,

@@ -26,6 +26,7 @@ from ostta.options import (
     read_value,
     resolve,
 )
+from ostta.registry import choose
 
 DECLARED = [
     pytest.param(one, id=f"{owner}-{one.name}") for owner, options in owners().items() for one in options_of(options)
@@ -148,11 +149,13 @@ def test_an_object_does_for_keywords() -> None:
 def test_all_fields_of_an_object_are_explicit() -> None:
     """Also those that are as by default: neither the profile nor the backbone changes what was handed over."""
     given = (RositaOptions(k=3), AdapterOptions(class_scores=True))
-    resolved = resolve("rosita", "lda", "paper", given, {"rosita": {"lr": 0.5}}, {"window": "16"})
+    resolved = resolve(choose("rosita", None, "lda"), "paper", given, {"rosita": {"lr": 0.5}}, {"window": "16"})
     assert (resolved.method, resolved.adapter) == given
     assert (resolved.identifier.objective, resolved.identifier.window) == ("unweighted", 16)
     owned = {one.name for options in (RositaOptions, AdapterOptions) for one in options_of(options)}
-    explicit = {name for name, source in resolved.sources.items() if source == "explicit"}
+    explicit = {
+        name for sources in resolved.sources.values() for name, source in sources.items() if source == "explicit"
+    }
     assert explicit == owned | {"window"}
 
 
@@ -182,7 +185,7 @@ def test_wrong_objects_are_sentences(options: Any, keywords: dict, words: str) -
 
 def test_an_object_of_a_class_that_inherits_is_another_owners() -> None:
     with pytest.raises(Error, match="takes objects of TPTOptions, LDAOptions or AdapterOptions here"):
-        resolve("tpt", "lda", "reference", PAlignOptions(), {})
+        resolve(choose("tpt", None, "lda"), "reference", PAlignOptions(), {})
 
 
 # --- `ostta ls options` -----------------------------------------------------------------------------------------------
@@ -227,7 +230,7 @@ def test_ls_options_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ls_options_of_nothing_known(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     listed(monkeypatch, io.StringIO(), "options", "rosta")
-    assert capsys.readouterr().err == "There is no method or identifier 'rosta'; did you mean 'rosita'.\n"
+    assert capsys.readouterr().err == "There is no method, score or identifier 'rosta'; did you mean 'rosita'.\n"
 
 
 @pytest.mark.parametrize("name", ["seed", "method", "backbone", "options", "keywords"])
@@ -238,4 +241,4 @@ def test_set_takes_options_only(name: str, monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr("ostta.backbones.load", lambda *_: backbone("wrapped"))
     with pytest.raises(SystemExit):
         main()
-    assert capsys.readouterr().err.startswith(f"There is no option '{name}' for rosita with lda")
+    assert capsys.readouterr().err.startswith(f"There is no option '{name}' for rosita with max and lda")

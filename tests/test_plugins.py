@@ -80,9 +80,9 @@ def test_a_method_and_an_identifier_may_be_classes() -> None:
     own = ostta.load(backbone("wrapped"), CLASSES, method=mine(), identifier=MyLDA, weight="0.4", window=32)
     assert (own.method_name, own.identifier_name) == ("class_means.py:ClassMeans", f"{__name__}:MyLDA")
     assert (own.resolved.method.weight, own.resolved.identifier.window) == (0.4, 32)
-    assert own.resolved.sources["weight"] == "explicit"
+    assert own.resolved.sources["method"]["weight"] == "explicit"
     assert ostta.load(backbone("wrapped"), CLASSES, method=mine(), profile="paper").resolved.method.weight == 0.5
-    with pytest.raises(Error, match=r"There is no option 'wait' for class_means\.py:ClassMeans with lda"):
+    with pytest.raises(Error, match=r"There is no option 'wait' for class_means\.py:ClassMeans with max and lda"):
         ostta.load(backbone("wrapped"), CLASSES, method=mine(), wait=3)
 
 
@@ -183,7 +183,7 @@ def test_packages_register_by_entry_points(register) -> None:
     one = ostta.load("birds_tower", ["ant", "bee"], method="birds", identifier="birds_lda", weight=0.1)
     assert (one.method_name, one.identifier_name, one.resolved.method.weight) == ("birds", "birds_lda", 0.1)
     assert ostta.load("birds_tower", ["ant", "bee"], method=type(one.method)).method_name == "birds"
-    assert ostta.load("birds_tower", ["ant", "bee"], group="full").found_method.of is ostta.methods.METHODS["rosita"]
+    assert ostta.load("birds_tower", ["ant", "bee"], group="full").choice.method.of is ostta.methods.METHODS["rosita"]
     with pytest.raises(
         Error, match=r"^The method 'bad' of the package birds cannot be loaded: RuntimeError: no luck today\.$"
     ):
@@ -288,7 +288,7 @@ def test_ostta_run_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     result = read_result(path)
     assert result.spec.method == f"{tmp_path / 'class_means.py'}:ClassMeans"
     assert result.spec.plugins == {result.spec.method: hashlib.sha256(OUTSIDE.read_bytes()).hexdigest()}
-    assert (result.spec.options, result.options["weight"]) == ({"weight": 0.4}, 0.4)
+    assert (result.spec.options, result.options["method"]["weight"]) == ({"weight": 0.4}, 0.4)
     # The same again is there already; an edited file is another run.
     CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert list(Path("runs").glob("*.json")) == [path]

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -64,17 +65,21 @@ KEPT = {
     "format1-tda": [(2, "reliable_undesired", 15.865157), (2, "reliable_desired", 58.061893), (2, "unreliable_desired", 33.408154)],
     "format1-entropy": [(2, "unreliable_undesired", 0.159360), (2, "reliable_desired", 0.579301), (2, "unreliable_desired", 0.345717)],
 }  # fmt: skip
+KEPT |= {f"format2-{name}": KEPT[f"format1-{name.partition('_')[0]}"] for name in ("rosita", "tda", "entropy_before")}
+KEPT["format2-tda_cosine"] = [(2, "unreliable_undesired", 0.152180), (2, "reliable_desired", 0.565043), (2, "unreliable_desired", 0.334244)]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KEPT)
 def test_files_of_earlier_formats_load_with_a_remark_and_go_on(name: str, tmp_path: Path) -> None:
     path = Path(__file__).parent / "states" / f"{name}.ostta"
-    with pytest.warns(UserWarning, match="format 1") as said:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         old = ostta.Adapter.restore(path, steady_backbone())
-    assert [str(each.message) for each in said] == [
-        f"{path} has state format 1, which has no hash, so not all damage to it can be noticed; `save` writes format 2."
-    ]
-    assert said[0].filename == __file__
+    remark = (
+        f"{path} has state format 1, which has no hash, so not all damage to it can be noticed; `save` writes format 3."
+    )
+    assert [str(each.message) for each in said] == [remark] * name.startswith("format1")
+    assert all(each.filename == __file__ for each in said)
     assert old.steps == STEPS
     old.save(tmp_path / "new.ostta")
     new = ostta.Adapter.restore(tmp_path / "new.ostta", old.backbone)  # without a remark
@@ -83,6 +88,14 @@ def test_files_of_earlier_formats_load_with_a_remark_and_go_on(name: str, tmp_pa
         prediction = new.step(image)
         assert (prediction.index, str(prediction.verdict)) == (index, verdict)
         assert prediction.score == pytest.approx(score, rel=1e-4)
+
+
+def test_options_of_earlier_names_are_read() -> None:
+    folder = Path(__file__).parent / "states"
+    entropy = ostta.Adapter.restore(folder / "format2-entropy_before.ostta", steady_backbone()).resolved
+    tda = ostta.Adapter.restore(folder / "format2-tda_cosine.ostta", steady_backbone()).resolved
+    assert (entropy.method.named_from, entropy.sources["method"]["named_from"]) == ("reference", "explicit")
+    assert (tda.method.score_of, tda.sources["method"]["score_of"]) == ("cosine", "explicit")
 
 
 def test_every_format_has_its_way_to_the_next() -> None:

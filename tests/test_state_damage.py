@@ -14,6 +14,7 @@ import damage
 import ostta
 from cases import adapter, backbone, images
 from ostta import Error
+from ostta.state.file import FORMAT
 from steady import CLASSES, SIZE, steady_backbone, steady_images
 
 WRAPPED = steady_backbone()
@@ -58,10 +59,10 @@ def restored(path: Path, content: bytes, model: ostta.backbones.Backbone = WRAPP
 
 
 def check(path: Path, damages: Iterable[damage.Damage], *, may_load: bool) -> int:
-    """Each damage, as format 1 and as format 2 by turns, with the hash worked out again; how many were refused."""
+    """Each damage, in the formats by turns, with the hash worked out again; how many were refused."""
     refused = 0
     for number, (what, parts) in enumerate(damages):
-        one = restored(path, parts.file(1 + number % 2))
+        one = restored(path, parts.file(1 + number % FORMAT))
         refused += one is None
         if one is not None:
             assert may_load, what
@@ -135,7 +136,7 @@ def test_other_content_under_the_old_hash_is_refused(files: dict[str, Path], tmp
         (b'\\"ant\\"', b'\\"owl\\"'),
         (b'\\"lr\\": 0.001', b'\\"lr\\": 0.002'),
         (b'\\"step\\": 24', b'\\"step\\": 23'),
-        (b'\\"format\\": 2', b'\\"format\\": 1'),
+        (b'\\"format\\": 3', b'\\"format\\": 1'),
     ):
         assert whole.count(old) == 1
         path.write_bytes(whole.replace(old, new))
@@ -172,13 +173,14 @@ def test_options_of_a_file_ask_for_no_more_than_it_holds(
 ) -> None:
     """Refused before anything is built: the adapter's constructor is not even reached."""
     good = damage.Parts.of(files[name])
-    good.content["options"].update(options)
+    for option, value in options.items():
+        good.content["options"]["identifier" if option == "window" else "method"][option] = value
 
     def built(*_: object) -> None:
         raise AssertionError("built")
 
     monkeypatch.setattr(ostta.Adapter, "__init__", built)
-    assert restored(tmp_path / "x.ostta", good.file(2)) is None
+    assert restored(tmp_path / "x.ostta", good.file(FORMAT)) is None
 
 
 def test_a_bank_that_cannot_be_meant_is_refused_before_it_is_made() -> None:
@@ -203,4 +205,4 @@ def test_damaged_prompts_are_sentences(method: str, kind: str, tmp_path: Path) -
     for kinds in (damage.misfitting_tensors, damage.impossible_values):
         tried = [item for item in kinds(good) if "second" in item[0] or "overlay" in item[0] or "steps" in item[0]]
         for what, parts in tried[:: max(1, len(tried) // 5)]:
-            assert restored(path, parts.file(2), backbone(kind)) is None, what
+            assert restored(path, parts.file(FORMAT), backbone(kind)) is None, what

@@ -12,7 +12,7 @@ from torch import nn
 import ostta
 from cases import CLASSES, SmallTower, images
 from ostta import plugins
-from ostta.core.types import Error
+from ostta.core.types import NO_EVIDENCE, Error
 from ostta.identifiers import LDA
 from ostta.methods import Proposal
 from ostta.testing import Violation, check_backbone, check_identifier, check_method
@@ -175,14 +175,14 @@ def test_a_method_that_no_backbone_suits_says_why() -> None:
 class Tracking(LDA):
     """Takes what it is only shown."""
 
-    def peek(self, score: float):
+    def peek(self, score: float, evidence=NO_EVIDENCE):
         decision = super().peek(score)
         self.take(score)
         return decision
 
 
 class Wavering(LDA):
-    def observe(self, score: float):
+    def observe(self, score: float, evidence=NO_EVIDENCE):
         self.take(score)
         return super().peek(score + 0.1)
 

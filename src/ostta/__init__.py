@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from . import backbones, identifiers, options, plugins
+from . import backbones, identifiers, options, plugins, scores
 from .adapter import Adapter, load
 from .core.types import Decision, Error, Prediction, Verdict
 from .data.images import ImageSource
@@ -17,7 +17,7 @@ except metadata.PackageNotFoundError:  # a source tree that is not installed
 
 __all__ = [
     "Adapter", "Decision", "Error", "ImageSource", "Prediction", "StreamPool", "Verdict", "__version__", "backbones", "identifiers",
-    "load", "options", "plugins",
+    "load", "options", "plugins", "scores",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from .core.checks import checked_seed, shown, split
 from .core.devices import synchronise
 from .core.modes import answering, learning
 from .core.overlay import Overlay, encode, lock_of
-from .core.scores import max_score, max_softmax_score
-from .core.types import Decision, Error, Look, Prediction, Timing, ViewSource
+from .core.types import Decision, Error, Look, Prediction, Scored, Timing, ViewSource
 from .core.words import counted, first_few
 from .data.class_names import checked_classes
 from .data.images import ImageSource, read_image
@@ -35,11 +34,13 @@ from .methods import Method
 from .methods.protocol import Failure, Proposal, Trained
 from .methods.tuning import TunedState, answer, take
 from .options import SCORES_IN_HALF, Given, Resolved, resolve
-from .registry import find
+from .registry import Choice, choose
+from .scores import Score, Setting
 from .state import GivenClasses, SavedOn, read_state, require_stored_shapes, write_state
 
 NOT_FINITE = "the features of this image are not finite"
 NO_DIRECTION = "the features of this image have length zero or overflow"
+UNSCORED = Scored(math.nan)
 SPOILED = Failure("the step would make the features of images not finite")
 
 
@@ -50,6 +51,7 @@ def load(
     identifier: str | type[Any] = "lda",
     profile: str = "reference",
     seed: int = 0,
+    score: str | type[Any] | None = None,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
     options: Given = (),
@@ -60,10 +62,11 @@ def load(
     `backbone` is "embedded", a hub id, a local folder, what `ostta.backbones.wrap` returned, a class or function that makes one, or a
     model that is loaded already: (model, processor) of transformers or (model, tokenizer, transform) of open_clip. One that is
     named is loaded onto `device`, "auto" (a GPU where there is one; the default), "cpu", "cuda", "cuda:1" or "mps", with its
-    numbers in `dtype`, "float32", "bfloat16" or "float16"; one that is given stays where it is. `method` and `identifier` are names,
-    as `ostta ls` shows them, or classes of your own (docs/plugins.md). Keywords are options of the method, the identifier and the
-    adapter, which `ostta ls options` shows; `options` takes them too, by name or as objects:
-    `options=ostta.options.RositaOptions(lr=1e-4)`, in which all fields count as given.
+    numbers in `dtype`, "float32", "bfloat16" or "float16"; one that is given stays where it is. `method`, `score` and `identifier` are
+    names, as `ostta ls` shows them, or classes of your own (docs/plugins.md); without a score it is the one that the identifier
+    needs, or `max`. Keywords are options of the method, the score, the identifier and the adapter, which `ostta ls options` shows;
+    `options` takes them too, by name or as objects: `options=ostta.options.RositaOptions(lr=1e-4)`, in which all fields count as
+    given.
 
     >>> adapter = load("embedded", ["cat", "dog", "ship"])
     >>> adapter
@@ -72,8 +75,8 @@ def load(
     Prediction(cat, score 0.45 > 0.00, unreliable)
     """
     model = backbones.as_backbone(backbone, device, dtype)
-    resolved = resolve(method, identifier, profile, options, model.defaults, keywords)
-    return Adapter(model, classes, method, identifier, profile, seed, resolved)
+    choice = choose(method, score, identifier)
+    return Adapter(model, classes, choice, profile, seed, resolve(choice, profile, options, model.defaults, keywords))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class Turn:
     """
 
     look: Look[Any]
-    score: float
+    scored: Scored
     decision: Decision | None
     unseen: str | None
     began: float
@@ -110,15 +113,14 @@ class Adapter:
         self,
         backbone: Backbone,
         classes: Sequence[str],
-        method: str | type[Any],
-        identifier: str | type[Any],
+        choice: Choice,
         profile: str,
         seed: int,
         resolved: Resolved,
     ) -> None:
         self.classes = checked_classes(classes)
         self.backbone = backbone
-        self.found_method, self.found_identifier = find("method", method), find("identifier", identifier)
+        self.choice = choice
         self.profile, self.seed, self.resolved = profile, checked_seed(seed), resolved
         if backbone.dtype != torch.float32 and resolved.adapter.precision == "mixed":
             raise Error(
@@ -128,11 +130,12 @@ class Adapter:
         # Under the lock: both towers are read, and another thread may have its overlay in place of their values.
         with learning(), lock_of(backbone.vision):
             self.classifier = backbone.classifier(self.classes, resolved.adapter.templates)
-            self.method: Method[Any, Any, Any] = self.found_method.of(
+            self.method: Method[Any, Any, Any] = choice.method.of(
                 backbone, self.classifier, self.classes, resolved.method
             )
             self.state = self.method.start()
-        self.identifier: Identifier = self.found_identifier.of(resolved.identifier, scale=self.method.score_scale)
+            self.score: Score = choice.score.of(resolved.score, self._setting())
+        self.identifier: Identifier = choice.identifier.of(resolved.identifier, scale=self.score.scale)
         self.steps = 0
         # What was trained before the last gradient step, while no image has been seen through what it is now.
         self._before: Trained | None = None
@@ -145,20 +148,27 @@ class Adapter:
             )
 
     def __repr__(self) -> str:
+        # The score is named where it is not the one that goes without saying.
+        score = "" if self.score_name == (self.identifier.needs or "max") else f"score {self.score_name}, "
         return (
             f"Adapter({self.backbone.id}, {first_few(self.classes, 'class', 'classes')}, method {self.method_name}, "
-            f"identifier {self.identifier_name}, profile {self.profile}, {counted(self.steps, 'step')})"
+            f"{score}identifier {self.identifier_name}, profile {self.profile}, {counted(self.steps, 'step')})"
         )
 
     @property
     def method_name(self) -> str:
         """The method's registered name; `package.module:Name` or `file.py:Name` where it has none."""
-        return self.found_method.name
+        return self.choice.method.name
+
+    @property
+    def score_name(self) -> str:
+        """As `method_name`."""
+        return self.choice.score.name
 
     @property
     def identifier_name(self) -> str:
         """As `method_name`."""
-        return self.found_identifier.name
+        return self.choice.identifier.name
 
     @property
     def device(self) -> torch.device:
@@ -247,6 +257,7 @@ class Adapter:
         """
         with self.in_use(), learning():
             self.state, self._before = self.method.start(), None
+            self.score.reset()
             self.identifier.reset()
             self.steps = 0
 
@@ -260,7 +271,7 @@ class Adapter:
         """
         with self.in_use(), answering():
             self._try_last_step()
-            given = GivenClasses(self.found_method.of, self.found_identifier.of)
+            given = GivenClasses(*(part.of for part in self.choice.parts().values()))
             write_state(Path(path), self._tensors(), self.describe(), given)
 
     @classmethod
@@ -272,10 +283,11 @@ class Adapter:
         dtype: str | torch.dtype | None = None,
         method: str | type[Any] | None = None,
         identifier: str | type[Any] | None = None,
+        score: str | type[Any] | None = None,
     ) -> Adapter:
         """The adapter that `save` wrote, on any device. A backbone that does not ship with ostta must be given again, or named.
 
-        So must a method or an identifier that is not registered, as a class. What a state file says never makes anything be
+        So must a method, a score or an identifier that is not registered, as a class. What a state file says never makes anything be
         downloaded, run, or read from a place that the caller did not name.
 
         >>> adapter.save("camera.ostta")
@@ -283,7 +295,7 @@ class Adapter:
         >>> again.predict(image).score == adapter.predict(image).score
         True
         """
-        tensors, stored = read_state(Path(path), GivenClasses(method, identifier))
+        tensors, stored = read_state(Path(path), GivenClasses(method, score, identifier))
         model = backbones.as_backbone(_backbone_again(path, stored.backbone, backbone), device, dtype)
         if model.weight_hash != stored.backbone.weight_hash:
             raise Error(
@@ -296,8 +308,7 @@ class Adapter:
                 adapter = cls(
                     model,
                     stored.classes,
-                    stored.method.of,
-                    stored.identifier.of,
+                    stored.choice,
                     stored.profile,
                     stored.seed,
                     stored.options,
@@ -313,7 +324,7 @@ class Adapter:
         """What identifies this adapter, for state and result files.
 
         >>> described = adapter.describe()
-        >>> described["method"], described["options"]["lr"], described["option_sources"]["lr"]
+        >>> described["method"], described["options"]["method"]["lr"], described["option_sources"]["method"]["lr"]
         ('rosita', 0.03, 'backbone')
         """
         return {
@@ -324,6 +335,7 @@ class Adapter:
             },
             "classes": list(self.classes),
             "method": self.method_name,
+            "score": self.score_name,
             "identifier": self.identifier_name,
             "profile": self.profile,
             "options": self.resolved.values(),
@@ -376,12 +388,13 @@ class Adapter:
 
     def decide(self, look: Look[Any], began: float) -> Turn:
         """The identifier's decision on a look that was begun at `began`; changes nothing."""
-        score, unseen = self._score(look), unseen_because(look)
+        unseen = unseen_because(look)
         encoded = self.clock()
-        if unseen is None and not math.isfinite(score):
+        scored = UNSCORED if unseen is not None else self.score.value(look)
+        if unseen is None and not math.isfinite(scored.value):
             unseen = NOT_FINITE
-        decision = self.identifier.peek(score) if unseen is None else None
-        return Turn(look, score, decision, unseen, began, encoded, self.clock())
+        decision = self.identifier.peek(scored.value, scored.evidence) if unseen is None else None
+        return Turn(look, scored, decision, unseen, began, encoded, self.clock())
 
     def looks_again(self, turn: Turn, proposal: Proposal) -> bool:
         """Whether the class is to be named from the image's features under the values that its step led to."""
@@ -408,7 +421,8 @@ class Adapter:
                 outcome = SPOILED
         if not isinstance(outcome, Failure):
             self.method.commit(self.state, turn.look, turn.decision, outcome)
-            self.identifier.take(turn.score)
+            self.score.take(turn.look, turn.scored, turn.decision)
+            self.identifier.take(turn.scored.value, turn.scored.evidence)
             self.steps += 1
             # Until an image was seen through the new values, nobody knows whether one can be.
             gradient = proposal.gradient if logits is None and outcome is not None else None
@@ -474,10 +488,21 @@ class Adapter:
             return torch.autocast(self.classifier.device.type, dtype=torch.float16)
         return nullcontext()
 
-    def _score(self, look: Look[Any]) -> float:
-        if self.identifier.statistic == "msp":
-            return max_softmax_score(look.cosines, self.backbone.logit_scale)
-        return max_score(look.logits if look.scores is None else look.scores)
+    def _setting(self) -> Setting:
+        """What the score may know."""
+        backbone = self.backbone
+
+        def frozen(images: torch.Tensor) -> torch.Tensor:
+            with torch.no_grad():
+                return encode(backbone.vision, images.to(self.classifier.device), None)
+
+        return Setting(
+            self.classifier,
+            backbone.logit_scale,
+            self.method.score_scale,
+            backbone.preprocessing,
+            frozen,
+        )
 
     def _prediction(
         self,
@@ -500,7 +525,7 @@ class Adapter:
             label=self.classes[index] if decision.desired else None,
             index=index,
             known=decision.desired,
-            score=turn.score,
+            score=turn.scored.value,
             threshold=decision.threshold,
             mu_desired=decision.mu_desired,
             mu_undesired=decision.mu_undesired,
@@ -514,6 +539,7 @@ class Adapter:
             pseudo_label=pseudo_label,
             diagnostics={} if failed else proposal.diagnostics,
             features=tuple(look.features.cpu().tolist()) if wanted.features else None,
+            evidence=turn.scored.evidence,
         )
 
     def _views_of_image(self, image: ImageSource) -> Views:
@@ -534,11 +560,12 @@ class Adapter:
         return FeaturesOnly.of(features, self.classifier)
 
     def _tensors(self) -> dict[str, torch.Tensor]:
-        return named(method=self.state.tensors(), identifier=self.identifier.tensors())
+        return named(method=self.state.tensors(), score=self.score.tensors(), identifier=self.identifier.tensors())
 
     def _load_tensors(self, tensors: dict[str, torch.Tensor]) -> None:
-        method, identifier = split(tensors, "method", "identifier")
+        method, score, identifier = split(tensors, "method", "score", "identifier")
         self.state.load(method)
+        self.score.load(score)
         self.identifier.load(identifier)
 
 

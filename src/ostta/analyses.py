@@ -93,8 +93,8 @@ def stream_distances(records: Records, *, limit: int = 2000, seed: int = 0) -> D
 
 
 def bank_distances(adapter: Adapter, *, limit: int = 2000, seed: int = 0) -> Distances | None:
-    """The distances between the desired and the undesired feature bank as they are; None unless the method has both, filled."""
-    memories = adapter.state.memories()
+    """The distances between the desired and the undesired feature bank as they are, the method's or else the score's; None unless there are both, filled."""
+    memories = {**adapter.score.memories(), **adapter.state.memories()}
     banks = [memories.get(side) for side in ("desired", "undesired")]
     rows = [bank.features.cpu().numpy() for bank in banks if isinstance(bank, FeatureBank) and len(bank)]
     return distances(rows[0], rows[1], limit=limit, seed=seed) if len(rows) == 2 else None
@@ -154,14 +154,14 @@ class BankBytes:
 
 
 def bank_bytes(adapter: Adapter) -> BankBytes:
-    """What a method remembers of images: its banks, caches and pools, whatever their names, and the identifier's score bank.
+    """What a method and a score remember of images: banks, caches and pools, whatever their names, and the identifier's score bank.
 
     Only features are counted, as in the paper, not their classes and entropies. ROSITA with C classes, K = 5 and features of F
     numbers: (5 C + 64) F * 4 bytes, 0.233 MB for C = 10, F = 512. The paper's memory table prints 0.758 MB beside the same formula;
     its five entries are all those of (5 C + 320) F * 4 bytes (D7).
     """
     return BankBytes(
-        features=sum(memory.bytes for memory in adapter.state.memories().values()),
+        features=sum(memory.bytes for owner in (adapter.state, adapter.score) for memory in owner.memories().values()),
         scores=sum(bank.bytes for bank in adapter.identifier.memories().values()),
     )
 

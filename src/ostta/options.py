@@ -1,7 +1,7 @@
 """Which options apply: explicit option > backbone's default > profile > default of the dataclass.
 
-Methods and identifiers declare their options as frozen dataclasses; this module finds whose an option is, reads text values by
-the declared type, and remembers where each value came from, so that a result file can say so. All options classes are here:
+Methods, scores and identifiers declare their options as frozen dataclasses; this module finds whose an option is, reads text values
+by the declared type, and remembers where each value came from, so that a result file can say so. All options classes are here:
 
 >>> RositaOptions(lr=1e-4).lr
 0.0001
@@ -30,12 +30,13 @@ from .methods.tda import TDAOptions
 from .methods.tpt import TPTCOptions, TPTOptions
 from .methods.unient import UniEntOptions
 from .methods.zero_shot import ZeroShotOptions
-from .registry import everything, find, nearest, pick
+from .registry import OWNERS, Choice, choose, everything, nearest, pick
+from .scores import MaxOptions, MaxSoftmaxOptions
 
 __all__ = [
-    "AdapterOptions", "AllOptions", "DAFOptions", "DPEOptions", "EntropyOptions", "LDAOptions", "MSPOptions", "Options",
-    "PAlignCOptions", "PAlignOptions", "PrototypesOptions", "Resolved", "RositaOptions", "TDAOptions", "TPTCOptions",
-    "TPTOptions", "UniEntOptions", "ZeroShotOptions", "option", "resolve",
+    "AdapterOptions", "AllOptions", "DAFOptions", "DPEOptions", "EntropyOptions", "LDAOptions", "MSPOptions", "MaxOptions",
+    "MaxSoftmaxOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions", "Resolved", "RositaOptions", "TDAOptions",
+    "TPTCOptions", "TPTOptions", "UniEntOptions", "ZeroShotOptions", "option", "resolve",
 ]  # fmt: skip
 
 # The methods whose scores the published code takes in half precision on a GPU; `precision=mixed` does so here (D32).
@@ -75,20 +76,28 @@ class AdapterOptions(Options):
 
 # Where an option's value can have come from.
 SOURCES = ("explicit", "backbone", "profile", "default")
+# Options by whose they are: "method", "score", "identifier" and "adapter", and by their names.
+ByOwner = dict[str, dict[str, Any]]
+# Options that had another name, by what has them: the old names, and the new.
+RENAMED = {"tda": {"score": "score_of"}, "dpe": {"score": "score_of"}, "entropy": {"answer": "named_from"}}
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """The options in force, and for each where its value came from, one of `SOURCES`."""
+    """The options in force, and for each, by owner and name, where its value came from, one of `SOURCES`."""
 
     method: Any
+    score: Any
     identifier: Any
     adapter: AdapterOptions
-    sources: dict[str, str]
+    sources: ByOwner
 
-    def values(self) -> dict[str, Any]:
-        parts = (self.method, self.identifier, self.adapter)
-        return {field.name: getattr(part, field.name) for part in parts for field in dataclasses.fields(part)}
+    def values(self) -> ByOwner:
+        owned = {"method": self.method, "score": self.score, "identifier": self.identifier, "adapter": self.adapter}
+        return {
+            owner: {field.name: getattr(of, field.name) for field in dataclasses.fields(of)}
+            for owner, of in owned.items()
+        }
 
 
 # What can be given at once: values by name, an options object, or several. Of an object, all its fields count as given.
@@ -96,43 +105,67 @@ Given = Mapping[str, Any] | Options | Sequence[Options]
 
 
 def resolve(
-    method: str | type[Any],
-    identifier: str | type[Any],
+    choice: Choice,
     profile: str,
     given: Given,
     backbone_defaults: Mapping[str, Mapping[str, Any]],
     keywords: Mapping[str, Any] | None = None,
 ) -> Resolved:
-    """The options of `method` and `identifier` by the order of precedence. Text values are read by the field's type."""
+    """The options of what was chosen by the order of precedence. Text values are read by the field's type.
+
+    Where two owners have an option of one name, as may happen with code from outside, it is given as `score.name` or alike.
+    """
     pick(profile, PROFILES, "profile")
-    found = [find("method", method), find("identifier", identifier)]
-    # Not by name: an identifier from outside may be called as a method is.
-    owners: list[tuple[str, Any]] = [*((each.name, each.options) for each in found), ("adapter", AdapterOptions)]
-    known = [field.name for _, options in owners for field in dataclasses.fields(options)]
-    explicit = _explicit([options for _, options in owners], given, keywords or {})
-    for name in explicit:
-        if name not in known:
-            raise Error(
-                f"There is no option {name!r} for {found[0].name} with {found[1].name}{nearest(str(name), known)}."
-            )
-    built, sources = list[Any](), dict[str, str]()
-    for owner, options in owners:
+    owned = options_classes(choice)
+    explicit = _of_owners(choice, _explicit(list(owned.values()), given, keywords or {}))
+    names: dict[str, str] = {owner: part.name for owner, part in choice.parts().items()}
+    built, sources = dict[str, Any](), ByOwner()
+    for owner, options in owned.items():
         values: dict[str, Any] = {}
         layers = (
             ("profile", profile_values(options, profile)),
-            ("backbone", backbone_defaults.get(owner, {})),
-            ("explicit", explicit),
+            ("backbone", backbone_defaults.get(names.get(owner, owner), {})),
+            ("explicit", explicit[owner]),
         )
         hints = types_of(options)
+        sources[owner] = {}
         for field in dataclasses.fields(options):
-            sources[field.name] = "default"
+            sources[owner][field.name] = "default"
             for layer, content in layers:
                 if field.name in content:
                     values[field.name] = read_value(field.name, content[field.name], hints[field.name])
-                    sources[field.name] = layer
-        built.append(options(**values))
-    for_method, for_identifier, for_adapter = built
-    return Resolved(for_method, for_identifier, for_adapter, sources)
+                    sources[owner][field.name] = layer
+        built[owner] = options(**values)
+    return Resolved(**built, sources=sources)
+
+
+def options_classes(choice: Choice) -> dict[str, Any]:
+    """The options classes of what was chosen, and the adapter's."""
+    return {**{owner: part.options for owner, part in choice.parts().items()}, "adapter": AdapterOptions}
+
+
+def _of_owners(choice: Choice, explicit: Mapping[str, Any]) -> ByOwner:
+    """Values that were given by name, or as owner.name, by whose options they are."""
+    owned = {
+        owner: [field.name for field in dataclasses.fields(options)]
+        for owner, options in options_classes(choice).items()
+    }
+    found: ByOwner = {owner: {} for owner in owned}
+    for full, value in explicit.items():
+        given, _, name = str(full).rpartition(".")
+        new = RENAMED.get(choice.method.name, {}).get(name, name)
+        having = [owner for owner in owned if new in owned[owner] and given in ("", owner)]
+        if not having:
+            known = [each for names in owned.values() for each in names]
+            with_ = f"{choice.method.name} with {choice.score.name} and {choice.identifier.name}"
+            raise Error(f"There is no option {full!r} for {with_}{nearest(str(full), known)}.")
+        if len(having) > 1:
+            ways = " or ".join(f"`{owner}.{new}`" for owner in having)
+            raise Error(f"`{new}` is an option of the {' and of the '.join(having)}: say {ways}.")
+        if new in found[having[0]]:
+            raise Error(f"`{new}` is given twice.")
+        found[having[0]][new] = value
+    return found
 
 
 def _explicit(classes: Sequence[type[Any]], given: Given, keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,7 +177,7 @@ def _explicit(classes: Sequence[type[Any]], given: Given, keywords: Mapping[str,
     objects: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
     for one in objects:
         if type(one) not in classes:
-            names = [options.__name__ for options in classes]
+            names = [options.__name__ for options in classes if dataclasses.fields(options)]
             raise Error(
                 f"`options` takes objects of {', '.join(names[:-1])} or {names[-1]} here, or values by name, not {shown(one)}."
             )
@@ -160,21 +193,35 @@ def _add(explicit: dict[str, Any], values: Mapping[str, Any], source: str) -> No
     explicit.update(values)
 
 
-def canonical(method: str | type[Any], identifier: str | type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def canonical(
+    method: str | type[Any], score: str | type[Any] | None, identifier: str | type[Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
     """`given` with each value as its type says, whether it came as text or as a number; what does not fit stays as it is.
 
-    >>> canonical("rosita", "lda", {"lr": "1e-3", "losses": "re,d"})
+    >>> canonical("rosita", None, "lda", {"lr": "1e-3", "losses": "re,d"})
     {'lr': 0.001, 'losses': ['re', 'd']}
     """
     if not given:
         return {}
+    try:
+        owned = options_classes(choose(method, score, identifier))
+    except Error:  # whoever uses it will say so
+        return dict(given)
     hints: dict[str, Any] = {}
-    with suppress(Error):  # whoever uses it will say so
-        hints |= types_of(find("method", method).options)
-    with suppress(Error):
-        hints |= types_of(find("identifier", identifier).options)
-    hints |= types_of(AdapterOptions)
-    return {name: _canonical(name, value, hints.get(name)) for name, value in given.items()}
+    for owner, options in owned.items():
+        for name, hint in types_of(options).items():
+            hints |= {name: hint, f"{owner}.{name}": hint}
+    renamed = RENAMED.get(str(method), {})
+    return {
+        renamed.get(name, name): _canonical(name, value, hints.get(renamed.get(name, name)))
+        for name, value in given.items()
+    }
+
+
+def with_old_names(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """`given` as it would have been written before options were renamed."""
+    old = {new: name for name, new in RENAMED.get(method, {}).items()}
+    return {old.get(name, name): value for name, value in given.items()}
 
 
 def _canonical(name: str, value: Any, hint: Any) -> Any:
@@ -189,9 +236,11 @@ def _canonical(name: str, value: Any, hint: Any) -> Any:
 
 
 def owners() -> dict[str, Any]:
-    """The options classes of all identifiers, all methods and the adapter, by their names."""
-    every = [*everything("identifier")[0], *everything("method")[0]]
-    return {**{found.name: found.options for found in every}, "adapter": AdapterOptions}
+    """The options classes of all scores, identifiers and methods and of the adapter, by their names."""
+    every = [found for kind in OWNERS for found in everything(kind)[0]]
+    # A score and an identifier may have one name; then no more than one of them has options.
+    having = {found.name: found.options for found in every if dataclasses.fields(found.options)}
+    return {**{found.name: found.options for found in every}, **having, "adapter": AdapterOptions}
 
 
 def read_value(name: str, value: Any, hint: Any) -> Any:
@@ -241,9 +290,21 @@ def _entries(name: str, value: Any, inner: Any) -> list[Any]:
     return [value] if inner is str else value.split(",")
 
 
-def rebuild(
-    method: type[Any], identifier: type[Any], values: Mapping[str, Any], sources: Mapping[str, str]
-) -> Resolved:
+def by_owner(choice: Choice, flat: Mapping[str, Any]) -> ByOwner:
+    """Options that a file of an earlier version holds by name alone, by whose they are; what nobody knows is the method's."""
+    found: ByOwner = {owner: {} for owner in options_classes(choice)}
+    renamed = RENAMED.get(choice.method.name, {})
+    owned = {owner: types_of(options) for owner, options in options_classes(choice).items()}
+    for name, value in flat.items():
+        new = renamed.get(name, name)
+        found[next((owner for owner, names in owned.items() if new in names), "method")][new] = value
+    return found
+
+
+def rebuild(choice: Choice, values: Mapping[str, Mapping[str, Any]], sources: ByOwner) -> Resolved:
     """The options that a state file recorded, values and sources alike, whatever today's profiles and defaults say."""
-    resolved = resolve(method, identifier, "reference", values, {})
-    return dataclasses.replace(resolved, sources={**resolved.sources, **sources})
+    flat = {f"{owner}.{name}": value for owner, named in values.items() for name, value in named.items()}
+    resolved = resolve(choice, "reference", flat, {})
+    return dataclasses.replace(
+        resolved, sources={owner: {**own, **sources.get(owner, {})} for owner, own in resolved.sources.items()}
+    )

@@ -1,4 +1,4 @@
-"""Methods and identifiers by name or by class, whether they ship with ostta or come from outside."""
+"""Methods, scores and identifiers by name or by class, whether they ship with ostta or come from outside."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from .core.checks import shown
 from .core.types import Error
 from .identifiers import IDENTIFIERS
 from .methods import METHODS
+from .scores import SCORES
 
-Owner = Literal["method", "identifier"]
+Owner = Literal["method", "score", "identifier"]
+OWNERS: tuple[Owner, ...] = ("identifier", "score", "method")
 # What a class must have at the least; `ostta.testing` checks what it does.
 _PARTS = {
     "method": ("Options", "facts", "start", "overlay", "look", "propose", "commit"),
-    "identifier": ("Options", "about", "statistic", "peek", "take", "observe", "reset", "tensors", "load"),
+    "score": ("Options", "about", "value", "take", "memories", "reset", "tensors", "load"),
+    "identifier": ("Options", "about", "needs", "peek", "take", "observe", "reset", "tensors", "load"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A method or an identifier: its class, and its name in files and sentences.
+    """A method, a score or an identifier: its class, and its name in files and sentences.
 
     A class that nobody registered is called `package.module:Name`, and one from a file `file.py:Name`.
     """
@@ -45,7 +48,7 @@ class Found:
 
 
 def find(kind: Owner, wanted: str | type[Any]) -> Found:
-    """The method or identifier of that name, or of that class. A text never makes a file be run."""
+    """The method, score or identifier of that name, or of that class. A text never makes a file be run."""
     if isinstance(wanted, str):
         return _by_name(kind, wanted)
     if not inspect.isclass(wanted):
@@ -58,6 +61,39 @@ def find(kind: Owner, wanted: str | type[Any]) -> Found:
     if known is not None and known not in _built_in(kind):
         return Found(known, wanted)
     return Found(plugins.file_name(wanted) or f"{wanted.__module__}:{wanted.__qualname__}", wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which method, score and identifier work together."""
+
+    method: Found
+    score: Found
+    identifier: Found
+
+    def parts(self) -> dict[Owner, Found]:
+        return {"method": self.method, "score": self.score, "identifier": self.identifier}
+
+
+def choose(method: str | type[Any], score: str | type[Any] | None, identifier: str | type[Any]) -> Choice:
+    """The three by name or by class. Without a score, the one that the identifier needs, or `max`.
+
+    >>> choose("rosita", None, "msp").score.name
+    'msp'
+    """
+    return checked_choice(
+        find("method", method), None if score is None else find("score", score), find("identifier", identifier)
+    )
+
+
+def checked_choice(method: Found, score: Found | None, identifier: Found) -> Choice:
+    """An Error where the identifier can judge another score only."""
+    needed: str | None = identifier.of.needs
+    if score is None:
+        score = _by_name("score", needed or "max")
+    if needed is not None and score.name != needed:
+        raise Error(f"The identifier {identifier.name!r} judges the score {needed!r} only, not {score.name!r}.")
+    return Choice(method, score, identifier)
 
 
 def find_saved(kind: Owner, saved: str, given: str | type[Any] | None) -> Found:
@@ -110,7 +146,8 @@ def nearest(name: str, known: list[str]) -> str:
 
 
 def _built_in(kind: Owner) -> dict[str, type[Any]]:
-    return dict(METHODS) if kind == "method" else dict(IDENTIFIERS)
+    shipped: dict[Owner, Any] = {"method": METHODS, "score": SCORES, "identifier": IDENTIFIERS}
+    return dict(shipped[kind])
 
 
 def _by_name(kind: Owner, name: str) -> Found:

@@ -1,4 +1,4 @@
-"""Code of a person's own in a run: methods, identifiers, backbones and data sets that the spec names as `path/file.py:Name`.
+"""Code of a person's own in a run: methods, scores, identifiers, backbones and data sets that the spec names as `path/file.py:Name`.
 
 `asked` makes the spec of such a run, with the hash of each file in it, so that an edited file is another run. Carrying out a spec
 runs the files that it names, as it opens the folders that it names: whoever has a spec from elsewhere, such as a result file,
@@ -16,7 +16,7 @@ from ..options import canonical
 from .scenario import DomainsScenario
 from .spec import RunSpec, changed
 
-_CODE, _SETS = ("method", "identifier", "backbone"), ("desired", "undesired")
+_CODE, _SETS = ("method", "score", "identifier", "backbone"), ("desired", "undesired")
 
 
 def files_of(spec: RunSpec) -> list[str]:
@@ -41,7 +41,8 @@ def asked(spec: RunSpec, folder: Path | None = None) -> RunSpec:
     placed = changed(spec, **fields, plugins=hashes)
     code = code_of(placed)
     method, identifier = (code.get(name, name) for name in (placed.method, placed.identifier))
-    return changed(placed, options=canonical(method, identifier, spec.options))
+    score = None if placed.score is None else code.get(placed.score, placed.score)
+    return changed(placed, options=canonical(method, score, identifier, spec.options))
 
 
 def code_of(spec: RunSpec) -> dict[str, Any]:
@@ -65,6 +66,7 @@ def packages_of(spec: RunSpec) -> dict[str, str]:
     kinds: list[tuple[plugins.Kind, str]] = [
         ("method", spec.method),
         ("identifier", spec.identifier),
+        *((("score", spec.score),) if spec.score is not None else ()),
         ("backbone", spec.backbone),
         *(("dataset", name) for name in sets_of(spec)),
     ]

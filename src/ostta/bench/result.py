@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from ..analyses import BankBytes, Distances, ReliableAccuracy
 from ..core.types import Error
 from ..files import read_regular, readable, write_atomically
 from ..metrics import CONVENTION
+from ..options import by_owner
+from ..registry import choose
 from .file_model import FileModel, first_problem
 from .spec import RunSpec
 
@@ -113,8 +115,9 @@ class Result(FileModel):
 
     schema_version: int = SCHEMA
     spec: RunSpec
-    options: dict[str, Any]
-    option_sources: dict[str, str]
+    # By owner (method, score, identifier, adapter), then by name.
+    options: dict[str, dict[str, Any]]
+    option_sources: dict[str, dict[str, str]]
     stream: StreamInfo
     weight_hash: str
     class_names_hash: str
@@ -135,6 +138,28 @@ class Result(FileModel):
     analyses: Analyses | None = None
     # The last bits of a sum depend on how many threads share it, so a run can be repeated exactly only with as many.
     threads: int | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_owner(cls, content: Any) -> Any:
+        """Files from before there was a score have their options by name alone."""
+        if not isinstance(content, dict) or not isinstance(content.get("options"), dict):
+            return content
+        if content["options"].keys() <= {"method", "score", "identifier", "adapter"}:
+            return content
+        spec = content.get("spec")
+        named = spec.model_dump() if isinstance(spec, RunSpec) else spec if isinstance(spec, dict) else {}
+        parts = [named.get("method", "rosita"), named.get("score"), named.get("identifier", "lda")]
+        try:
+            choice = choose(*parts)
+        except Error:  # of a method that is not here; its own options are the method's all the same
+            choice = choose("zero_shot", None, "lda")
+        split = {
+            name: by_owner(choice, content[name])
+            for name in ("options", "option_sources")
+            if isinstance(content.get(name), dict)
+        }
+        return {**content, **split}
 
     def write(self, path: Path) -> None:
         text = readable(json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False))

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from ..core.types import Error
 from ..data.names import placed
 from ..files import is_unicode
-from ..options import canonical
+from ..options import canonical, with_old_names
 from .file_model import FileModel, first_problem
 from .scenario import Scenario, SingleScenario
 
@@ -22,10 +22,12 @@ class RunSpec(FileModel):
     Options and paths are kept in one form, so that `lr=1e-3` typed and `lr = 0.001` in a suite ask for the same run.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("scenario", "device", "dtype", "plugins")
+    later: ClassVar[tuple[str, ...]] = ("scenario", "device", "dtype", "plugins", "score")
 
     backbone: str = "embedded"
     method: str = "rosita"
+    # None: the one that the identifier needs, or `max`.
+    score: str | None = None
     identifier: str = "lda"
     profile: str = "reference"
     options: dict[str, Any] = Field(default_factory=dict)
@@ -46,9 +48,9 @@ class RunSpec(FileModel):
     @field_validator("options")
     @classmethod
     def _canonical(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        return canonical(info.data.get("method", ""), info.data.get("identifier", ""), given)
+        return canonical(info.data.get("method", ""), info.data.get("score"), info.data.get("identifier", ""), given)
 
-    @field_validator("backbone", "method", "identifier", "desired", "undesired")
+    @field_validator("backbone", "method", "score", "identifier", "desired", "undesired")
     @classmethod
     def _writable(cls, name: str | None) -> str | None:
         if name is not None and not is_unicode(name):
@@ -75,10 +77,11 @@ def changed(spec: RunSpec, **fields: Any) -> RunSpec:
 
 
 def identity(spec: RunSpec) -> dict[str, Any]:
-    """What makes a run the same: the spec, whichever of several GPUs it runs on."""
+    """What makes a run the same: the spec, whichever of several GPUs it runs on, by the names that options have always had."""
     content: dict[str, Any] = spec.model_dump(mode="json")
     if "device" in content:
         content["device"] = spec.device.partition(":")[0]
+    content["options"] = with_old_names(spec.method, content["options"])
     return content
 
 

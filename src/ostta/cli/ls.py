@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..registry import Found, Owner
 
 app = typer.Typer(
-    help="List what there is: methods, groups, backbones, identifiers, options, datasets, profiles.",
+    help="List what there is: methods, scores, identifiers, groups, backbones, options, datasets, profiles.",
     no_args_is_help=True,
 )
 
@@ -84,6 +84,12 @@ def identifiers(also: _Also = None) -> None:
     _print("Identifiers", ("identifier", "what it does"), rows)
 
 
+@app.command()
+def scores(also: _Also = None) -> None:
+    """The scores. Example: ostta ls scores"""
+    _print("Scores", ("score", "what it is"), [(found.name, found.of.about) for found in _every("score", also)])
+
+
 def _every(kind: Owner, also: Sequence[str] | None) -> list[Found]:
     """What is registered, and what is in the files that the person names; what cannot be had is said, and the rest goes on."""
     from ..plugins import from_file
@@ -116,16 +122,19 @@ def datasets() -> None:
 @app.command()
 def options(
     of: Annotated[
-        str, typer.Argument(metavar="METHOD", help="A method, an identifier, `adapter`, or file.py:Name of your own.")
+        str,
+        typer.Argument(
+            metavar="METHOD", help="A method, a score, an identifier, `adapter`, or file.py:Name of your own."
+        ),
     ],
 ) -> None:
-    """The options of a method, of an identifier, or of the adapter, which every method has. Example: ostta ls options rosita"""
+    """The options of a method, of a score, of an identifier, or of the adapter. Example: ostta ls options rosita"""
     from ..core.options import options_of
     from ..options import owners
     from ..registry import pick
 
     known = owners() | _owners_in([of])
-    listed = options_of(known[pick(of, known, "method or identifier")])
+    listed = options_of(known[pick(of, known, "method, score or identifier")])
     if not listed:
         typer.echo(f"{of} has no options.")
         return
@@ -161,13 +170,14 @@ def profiles(also: _Also = None) -> None:
 
 
 def _owners_in(names: Sequence[str]) -> dict[str, Any]:
-    """The options classes of the methods and identifiers in a person's own files, by the names that were given."""
+    """The options classes of the methods, scores and identifiers in a person's own files, by the names that were given."""
     from ..plugins import from_file, names_file
     from ..registry import find
 
     classes = {name: from_file(name) for name in names if names_file(name)}
     kinds: dict[str, Owner] = {
-        name: "method" if hasattr(of, "propose") else "identifier" for name, of in classes.items()
+        name: "method" if hasattr(of, "propose") else "score" if hasattr(of, "value") else "identifier"
+        for name, of in classes.items()
     }
     return {name: find(kinds[name], of).options for name, of in classes.items()}
 

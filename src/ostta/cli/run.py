@@ -17,6 +17,9 @@ def run(
     method: Annotated[str, typer.Option(help="See `ostta ls methods`; or file.py:Name of your own.")] = "rosita",
     desired: Annotated[str, typer.Option(help="Data set of the known classes; see `ostta ls datasets`.")] = "cifar10c",
     undesired: Annotated[str, typer.Option(help="Data set of the unknown images.")] = "mnist",
+    score: Annotated[
+        str | None, typer.Option(help="See `ostta ls scores`; else the one that the identifier needs, or max.")
+    ] = None,
     identifier: Annotated[str, typer.Option(help="See `ostta ls identifiers`.")] = "lda",
     corruption: Annotated[str, typer.Option(help="Applied to every data set whose name ends in c.")] = "snow",
     severity: Annotated[int, typer.Option(help="1 to 5.")] = 5,
@@ -79,6 +82,7 @@ def run(
     spec = checked_spec(
         backbone=backbone,
         method=method,
+        score=score,
         identifier=identifier,
         profile=profile,
         options=parse_options(set_ or []),

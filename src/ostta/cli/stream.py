@@ -25,6 +25,9 @@ def stream(
         str, typer.Option(help="embedded, a hub id, a local folder, onnx:FOLDER, or file.py:Name.")
     ] = "embedded",
     method: Annotated[str, typer.Option(help="See `ostta ls methods`; or file.py:Name of your own.")] = "rosita",
+    score: Annotated[
+        str | None, typer.Option(help="See `ostta ls scores`; else the one that the identifier needs, or max.")
+    ] = None,
     identifier: Annotated[str, typer.Option(help="See `ostta ls identifiers`.")] = "lda",
     profile: Annotated[str, typer.Option(help="reference or paper.")] = "reference",
     seed: Annotated[int, typer.Option(help="Seed of the augmentation.")] = 0,
@@ -59,6 +62,7 @@ def stream(
         named_code(backbone),
         names,
         method=named_code(method),
+        score=None if score is None else named_code(score),
         identifier=named_code(identifier),
         profile=profile,
         seed=seed,

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
@@ -56,6 +57,23 @@ class Verdict(StrEnum):
     @property
     def reliable(self) -> bool:
         return self in (Verdict.RELIABLE_DESIRED, Verdict.RELIABLE_UNDESIRED)
+
+
+# Numbers by name that a score is made of.
+Evidence = Mapping[str, float]
+NO_EVIDENCE: Evidence = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What a score says of one image: how much it looks like one of the classes, and the numbers that this is made of.
+
+    >>> Scored(0.41).evidence
+    mappingproxy({})
+    """
+
+    value: float
+    evidence: Evidence = field(default_factory=lambda: NO_EVIDENCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +130,7 @@ class Look(Generic[Plan]):
 
     `features` is the canonical view's unit feature [D]. `logits` are the method's final ones, which score and answer come from;
     `cosines` are z = f T^T, which MSP needs. `plan` is what the method worked out on the way, for `propose` and `commit`.
-    `scores` are what the score is the largest of, where not of the logits.
+    `scores` are what the score `max` is the largest of, where not of the logits.
     """
 
     views: ViewSource
@@ -141,7 +159,8 @@ class Prediction:
     why no update was made. `class_scores`, if asked for, are the final logits by class name.
     `pseudo_label` is the best class before the update, which is what a method trains on; like `index`, -1 where nothing was seen.
     `diagnostics` are numbers by name that the method has about the step, such as ROSITA's "matches", the K+ of L_D where it acted.
-    `features`, if asked for, is the image's unit feature from before the update.
+    `features`, if asked for, is the image's unit feature from before the update. `evidence` are the numbers by name that the score
+    is made of: "class" is the fit to the best class, "known" and "unknown" the likeness to known and unknown images.
 
     >>> prediction = adapter.step(image)
     >>> prediction
@@ -167,6 +186,7 @@ class Prediction:
     pseudo_label: int = -1
     diagnostics: Mapping[str, float] = field(default_factory=dict)
     features: tuple[float, ...] | None = None
+    evidence: Evidence = field(default_factory=lambda: NO_EVIDENCE)
 
     def __repr__(self) -> str:
         if self.verdict is None:
@@ -188,7 +208,7 @@ class Prediction:
         content["verdict"] = None if self.verdict is None else self.verdict.value
         content["ms"] = {name: round(getattr(self.ms, name), 3) for name in Timing.__slots__}
         content["class_scores"] = None if self.class_scores is None else dict(self.class_scores)
-        content["diagnostics"] = dict(self.diagnostics)
+        content["diagnostics"], content["evidence"] = dict(self.diagnostics), dict(self.evidence)
         if self.features is None:
             del content["features"]
         else:

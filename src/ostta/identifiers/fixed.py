@@ -10,7 +10,7 @@ import torch
 from ..core.banks import ScoreBank
 from ..core.checks import require_names
 from ..core.options import Options, option
-from ..core.types import Decision, Verdict
+from ..core.types import NO_EVIDENCE, Decision, Evidence, Verdict
 
 # The paper's three triples: below the first reliable undesired, from the second on desired, above the third reliable desired.
 TRIPLES = {"0.4/0.6/0.8": (0.4, 0.6, 0.8), "0.3/0.5/0.7": (0.3, 0.5, 0.7), "0.5/0.5/0.5": (0.5, 0.5, 0.5)}
@@ -32,13 +32,13 @@ class MSPOptions(Options):
 class Memoryless:
     """Decides by the score alone."""
 
-    def peek(self, score: float) -> Decision:
+    def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         raise NotImplementedError
 
-    def take(self, score: float) -> None:
+    def take(self, score: float, evidence: Evidence = NO_EVIDENCE) -> None:
         """Nothing is remembered."""
 
-    def observe(self, score: float) -> Decision:
+    def observe(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         return self.peek(score)
 
     def memories(self) -> dict[str, ScoreBank]:
@@ -64,12 +64,12 @@ class MSP(Memoryless):
 
     Options = MSPOptions
     about = "fixed thresholds on the maximum softmax probability"
-    statistic = "msp"
+    needs: str | None = "msp"
 
-    def __init__(self, options: MSPOptions | None = None, *, scale: float = 1.0) -> None:
+    def __init__(self, options: MSPOptions | None = None, *, scale: float | None = 1.0) -> None:
         self.options = options or MSPOptions()
 
-    def peek(self, score: float) -> Decision:
+    def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         low, middle, high = TRIPLES[self.options.thresholds]
         return Decision(Verdict.of(score >= middle, score, low, high), middle, high, low)
 
@@ -92,10 +92,10 @@ class All(Memoryless):
 
     Options = AllOptions
     about = "accepts every image: the closed set"
-    statistic = "max"
+    needs: str | None = None
 
-    def __init__(self, options: AllOptions | None = None, *, scale: float = 1.0) -> None:
+    def __init__(self, options: AllOptions | None = None, *, scale: float | None = 1.0) -> None:
         self.options = options or AllOptions()
 
-    def peek(self, score: float) -> Decision:
+    def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         return Decision(Verdict.UNRELIABLE_DESIRED, None, None, None)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..core.banks import WINDOWS, ScoreBank
 from ..core.checks import require_names
 from ..core.options import Options, option
-from ..core.types import Decision, Verdict
+from ..core.types import NO_EVIDENCE, Decision, Evidence, Verdict
 
 Floats = NDArray[np.float64]
 
@@ -34,7 +34,9 @@ class LDAOptions(Options):
     """
 
     search: Literal["grid", "exact"] = option(
-        "grid", number="D1", about="candidates on a grid of 100, or every gap between scores"
+        "grid",
+        number="D1",
+        about="candidates on a grid of 100, or every gap between scores; a score that is not confined always has the latter",
     )
     objective: Literal["weighted", "unweighted"] = option(
         "weighted",
@@ -66,24 +68,26 @@ class LDA:
 
     Options = LDAOptions
     about = "the threshold that splits the last 512 scores into the two tightest groups"
-    statistic = "max"
+    needs: str | None = None
 
-    def __init__(self, options: LDAOptions | None = None, *, scale: float = 1.0) -> None:
+    def __init__(self, options: LDAOptions | None = None, *, scale: float | None = 1.0) -> None:
         self.options = options or LDAOptions()
-        self.scale = scale
-        self._candidates: Floats = np.arange(100, dtype=np.float64) * 0.01 * scale
+        # A grid needs a beginning and an end.
+        self._exact = self.options.search == "exact" or scale is None
+        self.scale = 1.0 if scale is None else scale
+        self._candidates: Floats = np.arange(100, dtype=np.float64) * 0.01 * self.scale
         self._cuts = np.arange(1, self.options.window)
         self.bank = ScoreBank(self.options.window)
         # How many of the last scores in a row lie beyond the grid: above its end if positive, below its start if negative.
         self._beyond = 0
         self._warned = False
 
-    def peek(self, score: float) -> Decision:
+    def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         scores = self.bank.sorted_with(score)
         threshold, mu_undesired, mu_desired = self.search(scores)
         return Decision(self._verdict(score, threshold, mu_undesired, mu_desired), threshold, mu_desired, mu_undesired)
 
-    def take(self, score: float) -> None:
+    def take(self, score: float, evidence: Evidence = NO_EVIDENCE) -> None:
         self.bank.push(score)
         self._count_beyond(score)
         if self._never_separates() and not self._warned:
@@ -95,7 +99,7 @@ class LDA:
                 stacklevel=2,
             )
 
-    def observe(self, score: float) -> Decision:
+    def observe(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         decision = self.peek(score)
         self.take(score)
         return decision
@@ -125,7 +129,7 @@ class LDA:
 
     def _never_separates(self) -> bool:
         """Whether every score in the bank lies beyond the same end of the grid, and there are enough to say so."""
-        return self.options.search == "grid" and abs(self._beyond) >= max(ENOUGH, len(self.bank))
+        return not self._exact and abs(self._beyond) >= max(ENOUGH, len(self.bank))
 
     def search(self, scores: Floats) -> tuple[float, float, float]:
         """Threshold, mean of the lower group, mean of the upper group, for sorted `scores`.
@@ -139,7 +143,7 @@ class LDA:
         sums = np.zeros(total + 1)
         centred = scores - centre
         centred.cumsum(out=sums[1:])
-        if self.options.search == "exact":
+        if self._exact:
             # Cut in the middle of every gap; cuts between equal scores are struck out below.
             below = above = self._cuts[: total - 1]
         else:
@@ -162,19 +166,19 @@ class LDA:
             high_square = squares[-1] - squares[above] - high * high_mean
             weighted = self.options.objective == "weighted"
             cost = low_square + high_square if weighted else low_square / below + high_square / (total - above)
-        if self.options.search == "exact":
+        if self._exact:
             cost[scores[1:] == scores[:-1]] = np.inf
         best = int(cost.argmin())
         if cost[best] == np.inf:
             return self._inseparable(scores)
-        if self.options.search == "exact":
+        if self._exact:
             threshold = float(scores[best] + scores[best + 1]) * 0.5
         else:
             threshold = float(self._candidates[start + best])
         return threshold, float(low_mean[best] + centre), float(high_mean[best] + centre)
 
     def _inseparable(self, scores: Floats) -> tuple[float, float, float]:
-        return (float(scores[0]),) * 3 if self.options.search == "exact" else (0.0, 0.0, self.scale)
+        return (float(scores[0]),) * 3 if self._exact else (0.0, 0.0, self.scale)
 
     def _verdict(self, score: float, threshold: float, mu_undesired: float, mu_desired: float) -> Verdict:
         if self.options.reliable == "threshold":

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..core.banks import WINDOWS, ScoreBank
 from ..core.checks import require_names, stored, stored_count
 from ..core.options import Options, option
-from ..core.types import Decision, Error, Verdict
+from ..core.types import NO_EVIDENCE, Decision, Error, Evidence, Verdict
 
 
 @dataclass(frozen=True)
@@ -62,17 +62,17 @@ class DAF:
     about = (
         "a mixture of two Gaussians over the last 512 scores, fitted again at every score unless `refit` says otherwise"
     )
-    statistic = "max"
+    needs: str | None = None
 
-    def __init__(self, options: DAFOptions | None = None, *, scale: float = 1.0) -> None:
+    def __init__(self, options: DAFOptions | None = None, *, scale: float | None = 1.0) -> None:
         self.options = options or DAFOptions()
-        self.scale = scale
+        self.scale = 1.0 if scale is None else scale
         self.bank = ScoreBank(self.options.window)
         self._mixture: Mixture | None = None
         self._since = 0
         self._latest: tuple[float, Mixture | None] | None = None
 
-    def peek(self, score: float) -> Decision:
+    def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         mixture = self._mixture_with(score)
         if mixture is None:
             return Decision(Verdict.UNRELIABLE_DESIRED, None, None, None)
@@ -81,13 +81,13 @@ class DAF:
         # The mixture draws no single line: with unequal variances the posterior may cross one half twice.
         return Decision(verdict, None, high, low)
 
-    def take(self, score: float) -> None:
+    def take(self, score: float, evidence: Evidence = NO_EVIDENCE) -> None:
         self._mixture = self._mixture_with(score)
         self._latest = None
         self.bank.push(score)
         self._since = (self._since + 1) % self.options.refit
 
-    def observe(self, score: float) -> Decision:
+    def observe(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         decision = self.peek(score)
         self.take(score)
         return decision

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from ..core.banks import ScoreBank
-from ..core.types import Decision
+from ..core.types import NO_EVIDENCE, Decision, Evidence
 
 
 class Identifier(Protocol):
@@ -16,7 +16,7 @@ class Identifier(Protocol):
 
     Options:    its options, a frozen dataclass with defaults.
     about:      one line for `ostta ls identifiers`.
-    statistic:  which score it wants: "max" of the logits, or "msp".
+    needs:      the name of the only score that it can judge; None where it can judge any.
 
     >>> identifier: Identifier = ostta.identifiers.LDA()
     >>> for score in (0.18, 0.33):
@@ -30,18 +30,18 @@ class Identifier(Protocol):
 
     Options: type[Any]
     about: str
-    statistic: str
+    needs: str | None
 
-    def __init__(self, options: Any = None, *, scale: float = 1.0) -> None:
-        """`options` is one of `Options`, None for the defaults; `scale` is the largest score."""
+    def __init__(self, options: Any = None, *, scale: float | None = 1.0) -> None:
+        """`options` is one of `Options`, None for the defaults; `scale` is the largest score, None where scores are not confined."""
 
-    def peek(self, score: float) -> Decision:
-        """The decision for `score` as if it had been taken into the bank; changes nothing."""
+    def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
+        """The decision for `score`, which is made of `evidence`, as if it had been taken into the bank; changes nothing."""
 
-    def take(self, score: float) -> None:
+    def take(self, score: float, evidence: Evidence = NO_EVIDENCE) -> None:
         """Take `score` into the bank."""
 
-    def observe(self, score: float) -> Decision:
+    def observe(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         """`take` and decide."""
 
     def memories(self) -> Mapping[str, ScoreBank]:

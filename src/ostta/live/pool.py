@@ -182,17 +182,18 @@ class StreamPool:
         path: str | Path,
         method: str | type[Any] | None = None,
         identifier: str | type[Any] | None = None,
+        score: str | type[Any] | None = None,
     ) -> Adapter:
         """The stream as it was saved: in the place of the one with that name, whose waiting images it gets, or a new one.
 
-        `method` and `identifier` as in `Adapter.restore`.
+        `method`, `score` and `identifier` as in `Adapter.restore`.
 
         >>> pool.save("door", "door.ostta")
         >>> adapter = pool.restore("yard", "door.ostta")
         >>> pool.names
         ['door', 'yard']
         """
-        adapter = Adapter.restore(path, self.backbone, method=method, identifier=identifier)
+        adapter = Adapter.restore(path, self.backbone, method=method, identifier=identifier, score=score)
         self._put(name, adapter, replace=True)
         return adapter
 

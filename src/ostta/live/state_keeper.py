@@ -47,7 +47,7 @@ class Keeper:
 def resumed(fresh: Adapter, path: Path | None) -> Adapter:
     """The adapter in the state file `path`; `fresh` where there is no such file or no path.
 
-    Classes, method, identifier, options and seed in the file must be those of `fresh`.
+    Classes, method, score, identifier, options and seed in the file must be those of `fresh`.
     """
     if path is None:
         return fresh
@@ -55,13 +55,14 @@ def resumed(fresh: Adapter, path: Path | None) -> Adapter:
         # Where it cannot be written, that is known now and not after the last image.
         fresh.save(path)
         return fresh
-    method, identifier = fresh.found_method.given, fresh.found_identifier.given
-    kept = Adapter.restore(path, fresh.backbone, method=method, identifier=identifier)
+    method, score, identifier = (part.given for part in fresh.choice.parts().values())
+    kept = Adapter.restore(path, fresh.backbone, method=method, score=score, identifier=identifier)
     for name, old, new in (
         ("classes", list(kept.classes), list(fresh.classes)),
         ("method", kept.method_name, fresh.method_name),
+        ("score", kept.score_name, fresh.score_name),
         ("identifier", kept.identifier_name, fresh.identifier_name),
-        ("options", kept.resolved.values(), fresh.resolved.values()),
+        *(("options", options, fresh.resolved.values()[owner]) for owner, options in kept.resolved.values().items()),
         ("seed", kept.seed, fresh.seed),
     ):
         if old != new:

@@ -42,7 +42,7 @@ class DPEOptions(Options):
         about="what the entropy of the evolution gate is divided by; `reference` is the published slip",
         bug="the entropy of the evolution gate is divided by log2 of the feature width instead of the number of classes",
     )
-    score: Literal["logits", "cosine"] = option(
+    score_of: Literal["logits", "cosine"] = option(
         "logits", paper="cosine", number="D29", about="what the score is the largest of"
     )
 
@@ -112,7 +112,7 @@ class DPE:
         self.options = options
         self.classifier = classifier
         self.logit_scale = backbone.logit_scale
-        self.score_scale = 1.0 if options.score == "cosine" else self.logit_scale
+        self.score_scale = 1.0 if options.score_of == "cosine" else self.logit_scale
 
     def start(self) -> DPEState:
         return DPEState(self.classifier, self.options.shots)
@@ -142,7 +142,7 @@ class DPE:
             confident = count > 1 and float(entropy(final)) / math.log2(count) < self.options.confident
             z = cosines(features, self.classifier)
         plan = Plan(label, spread, place, text, float(loss.detach()), confident)
-        return Look(views, features, z, final, plan, z if self.options.score == "cosine" else None)
+        return Look(views, features, z, final, plan, z if self.options.score_of == "cosine" else None)
 
     def propose(self, state: DPEState, look: Look[Plan], decision: Decision) -> Proposal:
         return Proposal(loss=look.plan.loss, adapted=True)

@@ -38,7 +38,7 @@ class EntropyOptions(Options):
     lr: float = option(1e-3, above=0, about="rate of the optimiser")
     group: Group = group_option()
     rank: int = rank_option()
-    answer: Literal["after", "reference"] = option(
+    named_from: Literal["after", "reference"] = option(
         "after",
         number="D21",
         about="what the class is named from after the update; `reference` is the development code's slip",
@@ -78,5 +78,5 @@ class Entropy(Tuning[TunedState]):
                 return entropy(self.scale * z)
             return functional.cross_entropy(z, z.argmax())
 
-        looks_again = self.options.answer == "after" and state.overlay.trains_vision
+        looks_again = self.options.named_from == "after" and state.overlay.trains_vision
         return Proposal(Gradient(state.overlay, state.optimiser, loss, looks_again=looks_again))

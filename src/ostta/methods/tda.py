@@ -43,7 +43,7 @@ class TDAOptions(Options):
     insert: Literal["all", "desired"] = option(
         "all", paper="desired", number="D12", about="which images enter the caches"
     )
-    score: Literal["logits", "cosine"] = option(
+    score_of: Literal["logits", "cosine"] = option(
         "logits", paper="cosine", number="D29", about="what the score is the largest of"
     )
 
@@ -130,7 +130,7 @@ class TDA:
         self.classifier = classifier
         # Scores are scaled logits: with CLIP's 100 the identifier's grid is 0, 1, ..., 99 (D29).
         self.logit_scale = backbone.logit_scale
-        self.score_scale = 1.0 if options.score == "cosine" else self.logit_scale
+        self.score_scale = 1.0 if options.score_of == "cosine" else self.logit_scale
 
     def start(self) -> TDAState:
         classes, width = self.classifier.shape
@@ -150,7 +150,7 @@ class TDA:
             similar, filled = state.negative.similarities(features, plan.label, plan.negative)
             weights = _weights(similar, self.options.negative_beta) * filled
             final = final - self.options.negative_alpha * _spoken_against(state, weights, plan)
-        return Look(views, features, z, final, plan, z if self.options.score == "cosine" else None)
+        return Look(views, features, z, final, plan, z if self.options.score_of == "cosine" else None)
 
     def propose(self, state: TDAState, look: Look[Plan], decision: Decision) -> Proposal:
         if self._enters(decision):

@@ -15,8 +15,8 @@ from ..core.checks import LARGEST_SEED, MOST_STEPS, shown
 from ..core.options import PROFILES, types_of, word_for
 from ..core.types import Error
 from ..files import is_unicode
-from ..options import SOURCES, AdapterOptions, Resolved, rebuild
-from ..registry import Found, find_saved, pick
+from ..options import SOURCES, Resolved, options_classes, rebuild
+from ..registry import Choice, Found, Owner, checked_choice, find_saved, pick
 
 # Far more than is of use, and few enough that checking them takes no time.
 MOST_TEXT, MOST_NAME, MOST_CLASSES, MOST_ENTRIES = 32 * 2**20, 10_000, 1_000_000, 1_000
@@ -33,9 +33,10 @@ class SavedOn:
 
 @dataclass(frozen=True, slots=True)
 class GivenClasses:
-    """The method and the identifier of a state, from somebody who knows them. A file names registered ones only."""
+    """The method, the score and the identifier of a state, from somebody who knows them. A file names registered ones only."""
 
     method: str | type[Any] | None = None
+    score: str | type[Any] | None = None
     identifier: str | type[Any] | None = None
 
 
@@ -45,8 +46,7 @@ class Description:
 
     backbone: SavedOn
     classes: tuple[str, ...]
-    method: Found
-    identifier: Found
+    choice: Choice
     profile: str
     options: Resolved
     seed: int
@@ -57,30 +57,39 @@ class Description:
     def read(cls, content: dict[str, Any], given: GivenClasses | None = None) -> Description:
         """The description in `content`; an Error says what is missing, too much, or not what it must be."""
         given = given or GivenClasses()
-        names = [field.name for field in dataclasses.fields(cls)]
-        _require_keys(content, [*names, "option_sources"], "state")
+        names = [field.name for field in dataclasses.fields(cls) if field.name != "choice"]
+        _require_keys(content, [*names, "method", "score", "identifier", "option_sources"], "state")
         backbone = _object(content["backbone"], "backbone")
         _require_keys(backbone, [field.name for field in dataclasses.fields(SavedOn)], "backbone")
         if not re.fullmatch("[0-9a-f]{64}", _text(backbone["weight_hash"], "weight_hash")):
             raise Error(f"`weight_hash` is 64 hexadecimal digits, not {shown(backbone['weight_hash'])}.")
         if not isinstance(backbone["restorable"], bool):
             raise Error(f"`restorable` is true or false, not {shown(backbone['restorable'])}.")
-        method = find_saved("method", _text(content["method"], "method"), given.method)
-        identifier = find_saved("identifier", _text(content["identifier"], "identifier"), given.identifier)
+        choice = saved_choice(content, given)
         classes = content["classes"]
         if not isinstance(classes, list) or not 1 <= len(classes) <= MOST_CLASSES:
             raise Error(f"`classes` is a list of 1 to {MOST_CLASSES:,} names, not {shown(classes)}.")
         return cls(
             SavedOn(_text(backbone["id"], "id"), backbone["weight_hash"], backbone["restorable"]),
             tuple(_text(name, "classes") for name in classes),
-            method,
-            identifier,
+            choice,
             pick(_text(content["profile"], "profile"), PROFILES, "profile"),
-            _options(method, identifier, content["options"], content["option_sources"]),
+            _options(choice, content["options"], content["option_sources"]),
             _whole(content["seed"], "seed", LARGEST_SEED),
             _whole(content["step"], "step", MOST_STEPS),
             _texts(content["versions"], "versions"),
         )
+
+
+def saved_choice(content: dict[str, Any], given: GivenClasses) -> Choice:
+    """The method, the score and the identifier that a file names."""
+
+    def found(kind: Owner, given: str | type[Any] | None) -> Found:
+        return find_saved(kind, _text(content[kind], kind), given)
+
+    return checked_choice(
+        found("method", given.method), found("score", given.score), found("identifier", given.identifier)
+    )
 
 
 def read_json(text: str) -> dict[str, Any]:
@@ -146,20 +155,30 @@ def _whole(value: Any, name: str, most: int) -> int:
     return value
 
 
-def _options(method: Found, identifier: Found, values: Any, sources: Any) -> Resolved:
+def _options(choice: Choice, values: Any, sources: Any) -> Resolved:
     """Options that came after the file was written are in neither of the two, and have their defaults."""
-    values, sources = _object(values, "options"), _texts(sources, "option_sources")
+    values, sources = _object(values, "options"), _object(sources, "option_sources")
+    owned = options_classes(choice)
+    for name, content in (("options", values), ("option_sources", sources)):
+        if content.keys() != owned.keys():
+            raise Error(
+                f"`{name}` is by owner, {', '.join(owned)}, and {shown(min(content.keys() ^ owned.keys()))} is not right."
+            )
+    for owner, options in owned.items():
+        _require_fitting(_object(values[owner], "options"), _texts(sources[owner], "option_sources"), types_of(options))
+    return rebuild(choice, values, sources)
+
+
+def _require_fitting(values: dict[str, Any], sources: dict[str, str], hints: dict[str, Any]) -> None:
     if values.keys() != sources.keys():
         odd = min(values.keys() ^ sources.keys())
         raise Error(f"`options` and `option_sources` must name the same options, and {shown(odd)} is in one of them.")
     for name, source in sources.items():
         if source not in SOURCES:
             raise Error(f"The source of the option {shown(name)} is one of {', '.join(SOURCES)}, not {shown(source)}.")
-    for options in (method.options, identifier.options, AdapterOptions):
-        for name, hint in types_of(options).items():
-            if name in values and not _fits(values[name], hint):
-                raise Error(f"`{name}` takes {word_for(hint)}, not {shown(values[name])}.")
-    return rebuild(method.of, identifier.of, values, sources)
+    for name, hint in hints.items():
+        if name in values and not _fits(values[name], hint):
+            raise Error(f"`{name}` takes {word_for(hint)}, not {shown(values[name])}.")
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -1,7 +1,8 @@
 """The file: its formats, and the hash over all that it holds.
 
 Format 2 has a SHA-256 over the tensors (names, types, shapes, bytes) and the JSON text. It finds accidental damage. It does not
-stop an attacker, who can compute it again: whatever reads the content checks it too. Format 1 is the same without the hash.
+stop an attacker, who can compute it again: whatever reads the content checks it too. Format 1 is the same without the hash. In
+format 3 there is a score, and options are stored by owner.
 
 A version reads its own format and all earlier ones. A new format adds to `UPGRADES` how a file of the one before becomes one of it.
 """
@@ -21,9 +22,10 @@ from ..backbones.towers import weight_hash
 from ..core.checks import shown
 from ..core.types import Error
 from ..files import write_atomically
-from .description import Description, GivenClasses, read_json
+from ..options import by_owner
+from .description import Description, GivenClasses, read_json, saved_choice
 
-FORMAT = 2
+FORMAT = 3
 # The types that a state is made of, by their names in safetensors.
 TYPES = ("F32", "F64", "I32", "I64")
 CONTENT, HASH = "ostta", "sha256"
@@ -62,7 +64,7 @@ def read_state(path: Path, given: GivenClasses | None = None) -> tuple[dict[str,
             raise Error("its content is not what was written, as its hash says: use another copy of it")
         content = _without_format(content)
         for older in range(found, FORMAT):
-            tensors, content = UPGRADES[older](path, tensors, content)
+            tensors, content = UPGRADES[older](path, tensors, content, given or GivenClasses())
         return tensors, Description.read(content, given)
     except Error as problem:
         raise Error(f"{path} cannot be restored: {str(problem).removesuffix('.')}.") from None
@@ -94,14 +96,28 @@ def _without_format(content: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in content.items() if name != "format"}
 
 
-def _from_format_1(path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any]) -> Content:
+def _from_format_1(path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], _: GivenClasses) -> Content:
     warnings.warn(
-        f"{path} has state format 1, which has no hash, so not all damage to it can be noticed; `save` writes format 2.",
+        f"{path} has state format 1, which has no hash, so not all damage to it can be noticed; `save` writes format 3.",
         stacklevel=4,
     )
     return tensors, content
 
 
+def _from_format_2(_: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], given: GivenClasses) -> Content:
+    """There was no choice of a score, and options were stored by name alone."""
+    content = {**content, "score": "msp" if content.get("identifier") == "msp" else "max"}
+    if {"method", "identifier"} <= content.keys():  # else it is said by whoever reads it next
+        choice = saved_choice(content, given)
+        for name in ("options", "option_sources"):
+            if isinstance(content.get(name), dict):
+                content[name] = by_owner(choice, content[name])
+    return tensors, content
+
+
 Content = tuple[dict[str, torch.Tensor], dict[str, Any]]
 # Format n -> what makes a file of it one of format n + 1.
-UPGRADES: dict[int, Callable[[Path, dict[str, torch.Tensor], dict[str, Any]], Content]] = {1: _from_format_1}
+UPGRADES: dict[int, Callable[[Path, dict[str, torch.Tensor], dict[str, Any], GivenClasses], Content]] = {
+    1: _from_format_1,
+    2: _from_format_2,
+}

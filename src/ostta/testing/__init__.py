@@ -1,4 +1,4 @@
-"""Whether a method, an identifier or a backbone of your own keeps the promises that ostta builds on.
+"""Whether a method, a score, an identifier or a backbone of your own keeps the promises that ostta builds on.
 
     import ostta.testing
     ostta.testing.check_method(MyMethod)
@@ -12,6 +12,7 @@ from __future__ import annotations
 from .backbones import check_backbone
 from .identifiers import check_identifier
 from .methods import check_method
+from .scores import check_score
 from .subject import Violation
 
-__all__ = ["Violation", "check_backbone", "check_identifier", "check_method"]
+__all__ = ["Violation", "check_backbone", "check_identifier", "check_method", "check_score"]

@@ -12,6 +12,7 @@ import torch
 
 from ..core.types import Decision, Verdict
 from ..options import resolve
+from ..registry import choose, names
 from .leaks import leak
 from .methods import repeatable_and_restorable, resets, survives_bad_input, works_in_a_pool
 from .subject import Subject, differing, refused, require, require_options
@@ -30,7 +31,7 @@ def check_identifier(
     >>> check_identifier(LDA)
     """
     declared(identifier)
-    built = resolve("zero_shot", identifier, "reference", options or {}, {}).identifier
+    built = resolve(choose("zero_shot", None, identifier), "reference", options or {}, {}).identifier
     for scale in (1.0, 100.0):
         decides_without_a_trace(identifier, built, scale)
         comes_back(identifier, built, scale)
@@ -43,12 +44,15 @@ def declared(identifier: type[Any]) -> None:
     """What `ostta ls` and the options read is there."""
     require_options(identifier, "identifier")
     name = identifier.__qualname__
-    about, statistic = getattr(identifier, "about", None), getattr(identifier, "statistic", None)
+    about, needs = getattr(identifier, "about", None), getattr(identifier, "needs", "nothing said")
     require(
         isinstance(about, str) and bool(about) and "\n" not in about,
         f"The identifier {name} must have its line of `ostta ls identifiers` as `about`, not {about!r}.",
     )
-    require(statistic in ("max", "msp"), f'`statistic` of {name} is "max" or "msp", not {statistic!r}.')
+    require(
+        needs is None or needs in names("score"),
+        f"`needs` of {name} is None, or the name of the only score that it can judge, not {needs!r}.",
+    )
     for part in ("peek", "take", "observe", "reset", "tensors", "load"):
         require(callable(getattr(identifier, part, None)), f"The identifier {name} must have a function `{part}`.")
 
@@ -113,7 +117,7 @@ def keeps_nothing_more(identifier: type[Any], options: Any, warm: int, steps: in
 
 def _scores(identifier: Any, scale: float) -> list[float]:
     """Scores of two groups in turn; probabilities where the identifier wants these."""
-    largest = 1.0 if identifier.statistic == "msp" else scale
+    largest = 1.0 if identifier.needs == "msp" else scale
     noise = np.random.default_rng(0).normal(0, 0.02, SCORES)
     return [float(largest * (noise[i] + (0.3 if i % 2 else 0.2))) for i in range(SCORES)]
 

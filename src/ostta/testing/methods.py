@@ -324,8 +324,8 @@ def _restarted(subject: Subject, adapter: Adapter) -> Adapter:
     with tempfile.TemporaryDirectory(prefix="ostta-check-") as folder:
         path = Path(folder) / "state.ostta"
         adapter.save(path)
-        method, identifier = adapter.found_method.given, adapter.found_identifier.given
-        again = Adapter.restore(path, subject.backbone, method=method, identifier=identifier)
+        method, score, identifier = (part.given for part in adapter.choice.parts().values())
+        again = Adapter.restore(path, subject.backbone, method=method, score=score, identifier=identifier)
     require(again.resolved == adapter.resolved, f"The options of {subject.name} come back otherwise from a state file.")
     return again
 

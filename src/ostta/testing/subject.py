@@ -65,12 +65,13 @@ def images(count: int) -> tuple[Image.Image, ...]:
 
 @dataclass(frozen=True)
 class Subject:
-    """A method with an identifier on a backbone, and the options with which it is to be checked."""
+    """A method with a score and an identifier on a backbone, and the options with which it is to be checked."""
 
     method: str | type[Any]
     identifier: str | type[Any] = "lda"
     backbone: Backbone = field(default_factory=small_backbone)
     options: Mapping[str, Any] = field(default_factory=dict)
+    score: str | type[Any] | None = None
 
     def adapter(self, seed: int = 0, classes: Sequence[str] = CLASSES, **options: Any) -> Adapter:
         """A fresh adapter; `options` beside or in place of the subject's own."""
@@ -78,6 +79,7 @@ class Subject:
             self.backbone,
             classes,
             method=self.method,
+            score=self.score,
             identifier=self.identifier,
             seed=seed,
             options={**self.options, **options},

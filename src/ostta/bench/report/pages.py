@@ -218,8 +218,9 @@ def _run_details(figures: SuiteFigures) -> Iterator[str]:
             "file": figures.collected.file_of(result),
             "spec": result.spec.model_dump(mode="json"),
             "options": {
-                name: f"{json.dumps(value, ensure_ascii=False)} ({result.option_sources.get(name, 'unknown')})"
-                for name, value in result.options.items()
+                name: f"{json.dumps(value, ensure_ascii=False)} ({result.option_sources.get(owner, {}).get(name, 'unknown')})"
+                for owner, options in result.options.items()
+                for name, value in options.items()
             },
             "stream": result.stream.model_dump(mode="json"),
             "counts": result.counts,

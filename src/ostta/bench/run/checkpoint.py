@@ -26,7 +26,7 @@ _OF_SAMPLE = ("source", "number", "label", "domain", "features")
 _PARTS_OF_TIME = tuple(field.name for field in fields(Timing))
 _OF_PREDICTION = tuple(field.name for field in fields(Prediction) if field.name not in ("ms", "features"))
 # As text: their names differ from run to run, and a column of mappings that are all empty cannot be written.
-_AS_TEXT = ("class_scores", "diagnostics")
+_AS_TEXT = ("class_scores", "diagnostics", "evidence")
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,9 @@ class Checkpoint:
             records = Records()
             for part in manifest["parts"]:
                 _unpack((self.folder / part).read_bytes(), records)
-            adapter = Adapter.restore(
-                self.folder / manifest["state"],
-                fresh.backbone,
-                method=fresh.found_method.given,
-                identifier=fresh.found_identifier.given,
-            )
+            method, score, identifier = (part.given for part in fresh.choice.parts().values())
+            place = self.folder / manifest["state"]
+            adapter = Adapter.restore(place, fresh.backbone, method=method, score=score, identifier=identifier)
             reached = Reached(adapter, records, manifest["seconds"], manifest["peak_memory_mb"])
         except (Error, OSError, ValueError, KeyError, TypeError):
             return None

@@ -81,6 +81,7 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
         backbone if backbone is not None else open_backbone(spec),
         spec.classes or composed.classes,
         method=code.get(spec.method, spec.method),
+        score=None if spec.score is None else code.get(spec.score, spec.score),
         identifier=code.get(spec.identifier, spec.identifier),
         profile=spec.profile,
         seed=spec.seed,

@@ -66,7 +66,7 @@ def _classes(result: Result) -> int:
 
 def _bank_features(result: Result) -> float | None:
     """How many features the method has room for, by its options."""
-    options, classes = result.options, _classes(result)
+    options, classes = result.options["method"], _classes(result)
     try:
         rooms = {
             "rosita": lambda: options["k"] * classes + options["undesired_bank"],
@@ -80,7 +80,7 @@ def _bank_features(result: Result) -> float | None:
 
 
 def _added_parameters(result: Result) -> float | None:
-    group = result.options.get("group")
+    group = result.options["method"].get("group")
     if group == "lora" and result.analyses is not None:
         return result.analyses.adapted_parameters
     return 0.0 if group in NOTHING_ADDED else None

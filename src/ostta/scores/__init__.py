@@ -1,0 +1,10 @@
+"""The scores by name."""
+
+from __future__ import annotations
+
+from .plain import Max, MaxOptions, MaxSoftmax, MaxSoftmaxOptions
+from .protocol import Score, Setting
+
+__all__ = ["SCORES", "Max", "MaxOptions", "MaxSoftmax", "MaxSoftmaxOptions", "Score", "Setting"]
+
+SCORES: dict[str, type[Score]] = {"max": Max, "msp": MaxSoftmax}
