@@ -1,4 +1,4 @@
-"""What the conformance suite runs over: every method, every identifier, every kind of backbone, and a short real stream."""
+"""What the conformance suite runs over: every method, every score, every identifier, every kind of backbone, and a short real stream."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ostta.data.views import Views
 from ostta.identifiers import IDENTIFIERS
 from ostta.methods import METHODS
 from ostta.methods.protocol import Proposal
+from ostta.scores import SCORES
 from ostta.testing.subject import CLASSES, SmallTower, Subject, content, differing, images, small_backbone, trace
 
 __all__ = ["CLASSES", "SmallTower", "content", "images", "trace"]
@@ -35,7 +36,26 @@ def usual(method: str) -> str:
     return next(kind for kind in ("wrapped", "embedded", "embedded+maple") if sensible(method, kind))
 
 
-CASES = tuple(case for case in itertools.product(METHODS, IDENTIFIERS, BACKBONES) if sensible(case[0], case[2]))
+# Every method on every kind of backbone.
+CASES = tuple(case for case in itertools.product(METHODS, BACKBONES) if sensible(*case))
+
+
+def combinations() -> list[tuple[str, str, str]]:
+    """Methods, scores and identifiers, so that any two of them that go together meet once; not all of them with all."""
+    found = []
+    for i, method in enumerate(METHODS):
+        for j, (identifier, of) in enumerate(IDENTIFIERS.items()):
+            score = of.needs or list(SCORES)[(i + j) % len(SCORES)]
+            found.append((method, score, identifier))
+    # Whatever the turns have left out.
+    for method, score in itertools.product(METHODS, SCORES):
+        if (method, score) not in {case[:2] for case in found}:
+            found.append((method, score, "lda"))
+    free = [name for name, of in IDENTIFIERS.items() if of.needs is None]
+    for score, identifier in itertools.product(SCORES, free):
+        if (score, identifier) not in {case[1:] for case in found}:
+            found.append(("rosita", score, identifier))
+    return found
 
 
 @cache
@@ -49,8 +69,10 @@ def backbone(name: str):
 EARLY = {"prototypes": {"wait": 5}} | {method: {"views": 8} for method in PROMPT_METHODS}
 
 
-def subject(method: str = "rosita", identifier: str = "lda", kind: str = "wrapped") -> Subject:
-    return Subject(method, identifier, backbone(kind), EARLY.get(method, {}))
+def subject(
+    method: str = "rosita", identifier: str = "lda", kind: str = "wrapped", score: str | None = None
+) -> Subject:
+    return Subject(method, identifier, backbone(kind), EARLY.get(method, {}), score)
 
 
 def adapter(method: str = "rosita", identifier: str = "lda", kind: str = "wrapped", **options) -> ostta.Adapter:

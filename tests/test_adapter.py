@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 
@@ -16,6 +17,7 @@ from ostta.identifiers import IDENTIFIERS
 from ostta.methods import METHODS
 from ostta.methods.rosita import RositaOptions
 from ostta.options import owners
+from ostta.scores import SCORES
 
 
 def test_gradients_reach_only_the_layernorms() -> None:
@@ -214,10 +216,10 @@ def test_unfamiliar_class_is_a_warning() -> None:
 
 
 def test_no_option_has_two_owners() -> None:
-    """Options of method, identifier and adapter share one set of names on the command line."""
+    """Options of method, score, identifier and adapter share one set of names on the command line."""
     of_adapter = {field.name for field in dataclasses.fields(owners()["adapter"])}
-    for method in METHODS:
-        for identifier in IDENTIFIERS:
-            owned = [{field.name for field in dataclasses.fields(owners()[owner])} for owner in (method, identifier)]
-            assert not owned[0] & owned[1], (method, identifier)
-            assert not of_adapter & (owned[0] | owned[1]), (method, identifier)
+    for one, other in itertools.combinations((METHODS, SCORES, IDENTIFIERS), 2):
+        for first, second in itertools.product(one.values(), other.values()):
+            owned = [{field.name for field in dataclasses.fields(of.Options)} for of in (first, second)]
+            assert not owned[0] & owned[1], (first, second)
+            assert not of_adapter & (owned[0] | owned[1]), (first, second)

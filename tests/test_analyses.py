@@ -275,7 +275,7 @@ def test_memory_of_rosita_is_the_papers_formula(bank: int, megabytes: float) -> 
     assert analyses.adapted_parameters(one) == 4 * 512
 
 
-@pytest.mark.parametrize(("method", "kind"), sorted({(method, kind) for method, _, kind in CASES}))
+@pytest.mark.parametrize(("method", "kind"), CASES)
 def test_memory_is_that_of_the_features_in_the_state_file(method: str, kind: str) -> None:
     one = adapter(method, "lda", kind)
     stored = [tensor for name, tensor in one.state.tensors().items() if name.endswith("/features")]
@@ -301,7 +301,7 @@ def test_a_memory_counts_by_what_the_state_says_and_not_by_the_name_of_an_attrib
     assert analyses.bank_distances(one).cosine == 1.0
 
 
-@pytest.mark.parametrize(("method", "kind"), sorted({(method, kind) for method, _, kind in CASES}))
+@pytest.mark.parametrize(("method", "kind"), CASES)
 def test_memories_have_the_names_of_the_state_file(method: str, kind: str) -> None:
     one = adapter(method, "lda", kind)
     named = {name.rpartition("/")[0] for name in one.state.tensors() if name.endswith("/features")}

@@ -1,34 +1,48 @@
-"""Every method with every identifier on every kind of backbone keeps the same promises, which `ostta.testing` spells out."""
+"""Methods, scores, identifiers and backbones, alone and together, keep the promises that `ostta.testing` spells out."""
 
 from __future__ import annotations
 
 import pytest
 
-from cases import BACKBONES, CASES, CLASSES, EARLY, MAPLE_METHODS, PROMPT_METHODS, adapter, backbone, subject, usual
+from cases import (
+    BACKBONES,
+    CASES,
+    CLASSES,
+    EARLY,
+    MAPLE_METHODS,
+    PROMPT_METHODS,
+    adapter,
+    backbone,
+    combinations,
+    subject,
+    usual,
+)
 from ostta import Error
 from ostta.identifiers import IDENTIFIERS
 from ostta.methods import METHODS
-from ostta.testing import check_backbone, check_identifier, check_method, methods
+from ostta.scores import SCORES
+from ostta.testing import check_backbone, check_identifier, check_method, check_score, methods
 
-# `test_methods_conform` asks all of a method with `lda` on the quickest backbone.
-REST = [case for case in CASES if case != (case[0], "lda", usual(case[0]))]
-each_case = pytest.mark.parametrize(("method", "identifier", "kind"), REST)
-# What an identifier cannot change about a method is asked of every method with one of them, and of every identifier with one method.
-PAIRS = [case for case in REST if case[1] == "lda" or case[::2] == ("rosita", "wrapped")]
-each_pair = pytest.mark.parametrize(("method", "identifier", "kind"), PAIRS)
+# `test_methods_conform` asks all of a method on the quickest backbone.
+REST = [case for case in CASES if case != (case[0], usual(case[0]))]
 
 
-@each_case
-def test_a_stream_is_pure_repeatable_and_survives_a_restart(method: str, identifier: str, kind: str) -> None:
-    methods.repeatable_and_restorable(subject(method, identifier, kind))
+@pytest.mark.parametrize("promise", [methods.repeatable_and_restorable, methods.leaves_others_alone])
+@pytest.mark.parametrize(("method", "kind"), REST)
+def test_other_backbones(method: str, kind: str, promise) -> None:
+    promise(subject(method, kind=kind))
 
 
-@pytest.mark.parametrize(
-    "promise", [methods.resets, methods.leaves_others_alone, methods.survives_bad_input, methods.takes_any_image]
-)
-@each_pair
-def test_each_promise(method: str, identifier: str, kind: str, promise) -> None:
-    promise(subject(method, identifier, kind))
+@pytest.mark.parametrize(("method", "score", "identifier"), combinations())
+def test_any_two_go_together(method: str, score: str, identifier: str) -> None:
+    """Pure, repeatable, and back after a restart, whatever the method, the score and the identifier."""
+    methods.repeatable_and_restorable(subject(method, identifier, usual(method), score))
+
+
+@pytest.mark.parametrize("promise", [methods.resets, methods.survives_bad_input, methods.works_in_a_pool])
+@pytest.mark.parametrize(("method", "score", "identifier"), [case for case in combinations() if case[0] == "rosita"])
+def test_each_promise(method: str, score: str, identifier: str, promise) -> None:
+    promise(subject(method, identifier, score=score))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -47,6 +61,11 @@ def test_identifiers_conform(identifier: str) -> None:
     check_identifier(IDENTIFIERS[identifier], options=options, warm=100 if options else 600)
 
 
+@pytest.mark.parametrize("score", SCORES)
+def test_scores_conform(score: str) -> None:
+    check_score(SCORES[score], warm=600 if score == "neighbours" else 150, steps=50)
+
+
 @pytest.mark.parametrize("kind", BACKBONES)
 def test_backbones_conform(kind: str) -> None:
     check_backbone(backbone(kind))
@@ -63,5 +82,5 @@ def test_a_prompt_without_a_text_tower_is_refused_in_one_sentence(method: str) -
 
 
 def test_backbones_are_all_covered() -> None:
-    assert {kind for _, _, kind in CASES} == set(BACKBONES)
+    assert {kind for _, kind in CASES} == set(BACKBONES)
     assert len(CLASSES) == 10

@@ -29,7 +29,7 @@ from ostta.cli.app import app
 from ostta.data.by_name import open_dataset
 from ostta.identifiers import LDA
 from ostta.live import StreamPool
-from ostta.live.state_keeper import resumed
+from ostta.live.state_keeper import Wanted, opened
 
 OUTSIDE = Path(__file__).parent / "outside" / "class_means.py"
 FILE = f"{OUTSIDE}:ClassMeans"
@@ -129,7 +129,8 @@ def test_a_state_of_a_method_from_outside_comes_back_with_its_class(tmp_path: Pa
     assert same(content(one), content(again))
     assert again.resolved == one.resolved
     assert trace(again.stream(images(4))) == trace(one.stream(images(4)))
-    kept = resumed(ostta.load(backbone("wrapped"), CLASSES, method=mine(), identifier=MyLDA), tmp_path / "state.ostta")
+    wanted = Wanted(classes=CLASSES, backbone=backbone("wrapped"), method=mine(), identifier=MyLDA)
+    kept = opened(wanted, tmp_path / "state.ostta")
     assert kept.steps == 12
     pool = StreamPool(backbone("wrapped"))
     pool.restore("door", tmp_path / "state.ostta", method=mine(), identifier=MyLDA)

@@ -20,8 +20,9 @@ import torch
 from . import backbones
 from .backbones.protocol import Backbone
 from .core.banks import named
-from .core.checks import checked_seed, shown, split
+from .core.checks import checked_seed, require_names, shown, split
 from .core.devices import synchronise
+from .core.levels import Levels
 from .core.modes import answering, learning
 from .core.overlay import Overlay, encode, lock_of
 from .core.types import Decision, Error, Look, Prediction, Scored, Timing, ViewSource
@@ -34,6 +35,7 @@ from .methods import Method
 from .methods.protocol import Failure, Proposal, Trained
 from .methods.tuning import TunedState, answer, take
 from .options import SCORES_IN_HALF, Given, Resolved, resolve
+from .profiles import chosen
 from .registry import Choice, choose
 from .scores import Score, Setting
 from .state import GivenClasses, SavedOn, read_state, require_stored_shapes, write_state
@@ -47,9 +49,9 @@ SPOILED = Failure("the step would make the features of images not finite")
 def load(
     backbone: backbones.BackboneSource,
     classes: Sequence[str],
-    method: str | type[Any] = "rosita",
-    identifier: str | type[Any] = "lda",
-    profile: str = "reference",
+    method: str | type[Any] | None = None,
+    identifier: str | type[Any] | None = None,
+    profile: str | None = None,
     seed: int = 0,
     score: str | type[Any] | None = None,
     device: str | torch.device | None = None,
@@ -63,8 +65,8 @@ def load(
     model that is loaded already: (model, processor) of transformers or (model, tokenizer, transform) of open_clip. One that is
     named is loaded onto `device`, "auto" (a GPU where there is one; the default), "cpu", "cuda", "cuda:1" or "mps", with its
     numbers in `dtype`, "float32", "bfloat16" or "float16"; one that is given stays where it is. `method`, `score` and `identifier` are
-    names, as `ostta ls` shows them, or classes of your own (docs/plugins.md); without a score it is the one that the identifier
-    needs, or `max`. Keywords are options of the method, the score, the identifier and the adapter, which `ostta ls options` shows;
+    names, as `ostta ls` shows them, or classes of your own (docs/plugins.md). With none of them and no profile named, the profile is
+    `field`, which is what we recommend (docs/deciding.md); with one of them named, `reference`, the published code. Keywords are options of the method, the score, the identifier and the adapter, which `ostta ls options` shows;
     `options` takes them too, by name or as objects: `options=ostta.options.RositaOptions(lr=1e-4)`, in which all fields count as
     given.
 
@@ -75,8 +77,10 @@ def load(
     Prediction(cat, score 0.45 > 0.00, unreliable)
     """
     model = backbones.as_backbone(backbone, device, dtype)
-    choice = choose(method, score, identifier)
-    return Adapter(model, classes, choice, profile, seed, resolve(choice, profile, options, model.defaults, keywords))
+    wanted = chosen(profile, method, score, identifier)
+    choice = choose(wanted.method, wanted.score, wanted.identifier)
+    resolved = resolve(choice, wanted.profile, options, model.defaults, keywords)
+    return Adapter(model, classes, choice, wanted.profile, seed, resolved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,7 @@ class Adapter:
             self.state = self.method.start()
             self.score: Score = choice.score.of(resolved.score, self._setting())
         self.identifier: Identifier = choice.identifier.of(resolved.identifier, scale=self.score.scale)
+        self.levels = Levels(len(self.classes)) if resolved.adapter.answer == "levelled" else None
         self.steps = 0
         # What was trained before the last gradient step, while no image has been seen through what it is now.
         self._before: Trained | None = None
@@ -259,6 +264,8 @@ class Adapter:
             self.state, self._before = self.method.start(), None
             self.score.reset()
             self.identifier.reset()
+            if self.levels is not None:
+                self.levels.reset()
             self.steps = 0
 
     def save(self, path: str | Path) -> None:
@@ -366,7 +373,8 @@ class Adapter:
             turn = self.decide(self._look(views, keep=False), began)
             if turn.decision is None:
                 return nothing(turn.unseen)
-            return self._prediction(turn, turn.decision, Proposal(reason="predict never adapts"), None, None)
+            proposal = Proposal(reason="predict never adapts")
+            return self._prediction(turn, turn.decision, proposal, None, self._answer(turn.look.logits))
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -419,15 +427,20 @@ class Adapter:
                 logits = answer(outcome.overlay, turn.look.features if features is None else features)
             if not bool(torch.isfinite(logits).all()) or (features is not None and unseen_because(features)):
                 outcome = SPOILED
+        if isinstance(outcome, Failure):
+            logits = None
+        answered = self._answer(turn.look.logits if logits is None else logits)
         if not isinstance(outcome, Failure):
             self.method.commit(self.state, turn.look, turn.decision, outcome)
             self.score.take(turn.look, turn.scored, turn.decision)
             self.identifier.take(turn.scored.value, turn.scored.evidence)
+            if self.levels is not None:
+                self.levels.take(turn.look.logits, turn.decision.desired)
             self.steps += 1
             # Until an image was seen through the new values, nobody knows whether one can be.
             gradient = proposal.gradient if logits is None and outcome is not None else None
             self._before = None if gradient is None else Trained(gradient.overlay, gradient.optimiser, 0.0)
-        return self._prediction(turn, turn.decision, proposal, outcome, logits)
+        return self._prediction(turn, turn.decision, proposal, outcome, answered)
 
     def rescued(self, look: Look[Any], views: ViewSource, keep: bool = True) -> Look[Any]:
         """`look`, or, where only the last gradient step is to blame that nothing can be seen, a look without that step.
@@ -488,6 +501,10 @@ class Adapter:
             return torch.autocast(self.classifier.device.type, dtype=torch.float16)
         return nullcontext()
 
+    def _answer(self, logits: torch.Tensor) -> torch.Tensor:
+        """The logits that the class is named from."""
+        return logits if self.levels is None else self.levels.without(logits)
+
     def _setting(self) -> Setting:
         """What the score may know."""
         backbone = self.backbone
@@ -510,14 +527,11 @@ class Adapter:
         decision: Decision,
         proposal: Proposal,
         outcome: Trained | Failure | None,
-        after: torch.Tensor | None,
+        logits: torch.Tensor,
     ) -> Prediction:
         look, wanted, failed = turn.look, self.resolved.adapter, isinstance(outcome, Failure)
-        if failed:
-            after = None
-        logits = look.logits if after is None else after
         pseudo_label = int(look.logits.argmax())
-        index = pseudo_label if after is None else int(after.argmax())
+        index = pseudo_label if logits is look.logits else int(logits.argmax())
         instants = (turn.began, turn.encoded, turn.decided, self.clock())
         ms = Timing(*(1e3 * (end - start) for start, end in pairwise(instants)))
         trained = isinstance(outcome, Trained)
@@ -560,10 +574,20 @@ class Adapter:
         return FeaturesOnly.of(features, self.classifier)
 
     def _tensors(self) -> dict[str, torch.Tensor]:
-        return named(method=self.state.tensors(), score=self.score.tensors(), identifier=self.identifier.tensors())
+        levels = {} if self.levels is None else self.levels.tensors()
+        return named(
+            method=self.state.tensors(),
+            score=self.score.tensors(),
+            identifier=self.identifier.tensors(),
+            levels=levels,
+        )
 
     def _load_tensors(self, tensors: dict[str, torch.Tensor]) -> None:
-        method, score, identifier = split(tensors, "method", "score", "identifier")
+        method, score, identifier, levels = split(tensors, "method", "score", "identifier", "levels")
+        if self.levels is not None:
+            self.levels.load(levels)
+        else:
+            require_names(levels, ())
         self.state.load(method)
         self.score.load(score)
         self.identifier.load(identifier)

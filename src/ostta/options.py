@@ -20,7 +20,7 @@ from .core.checks import shown
 from .core.options import PROFILES, Options, option, profile_values, types_of, word_for
 from .core.types import Error
 from .files import is_unicode, parse_json
-from .identifiers import AllOptions, DAFOptions, LDAOptions, MSPOptions
+from .identifiers import AdaNDOptions, AllOptions, DAFOptions, LDAOptions, MSPOptions
 from .methods.dpe import DPEOptions
 from .methods.entropy import EntropyOptions
 from .methods.palign import PAlignCOptions, PAlignOptions
@@ -31,10 +31,10 @@ from .methods.tpt import TPTCOptions, TPTOptions
 from .methods.unient import UniEntOptions
 from .methods.zero_shot import ZeroShotOptions
 from .registry import OWNERS, Choice, choose, everything, nearest, pick
-from .scores import MaxOptions, MaxSoftmaxOptions
+from .scores import DetectorOptions, MaxOptions, MaxSoftmaxOptions
 
 __all__ = [
-    "AdapterOptions", "AllOptions", "DAFOptions", "DPEOptions", "EntropyOptions", "LDAOptions", "MSPOptions", "MaxOptions",
+    "AdaNDOptions", "AdapterOptions", "AllOptions", "DAFOptions", "DPEOptions", "DetectorOptions", "EntropyOptions", "LDAOptions", "MSPOptions", "MaxOptions",
     "MaxSoftmaxOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions", "Resolved", "RositaOptions", "TDAOptions",
     "TPTCOptions", "TPTOptions", "UniEntOptions", "ZeroShotOptions", "option", "resolve",
 ]  # fmt: skip
@@ -53,6 +53,12 @@ class AdapterOptions(Options):
         "after",
         number="D30",
         about="the class is named after the update, or before it; the score is always from before",
+    )
+    answer: Literal["own", "levelled"] = option(
+        "own",
+        field="levelled",
+        about="the class is the best of the method's own logits, or of what is left when the level that the stream gives to "
+        "each class is taken away; score and updates are the method's either way",
     )
     templates: tuple[str, ...] = option(
         ("a photo of a {}.",),

@@ -12,6 +12,7 @@ from ..core.types import Error
 from ..data.names import placed
 from ..files import is_unicode
 from ..options import canonical, with_old_names
+from ..profiles import chosen
 from .file_model import FileModel, first_problem
 from .scenario import Scenario, SingleScenario
 
@@ -83,6 +84,29 @@ def identity(spec: RunSpec) -> dict[str, Any]:
         content["device"] = spec.device.partition(":")[0]
     content["options"] = with_old_names(spec.method, content["options"])
     return content
+
+
+def is_frozen(spec: RunSpec) -> bool:
+    """Whether a run is what every other is set against: nothing learned, the paper's score, threshold and answer."""
+    plain = spec.score in (None, "max") and spec.identifier == "lda" and spec.profile != "field"
+    return spec.method == "zero_shot" and plain and spec.options.get("answer", "own") == "own"
+
+
+def name_of(spec: RunSpec) -> str:
+    """What a run is called in a table: its method, with the score and the identifier where they are not the usual ones.
+
+    >>> name_of(RunSpec(method="zero_shot", score="neighbours"))
+    'zero_shot neighbours'
+    """
+    picked = chosen(spec.profile)
+    if spec.profile == "field" and (spec.method, spec.score, spec.identifier) == (
+        picked.method,
+        picked.score,
+        picked.identifier,
+    ):
+        return "field"
+    others = [name for name in (spec.score, spec.identifier) if name not in (None, "max", "lda")]
+    return " ".join([spec.method, *dict.fromkeys(map(str, others))])
 
 
 def run_key(spec: RunSpec) -> str:

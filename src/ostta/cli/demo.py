@@ -1,7 +1,8 @@
-"""`ostta demo`: the frozen classifier and ROSITA side by side on what ships with the package."""
+"""`ostta demo`: the frozen classifier, ROSITA and the profile `field` side by side on what ships with the package."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report and the result files.")] = Path("ostta-demo"),
     seed: Annotated[int, typer.Option(help="Seed of the stream's order and of the augmentation.")] = 0,
 ) -> None:
-    """Run zero-shot and ROSITA on the embedded model and sample: a table, and a report to open in a browser.
+    """Run zero-shot, ROSITA and what we recommend on the embedded model and sample: a table, and a report to open in a browser.
 
     Example: ostta demo --images 500 --out my-demo
     """
@@ -26,18 +27,25 @@ def demo(
     from ..bench.report.pages import report
     from ..bench.report.run_pictures import overview
     from ..bench.run.execute import carry_out, prepare
-    from ..bench.spec import RunSpec
+    from ..bench.spec import RunSpec, name_of
     from ..bench.tables.layout import HEADINGS, rows
     from ..files import make_folder, write_atomically
+    from ..profiles import chosen
     from .run_progress import progress_line
 
     make_folder(out)
     backbone = backbones.load("embedded")
     finished = []
-    for method in ("zero_shot", "rosita"):
-        spec = RunSpec(method=method, desired="sample:cifar10c", undesired="sample:mnist", limit=images, seed=seed)
+    for wanted in (chosen(None, "zero_shot"), chosen(None, "rosita"), chosen("field")):
+        spec = RunSpec(
+            **dataclasses.asdict(wanted),
+            desired="sample:cifar10c",
+            undesired="sample:mnist",
+            limit=images,
+            seed=seed,
+        )
         prepared = prepare(spec, None, backbone)
-        with progress_line(method) as watch:
+        with progress_line(name_of(spec)) as watch:
             result, records = carry_out(prepared, watch)
         result.write(prepared.path(out))
         finished.append((result, records))
@@ -55,5 +63,5 @@ def demo(
         print(remark)
     page = out / "report.html"
     write_atomically(page, report(finished, "ostta demo: known or unknown, then which class").encode())
-    write_atomically(out / "overview.png", overview({result.spec.method: records for result, records in finished}))
+    write_atomically(out / "overview.png", overview({name_of(result.spec): records for result, records in finished}))
     print(f"Report: {page}")

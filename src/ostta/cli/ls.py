@@ -150,12 +150,29 @@ def options(
 @app.command()
 def profiles(also: _Also = None) -> None:
     """The profiles, option by option, with the number of the disagreement. Example: ostta ls profiles"""
-    from ..core.options import SAME, options_of
+    from ..core.options import PROFILES, SAME, options_of
     from ..options import owners
+    from ..profiles import ABOUT, chosen
 
     known = {owner: options_of(options) for owner, options in (owners() | _owners_in(also or [])).items()}
     _print(
-        "Profiles: where the paper's text and the published code disagree",
+        "Profiles: what is chosen where nothing is named",
+        ("profile", "method", "score", "identifier", "options", "what it is"),
+        [
+            (
+                profile,
+                str(picked.method),
+                str(picked.score or "max"),
+                str(picked.identifier),
+                _of_field(known) if profile == "field" else "see below" if profile == "paper" else "–",
+                ABOUT[profile],
+            )
+            for profile in PROFILES
+            for picked in [chosen(profile)]
+        ],
+    )
+    _print(
+        "Where the paper's text and the published code disagree",
         ("of", "option", "no.", "reference", "paper", "what it is about"),
         [
             (owner, one.name, one.number or "–", one.text(one.default), _paper(one), one.about)
@@ -180,6 +197,14 @@ def _owners_in(names: Sequence[str]) -> dict[str, Any]:
         for name, of in classes.items()
     }
     return {name: find(kinds[name], of).options for name, of in classes.items()}
+
+
+def _of_field(known: Mapping[str, Sequence[Option]]) -> str:
+    """The options that the profile `field` sets."""
+    from ..core.options import SAME
+
+    every = [one for listed in known.values() for one in listed if one.field is not SAME]
+    return ", ".join(f"{one.name}={one.text(one.field)}" for one in every) or "–"
 
 
 def _paper(one: Option) -> str:

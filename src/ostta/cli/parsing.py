@@ -20,11 +20,11 @@ def parse_device(name: str) -> str:
     return device.type if name == "auto" else str(name)
 
 
-def named_code(name: str) -> Any:
+def named_code(name: str | None) -> Any:
     """What `name` stands for if it is of the form path/file.py:Name, which runs the file; else the name itself."""
     from ..plugins import from_file, names_file
 
-    return from_file(name) if names_file(name) else name
+    return from_file(name) if name is not None and names_file(name) else name
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:

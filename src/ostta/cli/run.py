@@ -14,13 +14,16 @@ def run(
     backbone: Annotated[
         str, typer.Option(help="embedded, a hub id, a local folder, onnx:FOLDER, or file.py:Name.")
     ] = "embedded",
-    method: Annotated[str, typer.Option(help="See `ostta ls methods`; or file.py:Name of your own.")] = "rosita",
+    method: Annotated[
+        str | None, typer.Option(help="See `ostta ls methods`; or file.py:Name of your own; else the profile's.")
+    ] = None,
     desired: Annotated[str, typer.Option(help="Data set of the known classes; see `ostta ls datasets`.")] = "cifar10c",
     undesired: Annotated[str, typer.Option(help="Data set of the unknown images.")] = "mnist",
     score: Annotated[
-        str | None, typer.Option(help="See `ostta ls scores`; else the one that the identifier needs, or max.")
+        str | None,
+        typer.Option(help="See `ostta ls scores`; else the profile's, the one that the identifier needs, or max."),
     ] = None,
-    identifier: Annotated[str, typer.Option(help="See `ostta ls identifiers`.")] = "lda",
+    identifier: Annotated[str | None, typer.Option(help="See `ostta ls identifiers`; else the profile's.")] = None,
     corruption: Annotated[str, typer.Option(help="Applied to every data set whose name ends in c.")] = "snow",
     severity: Annotated[int, typer.Option(help="1 to 5.")] = 5,
     limit: Annotated[
@@ -45,7 +48,7 @@ def run(
     seed: Annotated[int, typer.Option(help="Seed of order, corruption and augmentation.")] = 0,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "cpu",
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
-    profile: Annotated[str, typer.Option(help="reference or paper; see `ostta ls profiles`.")] = "reference",
+    profile: Annotated[str, typer.Option(help="reference, paper or field; see `ostta ls profiles`.")] = "reference",
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="key=value, as often as needed: --set lr=1e-3; see `ostta ls options`."),
@@ -67,9 +70,10 @@ def run(
     from ..bench.result import read_result
     from ..bench.run import execute
     from ..bench.scenario import read_scenario
-    from ..bench.spec import checked_spec
+    from ..bench.spec import checked_spec, name_of
     from ..bench.tables.layout import HEADINGS, rows
     from ..data.class_names import parse_classes
+    from ..profiles import chosen
     from .run_progress import progress_line
 
     built = read_scenario(
@@ -79,11 +83,12 @@ def run(
         speed=speed,
         undesired_corruption=undesired_corruption,
     )
+    wanted = chosen(profile, method, score, identifier)
     spec = checked_spec(
         backbone=backbone,
-        method=method,
-        score=score,
-        identifier=identifier,
+        method=wanted.method,
+        score=wanted.score,
+        identifier=wanted.identifier,
         profile=profile,
         options=parse_options(set_ or []),
         desired=desired,
@@ -101,7 +106,7 @@ def run(
     prepared = execute.prepare(asked(spec), data)
     for remark in filter(None, prepared.remarks):
         print(remark)
-    with progress_line(method) as watch:
+    with progress_line(name_of(spec)) as watch:
         path = execute.ensure_result(prepared, out, keep_records=records, watch=watch).path
     result = read_result(path)
     for heading, cell in zip(HEADINGS, rows([result])[0], strict=True):

@@ -20,17 +20,23 @@ def stream(
             help="A folder of images, an image, a text file with one path a line, or - for such a list on stdin."
         ),
     ],
-    classes: Annotated[str, typer.Option(help="Class names: a,b,c or a file with one a line.")],
-    backbone: Annotated[
-        str, typer.Option(help="embedded, a hub id, a local folder, onnx:FOLDER, or file.py:Name.")
-    ] = "embedded",
-    method: Annotated[str, typer.Option(help="See `ostta ls methods`; or file.py:Name of your own.")] = "rosita",
-    score: Annotated[
-        str | None, typer.Option(help="See `ostta ls scores`; else the one that the identifier needs, or max.")
+    classes: Annotated[
+        str | None,
+        typer.Option(help="Class names: a,b,c or a file with one a line. A state that exists has them already."),
     ] = None,
-    identifier: Annotated[str, typer.Option(help="See `ostta ls identifiers`.")] = "lda",
-    profile: Annotated[str, typer.Option(help="reference or paper.")] = "reference",
-    seed: Annotated[int, typer.Option(help="Seed of the augmentation.")] = 0,
+    backbone: Annotated[
+        str | None, typer.Option(help="embedded (the default), a hub id, a local folder, onnx:FOLDER, or file.py:Name.")
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="See `ostta ls methods`; or file.py:Name of your own.")] = None,
+    score: Annotated[str | None, typer.Option(help="See `ostta ls scores`; or file.py:Name.")] = None,
+    identifier: Annotated[str | None, typer.Option(help="See `ostta ls identifiers`; or file.py:Name.")] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            help="field (what we recommend; the default where no method, score or identifier is named), reference or paper."
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the augmentation, 0 if not given.")] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
     set_: Annotated[
@@ -47,30 +53,30 @@ def stream(
 ) -> None:
     """Judge images one after the other, adapting on the way; one JSON line for each on stdout.
 
+    With a state file that exists, what is not named on the command line comes from there, and what is named must be the same.
+
     A file name that is not UTF-8 has U+FFFD in the place of what cannot be read, and its bytes, in hex, as image_bytes.
 
     Example: ostta stream photos/ --classes "cat,dog,ship" --state cats.ostta
     """
-    from ..adapter import load
     from ..data.class_names import parse_classes
     from ..live.answers import answers
     from ..live.paths import image_paths
-    from ..live.state_keeper import resumed
+    from ..live.state_keeper import Wanted, opened
 
-    names, paths, options = parse_classes(classes), image_paths(source), parse_options(set_ or [])
-    fresh = load(
-        named_code(backbone),
-        names,
+    wanted = Wanted(
+        classes=None if classes is None else parse_classes(classes),
+        backbone=named_code(backbone),
         method=named_code(method),
-        score=None if score is None else named_code(score),
+        score=named_code(score),
         identifier=named_code(identifier),
         profile=profile,
         seed=seed,
-        device=device,
-        dtype=dtype,
-        options=options,
+        options=parse_options(set_ or []),
     )
+    paths = image_paths(source)
+    adapter = opened(wanted, state, device, dtype)
     ascii_only = (sys.stdout.encoding or "utf-8").lower() not in ("utf-8", "utf8")
-    with closing(answers(resumed(fresh, state), paths, state, source=source)) as found:
+    with closing(answers(adapter, paths, state, source=source)) as found:
         for answer in found:
             print(json.dumps(answer, ensure_ascii=ascii_only), flush=True)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .checks import require_kind, require_names, require_room, require_unit, stored
+from .checks import require_kind, require_names, require_room, require_unit, stored, stored_count
 from .types import Error
 
 # How many recent scores may count.
@@ -177,6 +177,59 @@ class FeatureBank:
         self._next, self._count = following.tolist(), count.tolist()
 
 
+class FeatureWindow:
+    """The unit features of the last `capacity` images, whatever they showed, oldest overwritten first.
+
+    In main memory, as rows of an array: whoever looks at them all at once does so seldom.
+    """
+
+    def __init__(self, capacity: int, width: int) -> None:
+        require_room("A window of features", (capacity, width))
+        self._rows: NDArray[np.float32] = np.zeros((capacity, width), np.float32)
+        self._next = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def bytes(self) -> int:
+        return self._rows.nbytes
+
+    @property
+    def rows(self) -> NDArray[np.float32]:
+        """The stored rows, as a view; while the window is not full, from oldest to newest."""
+        return self._rows[: self._count]
+
+    @property
+    def features(self) -> torch.Tensor:
+        return torch.from_numpy(self.rows.copy())
+
+    def push(self, features: NDArray[np.float32]) -> int:
+        """Store the row of one image; the place it takes, in which another may have been."""
+        place = self._next
+        self._rows[place] = features
+        self._next = (place + 1) % len(self._rows)
+        self._count = min(self._count + 1, len(self._rows))
+        return place
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        numbers = {"next": torch.tensor(self._next), "count": torch.tensor(self._count)}
+        return {"rows": torch.from_numpy(self._rows.copy()), **numbers}
+
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Replace the content; refused whole where it cannot be that of a window like this one."""
+        require_names(tensors, ("rows", "next", "count"))
+        rows = stored(tensors, "rows", torch.float32, self._rows.shape)
+        following = stored_count(tensors, "next", len(self._rows) - 1)
+        count = stored_count(tensors, "count", len(self._rows))
+        if count < len(self._rows) and following != count:
+            raise Error("The stored window of features is damaged: its `next` and `count` do not agree.")
+        require_unit(rows, torch.arange(len(self._rows)) < count, "window of features")
+        self._rows[:] = rows.numpy()
+        self._next, self._count = following, count
+
+
 class ClassCache:
     """At most `depth` features a class, those of lowest entropy, in storage that is allocated once (TDA, DPE).
 
@@ -234,4 +287,4 @@ class ClassCache:
 
 
 # What a method may remember of images.
-FeatureMemory = FeatureBank | ClassCache
+FeatureMemory = FeatureBank | ClassCache | FeatureWindow

@@ -13,10 +13,11 @@ dataclass will do where there is nothing to say but types and defaults.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import types
 from collections.abc import Hashable
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, fields
 from functools import cache
 from numbers import Real
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -24,8 +25,9 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_h
 from .checks import shown
 from .types import Error
 
-# `reference` is the defaults; `paper` has what the text of the paper says where the published code does something else.
-PROFILES = ("reference", "paper")
+# `reference` is the defaults; `paper` has what the text of the paper says where the published code does something else; `field` is
+# what we recommend outside a benchmark.
+PROFILES = ("reference", "paper", "field")
 # In place of a value that is the default's: an option's value may be None.
 SAME: Any = object()
 
@@ -74,6 +76,7 @@ class Declared:
     about:      what it means.
     number:     of the disagreement of paper and published code that it is about, in docs/disagreements.md.
     paper:      its value in the profile `paper`, which otherwise keeps the default.
+    field:      its value in the profile `field`, which otherwise keeps the default.
     bug:        a bug of the published code that the default mends; the value "reference" brings it back.
     published:  what the published code does, where the default is something else and it is no bug.
     bounds:     of a number.
@@ -82,6 +85,7 @@ class Declared:
     about: str = ""
     number: str | None = None
     paper: Any = SAME
+    field: Any = SAME
     bug: str | None = None
     published: Any = SAME
     bounds: Bounds = Bounds()
@@ -123,6 +127,7 @@ def option(
     about: str,
     number: str | None = None,
     paper: Any = SAME,
+    field: Any = SAME,
     bug: str | None = None,
     published: Any = SAME,
     bounds: tuple[float, float] | None = None,
@@ -135,9 +140,9 @@ def option(
     if bounds is not None:
         at_least, at_most = bounds
     limits = Bounds(at_least, at_most, above, below)
-    said = Declared(about=about, number=number, paper=paper, bug=bug, published=published, bounds=limits)
+    said = Declared(about=about, number=number, paper=paper, field=field, bug=bug, published=published, bounds=limits)
     # As with `dataclasses.field`, type checkers are told of the value that the field will have.
-    declared: Any = field(default=default, metadata={Declared: said})
+    declared: Any = dataclasses.field(default=default, metadata={Declared: said})
     return declared  # type: ignore[no-any-return]
 
 
@@ -186,7 +191,8 @@ def profile_values(options: type[Any], profile: str) -> dict[str, Any]:
     """What a profile sets of the options of a class."""
     if profile == "reference":
         return {}
-    return {one.name: said(one).paper for one in fields(options) if said(one).paper is not SAME}
+    values = {one.name: getattr(said(one), profile) for one in fields(options)}
+    return {name: value for name, value in values.items() if value is not SAME}
 
 
 def _is_number(value: object) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from .adand import AdaND, AdaNDOptions
 from .fixed import MSP, All, AllOptions, MSPOptions
 from .lda import LDA, LDAOptions
 from .mixture import DAF, DAFOptions
 from .protocol import Identifier
 
 __all__ = [
-    "DAF", "IDENTIFIERS", "LDA", "MSP", "All", "AllOptions", "DAFOptions", "Identifier", "LDAOptions", "MSPOptions",
+    "DAF", "IDENTIFIERS", "LDA", "MSP", "AdaND", "AdaNDOptions", "All", "AllOptions", "DAFOptions", "Identifier", "LDAOptions",
+    "MSPOptions",
 ]  # fmt: skip
 
-IDENTIFIERS: dict[str, type[Identifier]] = {"lda": LDA, "daf": DAF, "msp": MSP, "all": All}
+IDENTIFIERS: dict[str, type[Identifier]] = {"lda": LDA, "daf": DAF, "msp": MSP, "all": All, "adand": AdaND}

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from ..adapter import Adapter
+import torch
+
+from .. import backbones
+from ..adapter import Adapter, load
 from ..core.types import Error
+from ..data.class_names import checked_classes
+from ..options import Given, resolve
+from ..registry import Owner, find
+
+PARTS: tuple[Owner, ...] = ("method", "score", "identifier")
 
 # A state is saved after so many images, or after so many seconds, whichever comes first,
 IMAGES = 200
@@ -44,37 +54,92 @@ class Keeper:
         self._due_at = ended + max(SECONDS, (ended - began) / SHARE)
 
 
-def resumed(fresh: Adapter, path: Path | None) -> Adapter:
-    """The adapter in the state file `path`; `fresh` where there is no such file or no path.
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a person asks of an adapter; None where nothing was said. The rest is as in `ostta.load`."""
 
-    Classes, method, score, identifier, options and seed in the file must be those of `fresh`.
+    classes: Sequence[str] | None
+    backbone: backbones.BackboneSource | None = None
+    method: str | type[Any] | None = None
+    score: str | type[Any] | None = None
+    identifier: str | type[Any] | None = None
+    profile: str | None = None
+    seed: int | None = None
+    options: Given = field(default_factory=dict)
+
+
+def opened(
+    wanted: Wanted,
+    path: Path | None = None,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+) -> Adapter:
+    """The adapter in the state file `path`; a new one where there is no such file, or no path.
+
+    What `wanted` does not name comes from the file; what it does name must be the same there.
     """
-    if path is None:
-        return fresh
-    if not path.exists():
+    if path is not None and path.exists():
+        return _resumed(wanted, path, device, dtype)
+    if wanted.classes is None:
+        place = "" if path is None else f" There is no state file {path} to take them from."
+        raise Error(f"The classes must be named: --classes a,b,c, or a file with one a line.{place}")
+    fresh = load(
+        "embedded" if wanted.backbone is None else wanted.backbone,
+        wanted.classes,
+        method=wanted.method,
+        score=wanted.score,
+        identifier=wanted.identifier,
+        profile=wanted.profile,
+        seed=0 if wanted.seed is None else wanted.seed,
+        device=device,
+        dtype=dtype,
+        options=wanted.options,
+    )
+    if path is not None:
         # Where it cannot be written, that is known now and not after the last image.
         fresh.save(path)
-        return fresh
-    method, score, identifier = (part.given for part in fresh.choice.parts().values())
-    kept = Adapter.restore(path, fresh.backbone, method=method, score=score, identifier=identifier)
+    return fresh
+
+
+def _resumed(wanted: Wanted, path: Path, device: str | torch.device | None, dtype: str | torch.dtype | None) -> Adapter:
+    method, score, identifier = (
+        None if named is None else find(kind, named)
+        for kind, named in zip(PARTS, (wanted.method, wanted.score, wanted.identifier), strict=True)
+    )
+    kept = Adapter.restore(
+        path,
+        wanted.backbone,
+        device,
+        dtype,
+        method=None if method is None else method.given,
+        score=None if score is None else score.given,
+        identifier=None if identifier is None else identifier.given,
+    )
     for name, old, new in (
-        ("classes", list(kept.classes), list(fresh.classes)),
-        ("method", kept.method_name, fresh.method_name),
-        ("score", kept.score_name, fresh.score_name),
-        ("identifier", kept.identifier_name, fresh.identifier_name),
-        *(("options", options, fresh.resolved.values()[owner]) for owner, options in kept.resolved.values().items()),
-        ("seed", kept.seed, fresh.seed),
+        ("classes", list(kept.classes), None if wanted.classes is None else list(checked_classes(wanted.classes))),
+        ("method", kept.method_name, None if method is None else method.name),
+        ("score", kept.score_name, None if score is None else score.name),
+        ("identifier", kept.identifier_name, None if identifier is None else identifier.name),
+        ("profile", kept.profile, wanted.profile),
+        ("seed", kept.seed, wanted.seed),
+        *_options(kept, wanted.options),
     ):
-        if old != new:
+        if new is not None and old != new:
             raise Error(
-                f"{path} was made with other {name} ({_short(old, new)}); give the same, or another state file."
+                f"{path} was made with other {name} ({_short(old)}, now {_short(new)}); give the same, or another state file."
             )
     return kept
 
 
-def _short(old: object, new: object) -> str:
-    if isinstance(old, dict) and isinstance(new, dict):
-        name = next(key for key in old if old[key] != new.get(key))
-        return f"{name} {old[name]!r}, now {new.get(name)!r}"
-    first, second = str(old), str(new)
-    return f"{first[:60]}, now {second[:60]}"
+def _options(kept: Adapter, given: Given) -> Iterator[tuple[str, str, str]]:
+    """Every option that was given, with its value in the state and the one that was given."""
+    asked = resolve(kept.choice, kept.profile, given, kept.backbone.defaults)
+    for owner, names in asked.sources.items():
+        for name, source in names.items():
+            if source == "explicit":
+                old, new = kept.resolved.values()[owner][name], asked.values()[owner][name]
+                yield "options", f"{name} {old!r}", f"{name} {new!r}"
+
+
+def _short(value: object) -> str:
+    return str(value)[:60]

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from .detector import Detector, DetectorOptions
 from .plain import Max, MaxOptions, MaxSoftmax, MaxSoftmaxOptions
 from .protocol import Score, Setting
 
-__all__ = ["SCORES", "Max", "MaxOptions", "MaxSoftmax", "MaxSoftmaxOptions", "Score", "Setting"]
+__all__ = [
+    "SCORES",
+    "Detector",
+    "DetectorOptions",
+    "Max",
+    "MaxOptions",
+    "MaxSoftmax",
+    "MaxSoftmaxOptions",
+    "Score",
+    "Setting",
+]
 
-SCORES: dict[str, type[Score]] = {"max": Max, "msp": MaxSoftmax}
+SCORES: dict[str, type[Score]] = {"max": Max, "msp": MaxSoftmax, "detector": Detector}

@@ -15,8 +15,9 @@ from ...data.names import parse_name
 from ...data.overlap import overlap, overlap_sentence
 from ...evaluate import Records
 from ..result import Result
+from ..spec import is_frozen, name_of
 from ..tables.layout import HEADINGS, rows, sheet
-from ..tables.suite_figures import FROZEN, Names, SuiteFigures
+from ..tables.suite_figures import Names, SuiteFigures
 from . import elements, run_pictures
 from .run_columns import RunColumns, score_limits
 from .run_pictures import Picture
@@ -34,26 +35,26 @@ MEANING = (
 
 def report(runs: list[tuple[Result, Records]], title: str) -> str:
     """The page of a few runs. The frozen run comes first; the pictures over time show the last run."""
-    ordered = sorted(runs, key=lambda run: run[0].spec.method != FROZEN)
+    ordered = sorted(runs, key=lambda run: not is_frozen(run[0].spec))
     results = [result for result, _ in ordered]
-    shown = {result.spec.method: RunColumns.of(records) for result, records in ordered}
-    limits = score_limits(list(shown.values()))
+    shown = {name_of(result.spec): RunColumns.of(records) for result, records in ordered}
+    limits = _limits(results, shown)
     pictures = [
         Picture(
             f"Scores, {method}",
             "How well each image fits its best class. The further the two hills stand apart, the easier it is to say "
             "“I don't know”: what lies left of the dashed line at the end of the stream is rejected.",
-            run_pictures.histogram(run, limits),
+            run_pictures.histogram(run, limits[method]),
         )
         for method, run in shown.items()
     ]
-    last = results[-1].spec.method
+    last = name_of(results[-1].spec)
     pictures.append(
         Picture(
             f"Scores and threshold over time, {last}",
             "Each dot is one image when it arrived. Where adaptation works, the two clouds drift apart and the threshold, found "
             "from the last 512 scores alone, settles between them.",
-            run_pictures.scores_over_time(shown[last], limits),
+            run_pictures.scores_over_time(shown[last], limits[last]),
         )
     )
     pictures.append(
@@ -79,8 +80,17 @@ from the stream, without labels.</p>
 {"".join(f'<p class="note">{html.escape(remark)}</p>' for remark in results[0].remarks)}
 <h2>Pictures</h2>{elements.pictures(pictures)}
 <h2>What was run</h2>
-{"".join(elements.details(result.spec.method, text) for result, text in zip(results, whole, strict=True))}""",
+{"".join(elements.details(name_of(result.spec), text) for result, text in zip(results, whole, strict=True))}""",
     )
+
+
+def _limits(results: list[Result], shown: dict[str, RunColumns]) -> dict[str, tuple[float, float]]:
+    """One axis for the runs with one score; scores of different kinds have no common axis."""
+    kinds: dict[str | None, list[str]] = {}
+    for result in results:
+        kinds.setdefault(result.spec.score, []).append(name_of(result.spec))
+    shared = {kind: score_limits([shown[name] for name in names]) for kind, names in kinds.items()}
+    return {name: shared[kind] for kind, names in kinds.items() for name in names}
 
 
 def page_name(suite: str) -> str:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ..result import Result
+from ..spec import is_frozen, name_of
 from ..suite import METRICS
 from .footnotes import footnotes
-from .suite_figures import DELTA, FROZEN, Figure, Names, SuiteFigures
+from .suite_figures import DELTA, Figure, Names, SuiteFigures
 
 HEADINGS = ("method", "AUROC ↑", "FPR95 ↓", "Acc_D ↑", "Acc_U ↑", "HM ↑", "ΔHM", "updates", "ms/step")
 DASH = "–"
@@ -96,8 +97,8 @@ def number(value: float | None, metric: str, *, signed: bool = False) -> str:
 
 def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
     """One row a result, in the order of `HEADINGS`."""
-    ordered = sorted(results, key=lambda result: result.spec.method != FROZEN)
-    frozen = next((result for result in ordered if result.spec.method == FROZEN), None)
+    ordered = sorted(results, key=lambda result: not is_frozen(result.spec))
+    frozen = next((result for result in ordered if is_frozen(result.spec)), None)
     return [_row(result, frozen) for result in ordered]
 
 
@@ -106,7 +107,7 @@ def _row(result: Result, frozen: Result | None) -> tuple[str, ...]:
     base = frozen.metrics.hm if frozen is not None else None
     delta = DASH if base is None or metrics.hm is None or result is frozen else f"{metrics.hm - base:+.2f}"
     return (
-        result.spec.method,
+        name_of(result.spec),
         *(number(getattr(metrics, name), name) for name in ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")),
         delta,
         str(result.updates),

@@ -1,0 +1,106 @@
+"""Levels of the classes: what a shift of the images adds to the logits of each class, whatever the image shows.
+
+    r_k      mean of the logits over recent images that were clearly of class k, in a row of its own
+    level    mean of the rows over k, the row of a class counting half in its own level; mean 0 over classes
+    answer   argmax_c z_c - g level_c,   g from 0 to 1 by how evenly the classes are answered
+
+Under noise, say, the logits of "frog" are higher on all images, and too many images are called so. Every class has one row, so
+that a class which is frequent does not look raised for that. Where answers stay uneven with the levels taken away, the
+classes themselves are uneven, and less is taken away. Nothing here changes with the scale or the offset of the logits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .checks import require_names, stored, stored_count
+
+Floats = NDArray[np.float64]
+
+PULL = 3.0  # images of a class until half of its row counts: the first ones say little
+MEMORY = 100  # images that a row remembers: a new domain replaces an old one within some hundred images
+OWN = 0.5  # share of a class's own row in its level: 1 would punish frequent classes, 0 is poor where classes are few
+EVEN = (0.6, 0.8)  # evenness of the answers below which nothing, and above which everything is taken away
+WINDOW = 256  # images over which evenness and margins are measured
+LARGEST = 1e30
+
+
+class Levels:
+    """The rows of logits, how often each class is answered, and the usual margin between the best class and the second."""
+
+    def __init__(self, classes: int) -> None:
+        self._classes = classes
+        self.reset()
+
+    def reset(self) -> None:
+        classes = self._classes
+        self._rows: Floats = np.zeros((classes, classes))
+        self._count: Floats = np.zeros(classes)
+        self._share: Floats = np.full(classes, 1 / classes)
+        self._margin = 0.0
+        self._sure = self._steps = 0
+        self._level: Floats | None = None
+
+    def level(self) -> Floats:
+        if self._level is None:
+            trust = self._count / (self._count + PULL)
+            summed = trust @ self._rows - (1 - OWN) * trust * self._rows.diagonal()
+            level = summed / (self._classes - 1 + OWN)
+            self._level = level - level.mean()
+        return self._level
+
+    def strength(self) -> float:
+        """How much of the levels is taken away, by exp(entropy of the answers) over the number of classes."""
+        entropy = -float((self._share * np.log(self._share + 1e-12)).sum())
+        return float(np.clip((np.exp(entropy) / self._classes - EVEN[0]) / (EVEN[1] - EVEN[0]), 0, 1))
+
+    def without(self, logits: torch.Tensor) -> torch.Tensor:
+        """The logits with the levels taken away; changes nothing."""
+        level = torch.from_numpy(self.strength() * self.level())
+        return logits.detach() - level.to(logits.device, logits.dtype)
+
+    def take(self, logits: torch.Tensor, known: bool) -> None:
+        """Learn from one image."""
+        if self._classes < 2:
+            return
+        z = logits.detach().double().cpu().numpy()
+        z = z - z.mean()
+        # By the whole correction: under a part of it, a class that is raised would keep the correction small.
+        left = z - self.level()
+        second, first = np.partition(left, -2)[-2:]
+        sure = first - second > self._margin
+        self._steps += 1
+        self._margin += float(first - second - self._margin) / min(self._steps, WINDOW)
+        if not sure:
+            return
+        answer = int(left.argmax())
+        self._sure = min(self._sure + 1, WINDOW)
+        rate = 1 / (self._sure + self._classes)
+        self._share *= 1 - rate
+        self._share[answer] += rate
+        if known:
+            self._count[answer] = min(self._count[answer] + 1, MEMORY)
+            self._rows[answer] += (z - self._rows[answer]) / self._count[answer]
+            self._level = None
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        numbers = {"rows": self._rows, "count": self._count, "share": self._share, "margin": np.array(self._margin)}
+        return {
+            **{name: torch.from_numpy(values.copy()) for name, values in numbers.items()},
+            "sure": torch.tensor(self._sure),
+            "steps": torch.tensor(self._steps),
+        }
+
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Replace the content; refused whole where it cannot be that of such levels."""
+        classes, kind = self._classes, torch.float64
+        require_names(tensors, ("rows", "count", "share", "margin", "sure", "steps"))
+        rows = stored(tensors, "rows", kind, (classes, classes), -LARGEST, LARGEST).numpy().copy()
+        count = stored(tensors, "count", kind, (classes,), 0, MEMORY).numpy().copy()
+        share = stored(tensors, "share", kind, (classes,), 0, 1 + 1e-6).numpy().copy()
+        margin = float(stored(tensors, "margin", kind, (), 0, LARGEST))
+        sure, steps = stored_count(tensors, "sure", WINDOW), stored_count(tensors, "steps")
+        self._rows, self._count, self._share, self._margin = rows, count, share, margin
+        self._sure, self._steps, self._level = sure, steps, None

@@ -1,0 +1,203 @@
+"""AdaND's score: a linear layer that learns online to tell known images from unknown ones (Cao et al. 2025).
+
+    a_t = 1 - max softmax(s z)                 above its Otsu threshold over the last 512: taught as "unknown"
+    b_t = softmax(W g + w)[unknown]            the detector, on the image's feature g
+    value = 1 - a_t for the first 640 images, then 1 - b_t
+
+After every eighth image the detector is also shown an image of pure noise, which is unknown for certain. Every 64 images of
+either kind, one step of Adam on their cross-entropy. The noise images count in both thresholds. AdaND as a whole is this score with
+the identifier `adand`, which decides by the detector's own thresholds, and the method zero_shot.
+
+Two things differ from the published code. Noise comes after every eighth image, not at random places, and its features are worked
+out once. And the feature g has one length for all images (`length`), where the published code takes the raw feature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..core.banks import FeatureMemory, ScoreBank, named
+from ..core.checks import require_names, split, stored, stored_count
+from ..core.options import Options, option
+from ..core.scores import max_softmax_score
+from ..core.types import Decision, Look, Preprocessing, Scored
+from .protocol import Setting
+
+Floats = NDArray[np.float64]
+WINDOW, NOISES, NOISE_SEED = 512, 64, 0
+GRID: Floats = np.arange(100, dtype=np.float64) * 0.01
+FIRST, SECOND, TINY = 0.9, 0.999, 1e-8  # Adam's own
+
+
+@dataclass(frozen=True)
+class DetectorOptions(Options):
+    """Defaults are the published code's."""
+
+    detector_lr: float = option(5e-4, above=0, about="rate of Adam for the linear layer")
+    detector_batch: int = option(64, bounds=(1, 10_000), about="images between two steps of Adam")
+    blind: int = option(640, bounds=(0, 10**9), about="so many images are judged by the softmax before the detector is")
+    noise_every: int = option(8, bounds=(0, 10**6), about="a noise image after every so many images; 0 for none")
+    length: float = option(
+        10.0, above=0, about="length of the features that the detector sees; a CLIP's are about 10 long"
+    )
+
+
+class Detector:
+    """A linear layer, Adam's moments, two windows of scores, and the images since the last step.
+
+    >>> ostta.load("embedded", ["cat", "dog"], "zero_shot", score="detector").step(image).evidence["unknown"]
+    0.5
+    """
+
+    Options = DetectorOptions
+    about = "AdaND's: a linear layer that learns from the softmax's verdicts and from noise images what is unknown"
+    scale: float | None = 1.0
+
+    def __init__(self, options: DetectorOptions, setting: Setting) -> None:
+        self.options = options
+        self._logit_scale, self._width = setting.logit_scale, setting.classifier.shape[1]
+        self._noise = _noise_features(setting) if options.noise_every else np.zeros((0, self._width))
+        self.reset()
+
+    def reset(self) -> None:
+        width = self._width
+        # The last column is the bias; row 0 is unknown, row 1 known.
+        self._weights, self._mean, self._square = (np.zeros((2, width + 1)) for _ in range(3))
+        self._softmax, self._detector = ScoreBank(WINDOW), ScoreBank(WINDOW)
+        self._seen, self._labels = np.zeros((0, width)), np.zeros(0)
+        # Images of both kinds, real images, and steps of Adam so far.
+        self._items = self._images = self._steps = 0
+
+    def value(self, look: Look[Any]) -> Scored:
+        doubt = 1 - max_softmax_score(look.cosines, self._logit_scale)
+        unknown = self._unknown(_row(look.features))
+        if self._items <= self.options.blind:
+            score, threshold = doubt, _threshold(self._softmax.sorted_with(doubt))
+        else:
+            score, threshold = unknown, _threshold(self._detector.sorted_with(unknown))
+        return Scored(1 - score, {"class": 1 - doubt, "unknown": unknown, "threshold": 1 - threshold})
+
+    def take(self, look: Look[Any], scored: Scored, decision: Decision) -> None:
+        self._take(_row(look.features), 1 - scored.evidence["class"], noise=False)
+        self._images += 1
+        every = self.options.noise_every
+        if every and self._images % every == 0:
+            features, doubt = self._noise_of(self._images // every)
+            self._take(features, doubt, noise=True)
+
+    def memories(self) -> dict[str, FeatureMemory]:
+        return {}
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return named(
+            layer={name: torch.from_numpy(value.copy()) for name, value in self._layer().items()},
+            since={"seen": torch.from_numpy(self._seen.copy()), "labels": torch.from_numpy(self._labels.copy())},
+            windows={
+                "softmax": torch.from_numpy(self._softmax.scores()),
+                "detector": torch.from_numpy(self._detector.scores()),
+            },
+            counts={name: torch.tensor(count) for name, count in self._counts().items()},
+        )
+
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        layer, since, windows, counts = split(tensors, "layer", "since", "windows", "counts")
+        require_names(layer, self._layer())
+        require_names(since, ("seen", "labels"))
+        require_names(windows, ("softmax", "detector"))
+        require_names(counts, self._counts())
+        values = [stored(layer, name, torch.float64, (2, self._width + 1)).numpy().copy() for name in self._layer()]
+        waiting = min(len(since["labels"]) if since["labels"].ndim else 0, self.options.detector_batch)
+        seen = stored(since, "seen", torch.float64, (waiting, self._width)).numpy().copy()
+        labels = stored(since, "labels", torch.float64, (waiting,), 0, 1).numpy().copy()
+        scores = [self._softmax.stored(windows, name) for name in ("softmax", "detector")]
+        items, images, steps = (stored_count(counts, name) for name in self._counts())
+        self._weights, self._mean, self._square = values
+        self._seen, self._labels = seen, labels
+        self._items, self._images, self._steps = items, images, steps
+        self._softmax.load(scores[0])
+        self._detector.load(scores[1])
+
+    def _layer(self) -> dict[str, Floats]:
+        return {"weights": self._weights, "mean": self._mean, "square": self._square}
+
+    def _counts(self) -> dict[str, int]:
+        return {"items": self._items, "images": self._images, "steps": self._steps}
+
+    def _unknown(self, features: Floats) -> float:
+        output = self._weights[:, :-1] @ (self.options.length * features) + self._weights[:, -1]
+        return float(0.5 * (1 + np.tanh(0.5 * (output[0] - output[1]))))
+
+    def _noise_of(self, number: int) -> tuple[Floats, float]:
+        features, doubt = self._noise[number % len(self._noise), :-1], self._noise[number % len(self._noise), -1]
+        return features, float(doubt)
+
+    def _take(self, features: Floats, doubt: float, noise: bool) -> None:
+        """One image, real or noise: its label is the softmax's verdict of now and is never revised."""
+        self._softmax.push(doubt)
+        unknown = noise or doubt > _threshold(np.sort(self._softmax.scores()))
+        if self._items > self.options.blind:
+            self._detector.push(self._unknown(features))
+        batch = self.options.detector_batch
+        self._seen = np.concatenate([self._seen, features[None]])[-batch:]
+        self._labels = np.append(self._labels, float(unknown))[-batch:]
+        if self._items and self._items % batch == 0:
+            self._learn()
+        self._items += 1
+
+    def _learn(self) -> None:
+        """One step of Adam on the mean cross-entropy. The weights have not changed since these images were seen."""
+        rows = np.concatenate([self.options.length * self._seen, np.ones((len(self._seen), 1))], 1)
+        output = rows @ self._weights.T
+        unknown = 0.5 * (1 + np.tanh(0.5 * (output[:, 0] - output[:, 1])))
+        slope = ((unknown - self._labels)[:, None] * rows).mean(0)
+        gradient = np.stack([slope, -slope])
+        self._steps += 1
+        self._mean = FIRST * self._mean + (1 - FIRST) * gradient
+        self._square = SECOND * self._square + (1 - SECOND) * gradient**2
+        mean, square = self._mean / (1 - FIRST**self._steps), self._square / (1 - SECOND**self._steps)
+        self._weights = self._weights - self.options.detector_lr * mean / (np.sqrt(square) + TINY)
+
+
+def _row(features: torch.Tensor) -> Floats:
+    return features.detach().double().cpu().numpy()
+
+
+def _threshold(scores: Floats) -> float:
+    """The candidate on the grid with the least spread inside both groups, for sorted `scores` that are high where unknown.
+
+    Where none has scores on both sides it is 0, and everything above is unknown: the opposite of what LDA does, as published.
+    """
+    below = scores.searchsorted(GRID, "right")
+    apart = (below > 0) & (below < len(scores))
+    if not apart.any():
+        return 0.0
+    counts, candidates = below[apart], GRID[apart]
+    sums = np.concatenate([[0.0], np.cumsum(scores - scores.mean())])
+    # With every score in one of the groups, the spread inside is least where the means explain most.
+    low, high = sums[counts], sums[-1] - sums[counts]
+    between = low**2 / counts + high**2 / (len(scores) - counts)
+    return float(candidates[int(between.argmax())])
+
+
+def _noise_features(setting: Setting) -> Floats:
+    """Features of noise images, and 1 - max softmax of each behind them."""
+    size = setting.preprocessing.image_size
+    drawn = np.random.default_rng(NOISE_SEED).standard_normal((NOISES, 3, size, size), dtype=np.float32)
+    # The published images are stretched to 0..255 and rounded there.
+    low, high = drawn.min((1, 2, 3), keepdims=True), drawn.max((1, 2, 3), keepdims=True)
+    images = torch.from_numpy(np.round(255 * (drawn - low) / (high - low)) / np.float32(255))
+    # A few at a time: the tower may be large.
+    few = (images[start : start + 8] for start in range(0, NOISES, 8))
+    features = torch.cat([setting.encode(_normalised(some, setting.preprocessing)) for some in few])
+    doubts = [1 - max_softmax_score(row @ setting.classifier.T, setting.logit_scale) for row in features]
+    return np.concatenate([features.double().cpu().numpy(), np.array(doubts)[:, None]], 1)
+
+
+def _normalised(images: torch.Tensor, preprocessing: Preprocessing) -> torch.Tensor:
+    mean, std = (torch.tensor(values)[:, None, None] for values in (preprocessing.mean, preprocessing.std))
+    return (images - mean) / std

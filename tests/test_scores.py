@@ -1,0 +1,197 @@
+"""Scores: how they are chosen, what they say, and AdaND's detector against its published algorithm."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import ostta
+from cases import CLASSES, adapter, backbone, images
+from ostta import Error, Verdict
+from ostta.core.types import Decision, Look, Preprocessing, Scored
+from ostta.registry import choose
+from ostta.scores import Detector, DetectorOptions, Max, MaxOptions, Setting
+
+
+# --- which score ------------------------------------------------------------------------------------------------------
+def test_without_a_score_it_is_the_identifiers_or_max() -> None:
+    assert choose("rosita", None, "lda").score.name == "max"
+    assert choose("rosita", None, "msp").score.name == "msp"
+    assert choose("zero_shot", None, "adand").score.name == "detector"
+    assert choose("zero_shot", "msp", "lda").score.name == "msp"
+
+
+@pytest.mark.parametrize(("score", "identifier"), [("max", "msp"), ("neighbours", "msp"), ("max", "adand")])
+def test_an_identifier_that_judges_one_score_refuses_others(score: str, identifier: str) -> None:
+    needed = {"msp": "msp", "adand": "detector"}[identifier]
+    said = f"^The identifier '{identifier}' judges the score '{needed}' only, not '{score}'\\.$"
+    with pytest.raises(Error, match=said):
+        ostta.load(backbone("wrapped"), CLASSES, score=score, identifier=identifier)
+
+
+def test_a_score_that_is_not_there_is_a_sentence() -> None:
+    with pytest.raises(Error, match=r"^There is no score 'maxx'; did you mean 'max'\.$"):
+        ostta.load(backbone("wrapped"), CLASSES, score="maxx")
+    with pytest.raises(Error, match=r"^The class int is no score: it has no `Options`\.$"):
+        ostta.load(backbone("wrapped"), CLASSES, score=int)
+
+
+class Halved(Max):
+    """A score of somebody's own, and not confined."""
+
+    Options = dataclasses.make_dataclass("HalvedOptions", [("window", int, 3)], frozen=True)
+    about = "half of the best logit"
+
+    def __init__(self, options: object, setting: Setting) -> None:
+        self.scale = None
+
+    def value(self, look: Look) -> Scored:
+        whole = super().value(look).value
+        return Scored(whole / 2 - 7, {"whole": whole})
+
+
+def test_a_score_of_ones_own_and_lda_searches_exactly() -> None:
+    plain = ostta.load(backbone("wrapped"), CLASSES, "zero_shot", search="exact")
+    own = ostta.load(backbone("wrapped"), CLASSES, "zero_shot", score=Halved)
+    for image in images(30):
+        expected, found = plain.step(image), own.step(image)
+        assert found.verdict == expected.verdict
+        assert found.evidence == {"whole": expected.score}
+        assert found.threshold == pytest.approx(expected.threshold / 2 - 7)
+
+
+def test_an_option_of_two_owners_is_named_with_its_owner() -> None:
+    with pytest.raises(
+        Error, match=r"^`window` is an option of the score and of the identifier: say `score.window` or"
+    ):
+        ostta.load(backbone("wrapped"), CLASSES, score=Halved, window=9)
+    one = ostta.load(backbone("wrapped"), CLASSES, score=Halved, options={"score.window": 9})
+    assert (one.resolved.score.window, one.resolved.identifier.window) == (9, 512)
+    assert one.resolved.sources["score"]["window"] == "explicit"
+
+
+def test_a_state_keeps_the_score_and_a_foreign_one_must_be_given(tmp_path: Path) -> None:
+    one = ostta.load(backbone("wrapped"), CLASSES, "zero_shot", score="detector", detector_lr=0.01)
+    list(one.stream(images(20)))
+    one.save(tmp_path / "a.ostta")
+    again = ostta.Adapter.restore(tmp_path / "a.ostta", one.backbone)
+    assert (again.score_name, again.resolved.score.detector_lr) == ("detector", 0.01)
+    own = ostta.load(backbone("wrapped"), CLASSES, score=Halved)
+    own.save(tmp_path / "b.ostta")
+    with pytest.raises(Error, match=r"which is not registered: pass its class as `score=`\.$"):
+        ostta.Adapter.restore(tmp_path / "b.ostta", own.backbone)
+    assert ostta.Adapter.restore(tmp_path / "b.ostta", own.backbone, score=Halved).score_name == own.score_name
+
+
+def test_evidence_is_in_the_json() -> None:
+    prediction = adapter("zero_shot", "adand").step(images(1)[0])
+    assert set(json.loads(prediction.to_json())["evidence"]) == {"class", "unknown", "threshold"}
+
+
+# --- AdaND ------------------------------------------------------------------------------------------------------------
+def published(
+    features: np.ndarray, cosines: np.ndarray, scale: float, noise: np.ndarray, noise_cosines: np.ndarray, options
+):
+    """The published loop in torch, image by image, with a noise image after every eighth; the values it ranks by, and its flags."""
+    layer = nn.Linear(features.shape[1], 2).double()
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    adam = torch.optim.Adam(layer.parameters(), lr=options.detector_lr)
+    first, second, buffer, values, flags, t = [], [], [], [], [], 0
+
+    def otsu(scores: list[float]) -> float:
+        best, found = math.inf, 0.0
+        array = np.array(scores[-512:])
+        for candidate in np.arange(100) * 0.01:
+            low, high = array[array <= candidate], array[array > candidate]
+            if len(low) and len(high):
+                cost = len(low) * low.var() + len(high) * high.var()
+                if cost < best - 1e-12:
+                    best, found = cost, candidate
+        return found
+
+    def item(f: np.ndarray, z: np.ndarray, synthetic: bool) -> tuple[float, bool]:
+        nonlocal t
+        doubt = 1 - float(torch.softmax(scale * torch.from_numpy(z).float(), 0).max())
+        first.append(doubt)
+        unknown = synthetic or doubt > otsu(first)
+        output = layer(torch.from_numpy(options.length * f).double())
+        buffer.append((output, int(not unknown)))
+        del buffer[: -options.detector_batch]
+        score = doubt
+        flag = doubt > otsu(first)
+        if t > options.blind:
+            score = float(torch.softmax(output.detach(), 0)[0])
+            second.append(score)
+            flag = score > otsu(second)
+        if t > 0 and t % options.detector_batch == 0:
+            adam.zero_grad()
+            outputs, labels = torch.stack([each for each, _ in buffer]), torch.tensor([label for _, label in buffer])
+            nn.functional.cross_entropy(outputs, labels).backward()
+            adam.step()
+        t += 1
+        return 1 - score, flag
+
+    for number, (f, z) in enumerate(zip(features, cosines, strict=True), start=1):
+        value, flag = item(f, z, False)
+        values.append(value)
+        flags.append(flag)
+        if number % 8 == 0:
+            place = (number // 8) % len(noise)
+            item(noise[place], noise_cosines[place], True)
+    return values, flags
+
+
+def test_the_detector_is_the_published_one() -> None:
+    """With a batch that divides the stream the buffer holds only images since the last step, so both see the same ones."""
+    rng = np.random.default_rng(0)
+    classifier = torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(5, 12))).float(), dim=1)
+
+    def encode(images: torch.Tensor) -> torch.Tensor:
+        flat = images.flatten(1)
+        return nn.functional.normalize(flat[:, :12] + 0.3 * flat[:, 12:24], dim=1)
+
+    setting = Setting(classifier, 10.0, 1.0, Preprocessing(4, (0.5,) * 3, (0.2,) * 3), encode)
+    options = DetectorOptions(detector_batch=16, blind=64, detector_lr=0.01)
+    one = Detector(options, setting)
+    features = nn.functional.normalize(
+        classifier[torch.arange(200) % 5] * torch.from_numpy(rng.uniform(0, 1, (200, 1)).round()).float()
+        + torch.from_numpy(rng.normal(0, 0.3, (200, 12))).float(),
+        dim=1,
+    )
+    noise = one._noise[:, :-1]
+    expected, flags = published(
+        features.double().numpy(),
+        (features @ classifier.T).numpy(),
+        10.0,
+        noise,
+        noise.astype(np.float32) @ classifier.numpy().T,
+        options,
+    )
+    for number, row in enumerate(features):
+        look = Look(None, row, row @ classifier.T, row @ classifier.T, None)
+        scored = one.value(look)
+        assert scored.value == pytest.approx(expected[number], abs=1e-6), number
+        decision = ostta.identifiers.AdaND().peek(scored.value, scored.evidence)
+        assert decision.desired != flags[number], number
+        one.take(look, scored, Decision(Verdict.UNRELIABLE_DESIRED, None, None, None))
+
+
+def test_the_detector_needs_a_tower() -> None:
+    without = ostta.backbones.wrap(None, torch.randn(3, 8))
+    with pytest.raises(Error, match="tower"):
+        ostta.load(without, ["a", "b", "c"], "zero_shot", score="detector")
+    assert ostta.load(without, ["a", "b", "c"], "zero_shot", score="detector", noise_every=0)
+
+
+def test_max_takes_what_the_method_names() -> None:
+    look = Look(None, torch.zeros(2), torch.tensor([0.1, 0.2]), torch.tensor([3.0, 4.0]), None, torch.tensor([0.5]))
+    setting = Setting(torch.zeros(2, 2), 100.0, 1.0, Preprocessing(4, (0.5,) * 3, (0.2,) * 3), lambda images: images)
+    assert Max(MaxOptions(), setting).value(look).value == 0.5
