@@ -21,6 +21,7 @@ from .core.options import PROFILES, Options, option, profile_values, types_of, w
 from .core.types import Error
 from .files import is_unicode, parse_json
 from .identifiers import AllOptions, DAFOptions, LDAOptions, MSPOptions
+from .methods.cliptta import CLIPTTAOptions
 from .methods.dpe import DPEOptions
 from .methods.entropy import EntropyOptions
 from .methods.palign import PAlignCOptions, PAlignOptions
@@ -33,7 +34,7 @@ from .methods.zero_shot import ZeroShotOptions
 from .registry import everything, find, nearest, pick
 
 __all__ = [
-    "AdapterOptions", "AllOptions", "DAFOptions", "DPEOptions", "EntropyOptions", "LDAOptions", "MSPOptions", "Options",
+    "AdapterOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions", "EntropyOptions", "LDAOptions", "MSPOptions", "Options",
     "PAlignCOptions", "PAlignOptions", "PrototypesOptions", "Resolved", "RositaOptions", "TDAOptions", "TPTCOptions",
     "TPTOptions", "UniEntOptions", "ZeroShotOptions", "option", "resolve",
 ]  # fmt: skip
@@ -66,6 +67,11 @@ class AdapterOptions(Options):
     )
     class_scores: bool = option(False, about="put the logits of all classes, by name, into each prediction")
     features: bool = option(False, about="put the image's unit feature from before the update into each prediction")
+    reset_every: int = option(
+        0,
+        bounds=(0, 10**15),
+        about="after so many updates what was trained goes back to the start, with all scores and features it gave; 0 is never",
+    )
     max_megapixels: float = option(
         64.0,
         above=0,

@@ -109,7 +109,7 @@ class Result(FileModel):
     it is None where a domain has no HM. `peak_memory_mb` is None where the system does not say.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("domains", "hm_mean_domains", "analyses", "threads")
+    later: ClassVar[tuple[str, ...]] = ("domains", "hm_mean_domains", "analyses", "threads", "resets")
 
     schema_version: int = SCHEMA
     spec: RunSpec
@@ -135,6 +135,8 @@ class Result(FileModel):
     analyses: Analyses | None = None
     # The last bits of a sum depend on how many threads share it, so a run can be repeated exactly only with as many.
     threads: int | None = None
+    # How often what was trained went back to the start (`reset_every`).
+    resets: int = 0
 
     def write(self, path: Path) -> None:
         text = readable(json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False))
