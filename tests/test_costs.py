@@ -29,6 +29,7 @@ class Cost(NamedTuple):
 
 LOOK = Cost(plain=1)
 LEARNT, ACCEPTED = Cost(graph=1, back=1), Cost(plain=1, graph=1, back=1)
+PAIR, WITH_ONE_MORE = Cost(graph=2, back=2), Cost(plain=1, graph=2, back=2)
 TUNED = Cost(plain=1 + AUGMENTED)
 ALIGNED = Cost(plain=1 + AUGMENTED + 1, graph=SELECTED, back=SELECTED)
 COSTS: dict[tuple[str, str], dict[Verdict, Cost]] = {
@@ -40,6 +41,8 @@ COSTS: dict[tuple[str, str], dict[Verdict, Cost]] = {
     ("prototypes", "embedded"): {UD: Cost(graph=1), UU: LEARNT, U: LEARNT, D: ACCEPTED},
     ("unient", "embedded"): {UD: ACCEPTED, UU: LEARNT, U: LEARNT, D: ACCEPTED},
     ("entropy", "embedded"): {UD: ACCEPTED, UU: LEARNT, U: LEARNT, D: ACCEPTED},
+    # With a buffer of one: the image, and one from the memory.
+    ("cliptta", "embedded"): {UD: WITH_ONE_MORE, UU: PAIR, U: PAIR, D: WITH_ONE_MORE},
     # Of a CLIP, no view ever has a graph; of MaPLe, only the selected ones.
     ("tpt", "embedded"): {UD: TUNED, UU: LOOK, U: LOOK, D: TUNED},
     ("tpt_c", "embedded"): {UD: TUNED, UU: LOOK, U: LOOK, D: TUNED},
@@ -74,7 +77,9 @@ class Counter:
 
 @pytest.mark.parametrize(("method", "kind"), COSTS)
 def test_a_step_costs_what_it_must(method: str, kind: str) -> None:
-    options: dict[str, Any] = {"prototypes": {"wait": 0}, "entropy": {"confidence": 0.0}}.get(method, {})
+    options: dict[str, Any] = {
+        "prototypes": {"wait": 0}, "entropy": {"confidence": 0.0}, "cliptta": {"buffer": 1},
+    }.get(method, {})  # fmt: skip
     if METHODS[method].views > 2:
         options = {"views": VIEWS}
     one, given = adapter(method, kind=kind, **options), Given()
@@ -96,6 +101,21 @@ def test_the_answer_from_before_saves_the_second_look() -> None:
     counter = Counter(one.backbone.vision)
     one.step_views(torch.randn(2, 3, 32, 32))
     assert counter.stop() == Cost(graph=2, back=2)
+
+
+def test_cliptta_pays_at_every_eighth_image() -> None:
+    """Its own look has a graph already: 7 images of the buffer and 8 of the memory join it, and all 16 go back."""
+    one, given = adapter("cliptta", kind="embedded"), Given()
+    one.identifier, waiting = given, Cost(graph=1)  # type: ignore[assignment]
+    chance = torch.Generator().manual_seed(0)
+    for number in range(40):
+        # Every class is answered, so that the memory has enough to draw from.
+        one.state.images.put(number, torch.zeros(3, 32, 32, dtype=torch.uint8), number % 10, 1.0, 0)
+    for given.verdict, last in ((D, Cost(plain=1, graph=16, back=16)), (U, Cost(graph=16, back=16))):
+        for expected in 7 * [waiting] + [last]:
+            counter = Counter(one.backbone.vision)
+            one.step_views(torch.randn(1, 3, 32, 32, generator=chance))
+            assert counter.stop() == expected
 
 
 def test_every_method_is_here() -> None:

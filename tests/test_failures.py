@@ -214,7 +214,7 @@ def test_a_tower_without_gradients_serves_what_trains_nothing() -> None:
     own = ostta.backbones.wrap(Cast(torch.Tensor.detach), TEXT, image_size=32)
     for method in ("zero_shot", "tda", "dpe"):
         assert ostta.load(own, CLASSES, method=method).step(images(1)[0]).index in range(10)
-    for method in ("rosita", "unient", "prototypes", "entropy"):
+    for method in ("rosita", "unient", "prototypes", "entropy", "cliptta"):
         with pytest.raises(Error, match=r"features without gradients .* zero_shot, tda or dpe"):
             ostta.load(own, CLASSES, method=method)
 

@@ -26,6 +26,7 @@ STATES = {
     "prototypes": {"method": "prototypes", "wait": 5, "pool": 8},
     "entropy": {"method": "entropy", "optimiser": "adamw", "confidence": 0.3},
     "unient": {"method": "unient", "identifier": "msp"},
+    "cliptta": {"method": "cliptta", "buffer": 5, "memory": 6, "recent": 8, "reset_every": 9},
 }
 
 

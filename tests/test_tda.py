@@ -65,3 +65,23 @@ def test_final_logits_are_those_of_the_formula(window: tuple[float, float]) -> N
         spoken += any(mask.any() for entries in reference.negative.values() for _, _, mask in entries)
     assert max(map(len, reference.positive.values())) == 3
     assert spoken
+
+
+@pytest.mark.parametrize("method", ["tda", "dpe"])
+def test_scaled_cache_weights_keep_their_proportion_to_the_text(method: str) -> None:
+    """At any temperature the final logits are those of 100, times the temperature over 100; published weights are not."""
+    chance = torch.Generator().manual_seed(0)
+    text, features = (unit(torch.randn(count, WIDTH, generator=chance)) for count in (CLASSES, 40))
+    # Whatever is stored is stored first come, first served, so that entropies, which do depend on the temperature, decide nothing.
+    options = {"tda": {"shots": 40, "negative_shots": 0}, "dpe": {"shots": 40, "lr": 1e-12, "confident": -1.0}}[method]
+
+    def logits(scale: float, weights: str) -> torch.Tensor:
+        none = ostta.backbones.wrap(None, text, logit_scale=scale)
+        names = [f"class {number}" for number in range(CLASSES)]
+        one = ostta.load(none, names, method=method, cache_weights=weights, class_scores=True, **options)
+        return torch.stack([class_scores(one.step_features(row)) for row in features])
+
+    usual = logits(100.0, "published")
+    assert torch.equal(logits(100.0, "scaled"), usual)
+    torch.testing.assert_close(logits(12.5, "scaled"), usual / 8, atol=1e-4, rtol=0)
+    assert not torch.allclose(logits(12.5, "published"), usual / 8, atol=0.05)

@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +20,7 @@ import torch
 from . import backbones
 from .backbones.protocol import Backbone
 from .core.banks import named
-from .core.checks import checked_seed, require_names, shown, split
+from .core.checks import checked_seed, require_names, shown, split, stored_count
 from .core.devices import synchronise
 from .core.levels import Levels
 from .core.modes import answering, learning
@@ -32,7 +32,7 @@ from .data.images import ImageSource, read_image
 from .data.views import FeaturesOnly, Views
 from .identifiers import Identifier
 from .methods import Method
-from .methods.protocol import Failure, Proposal, Trained
+from .methods.protocol import Failure, Proposal, Restarts, Trained
 from .methods.tuning import TunedState, answer, take
 from .options import SCORES_IN_HALF, Given, Resolved, resolve
 from .profiles import chosen
@@ -141,7 +141,13 @@ class Adapter:
             self.score: Score = choice.score.of(resolved.score, self._setting())
         self.identifier: Identifier = choice.identifier.of(resolved.identifier, scale=self.score.scale)
         self.levels = Levels(len(self.classes)) if resolved.adapter.answer == "levelled" else None
+        if resolved.adapter.reset_every and not isinstance(self.state, Restarts):
+            raise Error(
+                f"{self.method_name} trains nothing that stays, so there is nothing for `reset_every` to take back."
+            )
         self.steps = 0
+        # Updates since what was trained was last at its start; counted where `reset_every` asks for it.
+        self.updates = 0
         # What was trained before the last gradient step, while no image has been seen through what it is now.
         self._before: Trained | None = None
         self._in_use = threading.Lock()
@@ -266,7 +272,7 @@ class Adapter:
             self.identifier.reset()
             if self.levels is not None:
                 self.levels.reset()
-            self.steps = 0
+            self.steps = self.updates = 0
 
     def save(self, path: str | Path) -> None:
         """Write everything needed to go on later, atomically.
@@ -440,6 +446,8 @@ class Adapter:
             # Until an image was seen through the new values, nobody knows whether one can be.
             gradient = proposal.gradient if logits is None and outcome is not None else None
             self._before = None if gradient is None else Trained(gradient.overlay, gradient.optimiser, 0.0)
+            if isinstance(outcome, Trained) or proposal.adapted:
+                proposal = self._count_update(proposal)
         return self._prediction(turn, turn.decision, proposal, outcome, answered)
 
     def rescued(self, look: Look[Any], views: ViewSource, keep: bool = True) -> Look[Any]:
@@ -500,6 +508,18 @@ class Adapter:
         if where and self.resolved.adapter.precision == "mixed":
             return torch.autocast(self.classifier.device.type, dtype=torch.float16)
         return nullcontext()
+
+    def _count_update(self, proposal: Proposal) -> Proposal:
+        """Take back what was trained where it is time to (`reset_every`); the proposal, with a word about it in its diagnostics."""
+        every = self.resolved.adapter.reset_every
+        self.updates += bool(every)
+        if not every or self.updates < every or not isinstance(self.state, Restarts):
+            return proposal
+        self.state, self._before, self.updates = self.state.restarted(self.method.start()), None, 0
+        # Their scores and features are those of the trained model.
+        self.score.reset()
+        self.identifier.reset()
+        return replace(proposal, diagnostics={**proposal.diagnostics, "reset": float(every)})
 
     def _answer(self, logits: torch.Tensor) -> torch.Tensor:
         """The logits that the class is named from."""
@@ -574,16 +594,23 @@ class Adapter:
         return FeaturesOnly.of(features, self.classifier)
 
     def _tensors(self) -> dict[str, torch.Tensor]:
+        # Each only where it is asked for: states without it are as they were before there was such an option.
         levels = {} if self.levels is None else self.levels.tensors()
+        counted = {"updates": torch.tensor(self.updates)} if self.resolved.adapter.reset_every else {}
         return named(
             method=self.state.tensors(),
             score=self.score.tensors(),
             identifier=self.identifier.tensors(),
             levels=levels,
+            adapter=counted,
         )
 
     def _load_tensors(self, tensors: dict[str, torch.Tensor]) -> None:
-        method, score, identifier, levels = split(tensors, "method", "score", "identifier", "levels")
+        groups = ("method", "score", "identifier", "levels", "adapter")
+        method, score, identifier, levels, adapter = split(tensors, *groups)
+        every = self.resolved.adapter.reset_every
+        require_names(adapter, ("updates",) if every else ())
+        self.updates = stored_count(adapter, "updates", every - 1) if every else 0
         if self.levels is not None:
             self.levels.load(levels)
         else:

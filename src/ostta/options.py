@@ -21,6 +21,7 @@ from .core.options import PROFILES, Options, option, profile_values, types_of, w
 from .core.types import Error
 from .files import is_unicode, parse_json
 from .identifiers import AdaNDOptions, AllOptions, DAFOptions, LDAOptions, MSPOptions
+from .methods.cliptta import CLIPTTAOptions
 from .methods.dpe import DPEOptions
 from .methods.entropy import EntropyOptions
 from .methods.palign import PAlignCOptions, PAlignOptions
@@ -34,9 +35,9 @@ from .registry import OWNERS, Choice, choose, everything, nearest, pick
 from .scores import DetectorOptions, MaxOptions, MaxSoftmaxOptions
 
 __all__ = [
-    "AdaNDOptions", "AdapterOptions", "AllOptions", "DAFOptions", "DPEOptions", "DetectorOptions", "EntropyOptions", "LDAOptions", "MSPOptions", "MaxOptions",
-    "MaxSoftmaxOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions", "Resolved", "RositaOptions", "TDAOptions",
-    "TPTCOptions", "TPTOptions", "UniEntOptions", "ZeroShotOptions", "option", "resolve",
+    "AdaNDOptions", "AdapterOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions", "DetectorOptions", "EntropyOptions",
+    "LDAOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
+    "Resolved", "RositaOptions", "TDAOptions", "TPTCOptions", "TPTOptions", "UniEntOptions", "ZeroShotOptions", "option", "resolve",
 ]  # fmt: skip
 
 # The methods whose scores the published code takes in half precision on a GPU; `precision=mixed` does so here (D32).
@@ -73,6 +74,11 @@ class AdapterOptions(Options):
     )
     class_scores: bool = option(False, about="put the logits of all classes, by name, into each prediction")
     features: bool = option(False, about="put the image's unit feature from before the update into each prediction")
+    reset_every: int = option(
+        0,
+        bounds=(0, 10**15),
+        about="after so many updates what was trained goes back to the start, with all scores and features it gave; 0 is never",
+    )
     max_megapixels: float = option(
         64.0,
         above=0,

@@ -111,7 +111,7 @@ class Result(FileModel):
     it is None where a domain has no HM. `peak_memory_mb` is None where the system does not say.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("domains", "hm_mean_domains", "analyses", "threads")
+    later: ClassVar[tuple[str, ...]] = ("domains", "hm_mean_domains", "analyses", "threads", "resets")
 
     schema_version: int = SCHEMA
     spec: RunSpec
@@ -138,6 +138,8 @@ class Result(FileModel):
     analyses: Analyses | None = None
     # The last bits of a sum depend on how many threads share it, so a run can be repeated exactly only with as many.
     threads: int | None = None
+    # How often what was trained went back to the start (`reset_every`).
+    resets: int = 0
 
     @model_validator(mode="before")
     @classmethod

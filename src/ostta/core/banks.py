@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from .checks import require_kind, require_names, require_room, require_unit, stored, stored_count
+from .images import ImageBuffer, ImageMemory
 from .types import Error
 
 # How many recent scores may count.
@@ -287,4 +288,4 @@ class ClassCache:
 
 
 # What a method may remember of images.
-FeatureMemory = FeatureBank | ClassCache | FeatureWindow
+FeatureMemory = FeatureBank | ClassCache | FeatureWindow | ImageBuffer | ImageMemory

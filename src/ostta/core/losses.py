@@ -88,3 +88,37 @@ def selected_entropy(logits: torch.Tensor) -> torch.Tensor:
     # In logarithms throughout: a class with probability 0 in every view would give 0 log 0.
     log_p = torch.log_softmax(logits, dim=-1).logsumexp(dim=0) - math.log(len(logits))
     return -(log_p.exp() * log_p).sum()
+
+
+def contrastive_entropy(logits: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    """CLIPTTA's contrastive entropy, of each of the images with `logits` [B, C]; `counts` [C] is how often each class was answered.
+
+    The published form takes, for each image i, the entropy of softmax_j(l_i,y_j) over the answers y_j of all images of a batch. Equal
+    answers have equal columns, so that is a sum over classes:
+
+        p_ic = n_c exp(l_ic) / sum_k n_k exp(l_ik),    H(p_i) + sum_c p_ic log n_c
+
+    in time B C instead of B B, and `counts` may come from elsewhere than the batch. A class with count 0 takes no part.
+    """
+    logits, weights = logits[:, counts > 0], counts[counts > 0].log()
+    log_p = torch.log_softmax(logits + weights, dim=-1)
+    return -(log_p.exp() * (log_p - weights)).sum(-1)
+
+
+def mixed_entropy(logits: torch.Tensor, before: torch.Tensor, share: float) -> torch.Tensor:
+    """H((1 - share) before + share mean_i softmax(l_i)): how evenly classes are used; `before` [C] is a constant (CLIPTTA)."""
+    mean = (1 - share) * before + share * torch.softmax(logits, dim=-1).mean(0)
+    # A class may have probability 0, whose logarithm no gradient survives.
+    return -(mean * mean.clamp(min=torch.finfo(mean.dtype).tiny).log()).sum()
+
+
+def outlier_exposure(scores: torch.Tensor, others: torch.Tensor, threshold: float, width: float) -> torch.Tensor:
+    """CLIPTTA's outlier contrastive exposure, -(m_in - m_out)^2: the mean scores of both sides of `threshold` are driven apart.
+
+    An image with score u is on the upper side by sigmoid((u - threshold) / width). The means are over `scores` [B], which carry the
+    graph, and `others` [N], which are constants.
+    """
+    both = torch.cat([scores, others])
+    inside = torch.sigmoid((both - threshold) / width)
+    means = [(weight * both).sum() / weight.sum() for weight in (inside, 1 - inside)]
+    return -((means[0] - means[1]) ** 2)

@@ -16,7 +16,7 @@ from torch.optim.adamw import adamw
 from .checks import require_names, stored, stored_count
 from .types import Error
 
-# Of AdamW, at PyTorch's defaults, as the published code leaves them.
+# Of AdamW, at PyTorch's defaults, as the published code leaves them. Without decay it is Adam.
 EPS, WEIGHT_DECAY, BETAS = 1e-8, 0.01, (0.9, 0.999)
 
 
@@ -31,7 +31,7 @@ class Stepper(Protocol):
 
 @dataclass(frozen=True)
 class Optimiser:
-    """SGD, with momentum or without, or AdamW.
+    """SGD, with momentum or without, or AdamW; `eps` and `decay` are AdamW's, and with a decay of 0 it is Adam.
 
     first, second: of each parameter its velocity under SGD, or its two moments under AdamW; empty before the first step.
     """
@@ -42,6 +42,8 @@ class Optimiser:
     steps: int = 0
     first: tuple[torch.Tensor, ...] = ()
     second: tuple[torch.Tensor, ...] = ()
+    eps: float = EPS
+    decay: float = WEIGHT_DECAY
 
     @torch.no_grad()
     def step(
@@ -60,8 +62,8 @@ class Optimiser:
         moved = [value.detach().clone() for value in values]
         adamw(
             moved, along, first, second, [], [torch.tensor(float(self.steps)) for _ in along],
-            foreach=True, amsgrad=False, beta1=BETAS[0], beta2=BETAS[1], lr=self.lr, weight_decay=WEIGHT_DECAY,
-            eps=EPS, maximize=False,
+            foreach=True, amsgrad=False, beta1=BETAS[0], beta2=BETAS[1], lr=self.lr, weight_decay=self.decay,
+            eps=self.eps, maximize=False,
         )  # fmt: skip
         return moved, replace(self, steps=self.steps + 1, first=tuple(first), second=tuple(second))
 

@@ -158,7 +158,8 @@ class Prediction:
     update happened. `label` is None for "I don't know"; `index` is the best class even then, and `best` is its name. `reason` says
     why no update was made. `class_scores`, if asked for, are the final logits by class name.
     `pseudo_label` is the best class before the update, which is what a method trains on; like `index`, -1 where nothing was seen.
-    `diagnostics` are numbers by name that the method has about the step, such as ROSITA's "matches", the K+ of L_D where it acted.
+    `diagnostics` are numbers by name that the method has about the step, such as ROSITA's "matches", the K+ of L_D where it acted;
+    "reset" is there where the image's update was the last before a reset, and says how many updates were taken back.
     `features`, if asked for, is the image's unit feature from before the update. `evidence` are the numbers by name that the score
     is made of: "class" is the fit to the best class, "known" and "unknown" the likeness to known and unknown images.
 

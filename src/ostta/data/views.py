@@ -60,6 +60,20 @@ def pixels_to_tensor(array: npt.NDArray[np.uint8], preprocessing: Preprocessing)
     return torch.from_numpy(tensor)
 
 
+def to_levels(views: torch.Tensor, preprocessing: Preprocessing) -> torch.Tensor:
+    """The uint8 levels of normalised views [N,3,H,W], for storage: exact for views of images, the nearest level for others."""
+    mean, std = (
+        torch.tensor(part, device=views.device)[:, None, None] for part in (preprocessing.mean, preprocessing.std)
+    )
+    return ((views * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
+
+
+def from_levels(levels: torch.Tensor, preprocessing: Preprocessing) -> torch.Tensor:
+    """The normalised views [N,3,H,W] of uint8 levels, bit by bit those that `canonical` makes."""
+    table = torch.from_numpy(_levels(tuple(preprocessing.mean), tuple(preprocessing.std))).to(levels.device)
+    return torch.stack([table[channel][levels[:, channel].long()] for channel in range(3)], dim=1)
+
+
 class Views:
     """The views of one image, made when they are asked for. View 0 is the canonical one.
 

@@ -1,6 +1,6 @@
 """One step of many adapters that share a tower: the same as one step of each, with their passes taken together.
 
-The looks of all are one pass without graph. Streams that then want a gradient have their augmented views encoded in a
+The looks of all are one pass without graph. Streams that then want a gradient have their further images encoded in a
 second one, replay both with graph, and are differentiated by one backward of the sum of their losses: each loss depends on
 its own stream's values only, so each stream finds its own gradient. Answers after an update are one more pass.
 """
@@ -61,7 +61,7 @@ class Learner:
 
     @property
     def images(self) -> int:
-        return 1 + self.gradient.augmented
+        return 1 + self.gradient.further
 
 
 def can_share(adapter: Adapter, tower: BatchedTower) -> bool:
@@ -145,12 +145,13 @@ def _learn(tower: BatchedTower, looks: Record, learners: Sequence[Learner]) -> N
     """One backward for all, and where each one's optimiser leads to."""
     values = [learner.gradient.overlay.parameters() for learner in learners]
     record, owners = looks.rows([learner.row for learner in learners]), list(range(len(learners)))
-    augmented = [number for number, learner in enumerate(learners) for _ in range(learner.gradient.augmented)]
-    if augmented:
-        pixels = [learner.seat.views.augmented(learner.gradient.augmented) for learner in learners]
-        record = record.and_then(tower.record(torch.cat(pixels), [values[number] for number in augmented]))
+    further = [number for number, learner in enumerate(learners) for _ in range(learner.gradient.further)]
+    if further:
+        asking = [learner for learner in learners if learner.gradient.further]
+        pixels = [learner.gradient.further_images(learner.seat.views) for learner in asking]
+        record = record.and_then(tower.record(torch.cat(pixels), [values[number] for number in further]))
     leaves = tower.leaves(values)
-    losses = _losses(learners, tower.replay(record, leaves, owners + augmented))
+    losses = _losses(learners, tower.replay(record, leaves, owners + further))
     if not losses:
         return
     total = torch.stack(list(losses.values())).sum()
@@ -163,8 +164,8 @@ def _learn(tower: BatchedTower, looks: Record, learners: Sequence[Learner]) -> N
 def _losses(learners: Sequence[Learner], features: torch.Tensor) -> dict[int, torch.Tensor]:
     """The losses by number of learner; one whose loss cannot be worked out gives up."""
     losses: dict[int, torch.Tensor] = {}
-    canonical, augmented = features[: len(learners)].unbind(), features[len(learners) :]
-    parts = torch.split(augmented, [learner.gradient.augmented for learner in learners])
+    canonical, further = features[: len(learners)].unbind(), features[len(learners) :]
+    parts = torch.split(further, [learner.gradient.further for learner in learners])
     for number, learner in enumerate(learners):
         try:
             losses[number] = learner.gradient.loss(learner.seat.look(canonical[number]), parts[number])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.types import Look, ViewSource
+from .cliptta import CLIPTTA
 from .dpe import DPE
 from .entropy import Entropy
 from .palign import PAlign, PAlignC
@@ -28,6 +29,7 @@ METHODS: dict[str, type[Method[Any, Any, Any]]] = {
     "dpe": DPE,
     "unient": UniEnt,
     "entropy": Entropy,
+    "cliptta": CLIPTTA,
 }
 
 __all__ = ["METHODS", "Facts", "Gradient", "Look", "Method", "Proposal", "State", "Trained", "ViewSource"]

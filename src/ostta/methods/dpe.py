@@ -21,6 +21,7 @@ from ..core.checks import UNIT_TOLERANCE, require_names, split, stored, stored_c
 from ..core.options import Options, option
 from ..core.scores import cosines, entropy, mixed_unit_entropy, unit
 from ..core.types import Decision, Error, Look, ViewSource
+from .cache_weights import CacheWeights, cache_factor, cache_weights_option
 from .protocol import Facts, Proposal, Trained
 
 
@@ -31,6 +32,7 @@ class DPEOptions(Options):
     shots: int = option(3, bounds=(1, 10_000), about="depth of the cache: features a class")
     alpha: float = option(2.0, number="D14", about="weight of the cache; no upstream configuration has 2")
     beta: float = option(5.0, number="D14", about="sharpness of the cache; upstream's differs by data set")
+    cache_weights: CacheWeights = cache_weights_option()
     lr: float = option(6e-4, above=0, about="rate of the one AdamW step on the residuals")
     eps: float = option(1e-3, above=0, about="what that step adds to the size of a gradient before dividing by it")
     align: float = option(0.0, number="D14", about="weight of the alignment loss, switched off as published")
@@ -58,6 +60,11 @@ class DPEState:
         self.prototypes = classifier.clone()
         self.evolved = 0
         self.cache = ClassCache(classifier.shape[0], shots, classifier.shape[1], classifier.device)
+
+    def restarted(self, fresh: DPEState) -> DPEState:
+        """The first prototypes again; the features in the cache are the frozen tower's and stay."""
+        fresh.cache = self.cache
+        return fresh
 
     def memories(self) -> dict[str, FeatureMemory]:
         return {"cache": self.cache}
@@ -112,6 +119,7 @@ class DPE:
         self.options = options
         self.classifier = classifier
         self.logit_scale = backbone.logit_scale
+        self.alpha = cache_factor(options.cache_weights, self.logit_scale) * options.alpha
         self.score_scale = 1.0 if options.score_of == "cosine" else self.logit_scale
 
     def start(self) -> DPEState:
@@ -178,7 +186,7 @@ class DPE:
         residuals: list[torch.Tensor],
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         text, image = unit(prototypes + residuals[0]), unit(means + residuals[1])
-        cached = self.options.alpha * torch.exp(-self.options.beta * (1 - image @ features))
+        cached = self.alpha * torch.exp(-self.options.beta * (1 - image @ features))
         return (self.logit_scale * (text @ features)).index_add(0, classes, cached), text, image
 
     def _alignment(self, text: torch.Tensor, image: torch.Tensor) -> torch.Tensor:

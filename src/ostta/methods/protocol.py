@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
 
@@ -38,12 +38,24 @@ class State(Protocol):
     def load(self, tensors: dict[str, torch.Tensor]) -> None: ...
 
 
+@runtime_checkable
+class Restarts(Protocol):
+    """A state of which what was trained can go back to the start, as the option `reset_every` asks."""
+
+    def restarted(self, fresh: Self) -> Self:
+        """The state to go on with, from this one, which ends, and a fresh one: without anything that the trained values gave.
+
+        Scores and features of a trained model cannot be compared with those of the model it started from.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Gradient:
     """A step along the gradient of one image's loss: through which values, by which optimiser.
 
-    `loss` is a function of a look at the image, with graph, and of the unit features [augmented, D] of so many more views.
-    `looks_again` says whether the answer needs the image's features under the new values.
+    `loss` is a function of a look at the image, with graph, and of the unit features [N, D] of further images, with graph too: of
+    `augmented` more views of it, and then of `pixels` [.., 3, H, W], other images as the canonical view has them. `looks_again` says
+    whether the answer needs the image's features under the new values.
     """
 
     overlay: Tuned
@@ -51,6 +63,18 @@ class Gradient:
     loss: Callable[[Look[Any], torch.Tensor], torch.Tensor]
     augmented: int = 0
     looks_again: bool = True
+    pixels: torch.Tensor | None = None
+
+    @property
+    def further(self) -> int:
+        """How many images are encoded beside the look's own."""
+        return self.augmented + (0 if self.pixels is None else len(self.pixels))
+
+    def further_images(self, views: ViewSource) -> torch.Tensor:
+        """These images [further, 3, H, W]; there must be one at least."""
+        parts = [views.augmented(self.augmented)] if self.augmented else []
+        parts += [] if self.pixels is None else [self.pixels]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from ..core.checks import require_room, split, stored
 from ..core.options import Options, option
 from ..core.scores import cosines, mixed_unit_entropy
 from ..core.types import Decision, Error, Look, ViewSource
+from .cache_weights import CacheWeights, cache_factor, cache_weights_option
 from .protocol import Facts, Proposal, Trained
 
 
@@ -34,6 +35,7 @@ class TDAOptions(Options):
     )
     negative_alpha: float = option(0.117, about="weight of the negative cache")
     negative_beta: float = option(1.0, about="sharpness of the negative cache")
+    cache_weights: CacheWeights = cache_weights_option()
     entropy_window: tuple[float, ...] = option(
         (0.2, 1.0), number="D15", about="entropies that enter the negative cache; upstream's upper bound is 0.5"
     )
@@ -130,6 +132,8 @@ class TDA:
         self.classifier = classifier
         # Scores are scaled logits: with CLIP's 100 the identifier's grid is 0, 1, ..., 99 (D29).
         self.logit_scale = backbone.logit_scale
+        factor = cache_factor(options.cache_weights, self.logit_scale)
+        self.alpha, self.negative_alpha = factor * options.alpha, factor * options.negative_alpha
         self.score_scale = 1.0 if options.score_of == "cosine" else self.logit_scale
 
     def start(self) -> TDAState:
@@ -145,11 +149,11 @@ class TDA:
         logits = self.logit_scale * z
         plan = self._plan(state, logits)
         similar, filled = state.positive.similarities(features, plan.label, plan.positive)
-        final = logits + self.options.alpha * (_weights(similar, self.options.beta) * filled).sum(1)
+        final = logits + self.alpha * (_weights(similar, self.options.beta) * filled).sum(1)
         if state.negative is not None:
             similar, filled = state.negative.similarities(features, plan.label, plan.negative)
             weights = _weights(similar, self.options.negative_beta) * filled
-            final = final - self.options.negative_alpha * _spoken_against(state, weights, plan)
+            final = final - self.negative_alpha * _spoken_against(state, weights, plan)
         return Look(views, features, z, final, plan, z if self.options.score_of == "cosine" else None)
 
     def propose(self, state: TDAState, look: Look[Plan], decision: Decision) -> Proposal:

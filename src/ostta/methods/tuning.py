@@ -32,6 +32,13 @@ class TunedState:
             assert isinstance(trained.optimiser, Optimiser)
             self.overlay, self.optimiser = trained.overlay, trained.optimiser
 
+    def restarted(self, fresh: TunedState) -> TunedState:
+        """The start. Banks stay only where the image tower was not trained: then their features are the frozen one's."""
+        if self.overlay.trains_vision:
+            return fresh
+        self.keep(Trained(fresh.overlay, fresh.optimiser, 0.0))
+        return self
+
     def memories(self) -> dict[str, FeatureMemory]:
         return {}
 
@@ -73,10 +80,10 @@ def look(tuned: Tuned, features: torch.Tensor, views: ViewSource) -> Look[None]:
 
 def take(gradient: Gradient, seen: Look[object]) -> Trained | Failure:
     """Where one step of the optimiser leads to, or why it cannot be taken. Nothing is stored."""
-    augmented = seen.features[None][:0]
-    if gradient.augmented:
-        augmented = encode(gradient.overlay.vision, seen.views.augmented(gradient.augmented), gradient.overlay)
-    loss = gradient.loss(seen, augmented)
+    further = seen.features[None][:0]
+    if gradient.further:
+        further = encode(gradient.overlay.vision, gradient.further_images(seen.views), gradient.overlay)
+    loss = gradient.loss(seen, further)
     # A loss need not reach all of a group: L_U says nothing about prompts that are trained beside the LayerNorms.
     return led_to(gradient, loss, torch.autograd.grad(loss, gradient.overlay.parameters(), materialize_grads=True))
 

@@ -27,7 +27,7 @@ from .description import Description, GivenClasses, read_json, saved_choice
 
 FORMAT = 3
 # The types that a state is made of, by their names in safetensors.
-TYPES = ("F32", "F64", "I32", "I64")
+TYPES = ("F32", "F64", "I32", "I64", "U8")
 CONTENT, HASH = "ostta", "sha256"
 
 

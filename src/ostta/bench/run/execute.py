@@ -176,6 +176,7 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
         analyses=_analyses(adapter, records),
         counts=counts,
         updates=int(records.column("adapted").sum()),
+        resets=int(np.isfinite(records.diagnostic("reset")).sum()),
         latency_ms=_latency(records),
         peak_memory_mb=reached.peak_memory_mb,
         seconds=round(reached.seconds, 3),
