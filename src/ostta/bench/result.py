@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError
 
@@ -29,21 +29,25 @@ class Side(FileModel):
 
 
 class StreamInfo(FileModel):
-    """The stream, and the hash of its order."""
+    """The stream, and the hash of its order; `draw` is what the seed drew: the order, or the images too."""
+
+    later: ClassVar[tuple[str, ...]] = ("draw",)
 
     hash: str
     desired: Side
     undesired: Side | None
     seed: int
+    draw: Literal["order", "images"] = "order"
 
 
 class Figures(FileModel):
     """In percent; None where there are images of one side only.
 
-    Of FPR95 there are three, by the conventions that `ostta.metrics` describes; files from before that have one.
+    Of FPR95 there are three, by the conventions that `ostta.metrics` describes; files from before that have one, and files from before
+    version 0.2 have no `accepted_desired` and no `accuracy`.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("fpr95_strict", "fpr95_undesired")
+    later: ClassVar[tuple[str, ...]] = ("fpr95_strict", "fpr95_undesired", "accepted_desired", "accuracy")
 
     auroc: float | None
     fpr95: float | None
@@ -52,6 +56,8 @@ class Figures(FileModel):
     hm: float | None
     fpr95_strict: float | None = None
     fpr95_undesired: float | None = None
+    accepted_desired: float | None = None
+    accuracy: float | None = None
 
 
 class Metrics(Figures):
@@ -109,7 +115,7 @@ class Result(FileModel):
     it is None where a domain has no HM. `peak_memory_mb` is None where the system does not say.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("domains", "hm_mean_domains", "analyses", "threads")
+    later: ClassVar[tuple[str, ...]] = ("domains", "hm_mean_domains", "analyses", "threads", "cached_features")
 
     schema_version: int = SCHEMA
     spec: RunSpec
@@ -135,6 +141,8 @@ class Result(FileModel):
     analyses: Analyses | None = None
     # The last bits of a sum depend on how many threads share it, so a run can be repeated exactly only with as many.
     threads: int | None = None
+    # Image features came from an earlier run on the same stream: the figures are the same, the times are not comparable.
+    cached_features: bool = False
 
     def write(self, path: Path) -> None:
         text = readable(json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False))

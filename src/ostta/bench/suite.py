@@ -47,6 +47,7 @@ METRICS = {
     "acc_undesired": "Acc_U ↑",
     "hm": "HM ↑",
     "hm_std": "HM, standard deviation",
+    "accepted_desired": "accepted D ↑",
     "accuracy": "accuracy ↑",
     "euclidean": "Euclidean ↑",
     "cosine": "cosine ↑",
