@@ -22,11 +22,13 @@ class RunSpec(FileModel):
     Options and paths are kept in one form, so that `lr=1e-3` typed and `lr = 0.001` in a suite ask for the same run.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("scenario", "device", "dtype", "plugins")
+    later: ClassVar[tuple[str, ...]] = ("scenario", "device", "dtype", "plugins", "draw", "score")
 
     backbone: str = "embedded"
     method: str = "rosita"
     identifier: str = "lda"
+    # The score that the identifier decides on; None: the method's own, or the one that the identifier asks for.
+    score: str | None = None
     profile: str = "reference"
     options: dict[str, Any] = Field(default_factory=dict)
     desired: str = "cifar10c"
@@ -37,6 +39,8 @@ class RunSpec(FileModel):
     limit: int | None = None
     classes: list[str] | None = None
     seed: int = 0
+    # What the seed draws beside corruption and augmentation: the order of the first `limit` images, or which images too.
+    draw: Literal["order", "images"] = "order"
     scenario: Scenario = Field(default_factory=SingleScenario)
     device: Annotated[str, Field(pattern=r"^(cpu|mps|cuda(:\d+)?)$")] = "cpu"
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
@@ -48,7 +52,7 @@ class RunSpec(FileModel):
     def _canonical(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         return canonical(info.data.get("method", ""), info.data.get("identifier", ""), given)
 
-    @field_validator("backbone", "method", "identifier", "desired", "undesired")
+    @field_validator("backbone", "method", "identifier", "score", "desired", "undesired")
     @classmethod
     def _writable(cls, name: str | None) -> str | None:
         if name is not None and not is_unicode(name):

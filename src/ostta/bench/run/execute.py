@@ -85,6 +85,7 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
         profile=spec.profile,
         seed=spec.seed,
         options=spec.options,
+        **({} if spec.score is None else {"score": code.get(spec.score, spec.score)}),
     )
     return Prepared(
         spec,
@@ -165,6 +166,7 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
             desired=prepared.desired,
             undesired=prepared.undesired,
             seed=prepared.spec.seed,
+            draw=prepared.spec.draw,
         ),
         weight_hash=adapter.backbone.weight_hash,
         class_names_hash=hashlib.sha256(json.dumps(adapter.classes).encode()).hexdigest(),

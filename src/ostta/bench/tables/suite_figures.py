@@ -220,7 +220,18 @@ def _summed(values: list[float]) -> Figure:
 
 def _stream(cell: Cell) -> str:
     """Backbone and stream of a cell: what a frozen row must share with it, whatever the method and its options."""
-    names = ("backbone", "desired", "undesired", "corruption", "severity", "ratio", "limit", "classes", "scenario")
+    names = (
+        "backbone",
+        "desired",
+        "undesired",
+        "corruption",
+        "severity",
+        "ratio",
+        "limit",
+        "classes",
+        "scenario",
+        "draw",
+    )
     return repr([getattr(cell.spec, name) for name in names])
 
 
