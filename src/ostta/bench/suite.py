@@ -104,7 +104,8 @@ class Suite(FileModel):
     """The content of a suite file.
 
     what: section and table of the paper. labels: its LaTeX labels. figures: filters that all cells have in common. parts: the domains
-    of a run that have figures of their own, beside the whole. records: the per-image records are needed, for pictures.
+    of a run that have figures of their own, beside the whole. records: the per-image records are needed, for pictures and
+    intervals. cache_features: runs that need nothing but image features share them, stream by stream; their times are then not shown.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Suite(FileModel):
     figures: Filters = Field(default_factory=dict)
     parts: tuple[str, ...] = ()
     records: bool = False
+    cache_features: bool = False
 
     @model_validator(mode="after")
     def _fits_together(self) -> Suite:

@@ -42,6 +42,7 @@ from ..result import (
 from ..spec import RunSpec, identity
 from .checkpoint import EVERY, Checkpoint, Reached
 from .compose import compose
+from .features import FeatureCache, cache_of
 from .locks import wait_for_lock
 
 Watch = Callable[[int, int, float | None], None]
@@ -119,9 +120,12 @@ def existing(prepared: Prepared, out: Path) -> Result | None:
 
 
 def carry_out(
-    prepared: Prepared, watch: Watch | None = None, checkpoint: Checkpoint | None = None
+    prepared: Prepared,
+    watch: Watch | None = None,
+    checkpoint: Checkpoint | None = None,
+    cache: FeatureCache | None = None,
 ) -> tuple[Result, Records]:
-    """Run the stream through the adapter and sum up; with a `checkpoint`, from where it was left."""
+    """Run the stream through the adapter and sum up; with a `checkpoint`, from where it was left; with a `cache`, by the features in it."""
     total = len(prepared.stream)
     before = checkpoint.read(prepared.adapter) if checkpoint is not None else None
     if before is None:
@@ -140,8 +144,14 @@ def carry_out(
         if watch is not None:
             watch(done, total, hm)
 
-    evaluate(adapter, prefetched(prepared.stream.starting_at(len(records))), after, records)
-    return summarise(prepared, reached()), records
+    by_features = None if cache is None else cache.steps(adapter, records)
+    if by_features is not None:
+        evaluate(adapter, prepared.stream.starting_at(len(records), images=False), after, records, by_features)
+    else:
+        with nullcontext() if cache is None else cache.noting(adapter, records):
+            evaluate(adapter, prefetched(prepared.stream.starting_at(len(records))), after, records)
+    result = summarise(prepared, reached())
+    return result if by_features is None else result.model_copy(update={"cached_features": True}), records
 
 
 def summarise(prepared: Prepared, reached: Reached) -> Result:
@@ -215,8 +225,12 @@ def ensure_result(
     watch: Watch | None = None,
     checkpoint_every: int = EVERY,
     locked: bool = False,
+    cache_features: bool = False,
 ) -> ResultFile:
-    """Carry out a run unless its result is already in `out`. `locked` says that this process has the run's lock already."""
+    """Carry out a run unless its result is already in `out`. `locked` says that this process has the run's lock already.
+
+    `cache_features`: image features are kept in `out` and shared by all runs on one stream that need nothing else.
+    """
     make_folder(out)
     with nullcontext() if locked else wait_for_lock(out, prepared.spec):
         path = prepared.path(out)
@@ -224,7 +238,8 @@ def ensure_result(
         if before is not None and (not keep_records or has_records(before, out)):
             return ResultFile(path, fresh=False)
         checkpoint = Checkpoint(out, prepared.key, _identity(prepared), checkpoint_every)
-        result, records = carry_out(prepared, watch, checkpoint)
+        cache = cache_of(prepared, out) if cache_features else None
+        result, records = carry_out(prepared, watch, checkpoint, cache)
         if keep_records:
             kept = path.with_suffix(".parquet")
             write_records(records, kept)
