@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,6 +19,8 @@ UNDESIRED = -1
 NO_IMAGE = Image.new("RGB", (1, 1))
 
 Numbers = NDArray[np.int64]
+# Whether an image is to be read: by its domain, whether it is a desired one, and its number in its data set.
+Reads = Callable[[int, bool, int], bool]
 
 
 class Source(Protocol):
@@ -77,8 +79,8 @@ class Visit:
     undesired: Source | None
     order: Numbers
 
-    def samples(self, start: int, images: bool = True) -> Iterator[Sample]:
-        """From place `start` on; without `images` no image is read, and a black one stands for each."""
+    def samples(self, start: int, reads: Reads | None = None) -> Iterator[Sample]:
+        """From place `start` on; a black one stands for each image that `reads` says no to."""
         desired_labels = self.desired.labels
         numbers = drawn_numbers(self.desired), None if self.undesired is None else drawn_numbers(self.undesired)
         for place in self.order[start:].tolist():
@@ -87,8 +89,9 @@ class Visit:
             assert source is not None
             label = int(desired_labels[index]) if known else UNDESIRED
             drawn = numbers[0] if known else numbers[1]
-            image = source.image(index) if images else NO_IMAGE
-            yield Sample(image, label, source.name, index if drawn is None else int(drawn[index]), self.domain)
+            number = index if drawn is None else int(drawn[index])
+            image = source.image(index) if reads is None or reads(self.domain, known, number) else NO_IMAGE
+            yield Sample(image, label, source.name, number, self.domain)
 
 
 class Stream:
@@ -120,16 +123,16 @@ class Stream:
     def __iter__(self) -> Iterator[Sample]:
         return self.starting_at(0)
 
-    def starting_at(self, position: int, images: bool = True) -> Iterator[Sample]:
-        """The stream from `position` on; nothing before it is read, and without `images` no image at all."""
+    def starting_at(self, position: int, reads: Reads | None = None) -> Iterator[Sample]:
+        """The stream from `position` on; nothing before it is read, nor any image that `reads` says no to."""
         if not 0 <= position <= len(self):
             raise Error(f"The stream has {len(self)} images, so it cannot start at position {position}.")
-        return self._from(position, images)
+        return self._from(position, reads)
 
-    def _from(self, position: int, images: bool) -> Iterator[Sample]:
+    def _from(self, position: int, reads: Reads | None) -> Iterator[Sample]:
         for visit in self.visits:
             if position < len(visit.order):
-                yield from visit.samples(position, images)
+                yield from visit.samples(position, reads)
             position = max(0, position - len(visit.order))
 
     @property

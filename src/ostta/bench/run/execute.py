@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -125,7 +126,7 @@ def carry_out(
     checkpoint: Checkpoint | None = None,
     cache: FeatureCache | None = None,
 ) -> tuple[Result, Records]:
-    """Run the stream through the adapter and sum up; with a `checkpoint`, from where it was left; with a `cache`, by the features in it."""
+    """Run the stream through the adapter and sum up; with a `checkpoint`, from where it was left; with a `cache`, by the features in it where there are."""
     total = len(prepared.stream)
     before = checkpoint.read(prepared.adapter) if checkpoint is not None else None
     if before is None:
@@ -144,14 +145,13 @@ def carry_out(
         if watch is not None:
             watch(done, total, hm)
 
-    by_features = None if cache is None else cache.steps(adapter, records)
-    if by_features is not None:
-        evaluate(adapter, prepared.stream.starting_at(len(records), images=False), after, records, by_features)
-    else:
-        with nullcontext() if cache is None else cache.noting(adapter, records):
-            evaluate(adapter, prefetched(prepared.stream.starting_at(len(records))), after, records)
-    result = summarise(prepared, reached())
-    return result if by_features is None else result.model_copy(update={"cached_features": True}), records
+    if cache is None:
+        evaluate(adapter, prefetched(prepared.stream.starting_at(len(records))), after, records)
+        return summarise(prepared, reached()), records
+    samples = prefetched(prepared.stream.starting_at(len(records), cache.lacks))
+    with cache.noting(adapter):
+        evaluate(adapter, samples, after, records, partial(cache.step, adapter))
+    return summarise(prepared, reached()).model_copy(update={"cached_features": cache.used}), records
 
 
 def summarise(prepared: Prepared, reached: Reached) -> Result:
@@ -247,8 +247,8 @@ def ensure_result(
         result.write(path)
         checkpoint.remove()
         # What an earlier process was writing when it was killed.
-        for partial in out.glob(f".{path.stem}.*.partial"):
-            partial.unlink(missing_ok=True)
+        for begun in out.glob(f".{path.stem}.*.partial"):
+            begun.unlink(missing_ok=True)
     return ResultFile(path, fresh=True)
 
 

@@ -1,11 +1,13 @@
-"""Features of a stream's images under the frozen tower, kept on disk: many runs on one stream need the tower once only.
+"""Features of images under the frozen tower, kept on disk: runs that show the same images need the tower once only.
 
-Only for methods that look at nothing but the features of the frozen tower (`Adapter.features_suffice`), in single precision. The
-first such run is an ordinary one, and what the tower gave is noted on the way. Later runs read it in place of the images, and end
-in the same figures to the last bit. Their times are not those of a run, and their results say so.
+Only for methods that look at nothing but the features of the frozen tower (`Adapter.features_suffice`), in single precision. What
+the tower gives for an image is noted while a run shows it; a later run, on the same stream or on another one with some of the same
+images, takes it from there and does not read the image. It ends in the same figures to the last bit. Its times are not
+those of a run on images, and its result says so.
 
-A file is used only where weights, stream, preprocessing, number of threads and versions are the same. It may be
-deleted at any time.
+There is a folder for each data set under each condition. What is in it is used only where weights, preprocessing, number of
+threads and versions are the same. Each run adds a file of its own, so runs side by side are never in each other's way; all of it may
+be deleted at any time.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import hashlib
 import io
 import json
 import platform
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -22,100 +25,141 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ...adapter import Adapter, versions
 from ...core.types import Error, Prediction
-from ...evaluate import Records
+from ...data.dataset import Dataset
 from ...files import make_folder, write_atomically
-from ...streams import Sample
+from ...streams import Drawn, Sample, Source, Stream
 
 if TYPE_CHECKING:
     from .execute import Prepared
 
 FOLDER = ".features"
-# What of a spec says nothing about the images.
-_BESIDE_THE_IMAGES = {"backbone", "method", "identifier", "score", "profile", "options"}
-
-Features = NDArray[np.float32]
 
 
 def cache_of(prepared: Prepared, out: Path) -> FeatureCache | None:
-    """The cache of a run's features in the folder `out`, or None where the run needs more than features."""
+    """The features in the folder `out` that are of use to a run, or None where the run needs more than features."""
     adapter = prepared.adapter
     plain = adapter.resolved.adapter.precision == "single" and adapter.backbone.dtype == torch.float32
     if not adapter.features_suffice or not plain:
         return None
-    sides = [None if side is None else side.model_dump(mode="json") for side in (prepared.desired, prepared.undesired)]
-    content = [
+    common = [
         adapter.backbone.weight_hash,
-        prepared.stream.hash,
-        # The hash is of the order alone: corruption, data sets and the files of code behind them are in the spec.
-        prepared.spec.model_dump(mode="json", exclude=_BESIDE_THE_IMAGES),
-        sides,
         asdict(adapter.backbone.preprocessing),
         adapter.device.type,
         torch.get_num_threads(),
         platform.machine(),
         versions(),
+        prepared.spec.plugins,
     ]
-    key = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
-    return FeatureCache(out / FOLDER / f"{key}.npy", len(prepared.stream), adapter.backbone.feature_width)
+    stores: dict[str, FeatureStore] = {}
+    sides: dict[tuple[int, bool], FeatureStore] = {}
+    for domain, known, source in _sides(prepared.stream):
+        dataset = source.whole if isinstance(source, Drawn) else source
+        if not isinstance(dataset, Dataset):
+            return None  # images that change along the stream are never seen twice
+        # The note of a set that is made here says from what and how.
+        what = [dataset.name, dataset.origin, dataset.note, dataset.layout]
+        key = hashlib.sha256(json.dumps([common, what], sort_keys=True).encode()).hexdigest()[:24]
+        if key not in stores:
+            stores[key] = FeatureStore(out / FOLDER / key, adapter.backbone.feature_width)
+        sides[domain, known] = stores[key]
+    return FeatureCache(adapter, sides)
+
+
+def _sides(stream: Stream) -> Iterator[tuple[int, bool, Source]]:
+    for visit in stream.visits:
+        yield visit.domain, True, visit.desired
+        if visit.undesired is not None:
+            yield visit.domain, False, visit.undesired
+
+
+class FeatureStore:
+    """The raw features [D] of one data set's images by their numbers: those in the files of a folder, and new ones."""
+
+    def __init__(self, folder: Path, width: int) -> None:
+        self.folder, self._width = folder, width
+        self._known: dict[int, torch.Tensor] = {}
+        self._new: dict[int, torch.Tensor] = {}
+        for path in sorted(folder.glob("*.npz")) if folder.is_dir() else ():
+            self._known |= self._read(path)
+
+    def get(self, number: int) -> torch.Tensor | None:
+        return self._known.get(number)
+
+    def add(self, number: int, features: torch.Tensor) -> None:
+        self._known[number] = self._new[number] = features
+
+    def write(self) -> None:
+        """Keep what is new, if it can be kept."""
+        if not self._new:
+            return
+        numbers = sorted(self._new)
+        buffer = io.BytesIO()
+        np.savez(
+            buffer,
+            numbers=np.array(numbers, np.int64),
+            features=torch.stack([self._new[number] for number in numbers]).numpy(),
+        )
+        name = hashlib.sha256(buffer.getvalue()).hexdigest()[:16]
+        try:
+            make_folder(self.folder)
+            write_atomically(self.folder / f"{name}.npz", buffer.getvalue())
+        except (Error, OSError):
+            # The result is what was asked for; a full disk only costs the next run its time.
+            return
+        self._new.clear()
+
+    def _read(self, path: Path) -> dict[int, torch.Tensor]:
+        """Nothing where the file cannot be used."""
+        try:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
+                numbers, features = stored["numbers"], stored["features"]
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            return {}
+        if features.dtype != np.float32 or features.shape != (*numbers.shape, self._width) or numbers.ndim != 1:
+            return {}
+        return dict(zip(numbers.tolist(), torch.from_numpy(features), strict=True))
 
 
 class FeatureCache:
-    """The raw features of a stream's images in its order, in a file that may be there or not."""
+    """Steps an adapter by features where they are known, and by images where not. `used`: whether any was known."""
 
-    def __init__(self, path: Path, images: int, width: int) -> None:
-        self.path, self.images, self.width = path, images, width
+    def __init__(self, adapter: Adapter, sides: dict[tuple[int, bool], FeatureStore]) -> None:
+        self._sides = sides
+        self._width = adapter.backbone.feature_width
+        self._given: list[torch.Tensor] = []
+        self.used = False
 
-    def read(self) -> Features | None:
-        """None where there is no file, or none that can be used."""
-        try:
-            found = np.load(io.BytesIO(self.path.read_bytes()), allow_pickle=False)
-        except (OSError, ValueError, EOFError):
-            return None
-        fits = found.dtype == np.float32 and found.shape == (self.images, self.width)
-        return found if fits else None
-
-    def steps(self, adapter: Adapter, records: Records) -> Callable[[Sample], Prediction] | None:
-        """How to step through the stream without its images; None where the features are not there.
-
-        `records` are those that the steps fill: the next image is the one after them.
-        """
-        features = self.read()
-        if features is None:
-            return None
-        return lambda sample: adapter.step_features(torch.from_numpy(features[len(records)]))
+    def lacks(self, domain: int, known: bool, number: int) -> bool:
+        """Whether an image of that domain and side must be read."""
+        return self._sides[domain, known].get(number) is None
 
     @contextmanager
-    def noting(self, adapter: Adapter, records: Records) -> Iterator[None]:
-        """Note what the tower gives while the whole stream goes through `adapter`, and write it at the end.
-
-        Nothing is written where a part of the stream has gone before, or where a step did not look through the tower exactly once.
-        """
-        given: list[torch.Tensor] = []
-        begun = not len(records)
+    def noting(self, adapter: Adapter) -> Iterator[None]:
+        """Listen to what the tower gives; the new features are kept at the end."""
 
         def note(module: Any, pixels: Any, output: Any) -> None:
-            if begun:
-                given.append(output.detach().to("cpu", copy=True))
+            self._given.append(output.detach())
 
         handle = adapter.backbone.vision.register_forward_hook(note)
         try:
             yield
         finally:
             handle.remove()
-        once = len(given) == len(records) == self.images
-        if once and all(raw.dtype == torch.float32 and raw.shape == (1, self.width) for raw in given):
-            self._write(torch.cat(given).numpy())
+        for store in self._sides.values():
+            store.write()
 
-    def _write(self, features: Features) -> None:
-        buffer = io.BytesIO()
-        np.save(buffer, features, allow_pickle=False)
-        try:
-            make_folder(self.path.parent)
-            write_atomically(self.path, buffer.getvalue())
-        except (Error, OSError):
-            # The result is what was asked for; a full disk only costs the next run its time.
-            return
+    def step(self, adapter: Adapter, sample: Sample) -> Prediction:
+        store = self._sides[sample.domain, sample.label >= 0]
+        features = store.get(sample.index)
+        if features is not None:
+            self.used = True
+            return adapter.step_features(features)
+        self._given.clear()
+        prediction = adapter.step(sample.image)
+        # One image through the tower, once: anything else is not what a later step by features would do.
+        if len(self._given) == 1 and self._given[0].shape == (1, self._width) and self._given[0].dtype == torch.float32:
+            store.add(sample.index, self._given[0][0].to("cpu", copy=True))
+        return prediction
