@@ -91,13 +91,9 @@ def test_an_image_that_several_seeds_show_counts_as_one() -> None:
     one = width(same[:1])
     assert width(same) == pytest.approx(one, rel=0.1)
     assert width(apart) == pytest.approx(one / np.sqrt(5), rel=0.25)
-    # With some images in common, every seed still keeps its numbers of images in every resample.
-    partly = [simulated(seed, first=75 * seed) for seed in range(3)]
-    drawn = Resampling(partly, resamples=50)
-    for run in partly:
-        weights = np.array([drawn._weights[drawn._place[image]] for image in run.images])
-        assert (weights[run.labels >= 0].sum(axis=0) == 150).all()
-        assert (weights[run.labels < 0].sum(axis=0) == 150).all()
+    # Half of the images in common: between the two.
+    partly = width([simulated(seed, first=75 * seed) for seed in range(5)])
+    assert width(apart) < partly < one
 
 
 def test_by_domain_is_the_mean_of_the_domains() -> None:

@@ -1,10 +1,11 @@
 """How sure a difference between two runs on the same images is: paired bootstrap intervals over images.
 
-The image is the unit. A resample draws images with replacement, desired and undesired ones apart, and both runs are measured on
-the same drawn images; what chance alone would change is the spread of the difference over the resamples. Several seeds are
-pooled: the figure is the mean over the seeds. An image that several seeds show has the same weight in all of them, in
-every resample, because it is one image and not several. Images are drawn within groups that were shown by the same seeds, so every
-seed keeps its number of desired and of undesired images. The order of a stream plays no part: the interval says nothing about other orders
+The image is the unit. A resample draws images with replacement, desired and undesired ones and each data set apart, and both runs
+are measured on the same drawn images: the spread of the difference over the resamples is what the choice of images alone changes.
+Several seeds are pooled: the figure is the mean over the seeds. An image that several seeds show has the same weight in all of
+them, in every resample, because it is one image and not several; so the orders of one set of images make an interval no narrower,
+and other images do. Images are drawn from all that the seeds show together, and every figure is a share or a mean, so that it
+does not matter that a seed's own number of images varies a little between resamples. The interval says nothing about other orders
 of the same images.
 
 >>> labels, scores = [0, 0, 1, -1, -1, -1], [0.9, 0.7, 0.8, 0.2, 0.3, 0.75]
@@ -18,7 +19,8 @@ False
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -106,11 +108,6 @@ class Outcomes:
         sides = [f"{'' if side else 'un'}desired:{source}" for side, source in zip(desired, self.source, strict=True)]
         return list(zip(sides, self.number.tolist(), strict=True))
 
-    @cached_property
-    def distinct(self) -> set[Image]:
-        """Every image once, however often it was shown."""
-        return set(self.images)
-
 
 def paired_difference(
     ours: Sequence[Outcomes],
@@ -151,22 +148,19 @@ class Resampling:
     50.0
     """
 
-    def __init__(self, runs: Sequence[Outcomes], *, resamples: int = RESAMPLES, seed: int = 0) -> None:
+    def __init__(self, runs: Iterable[Outcomes], *, resamples: int = RESAMPLES, seed: int = 0) -> None:
         if resamples < 1:
             raise Error(f"`resamples` is at least 1, not {resamples}.")
-        shown: dict[Image, list[int]] = {}
-        for place, run in enumerate(runs):
-            for image in run.distinct:
-                shown.setdefault(image, []).append(place)
-        self._place = {image: place for place, image in enumerate(sorted(shown))}
-        groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-        for image, place in self._place.items():
-            groups.setdefault((image[0], tuple(shown[image])), []).append(place)
+        shown = sorted({image for run in runs for image in run.images})
+        self._place = {image: place for place, image in enumerate(shown)}
         chance = np.random.Generator(np.random.PCG64(seed))
         # One line an image. The first column is the data as it is: every image once.
         self._weights = np.ones((len(shown), resamples + 1), np.float32)
-        for _, members in sorted(groups.items()):
-            self._weights[members, 1:] = _draws(len(members), resamples, chance)
+        start = 0
+        for _, members in itertools.groupby(shown, key=lambda image: image[0]):
+            end = start + sum(1 for _ in members)
+            self._weights[start:end, 1:] = _draws(end - start, resamples, chance)
+            start = end
 
     def values(self, runs: Sequence[Outcomes], metric: str, *, by_domain: bool = False) -> Values:
         """The mean of `metric` over `runs`: of the images as they are, then in each resample; NaN where it does not exist.
@@ -180,15 +174,13 @@ class Resampling:
         return np.asarray(np.mean([self._of_run(run, metric, by_domain) for run in runs], axis=0))
 
     def _of_run(self, run: Outcomes, metric: str, by_domain: bool) -> Values:
-        places = np.array([self._place[image] for image in run.images], np.int64)
-        domains = np.unique(run.domain) if by_domain else [None]
+        own, places = np.unique([self._place[image] for image in run.images], return_inverse=True)
+        weights = self._weights[own]
         figures = []
-        for number in domains:
+        for number in np.unique(run.domain) if by_domain else [None]:
             part = slice(None) if number is None else run.domain == number
-            shown = _Shown(
-                self._weights, places[part], run.labels[part], run.scores[part], run.accepted[part], run.index[part]
-            )
-            figures.append(_FIGURES[metric](shown))
+            columns: Iterable[Any] = (places, run.labels, run.scores, run.accepted, run.index)
+            figures.append(_FIGURES[metric](_Shown(weights, *(column[part] for column in columns))))
         return np.asarray(np.mean(figures, axis=0))
 
 
