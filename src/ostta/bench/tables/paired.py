@@ -51,13 +51,13 @@ def read_outcomes(path: Path) -> Outcomes:
 class PairedDifferences:
     """Differences between the runs of a suite in the same resamples, as far as records are there.
 
-    All runs share one set of resamples, so differences may be averaged over streams too. `problems` are sentences about records that
-    cannot be read.
+    All runs share one set of resamples, so differences may be averaged over streams too. `unusable` are the
+    files of records that cannot be read, or are of other images than the rest.
     """
 
     def __init__(self, folder: Path, results: Iterable[Result], metrics: Sequence[str]) -> None:
         self._folder, self._metrics = folder, [metric for metric in metrics if metric in METRICS]
-        self.problems: list[str] = []
+        self.unusable: list[str] = []
         self._values: dict[str, dict[str, Values]] = {}
         # One run of each stream is enough to know which images there are.
         kept = [result for result in results if result.records is not None and self._metrics]
@@ -96,10 +96,7 @@ class PairedDifferences:
                     else {m: resampling.values([outcomes], m, by_domain=continual and m == "hm") for m in self._metrics}
                 )
             except KeyError:
-                self.problems.append(
-                    f"The records {result.records} are of other images than the other runs' on this stream."
-                )
-                self._values[key] = {}
+                self._values[key] = self._give_up(result)
         return self._values[key]
 
     def _read(self, result: Result) -> Outcomes | None:
@@ -107,10 +104,14 @@ class PairedDifferences:
             return None
         try:
             return read_outcomes(self._folder / result.records)
-        except Error as problem:
-            if str(problem) not in self.problems:
-                self.problems.append(str(problem))
+        except Error:
+            self._give_up(result)
             return None
+
+    def _give_up(self, result: Result) -> dict[str, Values]:
+        if result.records is not None and result.records not in self.unusable:
+            self.unusable.append(result.records)
+        return {}
 
 
 def _stream(result: Result) -> str:
