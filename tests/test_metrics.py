@@ -21,6 +21,9 @@ def test_twelve_images_by_hand() -> None:
     assert figures["acc_desired"] == pytest.approx(100 * 4 / 8)
     assert figures["acc_undesired"] == pytest.approx(100 * 3 / 4)
     assert figures["hm"] == pytest.approx(60.0)
+    # Six of eight desired accepted; the right best class: all but images 1 and 5.
+    assert figures["accepted_desired"] == pytest.approx(75.0)
+    assert figures["accuracy"] == pytest.approx(75.0)
     # Pairs with the desired image above: 8 over 0.05, 7 over 0.2, 7 over 0.3, 3 over 0.65 -> 25 of 32.
     assert figures["auroc"] == pytest.approx(100 * 25 / 32)
     # 7 of 8 desired lie above 0.3 with one undesired above; the polyline rises from (3/4, 7/8) to (3/4, 1): 0.75 there.
@@ -65,8 +68,8 @@ def test_the_three_ways_to_count_fpr95_by_hand() -> None:
 
 def test_one_sided_streams_have_no_made_up_figures() -> None:
     closed = metrics.summary(np.array([0, 1]), np.array([0.5, 0.6]), np.array([True, True]), np.array([0, 0]))
-    none = dict.fromkeys((*metrics.NAMES, "fpr95_strict", "fpr95_undesired"))
-    assert closed == none | {"acc_desired": 50.0}
+    none = dict.fromkeys((*metrics.NAMES, *metrics.BEHIND, "fpr95_strict", "fpr95_undesired"))
+    assert closed == none | {"acc_desired": 50.0, "accepted_desired": 100.0, "accuracy": 50.0}
     unknown = metrics.summary(np.array([-1, -1]), np.array([0.5, 0.6]), np.array([True, False]), np.array([0, 0]))
     assert unknown == none | {"acc_undesired": 50.0}
 

@@ -269,9 +269,10 @@ def test_figures_by_domain_by_hand() -> None:
     # Of the four pairs, 0.8 against 0.85 alone is the wrong way round.
     assert found[0]["auroc"] == pytest.approx(75.0)
     assert (found[1]["acc_desired"], found[1]["acc_undesired"], found[1]["hm"], found[1]["auroc"]) == (0, 0, 0, 0)
-    # A domain with one side has that side's accuracy, and nothing else.
-    for number, side in ((2, "acc_desired"), (3, "acc_undesired")):
-        assert {name: value for name, value in found[number].items() if value is not None} == {side: 100.0}
+    # A domain with one side has that side's figures, and nothing else.
+    for number, sides in ((2, ("acc_desired", "accepted_desired", "accuracy")), (3, ("acc_undesired",))):
+        present = {name: value for name, value in found[number].items() if value is not None}
+        assert present == dict.fromkeys(sides, 100.0)
         assert found[number]["hm"] is None
     assert records.metrics()["hm"] == pytest.approx(50.0)
 

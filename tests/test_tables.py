@@ -377,7 +377,20 @@ def test_markdown_parses_back(figures: SuiteFigures) -> None:
 
 def test_csv_has_every_figure_unrounded(figures: SuiteFigures) -> None:
     lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](figures))))
-    assert list(lines[0]) == ["suite", "row", "column", "metric", "mean", "std", "seeds", "paper", "gap", "doubt"]
+    assert list(lines[0]) == [
+        "suite",
+        "row",
+        "column",
+        "metric",
+        "mean",
+        "std",
+        "seeds",
+        "paper",
+        "gap",
+        "doubt",
+        "low",
+        "high",
+    ]
     # Four rows, two columns; three metrics, the difference, updates and time.
     assert len(lines) == 4 * 2 * 6
     found = {(line["row"], line["column"], line["metric"]): line for line in lines}

@@ -186,6 +186,15 @@ class Adapter:
         """Where the classifier, the banks and what is trained are."""
         return self.classifier.device
 
+    @property
+    def features_suffice(self) -> bool:
+        """Whether an image's features under the frozen tower are all that a step needs of it: `step_features` then does as `step`.
+
+        >>> adapter.features_suffice, ostta.load(adapter.backbone, adapter.classes, "zero_shot").features_suffice
+        (False, True)
+        """
+        return self.method.views == 1 and self.method.overlay(self.state) is None
+
     # --- one image ----------------------------------------------------------------------------------------------------
     def step(self, image: ImageSource) -> Prediction:
         """Decide, adapt, answer. Takes a PIL image, a path, bytes, or an HxWx3 uint8 array.
@@ -586,7 +595,7 @@ class Adapter:
         return made
 
     def _only(self, features: torch.Tensor | Sequence[float]) -> FeaturesOnly:
-        if self.method.views > 1 or self.method.overlay(self.state) is not None:
+        if not self.features_suffice:
             raise Error(
                 f"{self.method_name} looks at the image itself, not only at its features: use `step`, or a method that trains "
                 "nothing in the image tower, such as zero_shot, tda or dpe."

@@ -14,6 +14,7 @@ from . import metrics
 from .adapter import Adapter
 from .core.types import Error, Prediction, Timing
 from .core.words import counted
+from .intervals import Outcomes
 from .streams import Sample
 
 if TYPE_CHECKING:
@@ -125,6 +126,16 @@ class Records:
         """
         return metrics.summary(self.labels, self.scores(), self.column("known"), self.column("index"))
 
+    def outcomes(self) -> Outcomes:
+        """The columns that intervals of differences are made from.
+
+        >>> from ostta.intervals import paired_difference
+        >>> paired_difference([records.outcomes()], [records.outcomes()], "accuracy")
+        Interval(+0.00 [+0.00, +0.00])
+        """
+        known, index = self.column("known"), self.column("index")
+        return Outcomes.of(self.labels, self.scores(), known, index, self.source, self.number, self.domain)
+
     def metrics_by_domain(self) -> dict[int, dict[str, float | None]]:
         """The figures of each domain's images alone, wherever in the stream they came.
 
@@ -206,10 +217,12 @@ def evaluate(
     stream: Iterable[Sample],
     watch: Callable[[int, float | None], None] | None = None,
     records: Records | None = None,
+    step: Callable[[Sample], Prediction] | None = None,
 ) -> Records:
     """Step `adapter` through `stream`. `watch(images so far, HM so far)` is called after every image.
 
-    `records` are those of the images before, where a stream is gone on with; the new ones join them.
+    `records` are those of the images before, where a stream is gone on with; the new ones join them. `step` is how a sample
+    is shown to the adapter, where not by its image.
 
     >>> evaluate(adapter, [Sample(image, 0, "my photos", number) for number in range(2)])
     Records(2 images: 2 desired, 0 undesired; 2 accepted, 0 updates)
@@ -219,7 +232,7 @@ def evaluate(
     for label, prediction in zip(records.label, records.predictions, strict=True):
         running.add(label, prediction)
     for sample in stream:
-        prediction = adapter.step(sample.image)
+        prediction = adapter.step(sample.image) if step is None else step(sample)
         records.add(sample, prediction)
         running.add(sample.label, prediction)
         if watch is not None:

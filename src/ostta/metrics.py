@@ -11,7 +11,12 @@ The field counts FPR95 in other ways too. Both are kept beside the paper's, and 
 fpr95_strict     the same share at the first threshold that accepts at least 95 % of the desired images, nothing interpolated
 fpr95_undesired  the sides exchanged: desired images rejected where 95 % of the undesired ones are, interpolated
 
-A figure that a one-sided stream cannot give (no undesired image: all but acc_desired) is None, never a made-up number.
+Two more say what is behind the accuracies:
+
+accepted_desired  desired images that were accepted, whatever their class was taken for
+accuracy          desired images whose best class is the right one, accepted or not
+
+`ostta.intervals` has how sure the difference of two runs is. A figure that a one-sided stream cannot give (no undesired image: all that need one) is None, never a made-up number.
 """
 
 from __future__ import annotations
@@ -29,9 +34,10 @@ CONVENTION = (
     "desired ones are accepted, linearly interpolated on the ROC polyline; acc_desired: accepted and right class; "
     "acc_undesired: rejected; hm: harmonic mean of the two accuracies; fpr95_strict: as fpr95, at the first threshold that accepts at "
     "least 95 % of the desired images; fpr95_undesired: desired images rejected where 95 % of the undesired ones are, interpolated; "
-    "all in percent"
+    "accepted_desired: desired images accepted; accuracy: desired images whose best class is right, accepted or not; all in percent"
 )
 NAMES = ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")
+BEHIND = ("accepted_desired", "accuracy")
 # The conventions of FPR95, by the words that choose one, and the names of their figures; the first is the published code's.
 FPR95 = {"interpolated": "fpr95", "strict": "fpr95_strict", "undesired": "fpr95_undesired"}
 
@@ -50,12 +56,21 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 
 def accuracies(labels: NDArray[Any], accepted: NDArray[Any], index: NDArray[Any]) -> dict[str, float | None]:
-    """`acc_desired`, `acc_undesired` and `hm`; `labels` are -1 for undesired images."""
-    desired = labels >= 0
-    right = accepted & (index == labels)
-    acc_desired = 100 * float(right[desired].mean()) if desired.any() else None
-    acc_undesired = 100 * float((~accepted[~desired]).mean()) if (~desired).any() else None
-    return {"acc_desired": acc_desired, "acc_undesired": acc_undesired, "hm": harmonic_mean(acc_desired, acc_undesired)}
+    """`acc_desired`, `acc_undesired`, `hm` and what is behind them; `labels` are -1 for undesired images."""
+    desired, right = labels >= 0, index == labels
+    acc_desired = _share(accepted & right, desired)
+    acc_undesired = _share(~accepted, ~desired)
+    return {
+        "acc_desired": acc_desired,
+        "acc_undesired": acc_undesired,
+        "hm": harmonic_mean(acc_desired, acc_undesired),
+        "accepted_desired": _share(accepted, desired),
+        "accuracy": _share(right, desired),
+    }
+
+
+def _share(which: NDArray[Any], of: NDArray[Any]) -> float | None:
+    return 100 * float(which[of].mean()) if of.any() else None
 
 
 def separation(labels: NDArray[Any], scores: NDArray[Any]) -> dict[str, float | None]:
@@ -84,5 +99,5 @@ def separation(labels: NDArray[Any], scores: NDArray[Any]) -> dict[str, float | 
 def summary(
     labels: NDArray[Any], scores: NDArray[Any], accepted: NDArray[Any], index: NDArray[Any]
 ) -> dict[str, float | None]:
-    """All five, by the names of `NAMES`, and the other two ways to count FPR95."""
+    """All five, by the names of `NAMES`, the other two ways to count FPR95, and the two of `BEHIND`."""
     return {**separation(labels, scores), **accuracies(labels, accepted, index)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -31,21 +31,25 @@ class Side(FileModel):
 
 
 class StreamInfo(FileModel):
-    """The stream, and the hash of its order."""
+    """The stream, and the hash of its order; `draw` is what the seed drew: the order, or the images too."""
+
+    later: ClassVar[tuple[str, ...]] = ("draw",)
 
     hash: str
     desired: Side
     undesired: Side | None
     seed: int
+    draw: Literal["order", "images"] = "order"
 
 
 class Figures(FileModel):
     """In percent; None where there are images of one side only.
 
-    Of FPR95 there are three, by the conventions that `ostta.metrics` describes; files from before that have one.
+    Of FPR95 there are three, by the conventions that `ostta.metrics` describes; files from before that have one, and files from before
+    version 0.2 have no `accepted_desired` and no `accuracy`.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("fpr95_strict", "fpr95_undesired")
+    later: ClassVar[tuple[str, ...]] = ("fpr95_strict", "fpr95_undesired", "accepted_desired", "accuracy")
 
     auroc: float | None
     fpr95: float | None
@@ -54,6 +58,8 @@ class Figures(FileModel):
     hm: float | None
     fpr95_strict: float | None = None
     fpr95_undesired: float | None = None
+    accepted_desired: float | None = None
+    accuracy: float | None = None
 
 
 class Metrics(Figures):
@@ -111,7 +117,14 @@ class Result(FileModel):
     it is None where a domain has no HM. `peak_memory_mb` is None where the system does not say.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("domains", "hm_mean_domains", "analyses", "threads", "resets")
+    later: ClassVar[tuple[str, ...]] = (
+        "domains",
+        "hm_mean_domains",
+        "analyses",
+        "threads",
+        "resets",
+        "cached_features",
+    )
 
     schema_version: int = SCHEMA
     spec: RunSpec
@@ -138,6 +151,8 @@ class Result(FileModel):
     analyses: Analyses | None = None
     # The last bits of a sum depend on how many threads share it, so a run can be repeated exactly only with as many.
     threads: int | None = None
+    # Image features came from an earlier run on the same stream: the figures are the same, the times are not comparable.
+    cached_features: bool = False
     # How often what was trained went back to the start (`reset_every`).
     resets: int = 0
 

@@ -23,7 +23,7 @@ class RunSpec(FileModel):
     Options and paths are kept in one form, so that `lr=1e-3` typed and `lr = 0.001` in a suite ask for the same run.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("scenario", "device", "dtype", "plugins", "score")
+    later: ClassVar[tuple[str, ...]] = ("scenario", "device", "dtype", "plugins", "draw", "score")
 
     backbone: str = "embedded"
     method: str = "rosita"
@@ -40,6 +40,8 @@ class RunSpec(FileModel):
     limit: int | None = None
     classes: list[str] | None = None
     seed: int = 0
+    # What the seed draws beside corruption and augmentation: the order of the first `limit` images, or which images too.
+    draw: Literal["order", "images"] = "order"
     scenario: Scenario = Field(default_factory=SingleScenario)
     device: Annotated[str, Field(pattern=r"^(cpu|mps|cuda(:\d+)?)$")] = "cpu"
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"

@@ -10,6 +10,9 @@ a row or a column. Two sets of files share their names: `paper/` as published, `
     [axes.variant]
     zero_shot = { method = "zero_shot", drop = ["lr"] } # `drop` takes options away that another axis or the base gave
     "K=3" = { options.k = 3, paper.table = "tab:k" }    # `paper` changes where the figure of the paper is looked for
+    tpt = { method = "tpt", limit = 200, seeds = [0] }  # `seeds`: only these of the suite's
+    [axes.undesired]
+    MNIST = { undesired = "mnist", group = "far" }      # `group`: tables have the mean over the columns of each
 
 An empty `undesired` means a closed set. Code of one's own is named as "file.py:Name", from the folder of the suite.
 """
@@ -47,6 +50,7 @@ METRICS = {
     "acc_undesired": "Acc_U ↑",
     "hm": "HM ↑",
     "hm_std": "HM, standard deviation",
+    "accepted_desired": "accepted D ↑",
     "accuracy": "accuracy ↑",
     "euclidean": "Euclidean ↑",
     "cosine": "cosine ↑",
@@ -65,12 +69,18 @@ METRICS = {
 
 
 class Entry(FileModel):
-    """One choice on an axis: fields of RunSpec, options to take away, and filters of the paper's figures."""
+    """One choice on an axis: fields of RunSpec, options to take away, and filters of the paper's figures.
+
+    group: of a column; tables show the mean over the columns of a group, such as far and near unknowns. seeds: only these of the
+    suite's, for what would take too long.
+    """
 
     name: str
     fields: dict[str, Any] = Field(default_factory=dict)
     drop: tuple[str, ...] = ()
     paper: Filters = Field(default_factory=dict)
+    group: str = ""
+    seeds: tuple[int, ...] | None = None
 
     @model_validator(mode="after")
     def _known(self) -> Entry:
@@ -103,7 +113,9 @@ class Suite(FileModel):
     """The content of a suite file.
 
     what: section and table of the paper. labels: its LaTeX labels. figures: filters that all cells have in common. parts: the domains
-    of a run that have figures of their own, beside the whole. records: the per-image records are needed, for pictures.
+    of a run that have figures of their own, beside the whole. records: the per-image records are needed, for pictures and
+    intervals. cache_features: runs that need nothing but image features share them, stream by stream; their times are then not shown.
+    differences: of which metrics tables show differences to the frozen row and to ROSITA; the headline's, if none are named.
     """
 
     name: str
@@ -122,6 +134,8 @@ class Suite(FileModel):
     figures: Filters = Field(default_factory=dict)
     parts: tuple[str, ...] = ()
     records: bool = False
+    cache_features: bool = False
+    differences: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Suite:
@@ -135,7 +149,7 @@ class Suite(FileModel):
                     raise ValueError(
                         f"a skip rule speaks of {axis} = {sorted(strange) or entries}, which does not exist"
                     )
-        unknown = set(self.metrics) - set(METRICS)
+        unknown = set(self.metrics) - set(METRICS) | set(self.differences) - set(self.metrics)
         if unknown or set(self.base) - FIELDS:
             raise ValueError(f"unknown metrics or fields: {sorted(unknown | (set(self.base) - FIELDS))}")
         _refuse_impossible(self.base)
@@ -230,7 +244,7 @@ def _axis(name: str, content: Any) -> dict[str, Any]:
     entries = []
     for entry, given in content.items():
         fields = dict(given)
-        own = {key: fields.pop(key) for key in ("drop", "paper") if key in fields}
+        own = {key: fields.pop(key) for key in ("drop", "paper", "group", "seeds") if key in fields}
         entries.append({"name": entry, "fields": fields, **own})
     return {"name": name, "entries": entries}
 
@@ -254,7 +268,10 @@ def expand(
         chosen[name] = [entry for entry in chosen[name] if entry.name in wanted]
     cells = []
     for combination in _combinations(suite, chosen):
+        limits = [entry.seeds for entry in combination.values() if entry.seeds is not None]
         for seed in suite.seeds if seeds is None else seeds:
+            if not all(seed in allowed for allowed in limits):
+                continue
             fields = _fields(suite, [combination[axis.name] for axis in suite.axes], seed, limit)
             row, column = (tuple(combination[axis].name for axis in side) for side in (suite.rows, suite.columns))
             cells.append(Cell(fields, row, column, seed, _filters(suite, combination.values(), fields), suite.folder))

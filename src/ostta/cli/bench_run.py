@@ -35,6 +35,12 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder of the result files.")] = Path("ostta-runs"),
     records: Annotated[bool, typer.Option("--records", help="Also keep the per-image records, as parquet.")] = False,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Images between two checkpoints of a run.")] = 2_000,
+    cache_features: Annotated[
+        bool | None,
+        typer.Option(
+            help="Share image features between runs on one stream that need nothing else; no times then. Else as the suite says."
+        ),
+    ] = None,
 ) -> None:
     """Carry out all runs of a suite; those with a result in the folder are skipped, and failed ones are tried again.
 
@@ -59,6 +65,7 @@ def run(
             engine=engine,
             keep_records=records or asked.records,
             checkpoint_every=checkpoint_every,
+            cache_features=asked.cache_features if cache_features is None else cache_features,
             watch=watch,
         )
     for ending in summary.failed:

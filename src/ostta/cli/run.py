@@ -46,6 +46,9 @@ def run(
     ] = None,
     ratio: Annotated[float, typer.Option(help="Undesired images per desired one; 0 for a closed set.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of order, corruption and augmentation.")] = 0,
+    draw: Annotated[
+        str, typer.Option(help="What the seed draws: order (of the first N images), or images (which N of the set).")
+    ] = "order",
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "cpu",
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
     profile: Annotated[str, typer.Option(help="reference, paper or field; see `ostta ls profiles`.")] = "reference",
@@ -99,6 +102,7 @@ def run(
         limit=limit,
         classes=None if classes is None else list(parse_classes(classes)),
         seed=seed,
+        draw=draw,
         scenario=built,
         device=parse_device(device),
         dtype=dtype,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .changing import Continual, Frequent
+from .drawn import Drawn, draw
 from .ordered import Ordered
 from .prefetch import prefetched
 from .single import SingleDomain
@@ -12,6 +13,7 @@ from .stream import Domain, Sample, Source, Stream
 __all__ = [
     "Continual",
     "Domain",
+    "Drawn",
     "Frequent",
     "Ordered",
     "Sample",
@@ -19,5 +21,6 @@ __all__ = [
     "Smooth",
     "Source",
     "Stream",
+    "draw",
     "prefetched",
 ]

@@ -13,10 +13,10 @@ import numpy as np
 from ..core.types import Error
 from .stream import Numbers, Source
 
-# What a draw of a seed is for: the order inside a visit, which images are taken, and the corruptions of a path. With
-# visit 0 and ORDER the generator is that of the plain seed, so the first visit of any scenario is mixed as a single
+# What a draw of a seed is for: the order inside a visit, which images are taken, the corruptions of a path, and which
+# images of a set a stream has at all. With visit 0 and ORDER the generator is that of the plain seed, so the first visit of any scenario is mixed as a single
 # domain is.
-ORDER, CHOOSE_DESIRED, CHOOSE_UNDESIRED, PATH = range(4)
+ORDER, CHOOSE_DESIRED, CHOOSE_UNDESIRED, PATH, DRAW_DESIRED, DRAW_UNDESIRED = range(6)
 
 
 def generator(seed: int, visit: int = 0, purpose: int = ORDER) -> np.random.Generator:

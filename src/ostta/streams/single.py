@@ -8,7 +8,7 @@ import json
 import numpy as np
 
 from .mixing import check_desired, generator, wanted_and_there
-from .stream import Source, Stream, Visit
+from .stream import Source, Stream, Visit, update_with_drawn
 
 
 class SingleDomain(Stream):
@@ -32,4 +32,5 @@ class SingleDomain(Stream):
         parts = [names, self.desired_count, self.undesired_count, self.ratio, self.seed]
         digest = hashlib.sha256(json.dumps(parts).encode())
         digest.update(self._numbers.astype("<i8").tobytes())
+        update_with_drawn(digest, visit)
         return digest.hexdigest()

@@ -26,7 +26,7 @@ from .mixing import (
     wanted_and_there,
 )
 from .ordered import again
-from .stream import Source, Stream, Visit, told_apart
+from .stream import Numbers, Source, Stream, Visit, drawn_numbers, told_apart
 
 Pixels = NDArray[np.uint8]
 
@@ -63,6 +63,10 @@ class Weathered:
     @property
     def labels(self) -> NDArray[np.int64]:
         return self.clean.labels
+
+    @property
+    def numbers(self) -> Numbers | None:
+        return drawn_numbers(self.clean)
 
     def __len__(self) -> int:
         return len(self.clean)

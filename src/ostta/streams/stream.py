@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,8 +15,12 @@ from PIL import Image
 from ..core.types import Error
 
 UNDESIRED = -1
+# In the place of an image that is not read.
+NO_IMAGE = Image.new("RGB", (1, 1))
 
 Numbers = NDArray[np.int64]
+# Whether an image is to be read: by its domain, whether it is a desired one, and its number in its data set.
+Reads = Callable[[int, bool, int], bool]
 
 
 class Source(Protocol):
@@ -31,6 +35,11 @@ class Source(Protocol):
     def __len__(self) -> int: ...
 
     def image(self, index: int) -> Image.Image: ...
+
+
+def drawn_numbers(source: Source) -> Numbers | None:
+    """The numbers of a source's images in the whole set that they were drawn from; None where they are the set's own."""
+    return getattr(source, "numbers", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +79,19 @@ class Visit:
     undesired: Source | None
     order: Numbers
 
-    def samples(self, start: int) -> Iterator[Sample]:
-        for number in self.order[start:]:
-            index = int(number)
-            if index >= 0:
-                label = int(self.desired.labels[index])
-                yield Sample(self.desired.image(index), label, self.desired.name, index, self.domain)
-            else:
-                assert self.undesired is not None
-                yield Sample(self.undesired.image(~index), UNDESIRED, self.undesired.name, ~index, self.domain)
+    def samples(self, start: int, reads: Reads | None = None) -> Iterator[Sample]:
+        """From place `start` on; a black one stands for each image that `reads` says no to."""
+        desired_labels = self.desired.labels
+        numbers = drawn_numbers(self.desired), None if self.undesired is None else drawn_numbers(self.undesired)
+        for place in self.order[start:].tolist():
+            index, known = (place, True) if place >= 0 else (~place, False)
+            source = self.desired if known else self.undesired
+            assert source is not None
+            label = int(desired_labels[index]) if known else UNDESIRED
+            drawn = numbers[0] if known else numbers[1]
+            number = index if drawn is None else int(drawn[index])
+            image = source.image(index) if reads is None or reads(self.domain, known, number) else NO_IMAGE
+            yield Sample(image, label, source.name, number, self.domain)
 
 
 class Stream:
@@ -110,27 +123,37 @@ class Stream:
     def __iter__(self) -> Iterator[Sample]:
         return self.starting_at(0)
 
-    def starting_at(self, position: int) -> Iterator[Sample]:
-        """The stream from `position` on; nothing before it is read."""
+    def starting_at(self, position: int, reads: Reads | None = None) -> Iterator[Sample]:
+        """The stream from `position` on; nothing before it is read, nor any image that `reads` says no to."""
         if not 0 <= position <= len(self):
             raise Error(f"The stream has {len(self)} images, so it cannot start at position {position}.")
-        return self._from(position)
+        return self._from(position, reads)
 
-    def _from(self, position: int) -> Iterator[Sample]:
+    def _from(self, position: int, reads: Reads | None) -> Iterator[Sample]:
         for visit in self.visits:
             if position < len(visit.order):
-                yield from visit.samples(position)
+                yield from visit.samples(position, reads)
             position = max(0, position - len(visit.order))
 
     @property
     def hash(self) -> str:
-        """SHA-256 over options, domains, names, sizes and order; not over pixels."""
+        """SHA-256 over options, domains, names, sizes, order, and which images were drawn; not over pixels."""
         digest = hashlib.sha256(json.dumps([self.options, self.domains], sort_keys=True).encode())
         for visit in self.visits:
             sides = [[side.name, len(side)] for side in (visit.desired, visit.undesired) if side is not None]
             digest.update(json.dumps([visit.domain, sides]).encode())
             digest.update(visit.order.astype("<i8").tobytes())
+            update_with_drawn(digest, visit)
         return digest.hexdigest()
+
+
+def update_with_drawn(digest: hashlib._Hash, visit: Visit) -> None:
+    """Take in which images were drawn. Where none were, nothing: such streams keep the hashes they have always had."""
+    for side in (visit.desired, visit.undesired):
+        numbers = None if side is None else drawn_numbers(side)
+        if side is not None and numbers is not None:
+            digest.update(json.dumps(["drawn", side.name, len(numbers)]).encode())
+            digest.update(numbers.astype("<i8").tobytes())
 
 
 def told_apart(names: Sequence[str]) -> list[str]:

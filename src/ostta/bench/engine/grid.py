@@ -76,11 +76,13 @@ def run_grid(
     engine: str = LOCAL,
     keep_records: bool = False,
     checkpoint_every: int = EVERY,
+    cache_features: bool = False,
     watch: Callable[[GridProgress], None] | None = None,
 ) -> Summary:
     """Carry out `specs` into the folder `out`; what has a result there is skipped, and what fails is noted and does not stop the rest.
 
-    `workers` processes at once, each with `threads` threads; None: up to 4, and the cores shared out between them.
+    `workers` processes at once, each with `threads` threads; None: up to 4, and the cores shared out between them. `cache_features`:
+    runs on one stream that need nothing but image features share them, and their times are not comparable.
     """
     pick(engine, ENGINES, "engine")
     workers = min(cores(), MOST_WORKERS) if workers is None else workers
@@ -89,7 +91,14 @@ def run_grid(
         raise Error(f"A grid needs at least one worker and one thread, not {workers} and {threads}.")
     make_folder(out)
     root = None if root is None else root.absolute()
-    common = Job(spec=RunSpec(), root=root, out=out, keep_records=keep_records, checkpoint_every=checkpoint_every)
+    common = Job(
+        spec=RunSpec(),
+        root=root,
+        out=out,
+        keep_records=keep_records,
+        checkpoint_every=checkpoint_every,
+        cache_features=cache_features,
+    )
     grid = _Grid(common, GridProgress(specs, workers), watch)
     waiting = [spec for spec in specs if not grid.skip(spec)]
     # What another runner has locked gets a second look at the end: it may have finished by then, or died.

@@ -24,6 +24,7 @@ class Job(FileModel):
     out: Path
     keep_records: bool = False
     checkpoint_every: int = EVERY
+    cache_features: bool = False
     # The content of the files of code that the spec names: they need not be where the run is carried out.
     sources: list[str] = Field(default_factory=list)
 
@@ -60,6 +61,7 @@ def attempt(job: Job, watch: Watch | None = None) -> Ending:
             watch=watch,
             checkpoint_every=job.checkpoint_every,
             locked=True,
+            cache_features=job.cache_features,
         )
     except Error as problem:
         return Ending(spec=job.spec, state=Outcome.FAILED, reason=str(problem))

@@ -13,7 +13,7 @@ from ...core.types import Error
 from ...data.names import OWN, parse_name
 from ...plugins import names_file, registered_names
 from ..own_code import files_of, sets_of
-from ..result import Result, read_result
+from ..result import Figures, Result, read_result
 from ..spec import RunSpec
 from .grid import run_grid
 from .progress import GridProgress
@@ -89,12 +89,21 @@ def _own_names(spec: RunSpec) -> Iterator[str]:
 
 def _differences(filed: Result, now: Result, names: tuple[str, ...]) -> tuple[Difference, ...]:
     before, after = (_flat("", result.model_dump(mode="json")) for result in (filed, now))
+    # A file from before some figures were counted cannot contradict them, nor the sentence that explains them.
+    for content in (before, after):
+        content.pop("metrics.convention", None)
+    after = {field: value for field, value in after.items() if field in before or not _came_later(field)}
     return tuple(
         Difference(field, before.get(field), after.get(field))
         for field in dict.fromkeys([*before, *after])
         if any(field == name or field.startswith(f"{name}.") for name in names)
         and (field not in before or field not in after or before[field] != after[field])
     )
+
+
+def _came_later(field: str) -> bool:
+    group, _, name = field.rpartition(".")
+    return group.endswith("metrics") and name in Figures.later
 
 
 def _flat(name: str, value: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ...data.from_catalogue import given_root
 from ...data.generated import FROST, generated
 from ...data.names import parse_name
 from ...data.overlap import overlap, overlap_sentence
-from ...streams import Continual, Domain, Frequent, Ordered, SingleDomain, Smooth, Stream
+from ...streams import Continual, Domain, Frequent, Ordered, SingleDomain, Smooth, Source, Stream, draw
 from ..own_code import code_of
 from ..result import Side
 from ..scenario import ContinualScenario, DomainSpec, DomainsScenario, FrequentScenario, OrderedScenario, SmoothScenario
@@ -46,6 +46,7 @@ def compose(spec: RunSpec, root: Path | None) -> Composed:
     remarks = (
         *_remarks(sets.desired),
         *_remarks(sets.undesired),
+        *sets.drawn,
         *stream.notes,
         _names_that_meet(sets.desired[0].classes, sets.undesired),
     )
@@ -70,6 +71,8 @@ def _stream(spec: RunSpec, sets: _Sets) -> Stream:
         return _smooth(spec, scenario, sets)
     domain = sets.domain(DomainSpec(desired=spec.desired))
     if isinstance(scenario, OrderedScenario):
+        if sets.draws:
+            raise Error("The scenario ordered shows a set in its own order, so `draw` must be 'order', not 'images'.")
         return Ordered(domain, ratio=ratio, seed=seed)
     return SingleDomain(domain.desired, domain.undesired, ratio=ratio, seed=seed)
 
@@ -84,14 +87,16 @@ def _smooth(spec: RunSpec, scenario: SmoothScenario, sets: _Sets) -> Stream:
     if "frost" in scenario.corruptions:
         what += f", {frost_source(textures)}"
     desired = sets.clean_desired(what)
+    shown = sets.shown(desired, spec.limit, desired=True)
+    total = len(shown) if scenario.cells is None else scenario.cells * scenario.speed
     undesired, follows = None, False
     if spec.undesired is not None and spec.ratio > 0:
         unknown = parse_name(spec.undesired)
         follows = unknown.corrupted and scenario.undesired_corruption is None
         undesired = sets.open_undesired(unknown.clean if follows else spec.undesired, spec.corruption, spec.severity)
     return Smooth(
-        desired,
-        undesired,
+        shown,
+        None if undesired is None else sets.shown(undesired, int(total * spec.ratio), desired=False),
         scenario.corruptions,
         partial(corrupt_pair, textures=textures),
         speed=scenario.speed,
@@ -108,6 +113,10 @@ class _Sets:
 
     def __init__(self, spec: RunSpec, root: Path | None) -> None:
         self.spec, self.root, self._code = spec, root, code_of(spec)
+        self.draws = spec.draw == "images"
+        # Where images are drawn, they are drawn from the whole set.
+        self._first = None if self.draws else spec.limit
+        self.drawn: list[str] = []
         self.desired: list[Dataset] = []
         self.undesired: list[Dataset] = []
         self._clean: dict[str, Dataset] = {}
@@ -135,7 +144,17 @@ class _Sets:
             if parse_name(name).corrupted:
                 options |= {"undesired_corruption": spec.scenario.undesired_corruption or corruption}
         title = f"{wanted.desired} {corruption} {severity}" if parsed.corrupted else wanted.desired
-        return Domain(wanted.name or title, desired, undesired, options)
+        known = self.shown(desired, spec.limit, desired=True)
+        unknown = None if undesired is None else self.shown(undesired, int(len(known) * spec.ratio), desired=False)
+        return Domain(wanted.name or title, known, unknown, options)
+
+    def shown(self, dataset: Dataset, wanted: int | None, *, desired: bool) -> Source:
+        """The images of an opened set that the stream has; `wanted` is their number, None for all of them."""
+        if not self.draws or wanted is None or wanted >= len(dataset):
+            return dataset
+        sentence = f"{dataset.name}: {wanted:,} of {len(dataset):,} images, drawn by seed {self.spec.seed}."
+        self.drawn = list(dict.fromkeys([*self.drawn, sentence]))
+        return draw(dataset, wanted, self.spec.seed, desired=desired)
 
     def open_undesired(self, name: str, corruption: str, severity: int) -> Dataset:
         """An undesired set; a corrupted one is corrupted as the desired images are, or as the scenario says (D25)."""
@@ -151,7 +170,7 @@ class _Sets:
         """The run's desired set without a corruption of its own; `what` becomes of it is noted."""
         name = parse_name(self.spec.desired)
         self._check_order(self.spec.desired)
-        clean = open_dataset(name.clean, self.root, limit=self.spec.limit, classes=self.spec.classes, code=self._code)
+        clean = open_dataset(name.clean, self.root, limit=self._first, classes=self.spec.classes, code=self._code)
         note = f"made here from {clean.name}: {what}; not the official files"
         named = replace(clean, name=self.spec.desired, origin="generated", note=note)
         self.desired.append(named)
@@ -160,7 +179,7 @@ class _Sets:
     def _open_desired(self, name: str, corruption: str, severity: int) -> Dataset:
         self._check_order(name)
         dataset = self._open(
-            name, corruption, severity, {"limit": self.spec.limit, "classes": self.spec.classes, "named": True}
+            name, corruption, severity, {"limit": self._first, "classes": self.spec.classes, "named": True}
         )
         if self.desired and dataset.classes != self.desired[0].classes:
             raise Error(

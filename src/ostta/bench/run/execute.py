@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,7 @@ from ..result import (
 from ..spec import RunSpec, identity
 from .checkpoint import EVERY, Checkpoint, Reached
 from .compose import compose
+from .features import FeatureCache, cache_of
 from .locks import wait_for_lock
 
 Watch = Callable[[int, int, float | None], None]
@@ -86,6 +88,7 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
         profile=spec.profile,
         seed=spec.seed,
         options=spec.options,
+        **({} if spec.score is None else {"score": code.get(spec.score, spec.score)}),
     )
     return Prepared(
         spec,
@@ -119,9 +122,12 @@ def existing(prepared: Prepared, out: Path) -> Result | None:
 
 
 def carry_out(
-    prepared: Prepared, watch: Watch | None = None, checkpoint: Checkpoint | None = None
+    prepared: Prepared,
+    watch: Watch | None = None,
+    checkpoint: Checkpoint | None = None,
+    cache: FeatureCache | None = None,
 ) -> tuple[Result, Records]:
-    """Run the stream through the adapter and sum up; with a `checkpoint`, from where it was left."""
+    """Run the stream through the adapter and sum up; with a `checkpoint`, from where it was left; with a `cache`, by the features in it where there are."""
     total = len(prepared.stream)
     before = checkpoint.read(prepared.adapter) if checkpoint is not None else None
     if before is None:
@@ -140,8 +146,13 @@ def carry_out(
         if watch is not None:
             watch(done, total, hm)
 
-    evaluate(adapter, prefetched(prepared.stream.starting_at(len(records))), after, records)
-    return summarise(prepared, reached()), records
+    if cache is None:
+        evaluate(adapter, prefetched(prepared.stream.starting_at(len(records))), after, records)
+        return summarise(prepared, reached()), records
+    samples = prefetched(prepared.stream.starting_at(len(records), cache.lacks))
+    with cache.noting(adapter):
+        evaluate(adapter, samples, after, records, partial(cache.step, adapter))
+    return summarise(prepared, reached()).model_copy(update={"cached_features": cache.used}), records
 
 
 def summarise(prepared: Prepared, reached: Reached) -> Result:
@@ -166,6 +177,7 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
             desired=prepared.desired,
             undesired=prepared.undesired,
             seed=prepared.spec.seed,
+            draw=prepared.spec.draw,
         ),
         weight_hash=adapter.backbone.weight_hash,
         class_names_hash=hashlib.sha256(json.dumps(adapter.classes).encode()).hexdigest(),
@@ -215,8 +227,12 @@ def ensure_result(
     watch: Watch | None = None,
     checkpoint_every: int = EVERY,
     locked: bool = False,
+    cache_features: bool = False,
 ) -> ResultFile:
-    """Carry out a run unless its result is already in `out`. `locked` says that this process has the run's lock already."""
+    """Carry out a run unless its result is already in `out`. `locked` says that this process has the run's lock already.
+
+    `cache_features`: image features are kept in `out` and shared by all runs on one stream that need nothing else.
+    """
     make_folder(out)
     with nullcontext() if locked else wait_for_lock(out, prepared.spec):
         path = prepared.path(out)
@@ -224,7 +240,8 @@ def ensure_result(
         if before is not None and (not keep_records or has_records(before, out)):
             return ResultFile(path, fresh=False)
         checkpoint = Checkpoint(out, prepared.key, _identity(prepared), checkpoint_every)
-        result, records = carry_out(prepared, watch, checkpoint)
+        cache = cache_of(prepared, out) if cache_features else None
+        result, records = carry_out(prepared, watch, checkpoint, cache)
         if keep_records:
             kept = path.with_suffix(".parquet")
             write_records(records, kept)
@@ -232,8 +249,8 @@ def ensure_result(
         result.write(path)
         checkpoint.remove()
         # What an earlier process was writing when it was killed.
-        for partial in out.glob(f".{path.stem}.*.partial"):
-            partial.unlink(missing_ok=True)
+        for begun in out.glob(f".{path.stem}.*.partial"):
+            begun.unlink(missing_ok=True)
     return ResultFile(path, fresh=True)
 
 

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable
 
 from .layout import WIDTH, Block, Sheet, Text, sheet
-from .suite_figures import DELTA, Figure, Names, SuiteFigures
+from .suite_figures import FROZEN, Figure, Names, SuiteFigures
 
-CSV_COLUMNS = ("suite", "row", "column", "metric", "mean", "std", "seeds", "paper", "gap", "doubt")
+CSV_COLUMNS = ("suite", "row", "column", "metric", "mean", "std", "seeds", "paper", "gap", "doubt", "low", "high")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _LATEX = {
@@ -42,18 +42,27 @@ def latex(figures: SuiteFigures) -> str:
 
 
 def long_csv(figures: SuiteFigures) -> str:
-    """One line a figure, unrounded; empty where there is none. A domain's figure has its name behind the column's."""
+    """One line a figure, unrounded; empty where there is none. A domain's figure has its name behind the column's.
+
+    low and high are the paired interval of a difference, where there is one. Means over the streams of a group come last in each row.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
+    # To the frozen row always, to ROSITA where the tables have it too.
+    shown = [each for each in figures.differences if each.against == FROZEN or each in figures.shown_differences]
+    differences = [each.name for each in shown]
     for row in figures.rows:
         for column in figures.columns:
-            for metric in (*figures.suite.metrics, DELTA, *figures.cost):
-                name = f"{DELTA}_{figures.headline}" if metric == DELTA else metric
-                _line(writer.writerow, figures, row, column, name, figures.figure(row, column, metric))
+            for metric in (*figures.suite.metrics, *differences, *figures.cost):
+                _line(writer.writerow, figures, row, column, metric, figures.figure(row, column, metric))
             for part in figures.suite.parts:
                 figure = figures.figure(row, column, figures.headline, part)
                 _line(writer.writerow, figures, row, (*column, part), figures.headline, figure)
+        for group in figures.groups:
+            for metric in (*figures.suite.metrics, *differences):
+                figure = figures.group_figure(row, group, metric)
+                _line(writer.writerow, figures, row, (f"mean of {group or 'all others'}",), metric, figure)
     return out.getvalue()
 
 
@@ -73,7 +82,8 @@ def _line(
     names = [_cell(text) for text in (figures.suite.name, " / ".join(row), " / ".join(column), metric)]
     numbers = ["" if value is None else repr(value) for value in (figure.mean, figure.std)]
     beside = ["" if value is None else repr(value) for value in (figure.paper, figure.gap)]
-    write([*names, *numbers, figure.seeds, *beside, _cell(figure.doubt)])
+    bounds = ["" if value is None else repr(value) for value in (figure.low, figure.high)]
+    write([*names, *numbers, figure.seeds, *beside, _cell(figure.doubt), *bounds])
 
 
 def _cell(text: str) -> str:
@@ -108,8 +118,13 @@ def _markdown_table(block: Block) -> str:
 
 
 def _markdown_cell(cell: Text) -> str:
-    number, _, rest = cell.text.partition(" (")
-    text = f"{number} [{cell.mark}]" + (f" ({rest}" if rest else "") if cell.mark else cell.text
+    # A star says that an interval excludes zero; it is no mark of Markdown.
+    number, _, rest = cell.text.replace("*", "\\*").partition(" (")
+    text = (
+        f"{number} [{cell.mark}]" + (f" ({rest}" if rest else "")
+        if cell.mark
+        else number + (f" ({rest}" if rest else "")
+    )
     return f"**{text}**" if cell.bold else text
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
+from ...intervals import RESAMPLES
 from ..failure import FAILED
-from .suite_figures import DELTA, SuiteFigures
+from .suite_figures import DELTA, Figure, SuiteFigures
 
 CONVENTIONS = {
     "interpolated": "FPR95 is the share of undesired images accepted where 95 % of the desired ones are, interpolated on the ROC "
@@ -28,6 +30,7 @@ def footnotes(figures: SuiteFigures) -> list[str]:
     sentences = [collected.missing, _seeds(figures), BOLD if figures.any_best else ""]
     if any(figures.frozen_row(row, column) for row in figures.rows for column in figures.columns):
         sentences.append("Δ is the difference to the frozen row of the same backbone and stream, seed by seed.")
+    sentences += _intervals(figures)
     if any(result.spec.scenario.kind == "continual" for result in results):
         sentences.append(
             "The HM of a continual stream is the mean of its domains' HM; the other figures are over all its images."
@@ -36,6 +39,10 @@ def footnotes(figures: SuiteFigures) -> list[str]:
         sentences.append(CONVENTIONS[figures.fpr95])
     if results:
         sentences.append("ms/step is the mean over a run's steps (encode, decide, update), preprocessing left out.")
+    if any(result.cached_features for result in results):
+        sentences.append(
+            "No ms/step where image features came from earlier runs on the same images: the figures are the same."
+        )
     sentences += [_gaps(figures), suite.remark, *_cautions(figures)]
     return [sentence for sentence in sentences if sentence]
 
@@ -45,6 +52,37 @@ def _seeds(figures: SuiteFigures) -> str:
     if len(seeds) == 1:
         return f"One seed ({seeds[0]}): there is no spread."
     return f"Mean ± sample standard deviation over the seeds {', '.join(map(str, seeds))}, as far as they are there."
+
+
+def _intervals(figures: SuiteFigures) -> list[str]:
+    """What the brackets behind differences are."""
+    if not any(figure.low is not None for figure in _differences(figures)):
+        return []
+    same = any(result.spec.draw == "order" for _, _, result in figures.distinct)
+    several = len({cell.seed for cell in figures.collected.cells}) > 1
+    sentences = [
+        f"In brackets: the paired 95 % interval of a difference over images, from {RESAMPLES:,} resamples of the images that both runs "
+        "saw, desired and undesired ones apart; * where it excludes zero. It is for one comparison: of many, one in twenty would "
+        "exclude zero by chance. Where there is no bracket, a run kept no records."
+    ]
+    if same and several:
+        sentences.append(
+            "The seeds here order the same images, so the spread over seeds does not say how other images would do; the interval does."
+        )
+    if figures.groups and len({each.against for each in figures.shown_differences}) > 1:
+        sentences.append(
+            "Δ better is the mean over streams of the difference to the better of the frozen row and rosita on each stream, and lowest the "
+            "lowest of these; rows without all streams of a group have none."
+        )
+    return sentences
+
+
+def _differences(figures: SuiteFigures) -> Iterator[Figure]:
+    for row in figures.rows:
+        for column in figures.columns:
+            for difference in figures.shown_differences:
+                if (figure := figures.figure(row, column, difference.name)) is not None:
+                    yield figure
 
 
 def _gaps(figures: SuiteFigures) -> str:
@@ -65,7 +103,10 @@ def _gaps(figures: SuiteFigures) -> str:
 
 def _cautions(figures: SuiteFigures) -> list[str]:
     """What a reader would not see in the figures: files that disagree about what they are."""
-    collected, cautions = figures.collected, []
+    collected, cautions = figures.collected, list[str]()
+    strange = figures.paired.unusable
+    if strange:
+        cautions.append(f"No intervals from {len(strange)} files of records that cannot be used, such as {strange[0]}.")
     weights: dict[str, set[str]] = {}
     for _, _, result in figures.distinct:
         weights.setdefault(result.spec.backbone, set()).add(result.weight_hash)

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from ...metrics import mean
 from ..result import Result
 from ..spec import is_frozen, name_of
 from ..suite import METRICS
 from .footnotes import footnotes
-from .suite_figures import DELTA, Figure, Names, SuiteFigures
+from .suite_figures import FROZEN, Difference, Figure, Names, SuiteFigures
 
 HEADINGS = ("method", "AUROC ↑", "FPR95 ↓", "Acc_D ↑", "Acc_U ↑", "HM ↑", "ΔHM", "updates", "ms/step")
 DASH = "–"
@@ -56,12 +57,9 @@ def sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
     """Our figures, what they cost, the paper's beside them, and domain by domain where the suite has parts."""
     suite = figures.suite
     made = Sheet(f"{suite.title} ({suite.name}; {suite.what})")
-    own = (
-        (*suite.metrics, DELTA)
-        if any(figures.is_frozen(row) for row in figures.rows) and len(figures.rows) > 1
-        else suite.metrics
-    )
+    own = (*suite.metrics, *(difference.name for difference in figures.shown_differences))
     made.blocks += _blocks(figures, "", own, _own, width)
+    made.blocks += _means(figures, width)
     printed = [
         metric
         for metric in own
@@ -78,11 +76,17 @@ def sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
     return made
 
 
-def heading(metric: str, headline: str) -> str:
-    """The heading of a metric's column."""
-    if metric == DELTA:
-        return f"Δ {METRICS[headline].rstrip(' ↑↓')}"
-    return METRICS.get(metric, metric)
+def heading(figures: SuiteFigures, metric: str) -> str:
+    """The heading of a metric's column, or of a difference's."""
+    difference = _difference(figures, metric)
+    if difference is None:
+        return METRICS.get(metric, metric)
+    name = f"Δ {METRICS[difference.metric].rstrip(' ↑↓')}"
+    return name if difference.against == FROZEN else f"{name} to {difference.against}"
+
+
+def _difference(figures: SuiteFigures, name: str) -> Difference | None:
+    return next((each for each in figures.differences if each.name == name), None)
 
 
 def number(value: float | None, metric: str, *, signed: bool = False) -> str:
@@ -111,7 +115,7 @@ def _row(result: Result, frozen: Result | None) -> tuple[str, ...]:
         *(number(getattr(metrics, name), name) for name in ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")),
         delta,
         str(result.updates),
-        number(result.latency_ms.total.mean, "ms"),
+        number(None if result.cached_features else result.latency_ms.total.mean, "ms"),
     )
 
 
@@ -131,24 +135,57 @@ def _blocks(
 
     def cell(row: Names, column: Names, metric: str) -> Text:
         """A difference is printed as the figures it is of, with its sign."""
-        figure, delta = _figure(figures, row, column, metric), metric == DELTA
-        return text(figure, figures.headline if delta else metric, delta)
+        figure, difference = _figure(figures, row, column, metric), _difference(figures, metric)
+        return text(figure, metric if difference is None else difference.metric, difference is not None)
 
     most = max(1, width // len(metrics))
-    for start in range(0, len(figures.columns), most):
-        columns = figures.columns[start : start + most]
+    # Columns of another group, such as conditions that were set apart, have tables of their own.
+    for name, section in figures.sections.items():
+        for start in range(0, len(section), most):
+            columns = section[start : start + most]
+            yield Block(
+                ": ".join(filter(None, (title, name))),
+                figures.suite.rows,
+                tuple(
+                    (" / ".join(column), tuple(heading(figures, metric) for metric in metrics)) for column in columns
+                ),
+                tuple(
+                    (row, tuple(cell(row, column, metric) for column in columns for metric in metrics))
+                    for row in figures.rows
+                    if any(figures.figure(row, column, metrics[0]) for column in columns)
+                ),
+            )
+
+
+def _means(figures: SuiteFigures, width: int) -> Iterator[Block]:
+    """The means over the columns of each group, with what stands and falls with the worst stream."""
+    metrics = list(dict.fromkeys(difference.metric for difference in figures.differences))
+    names = [*metrics, *(difference.name for difference in figures.shown_differences)]
+    beside = ("Δ better", "lowest") if len({each.against for each in figures.shown_differences}) > 1 else ()
+
+    def cells(row: Names, group: str) -> Iterator[Text]:
+        for name in names:
+            difference = _difference(figures, name)
+            metric = name if difference is None else difference.metric
+            yield _own(figures.group_figure(row, group, name), metric, difference is not None)
+        if beside:
+            found = [figures.to_better(row, column) for column in figures.groups[group]]
+            yield Text(number(mean(found), figures.headline, signed=True))
+            known = [value for value in found if value is not None]
+            lowest = min(known) if len(known) == len(found) else None
+            yield Text(number(lowest, figures.headline, signed=True))
+
+    groups = list(figures.groups)
+    most = max(1, width // (len(names) + len(beside)))
+    for start in range(0, len(groups), most):
+        shown = groups[start : start + most]
+        headings = (*(heading(figures, name) for name in names), *beside)
+        lines = ((row, tuple(text for group in shown for text in cells(row, group))) for row in figures.rows)
         yield Block(
-            title,
+            "Means over streams",
             figures.suite.rows,
-            tuple(
-                (" / ".join(column), tuple(heading(metric, figures.headline) for metric in metrics))
-                for column in columns
-            ),
-            tuple(
-                (row, tuple(cell(row, column, metric) for column in columns for metric in metrics))
-                for row in figures.rows
-                if any(figures.figure(row, column, metrics[0]) for column in columns)
-            ),
+            tuple((f"{group or 'all others'} ({len(figures.groups[group])})", headings) for group in shown),
+            tuple((row, texts) for row, texts in lines if any(text.text != DASH for text in texts)),
         )
 
 
@@ -180,6 +217,9 @@ def _parts(figures: SuiteFigures, doubts: list[str]) -> Iterator[Block]:
 
 def _own(figure: Figure, metric: str, signed: bool) -> Text:
     text = number(figure.mean, metric, signed=signed)
+    if figure.low is not None and figure.high is not None:
+        low, high = (number(bound, metric, signed=True) for bound in (figure.low, figure.high))
+        return Text(f"{text} [{low}, {high}]{'*' if figure.excludes_zero else ''}")
     return Text(text if figure.std is None else f"{text} ± {number(figure.std, metric)}", bold=figure.best)
 
 

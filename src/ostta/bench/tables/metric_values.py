@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...metrics import FPR95, NAMES
+from ...metrics import BEHIND, FPR95, NAMES
 from ..paper.mapping import BACKBONES
 from ..result import Result
 from ..suite import Cell
@@ -21,22 +21,25 @@ def metric_value(result: Result, metric: str, fpr95: str = "interpolated", part:
     """
     if part:
         domain = next((domain for domain in result.domains if domain.name == part), None)
-        if domain is None or metric not in NAMES:
+        if domain is None or metric not in (*NAMES, *BEHIND):
             return None
         of_part: float | None = getattr(domain.metrics, FPR95[fpr95] if metric == "fpr95" else metric)
         return of_part
     if metric == "hm" and result.spec.scenario.kind == "continual":
         return result.hm_mean_domains
-    if metric in NAMES:
+    if metric in (*NAMES, "accepted_desired"):
         figure: float | None = getattr(result.metrics, FPR95[fpr95] if metric == "fpr95" else metric)
         return figure
     if metric == "accuracy":
-        # Over all desired images: known only where the identifier rejects none.
-        return result.metrics.acc_desired if result.spec.identifier == "all" else None
+        # Files from before it was counted have it only where the identifier rejects none.
+        accepts_all = result.spec.identifier == "all"
+        return (
+            result.metrics.acc_desired if result.metrics.accuracy is None and accepts_all else result.metrics.accuracy
+        )
     if metric == "updates":
         return float(result.updates)
     if metric == "ms":
-        return result.latency_ms.total.mean
+        return None if result.cached_features else result.latency_ms.total.mean
     if metric == "classes":
         return float(_classes(result))
     return _analysis(result, metric)

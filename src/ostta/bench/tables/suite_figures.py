@@ -8,15 +8,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
+from ...intervals import interval
 from ..paper.values import PaperValue, find
 from ..result import Result
 from ..spec import run_key
 from ..suite import METRICS, Cell
 from .metric_values import metric_value, why_not_comparable
+from .paired import PairedDifferences, Values
 from .suite_results import SuiteResults
 
 Names = tuple[str, ...]
-FROZEN = "zero_shot"
+FROZEN, RIVAL = "zero_shot", "rosita"
+# The headline's difference to the frozen row, whatever the headline is.
 DELTA = "delta"
 # Shown beside the metrics of every suite.
 COST = ("updates", "ms")
@@ -26,6 +31,7 @@ COST = ("updates", "ms")
 class Figure:
     """One figure. None: there is none. `std` is the sample standard deviation over `seeds` runs, None for a single one.
 
+    low, high: the paired 95 % interval of a difference, where the runs kept records.
     paper: the paper's figure, with its `doubt`. gap: ours minus the paper's, where that means something; else `apart` says why not.
     """
 
@@ -37,6 +43,24 @@ class Figure:
     doubt: str = ""
     gap: float | None = None
     apart: str = ""
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def excludes_zero(self) -> bool:
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A metric minus the same of the frozen row, or of ROSITA with the paper's score and identifier, on the same stream."""
+
+    metric: str
+    against: str
+
+    @property
+    def name(self) -> str:
+        return f"{DELTA}_{self.metric}" + ("" if self.against == FROZEN else f"_to_{self.against}")
 
 
 @dataclass(frozen=True)
@@ -48,15 +72,23 @@ class _Place:
     shortened: bool
 
     @property
-    def frozen(self) -> bool:
-        return self.cells[0].spec.method == FROZEN
+    def plain(self) -> bool:
+        """Whether the run is as published: the method's own score with LDA, and no option changed."""
+        spec = self.cells[0].spec
+        return spec.score in (None, "max") and spec.identifier == "lda" and not spec.options and spec.profile != "field"
+
+    @property
+    def asked(self) -> str:
+        """What its runs are asked for, whatever the seed."""
+        return repr(sorted((name, repr(value)) for name, value in self.cells[0].fields.items() if name != "seed"))
 
 
 class SuiteFigures:
     """The figures of a suite by row, column and metric, and by part for those domains that the suite shows on their own.
 
-    The metrics are the suite's, `COST`, and `DELTA`: the headline's difference to the frozen row of the same backbone and stream, seed
-    by seed.
+    The metrics are the suite's, `COST`, and the names of `differences`, to the frozen row and to ROSITA on the same backbone and
+    stream, seed by seed; `DELTA` is the headline's to the frozen row. Where a column has several rows of the frozen classifier, with
+    other scores or identifiers, the one as published is the frozen row. `groups` are columns by the groups that the suite puts them in.
     """
 
     def __init__(self, collected: SuiteResults, fpr95: str = "interpolated") -> None:
@@ -71,14 +103,21 @@ class SuiteFigures:
             self._fill(metric)
         for part in self.suite.parts:
             self._fill(self.headline, part)
-        self._fill_deltas()
+        measured = self.suite.differences or (self.headline,)
+        self.differences = [Difference(metric, against) for metric in measured for against in (FROZEN, RIVAL)]
+        results = (result for place in self._places.values() for result in place.results.values())
+        self.paired = PairedDifferences(collected.folder, results, measured)
+        self._resampled: dict[tuple[Names, Names, str], Values] = {}
+        for difference in self.differences:
+            self._fill_difference(difference)
+        self.groups = self._grouped_columns(len(self.suite.columns))
 
     def figure(self, row: Names, column: Names, metric: str, part: str = "") -> Figure | None:
         """None where the suite has no such cell."""
-        return self._figures.get((row, column, metric, part))
+        return self._figures.get((row, column, f"{DELTA}_{self.headline}" if metric == DELTA else metric, part))
 
     def is_frozen(self, row: Names) -> bool:
-        return any(place.frozen for (name, _), place in self._places.items() if name == row)
+        return any(self._is_reference(FROZEN, *name) for name in self._places if name[0] == row)
 
     def results(self, row: Names, column: Names) -> dict[int, Result]:
         """The results of a place by seed."""
@@ -87,10 +126,50 @@ class SuiteFigures:
 
     def frozen_row(self, row: Names, column: Names) -> Names | None:
         """The frozen row that this place is measured against; None where there is none, or it is one itself."""
+        return self.reference_row(FROZEN, row, column)
+
+    def reference_row(self, method: str, row: Names, column: Names) -> Names | None:
+        """As `frozen_row`, for the row of `method`: the frozen classifier, or ROSITA."""
         place = self._places.get((row, column))
-        if place is None or place.frozen:
+        if place is None or self._is_reference(method, row, column):
             return None
-        return self._frozen.get((column, _stream(place.cells[0])))
+        return self._references[method].get((column, _stream(place.cells[0])))
+
+    @property
+    def shown_differences(self) -> list[Difference]:
+        """Those that tables have room for: to ROSITA only where intervals are known."""
+        if len(self.rows) < 2:
+            return []
+        to_rival = self.paired and any(self._references[RIVAL].values())
+        frozen = any(self.is_frozen(row) for row in self.rows)
+        return [each for each in self.differences if (frozen if each.against == FROZEN else to_rival)]
+
+    @property
+    def sections(self) -> dict[str, list[Names]]:
+        """Columns that are shown together: those with the same groups on all column axes but the last."""
+        return self._grouped_columns(max(0, len(self.suite.columns) - 1)) or {"": self.columns}
+
+    def group_figure(self, row: Names, group: str, metric: str) -> Figure:
+        """The mean over the columns of a group; none where one of them is missing."""
+        columns = self.groups[group]
+        found = [self.figure(row, column, metric) for column in columns]
+        means = [figure.mean for figure in found if figure is not None and figure.mean is not None]
+        if not means or len(means) < len(columns):
+            return Figure(None, None, 0)
+        mean = Figure(statistics.fmean(means), None, min(figure.seeds for figure in found if figure is not None))
+        resampled = [self._resampled.get((row, column, metric)) for column in columns]
+        known = [values for values in resampled if values is not None]
+        return _with_interval(mean, np.mean(known, axis=0)) if len(known) == len(columns) else mean
+
+    def to_better(self, row: Names, column: Names) -> float | None:
+        """The headline minus that of the better of the frozen row and ROSITA on this stream."""
+        own = self.figure(row, column, self.headline)
+        rows = [
+            row if self._is_reference(m, row, column) else self.reference_row(m, row, column) for m in (FROZEN, RIVAL)
+        ]
+        found = [None if each is None else self._figures[each, column, self.headline, ""].mean for each in rows]
+        known = [mean for mean in found if mean is not None]
+        return None if own is None or own.mean is None or len(known) < 2 else own.mean - max(known)
 
     @property
     def any_best(self) -> bool:
@@ -107,12 +186,33 @@ class SuiteFigures:
         return list(seen.values())
 
     @cached_property
-    def _frozen(self) -> dict[tuple[Names, str], Names]:
-        found: dict[tuple[Names, str], Names] = {}
-        for (row, column), place in self._places.items():
-            if place.frozen:
-                found.setdefault((column, _stream(place.cells[0])), row)
+    def _references(self) -> dict[str, dict[tuple[Names, str], Names]]:
+        """The rows that others are measured against, by method, column and stream."""
+        found: dict[str, dict[tuple[Names, str], Names]] = {FROZEN: {}, RIVAL: {}}
+        for plain in (True, False):
+            for (row, column), place in self._places.items():
+                method = place.cells[0].spec.method
+                # The frozen classifier has no options to speak of; a changed ROSITA is not ROSITA.
+                if method in found and (place.plain if plain else method == FROZEN):
+                    found[method].setdefault((column, _stream(place.cells[0])), row)
         return found
+
+    def _is_reference(self, method: str, row: Names, column: Names) -> bool:
+        """Whether these are the runs that others in the column are measured against, in this row or shown once more."""
+        place = self._places.get((row, column))
+        if place is None or place.cells[0].spec.method != method:
+            return False
+        chosen = self._references[method].get((column, _stream(place.cells[0])))
+        return chosen is not None and self._places[chosen, column].asked == place.asked
+
+    def _grouped_columns(self, axes: int) -> dict[str, list[Names]]:
+        """The columns by the groups of their entries on the first so many column axes; nothing where there are no groups."""
+        by_name = {axis.name: {entry.name: entry.group for entry in axis.entries} for axis in self.suite.axes}
+        found: dict[str, list[Names]] = {}
+        for column in self.columns:
+            named = list(zip(self.suite.columns, column, strict=True))[:axes]
+            found.setdefault(", ".join(filter(None, (by_name[axis][name] for axis, name in named))), []).append(column)
+        return found if any(found) else {}
 
     def _grouped(self) -> dict[tuple[Names, Names], _Place]:
         cells: dict[tuple[Names, Names], list[tuple[int, Cell]]] = {}
@@ -153,16 +253,24 @@ class SuiteFigures:
         for group in self._rivals():
             self._mark_best([(row, column, metric, part) for row, column in group], metric)
 
-    def _fill_deltas(self) -> None:
+    def _fill_difference(self, difference: Difference) -> None:
+        metric = difference.metric
         for (row, column), place in self._places.items():
             figure = Figure(None, None, 0)
-            against = self.frozen_row(row, column)
+            against = self.reference_row(difference.against, row, column)
             if against is not None:
-                ours = self._values(place, self.headline, "")
-                base = self._values(self._places[against, column], self.headline, "")
-                figure = _summed([ours[seed] - base[seed] for seed in ours if seed in base])
-                figure = self._delta_beside_paper(figure, (row, column), (against, column))
-            self._figures[row, column, DELTA, ""] = figure
+                other = self._places[against, column]
+                ours, base = self._values(place, metric, ""), self._values(other, metric, "")
+                seeds = [seed for seed in ours if seed in base]
+                figure = _summed([ours[seed] - base[seed] for seed in seeds])
+                first, second = ([each.results[seed] for seed in seeds] for each in (place, other))
+                resampled = self.paired.difference(first, second, metric)
+                if resampled is not None:
+                    self._resampled[row, column, difference.name] = resampled
+                    figure = _with_interval(figure, resampled)
+                if (metric, difference.against) == (self.headline, FROZEN):
+                    figure = self._delta_beside_paper(figure, (row, column), (against, column))
+            self._figures[row, column, difference.name, ""] = figure
 
     def _beside_paper(self, figure: Figure, place: _Place, metric: str, part: str) -> Figure:
         cell = place.cells[0]
@@ -212,6 +320,11 @@ class SuiteFigures:
                 self._figures[name] = replace(self._figures[name], best=True)
 
 
+def _with_interval(figure: Figure, resampled: Values) -> Figure:
+    found = interval(resampled)
+    return replace(figure, low=found.low, high=found.high) if math.isfinite(found.low) else figure
+
+
 def _summed(values: list[float]) -> Figure:
     if not values:
         return Figure(None, None, 0)
@@ -220,7 +333,18 @@ def _summed(values: list[float]) -> Figure:
 
 def _stream(cell: Cell) -> str:
     """Backbone and stream of a cell: what a frozen row must share with it, whatever the method and its options."""
-    names = ("backbone", "desired", "undesired", "corruption", "severity", "ratio", "limit", "classes", "scenario")
+    names = (
+        "backbone",
+        "desired",
+        "undesired",
+        "corruption",
+        "severity",
+        "ratio",
+        "limit",
+        "classes",
+        "scenario",
+        "draw",
+    )
     return repr([getattr(cell.spec, name) for name in names])
 
 

@@ -1,0 +1,275 @@
+"""How sure a difference between two runs on the same images is: paired bootstrap intervals over images.
+
+The image is the unit. A resample draws images with replacement, desired and undesired ones and each data set apart, and both runs
+are measured on the same drawn images: the spread of the difference over the resamples is what the choice of images alone changes.
+Several seeds are pooled: the figure is the mean over the seeds. An image that several seeds show has the same weight in all of
+them, in every resample, because it is one image and not several; so the orders of one set of images make an interval no narrower,
+and other images do. Images are drawn from all that the seeds show together, and every figure is a share or a mean, so that it
+does not matter that a seed's own number of images varies a little between resamples. The interval says nothing about other orders
+of the same images.
+
+>>> labels, scores = [0, 0, 1, -1, -1, -1], [0.9, 0.7, 0.8, 0.2, 0.3, 0.75]
+>>> one = Outcomes.of(labels, scores, [True] * 3 + [False] * 3, [0, 0, 1, 0, 0, 0])
+>>> other = Outcomes.of(labels, scores, [True] * 6, [0, 0, 1, 0, 0, 0])
+>>> paired_difference([one], [other], "acc_undesired")
+Interval(+100.00 [+100.00, +100.00], excludes zero)
+>>> paired_difference([one], [one], "hm").excludes_zero
+False
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .core.types import Error
+
+RESAMPLES = 1_000
+LEVEL = 0.95
+# The metrics that an interval can be had for, by the names of `ostta.metrics`.
+METRICS = ("auroc", "acc_desired", "acc_undesired", "hm", "accepted_desired", "accuracy")
+
+Values = NDArray[np.float64]
+# An image: its side and data set as one text, and its number there.
+Image = tuple[str, int]
+
+
+@dataclass(frozen=True, repr=False)
+class Interval:
+    """A difference in percent, and the percentile interval of it."""
+
+    difference: float
+    low: float
+    high: float
+    level: float = LEVEL
+
+    @property
+    def excludes_zero(self) -> bool:
+        return self.low > 0 or self.high < 0
+
+    def __repr__(self) -> str:
+        sure = ", excludes zero" if self.excludes_zero else ""
+        return f"Interval({self.difference:+.2f} [{self.low:+.2f}, {self.high:+.2f}]{sure})"
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """What one run said of each image, in any order. Labels are -1 for undesired images.
+
+    `source` and `number` say which image it was; `domain` is the number of its domain.
+    """
+
+    labels: NDArray[np.int64]
+    scores: Values
+    accepted: NDArray[np.bool_]
+    index: NDArray[np.int64]
+    source: NDArray[Any]
+    number: NDArray[np.int64]
+    domain: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        labels: ArrayLike,
+        scores: ArrayLike,
+        accepted: ArrayLike,
+        index: ArrayLike,
+        source: ArrayLike | None = None,
+        number: ArrayLike | None = None,
+        domain: ArrayLike | None = None,
+    ) -> Outcomes:
+        """From columns. Without `number` the images are known by their places: both runs must then have them in the same order.
+
+        >>> len(Outcomes.of([0, -1], [0.9, 0.1], [True, False], [0, 0]).labels)
+        2
+        """
+        own = np.asarray(labels, np.int64)
+        count = len(own)
+        return cls(
+            own,
+            np.asarray(scores, np.float64),
+            np.asarray(accepted, bool),
+            np.asarray(index, np.int64),
+            np.full(count, "") if source is None else np.asarray(source, object),
+            np.arange(count) if number is None else np.asarray(number, np.int64),
+            np.zeros(count, np.int64) if domain is None else np.asarray(domain, np.int64),
+        )
+
+    @cached_property
+    def images(self) -> list[Image]:
+        """The image of each entry."""
+        desired = (self.labels >= 0).tolist()
+        sides = [f"{'' if side else 'un'}desired:{source}" for side, source in zip(desired, self.source, strict=True)]
+        return list(zip(sides, self.number.tolist(), strict=True))
+
+
+def paired_difference(
+    ours: Sequence[Outcomes],
+    theirs: Sequence[Outcomes],
+    metric: str = "hm",
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    level: float = LEVEL,
+    by_domain: bool = False,
+) -> Interval:
+    """The mean of `metric` over `ours` minus that over `theirs`, one run a seed on each side, with its interval.
+
+    Runs at the same place must have seen the same images. `by_domain` takes the mean over the domains of a run, as tables do
+    with the HM of a continual stream.
+
+    >>> run = Outcomes.of([0, 0, -1], [0.9, 0.7, 0.2], [True, True, False], [0, 1, 0])
+    >>> paired_difference([run], [run], "auroc")
+    Interval(+0.00 [+0.00, +0.00])
+    """
+    if not ours or len(ours) != len(theirs):
+        raise Error(f"A paired difference needs as many runs on both sides, not {len(ours)} and {len(theirs)}.")
+    for one, other in zip(ours, theirs, strict=True):
+        if sorted(one.images) != sorted(other.images):
+            raise Error("A paired difference needs two runs on the same images; these saw different ones.")
+    drawn = Resampling(ours, resamples=resamples, seed=seed)
+    values = [drawn.values(side, metric, by_domain=by_domain) for side in (ours, theirs)]
+    return interval(values[0] - values[1], level)
+
+
+class Resampling:
+    """Weights of images in many resamples, shared by all runs on these images: `values` of two runs may be subtracted.
+
+    `runs` has one run for each seed, and for each stream where several are pooled.
+
+    >>> run = Outcomes.of([0, 0, -1], [0.9, 0.7, 0.2], [True, False, False], [0, 1, 0])
+    >>> float(Resampling([run]).values([run], "acc_desired")[0])
+    50.0
+    """
+
+    def __init__(self, runs: Iterable[Outcomes], *, resamples: int = RESAMPLES, seed: int = 0) -> None:
+        if resamples < 1:
+            raise Error(f"`resamples` is at least 1, not {resamples}.")
+        shown = sorted({image for run in runs for image in run.images})
+        self._place = {image: place for place, image in enumerate(shown)}
+        chance = np.random.Generator(np.random.PCG64(seed))
+        # One line an image. The first column is the data as it is: every image once.
+        self._weights = np.ones((len(shown), resamples + 1), np.float32)
+        start = 0
+        for _, members in itertools.groupby(shown, key=lambda image: image[0]):
+            end = start + sum(1 for _ in members)
+            self._weights[start:end, 1:] = _draws(end - start, resamples, chance)
+            start = end
+
+    def values(self, runs: Sequence[Outcomes], metric: str, *, by_domain: bool = False) -> Values:
+        """The mean of `metric` over `runs`: of the images as they are, then in each resample; NaN where it does not exist.
+
+        >>> run = Outcomes.of([0, -1], [0.9, 0.2], [True, False], [0, 0])
+        >>> Resampling([run], resamples=3).values([run], "hm").tolist()
+        [100.0, 100.0, 100.0, 100.0]
+        """
+        if metric not in _FIGURES:
+            raise Error(f"There is no interval for {metric!r}; there is one for {', '.join(_FIGURES)}.")
+        return np.asarray(np.mean([self._of_run(run, metric, by_domain) for run in runs], axis=0))
+
+    def _of_run(self, run: Outcomes, metric: str, by_domain: bool) -> Values:
+        own, places = np.unique([self._place[image] for image in run.images], return_inverse=True)
+        weights = self._weights[own]
+        figures = []
+        for number in np.unique(run.domain) if by_domain else [None]:
+            part = slice(None) if number is None else run.domain == number
+            columns: Iterable[Any] = (places, run.labels, run.scores, run.accepted, run.index)
+            figures.append(_FIGURES[metric](_Shown(weights, *(column[part] for column in columns))))
+        return np.asarray(np.mean(figures, axis=0))
+
+
+def interval(differences: Values, level: float = LEVEL) -> Interval:
+    """What `Resampling.values` of one side minus those of the other say.
+
+    >>> interval(np.array([2.0, 1.0, 2.0, 3.0]))
+    Interval(+2.00 [+1.05, +2.95], excludes zero)
+    """
+    resampled = differences[1:]
+    if not np.isfinite(resampled).any():
+        return Interval(float(differences[0]), float("nan"), float("nan"), level)
+    low, high = np.nanquantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(differences[0]), float(low), float(high), level)
+
+
+def _draws(count: int, resamples: int, chance: np.random.Generator) -> NDArray[np.int64]:
+    """How often each of `count` images is drawn, one column a resample."""
+    drawn = chance.integers(count, size=(resamples, count)) + count * np.arange(resamples)[:, None]
+    return np.bincount(drawn.ravel(), minlength=resamples * count).reshape(resamples, count).T
+
+
+@dataclass(frozen=True, eq=False)
+class _Shown:
+    """A run's entries, or those of one domain, and the weights of all images, of which `places` are the entries' own.
+
+    All sums are of whole numbers, which are exact, so the order of the entries does not change a bit.
+    """
+
+    weights: NDArray[np.float32]
+    places: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    scores: Values
+    accepted: NDArray[np.bool_]
+    index: NDArray[np.int64]
+
+    @property
+    def desired(self) -> NDArray[np.bool_]:
+        return self.labels >= 0
+
+    def share(self, which: NDArray[np.bool_], of: NDArray[np.bool_]) -> Values:
+        """In percent; NaN where there is nothing of which to have a share."""
+        counts = [np.bincount(self.places[entries], minlength=len(self.weights)) for entries in (which & of, of)]
+        sums = (np.stack(counts).astype(np.float32) @ self.weights).astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(100 * sums[0] / sums[1])
+
+
+def _acc_desired(shown: _Shown) -> Values:
+    return shown.share(shown.accepted & (shown.index == shown.labels), shown.desired)
+
+
+def _acc_undesired(shown: _Shown) -> Values:
+    return shown.share(~shown.accepted, ~shown.desired)
+
+
+def _accepted_desired(shown: _Shown) -> Values:
+    return shown.share(shown.accepted, shown.desired)
+
+
+def _accuracy(shown: _Shown) -> Values:
+    return shown.share(shown.index == shown.labels, shown.desired)
+
+
+def _hm(shown: _Shown) -> Values:
+    first, second = _acc_desired(shown), _acc_undesired(shown)
+    total = first + second
+    return np.asarray(np.where(total == 0, 0.0, 2 * first * second / np.where(total == 0, 1.0, total)))
+
+
+def _auroc(shown: _Shown) -> Values:
+    """By weighted ranks: for each desired image the undesired ones below it, and half of those with its score."""
+    desired, undesired = np.flatnonzero(shown.desired), np.flatnonzero(~shown.desired)
+    undesired = undesired[np.argsort(shown.scores[undesired], kind="stable")]
+    below = np.zeros((len(undesired) + 1, shown.weights.shape[1]), np.float32)
+    np.cumsum(shown.weights[shown.places[undesired]], axis=0, out=below[1:])
+    first, last = (np.searchsorted(shown.scores[undesired], shown.scores[desired], side) for side in ("left", "right"))
+    ours = shown.weights[shown.places[desired]]
+    won = np.einsum("ij,ij->j", ours, below[first] + below[last], dtype=np.float64) / 2
+    pairs = ours.sum(axis=0, dtype=np.float64) * below[-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(100 * won / pairs)
+
+
+_FIGURES: dict[str, Callable[[_Shown], Values]] = {
+    "auroc": _auroc,
+    "acc_desired": _acc_desired,
+    "acc_undesired": _acc_undesired,
+    "hm": _hm,
+    "accepted_desired": _accepted_desired,
+    "accuracy": _accuracy,
+}

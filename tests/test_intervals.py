@@ -1,0 +1,144 @@
+"""Paired bootstrap intervals: cases with a known answer, and how often simulated truth lies inside."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ostta import Error, metrics
+from ostta.intervals import METRICS, Interval, Outcomes, Resampling, interval, paired_difference
+
+
+def simulated(seed: int, desired: int = 150, undesired: int = 150, shift: float = 0.0, first: int = 0) -> Outcomes:
+    """Scores of two overlapping hills; `shift` moves those of desired images. Images are numbered from `first`."""
+    chance = np.random.default_rng(seed)
+    labels = np.r_[chance.integers(0, 3, desired), -np.ones(undesired, np.int64)]
+    scores = np.r_[chance.normal(1.0, 1.0, desired), chance.normal(0.0, 1.0, undesired)].round(2)
+    scores[:desired] += shift
+    index = np.where(chance.random(len(labels)) < 0.8, labels, 9)
+    number = first + np.r_[np.arange(desired), np.arange(undesired)]
+    return Outcomes.of(labels, scores, scores > 0.5, index, np.where(labels >= 0, "known", "unknown"), number)
+
+
+def shuffled(run: Outcomes, seed: int) -> Outcomes:
+    order = np.random.default_rng(seed).permutation(len(run.labels))
+    return Outcomes(*(getattr(run, name)[order] for name in run.__dataclass_fields__))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_first_value_is_the_figure_itself(metric: str) -> None:
+    runs = [simulated(seed) for seed in range(3)]
+    figures = [metrics.summary(run.labels, run.scores, run.accepted, run.index)[metric] for run in runs]
+    assert Resampling(runs, resamples=5).values(runs, metric)[0] == pytest.approx(np.mean(figures))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_equal_runs_differ_by_exactly_nothing_in_any_order(metric: str) -> None:
+    runs = [simulated(seed) for seed in range(2)]
+    mixed = [shuffled(run, 5) for run in runs]
+    assert paired_difference(runs, mixed, metric) == Interval(0.0, 0.0, 0.0)
+    other = [replace(run, scores=run.scores + 0.2 * run.labels, accepted=run.scores > 0.7) for run in runs]
+    once = paired_difference(runs, other, metric)
+    assert once == paired_difference(mixed, [shuffled(run, 8) for run in other], metric)
+    assert paired_difference(other, runs, metric).difference == -once.difference
+
+
+def test_auroc_of_a_resample_by_weights_is_that_of_repeated_images() -> None:
+    run = simulated(3, 20, 15)
+    drawn = Resampling([run], resamples=20, seed=4)
+    values = drawn.values([run], "auroc")
+    for column in (1, 7, 20):
+        times = np.array([drawn._weights[drawn._place[image], column] for image in run.images], int)
+        again = np.repeat(np.arange(len(times)), times)
+        assert values[column] == pytest.approx(metrics.separation(run.labels[again], run.scores[again])["auroc"])
+        # Desired and undesired images are drawn apart, so that their shares stay.
+        assert times[run.labels >= 0].sum() == 20
+        assert times[run.labels < 0].sum() == 15
+
+
+def test_the_truth_is_inside_about_as_often_as_promised() -> None:
+    """Two runs of which each rejects 30 % and 20 % of the unknown images, dependent on each other."""
+    inside, width = 0, []
+    for seed in range(300):
+        chance = np.random.default_rng(seed)
+        both = chance.random(200)
+        labels = np.r_[np.zeros(10, int), -np.ones(200, int)]
+        ours, theirs = (np.r_[np.zeros(10, bool), both >= share] for share in (0.3, 0.2))
+        # A third of the second run's answers has nothing to do with the first's.
+        own = np.r_[np.zeros(10, bool), chance.random(200) >= 0.2]
+        theirs = np.where(np.arange(210) % 3 == 0, own, theirs)
+        one, other = (Outcomes.of(labels, np.zeros(210), accepted, labels) for accepted in (ours, theirs))
+        found = paired_difference([one], [other], "acc_undesired", resamples=300, seed=seed)
+        inside += found.low <= 10.0 <= found.high
+        width.append(found.high - found.low)
+    assert 0.91 <= inside / 300 <= 0.98
+    # Independent runs would have 2 x 1.96 x sqrt((0.21 + 0.16) / 200) = 16.9.
+    assert np.mean(width) < 14
+
+
+def test_an_image_that_several_seeds_show_counts_as_one() -> None:
+    """Five orders of the same images are no more images than one; five sets of images are."""
+    same = [simulated(1) for _ in range(5)]
+    apart = [simulated(seed, first=1000 * seed) for seed in range(5)]
+
+    def width(runs: list[Outcomes]) -> float:
+        found = paired_difference(runs, [replace(run, accepted=run.scores > 0.9) for run in runs], "acc_undesired")
+        return found.high - found.low
+
+    one = width(same[:1])
+    assert width(same) == pytest.approx(one, rel=0.1)
+    assert width(apart) == pytest.approx(one / np.sqrt(5), rel=0.25)
+    # Half of the images in common: between the two.
+    partly = width([simulated(seed, first=75 * seed) for seed in range(5)])
+    assert width(apart) < partly < one
+
+
+def test_by_domain_is_the_mean_of_the_domains() -> None:
+    run = simulated(2)
+    domain = np.arange(len(run.labels)) % 2
+    split = replace(run, domain=domain)
+    parts = [
+        metrics.summary(*(column[domain == number] for column in (run.labels, run.scores, run.accepted, run.index)))
+        for number in (0, 1)
+    ]
+    value = Resampling([split], resamples=3).values([split], "hm", by_domain=True)[0]
+    assert value == pytest.approx(np.mean([part["hm"] for part in parts]))
+
+
+def test_a_figure_that_does_not_exist_has_no_interval() -> None:
+    closed = simulated(1, undesired=0)
+    found = paired_difference([closed], [closed], "hm")
+    assert np.isnan([found.difference, found.low, found.high]).all()
+    assert not found.excludes_zero
+    assert paired_difference([closed], [closed], "accepted_desired") == Interval(0.0, 0.0, 0.0)
+
+
+def test_what_cannot_be_paired_is_refused() -> None:
+    with pytest.raises(Error, match="the same images"):
+        paired_difference([simulated(1)], [simulated(1, first=7)], "hm")
+    with pytest.raises(Error, match="not 1 and 0"):
+        paired_difference([simulated(1)], [], "hm")
+    with pytest.raises(Error, match="no interval for 'fpr95'"):
+        paired_difference([simulated(1)], [simulated(1)], "fpr95")
+    with pytest.raises(Error, match="at least 1, not 0"):
+        Resampling([simulated(1)], resamples=0)
+
+
+def test_marks_and_bounds() -> None:
+    found = interval(np.array([1.0, *np.linspace(0, 100, 101)]))
+    assert (found.difference, found.low, found.high) == pytest.approx((1.0, 2.5, 97.5))
+    assert Interval(1.0, 0.1, 2.0).excludes_zero
+    assert Interval(-1.0, -2.0, -0.1).excludes_zero
+    assert not Interval(1.0, 0.0, 2.0).excludes_zero
+
+
+def test_thousands_of_images_take_no_time_worth_waiting_for() -> None:
+    runs = [simulated(seed, 2000, 2000, first=1500 * seed) for seed in range(3)]
+    other = [replace(run, scores=run.scores * 0.9) for run in runs]
+    began = time.perf_counter()
+    paired_difference(runs, other, "hm")
+    # 0.2 s on one core; a busy machine gets some more.
+    assert time.perf_counter() - began < 3
