@@ -27,12 +27,12 @@ def _image() -> Image.Image:
 
 
 def _adapter() -> ostta.Adapter:
-    return ostta.load("embedded", CLASSES)
+    return ostta.load("embedded", CLASSES, method="rosita")
 
 
 def _pool() -> ostta.StreamPool:
     pool = ostta.StreamPool("embedded")
-    pool.add("door", CLASSES)
+    pool.add("door", CLASSES, method="rosita")
     return pool
 
 

@@ -130,7 +130,7 @@ def test_wrong_options_are_sentences(options: dict, words: str) -> None:
 )
 def test_wrong_classes_are_sentences(classes, words: str) -> None:
     with pytest.raises(Error) as caught:
-        ostta.load(backbone("embedded"), classes)
+        ostta.load(backbone("embedded"), classes, method="rosita")
     assert words in str(caught.value)
 
 
@@ -212,7 +212,7 @@ def test_wrapped_backbone_must_be_given_again(tmp_path) -> None:
 
 def test_unfamiliar_class_is_a_warning() -> None:
     with pytest.warns(UserWarning, match="'unicycle'"):
-        ostta.load(backbone("embedded"), ["cat", "unicycle"])
+        ostta.load(backbone("embedded"), ["cat", "unicycle"], method="rosita")
 
 
 def test_no_option_has_two_owners() -> None:

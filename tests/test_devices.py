@@ -174,11 +174,11 @@ def test_names_of_devices_and_types() -> None:
         with pytest.raises(Error, match="is none of float32, bfloat16, float16"):
             dtype_named(wrong)  # type: ignore[arg-type]
     with pytest.raises(Error, match="not here"):
-        ostta.load("embedded", CLASSES, device="cuda:99")
+        ostta.load("embedded", CLASSES, device="cuda:99", method="rosita")
     with pytest.raises(Error, match="not here"):
         StreamPool("embedded", device="cuda:99")
     with pytest.raises(Error, match=r"is in torch\.float32 and stays so"):
-        ostta.load(backbone("embedded", CPU), CLASSES, dtype="bfloat16")
+        ostta.load(backbone("embedded", CPU), CLASSES, dtype="bfloat16", method="rosita")
 
 
 @pytest.fixture(scope="module")
@@ -207,9 +207,9 @@ def test_every_method_over_a_tower_in_half_precision(method: str, half: Any, tmp
 
 def test_a_pool_over_a_tower_in_half_precision(half: Any) -> None:
     pool = StreamPool(half["embedded"])
-    pool.add("a", CLASSES, lr=1e-3)
+    pool.add("a", CLASSES, lr=1e-3, method="rosita")
     pool.add("b", CLASSES, method="zero_shot")
-    alone = ostta.load(half["embedded"], CLASSES, lr=1e-3)
+    alone = ostta.load(half["embedded"], CLASSES, lr=1e-3, method="rosita")
     for image in images(12):
         found = pool.step({"a": image, "b": image})["a"]
         assert found.score == pytest.approx(alone.step(image).score, abs=0.02)
@@ -217,4 +217,4 @@ def test_a_pool_over_a_tower_in_half_precision(half: Any) -> None:
 
 def test_half_precision_throughout_or_in_places(half: Any) -> None:
     with pytest.raises(Error, match="choose one of the two"):
-        ostta.load(half["embedded"], CLASSES, precision="mixed")
+        ostta.load(half["embedded"], CLASSES, precision="mixed", method="rosita")

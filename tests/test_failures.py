@@ -71,7 +71,7 @@ def test_a_step_is_the_same_in_every_mode_of_the_caller(method: str, mode: Any, 
 def test_a_pool_steps_inside_inference_mode() -> None:
     with torch.inference_mode():
         pool = StreamPool(backbone("wrapped"))
-        pool.add("a", CLASSES)
+        pool.add("a", CLASSES, method="rosita")
         found = [pool.step({"a": image})["a"] for image in images(30)]
     assert any(prediction.adapted for prediction in found)
 

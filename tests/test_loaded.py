@@ -91,7 +91,7 @@ def test_it_is_the_backbone_that_the_folder_gives(folders: dict[str, Path], kind
         assert getattr(given, name) == getattr(by_name, name), name
     assert type(given) is type(by_name)
     assert (given.id, given.restorable) == (str(folders[kind]), False)
-    first, second = (learn(ostta.load(model, CLASSES, lr=0.01)) for model in (given, by_name))
+    first, second = (learn(ostta.load(model, CLASSES, lr=0.01, method="rosita")) for model in (given, by_name))
     assert trace(first) == trace(second)
 
 
@@ -126,7 +126,7 @@ def test_the_numbers_are_shared_and_what_is_done_to_the_model_does_not_reach_the
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_model_keeps_its_precision(folders: dict[str, Path], kind: str, dtype: torch.dtype) -> None:
     model, processor = pair(folders[kind], kind, dtype=dtype)
-    one = ostta.load((model, processor), CLASSES, lr=0.01, features=True)
+    one = ostta.load((model, processor), CLASSES, lr=0.01, features=True, method="rosita")
     assert {p.dtype for p in one.backbone.vision.parameters()} == {dtype}
     assert one.classifier.dtype == torch.float32
     assert one.state.overlay.parameters()[0].dtype == torch.float32
@@ -153,7 +153,7 @@ def test_a_model_that_was_made_in_inference_mode_can_be_learned_on(folders: dict
 
 def test_state_files_are_restored_where_the_weights_are_the_same(folders: dict[str, Path], tmp_path: Path) -> None:
     given, file = pair(folders["clip"]), tmp_path / "state.ostta"
-    one = ostta.load(given, CLASSES, lr=0.01)
+    one = ostta.load(given, CLASSES, lr=0.01, method="rosita")
     learn(one)
     one.save(file)
     expected = trace(one.stream(images(36)[24:]))
@@ -171,7 +171,7 @@ def test_state_files_are_restored_where_the_weights_are_the_same(folders: dict[s
 
 def test_a_pool_takes_it_too(folders: dict[str, Path]) -> None:
     pool = StreamPool(pair(folders["clip"]))
-    adapter = pool.add("door", CLASSES, seed=3)
+    adapter = pool.add("door", CLASSES, seed=3, method="rosita")
     assert adapter.backbone is pool.backbone
     assert pool.step({"door": images(1)[0]})["door"].index in range(3)
 
@@ -203,7 +203,7 @@ def spread(model: Any) -> Any:
 )  # fmt: skip
 def test_what_cannot_be_taken(folders: dict[str, Path], change: Callable[[Any, Any], Any], message: str) -> None:
     with pytest.raises(Error, match=message) as found:
-        ostta.load(change(*pair(folders["clip"])), CLASSES)
+        ostta.load(change(*pair(folders["clip"])), CLASSES, method="rosita")
     assert "\n" not in str(found.value)
 
 
@@ -276,7 +276,7 @@ def test_an_open_clip_learns_and_its_model_stays_as_it_is(visual: str, group: st
 
 def test_the_layernorms_of_a_resnet_are_missed_by_name() -> None:
     with pytest.raises(Error, match='no LayerNorm, but BatchNorm2d: train these with the group "norm"'):
-        ostta.load((open_model(ModifiedResNet), tokenizer, transform()), CLASSES)
+        ostta.load((open_model(ModifiedResNet), tokenizer, transform()), CLASSES, method="rosita")
 
 
 def test_an_open_clip_in_half_precision() -> None:

@@ -120,7 +120,7 @@ def test_the_error_of_layernorm_names_the_group_that_fits() -> None:
         with pytest.raises(
             Error, match=rf'^The image tower has no normalisation with parameters, .* "{group}" is about: [^.]*\.$'
         ):
-            ostta.load(bare, CLASSES, group=group)
+            ostta.load(bare, CLASSES, group=group, method="rosita")
 
 
 @pytest.mark.parametrize("tower", [SmallResNet, EveryNorm, SmallTower])

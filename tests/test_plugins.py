@@ -110,14 +110,16 @@ def test_a_backbone_may_be_what_makes_it() -> None:
         torch.manual_seed(0)
         return ostta.backbones.wrap(SmallTower(), torch.randn(len(CLASSES), 16), image_size=32)
 
-    made = ostta.load(tower, CLASSES)
-    assert trace(made.stream(images(6))) == trace(ostta.load(backbone("wrapped"), CLASSES).stream(images(6)))
+    made = ostta.load(tower, CLASSES, method="rosita")
+    assert trace(made.stream(images(6))) == trace(
+        ostta.load(backbone("wrapped"), CLASSES, method="rosita").stream(images(6))
+    )
     with pytest.raises(Error, match=r"^int gives 0, which is no backbone: it has no `id`\.$"):
-        ostta.load(int, CLASSES)
+        ostta.load(int, CLASSES, method="rosita")
     with pytest.raises(Error, match=r"^`backbone` takes a name, a folder, a backbone or what makes one, not 3\.$"):
-        ostta.load(3, CLASSES)  # type: ignore[arg-type]
+        ostta.load(3, CLASSES, method="rosita")  # type: ignore[arg-type]
     with pytest.raises(Error, match="is in a file, which only a command line or a suite may name"):
-        ostta.load(FILE, CLASSES)
+        ostta.load(FILE, CLASSES, method="rosita")
 
 
 def test_a_state_of_a_method_from_outside_comes_back_with_its_class(tmp_path: Path) -> None:
@@ -184,7 +186,10 @@ def test_packages_register_by_entry_points(register) -> None:
     one = ostta.load("birds_tower", ["ant", "bee"], method="birds", identifier="birds_lda", weight=0.1)
     assert (one.method_name, one.identifier_name, one.resolved.method.weight) == ("birds", "birds_lda", 0.1)
     assert ostta.load("birds_tower", ["ant", "bee"], method=type(one.method)).method_name == "birds"
-    assert ostta.load("birds_tower", ["ant", "bee"], group="full").choice.method.of is ostta.methods.METHODS["rosita"]
+    assert (
+        ostta.load("birds_tower", ["ant", "bee"], group="full", method="rosita").choice.method.of
+        is ostta.methods.METHODS["rosita"]
+    )
     with pytest.raises(
         Error, match=r"^The method 'bad' of the package birds cannot be loaded: RuntimeError: no luck today\.$"
     ):

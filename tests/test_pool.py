@@ -156,7 +156,7 @@ def test_a_subclass_takes_its_own_step(clip) -> None:
             self.heard = image
             return super().step(image)
 
-    plain = ostta.load(clip, CLASSES)
+    plain = ostta.load(clip, CLASSES, method="rosita")
     other = Louder(clip, CLASSES, "rosita", "lda", "reference", 0, plain.resolved)
     pool = StreamPool(clip)
     pool.add("loud", other)
@@ -277,7 +277,7 @@ def test_a_tower_that_cannot_be_shared_is_refused(tower: nn.Module, sentence: st
     torch.manual_seed(0)
     width = 8 if isinstance(tower, Encoder) else 16
     model = ostta.backbones.wrap(tower, torch.randn(4, width), image_size=32)
-    ostta.load(model, CLASSES[:4]).step(noise(1)[0])  # alone it works
+    ostta.load(model, CLASSES[:4], method="rosita").step(noise(1)[0])  # alone it works
     with pytest.raises(Error, match=sentence) as refused:
         StreamPool(model)
     assert str(refused.value).startswith("Streams cannot share this image tower")
@@ -302,7 +302,7 @@ def test_only_those_that_learn_pay_for_it(clip) -> None:
     kinds = list(Verdict)
     pool, image = StreamPool(clip), noise(1)[0]
     for number in range(8):
-        pool.add(str(number), forced(clip, kinds[number % 4], undesired_bank=6))
+        pool.add(str(number), forced(clip, kinds[number % 4], undesired_bank=6), method="rosita")
     passes = Passes(pool)
     # The banks are still filling: only L_Re of the two reliable desired ones, their augmented views, and their answers.
     assert passes.of(pool, image) == [(8, False), (2, False), (4, True), (2, False)]
@@ -325,7 +325,7 @@ def test_a_stream_costs_its_values_and_its_banks(clip) -> None:
     pool = StreamPool(clip)
     sizes = []
     for number in range(3):
-        tensors = pool.add(str(number), CLASSES[:4]).state.tensors()
+        tensors = pool.add(str(number), CLASSES[:4], method="rosita").state.tensors()
         overlay = {
             name.removeprefix("overlay/"): tensor for name, tensor in tensors.items() if name.startswith("overlay/")
         }
@@ -346,10 +346,10 @@ def test_on_vit_b_32_the_values_are_160_kilobytes() -> None:
 # --- streams come and go ----------------------------------------------------------------------------------------------
 def test_adding_removing_saving_and_restoring_disturb_nobody(clip, tmp_path: Path) -> None:
     pool, stay, steps = StreamPool(clip, batch=3), noise(30, 1), {}
-    alone = {name: ostta.load(clip, CLASSES[:5], seed=2) for name in ("stays", "moves")}
+    alone = {name: ostta.load(clip, CLASSES[:5], seed=2, method="rosita") for name in ("stays", "moves")}
     expected = {name: list(one.stream(stay)) for name, one in alone.items()}
     for name in alone:
-        pool.add(name, CLASSES[:5], seed=2)
+        pool.add(name, CLASSES[:5], seed=2, method="rosita")
         steps[name] = []
     for step, image in enumerate(stay):
         if step == 7:
@@ -378,9 +378,9 @@ def test_adding_removing_saving_and_restoring_disturb_nobody(clip, tmp_path: Pat
 
 
 def test_a_removed_stream_goes_on_where_it_was(clip) -> None:
-    pool, alone = StreamPool(clip), ostta.load(clip, CLASSES[:5])
-    pool.add("a", CLASSES[:5])
-    pool.add("b", CLASSES[2:6])
+    pool, alone = StreamPool(clip), ostta.load(clip, CLASSES[:5], method="rosita")
+    pool.add("a", CLASSES[:5], method="rosita")
+    pool.add("b", CLASSES[2:6], method="rosita")
     pictures = noise(24)
     first = [pool.step({"a": image, "b": image})["a"] for image in pictures[:12]]
     adapter = pool.remove("a")
@@ -391,7 +391,7 @@ def test_a_removed_stream_goes_on_where_it_was(clip) -> None:
 
 def test_restoring_in_place_keeps_the_images_that_wait(clip, tmp_path: Path) -> None:
     pool = StreamPool(clip)
-    pool.add("a", CLASSES[:5])
+    pool.add("a", CLASSES[:5], method="rosita")
     pool.save("a", tmp_path / "fresh.ostta")
     pictures = noise(12)
     for image in pictures[:6]:
@@ -400,13 +400,13 @@ def test_restoring_in_place_keeps_the_images_that_wait(clip, tmp_path: Path) -> 
     pool.restore("a", tmp_path / "fresh.ostta")
     while pool.run_once():
         pass
-    fresh = ostta.load(clip, CLASSES[:5])
+    fresh = ostta.load(clip, CLASSES[:5], method="rosita")
     assert_equal([future.result() for future in waiting], list(fresh.stream(pictures[6:])))
 
 
 def test_removing_refuses_the_images_that_wait(clip) -> None:
     pool = StreamPool(clip)
-    pool.add("a", CLASSES)
+    pool.add("a", CLASSES, method="rosita")
     future = pool.submit("a", noise(1)[0])
     assert pool.remove("a").steps == 0
     assert str(future.exception(0)) == "The stream 'a' was removed before this image had its turn."
@@ -415,7 +415,7 @@ def test_removing_refuses_the_images_that_wait(clip) -> None:
 
 def test_held_predicts_and_resets(clip) -> None:
     pool, image = StreamPool(clip), noise(1)[0]
-    pool.add("a", CLASSES)
+    pool.add("a", CLASSES, method="rosita")
     pool.step({"a": image})
     with pool.held("a") as one:
         before = content(one)
@@ -423,7 +423,9 @@ def test_held_predicts_and_resets(clip) -> None:
         assert same(before, content(one))
         one.reset()
         assert one.steps == 0
-    assert pool.step({"a": image})["a"].score == pytest.approx(ostta.load(clip, CLASSES).step(image).score, abs=1e-6)
+    assert pool.step({"a": image})["a"].score == pytest.approx(
+        ostta.load(clip, CLASSES, method="rosita").step(image).score, abs=1e-6
+    )
 
 
 # --- bad images -------------------------------------------------------------------------------------------------------
@@ -437,9 +439,9 @@ def test_a_bad_image_hurts_only_its_own_stream(clip, tmp_path: Path) -> None:
         7,
     )
     spoiled = torch.full((2, 3, 32, 32), float("nan"))
-    pool, alone = StreamPool(clip), {name: ostta.load(clip, CLASSES[:5], seed=4) for name in "abc"}
+    pool, alone = StreamPool(clip), {name: ostta.load(clip, CLASSES[:5], seed=4, method="rosita") for name in "abc"}
     for name in alone:
-        pool.add(name, CLASSES[:5], seed=4)
+        pool.add(name, CLASSES[:5], seed=4, method="rosita")
     for image in noise(10):
         pool.step(dict.fromkeys("abc", image))
         for one in alone.values():
@@ -510,8 +512,8 @@ def test_a_method_that_breaks_down_leaves_the_others_alone(clip) -> None:
 # --- the queue --------------------------------------------------------------------------------------------------------
 def test_a_full_queue_refuses_and_says_so(clip) -> None:
     pool, image = StreamPool(clip, queue=3), noise(1)[0]
-    pool.add("a", CLASSES)
-    pool.add("b", CLASSES)
+    pool.add("a", CLASSES, method="rosita")
+    pool.add("b", CLASSES, method="rosita")
     waiting = [pool.submit("a", image) for _ in range(3)]
     with pytest.raises(Error, match="The stream 'a' has 3 images waiting, the most that this pool keeps of one stream"):
         pool.submit("a", image)
@@ -562,7 +564,9 @@ def test_two_threads_submit_while_a_third_saves(tmp_path: Path) -> None:
     # Which images meet in a batch is a matter of timing, so rounding differs from run to run: a trained model, where it stays small.
     model = backbone("embedded")
     pictures = {name: noise(40, seed) for seed, name in enumerate("ab")}
-    expected = {name: list(ostta.load(model, CLASSES[:5]).stream(own)) for name, own in pictures.items()}
+    expected = {
+        name: list(ostta.load(model, CLASSES[:5], method="rosita").stream(own)) for name, own in pictures.items()
+    }
     futures: dict[str, list] = {"a": [], "b": []}
     problems = []
 
@@ -575,7 +579,7 @@ def test_two_threads_submit_while_a_third_saves(tmp_path: Path) -> None:
 
     with StreamPool(model) as pool:
         for name in pictures:
-            pool.add(name, CLASSES[:5])
+            pool.add(name, CLASSES[:5], method="rosita")
         threads = [threading.Thread(target=submit, args=name) for name in pictures]
         for thread in threads:
             thread.start()
@@ -596,7 +600,7 @@ def test_two_threads_submit_while_a_third_saves(tmp_path: Path) -> None:
 
 def test_closing_answers_what_waits_and_refuses_the_rest(clip) -> None:
     pool, image = StreamPool(clip), noise(1)[0]
-    pool.add("a", CLASSES)
+    pool.add("a", CLASSES, method="rosita")
     waiting = [pool.submit("a", image) for _ in range(4)]
     pool.start()
     pool.close()
@@ -611,7 +615,7 @@ def test_closing_answers_what_waits_and_refuses_the_rest(clip) -> None:
 def test_a_step_waits_for_the_thread(clip) -> None:
     image = noise(1)[0]
     with StreamPool(clip) as pool:
-        pool.add("a", CLASSES)
+        pool.add("a", CLASSES, method="rosita")
         assert trace(pool.step({"a": image}).values())[0][0] in CLASSES
 
 
@@ -625,27 +629,30 @@ def test_a_pool_works_where_gradients_are_switched_off(clip) -> None:
 def test_an_adapter_outside_is_not_touched(clip) -> None:
     """One thread steps an adapter on the same backbone while the pool works."""
     pictures = noise(30)
-    expected = trace(ostta.load(clip, CLASSES[:5]).stream(pictures))
-    outside = ostta.load(clip, CLASSES[:5])
+    expected = trace(ostta.load(clip, CLASSES[:5], method="rosita").stream(pictures))
+    outside = ostta.load(clip, CLASSES[:5], method="rosita")
     with StreamPool(clip) as pool:
-        pool.add("a", CLASSES[:5], lr=0.01)
+        pool.add("a", CLASSES[:5], lr=0.01, method="rosita")
         futures = [pool.submit("a", image) for image in pictures]
         assert trace(outside.stream(pictures)) == expected
         wait(futures, timeout=60)
-    assert_equal([future.result() for future in futures], list(ostta.load(clip, CLASSES[:5], lr=0.01).stream(pictures)))
+    assert_equal(
+        [future.result() for future in futures],
+        list(ostta.load(clip, CLASSES[:5], lr=0.01, method="rosita").stream(pictures)),
+    )
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
 def test_names_and_numbers_that_cannot_be(clip) -> None:
-    pool, one = StreamPool(clip), ostta.load(clip, CLASSES)
+    pool, one = StreamPool(clip), ostta.load(clip, CLASSES, method="rosita")
     pool.add("a", one)
     for add, sentence in (
-        (lambda: pool.add("a", CLASSES), "There is a stream 'a' already"),
+        (lambda: pool.add("a", CLASSES, method="rosita"), "There is a stream 'a' already"),
         (lambda: pool.add("b", one), "in the pool already, as the stream 'a'"),
         (lambda: pool.add("b", ostta.load(clip, CLASSES), method="unient"), "an adapter already"),
-        (lambda: pool.add("b", ostta.load(backbone("wrapped"), CLASSES)), "a backbone of its own"),
-        (lambda: pool.add("", CLASSES), "a text that is not empty"),
-        (lambda: pool.add("b", CLASSES, methud="tda"), "no option 'methud'"),
+        (lambda: pool.add("b", ostta.load(backbone("wrapped"), CLASSES), method="rosita"), "a backbone of its own"),
+        (lambda: pool.add("", CLASSES, method="rosita"), "a text that is not empty"),
+        (lambda: pool.add("b", CLASSES, methud="tda", method="rosita"), "no option 'methud'"),
         (lambda: pool.submit("b", None), "There is no stream 'b'; there are a."),
         (lambda: pool.step({"b": None}), "There is no stream 'b'"),
         (lambda: pool.remove("b"), "There is no stream 'b'"),
@@ -673,8 +680,8 @@ def test_a_large_tower_has_a_smaller_batch(clip, monkeypatch: pytest.MonkeyPatch
 
 def test_a_wrapped_tower_of_other_parts_is_shared_too() -> None:
     model, pictures = backbone("wrapped"), images(60)
-    pool, alone = StreamPool(model), ostta.load(model, CLASSES, lr=0.05)
-    pool.add("a", CLASSES, lr=0.05)
+    pool, alone = StreamPool(model), ostta.load(model, CLASSES, lr=0.05, method="rosita")
+    pool.add("a", CLASSES, lr=0.05, method="rosita")
     pool.add("b", CLASSES, method="unient")
     found = [pool.step({"a": image, "b": pictures[-1 - number]})["a"] for number, image in enumerate(pictures)]
     assert_equal(found, list(alone.stream(pictures)))

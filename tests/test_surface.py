@@ -93,8 +93,8 @@ def test_the_text_of_an_adapter() -> None:
 def test_the_text_of_a_pool_does_not_wait_for_its_work() -> None:
     pool = ostta.StreamPool(backbone("wrapped"), batch=4)
     assert repr(pool) == "StreamPool(wrapped, 0 streams, batch 4, 0 images waiting)"
-    pool.add("yard", CLASSES)
-    pool.add("door", CLASSES)
+    pool.add("yard", CLASSES, method="rosita")
+    pool.add("door", CLASSES, method="rosita")
     pool.submit("door", images(1)[0])
     assert repr(pool) == "StreamPool(wrapped, 2 streams (door, yard), batch 4, 1 image waiting)"
     with pool, pool.held("door"):

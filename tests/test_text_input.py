@@ -86,7 +86,7 @@ def test_a_backbone_says_so_itself(kind: str, templates: Any) -> None:
 @pytest.mark.parametrize("name", ["cat <|endoftext|>", "<|startoftext|>", "<|ENDOFTEXT|> dog"])
 def test_a_name_with_a_sign_of_the_tokenizer_is_refused(name: str) -> None:
     with pytest.raises(ostta.Error, match=r"take it out of the class name"):
-        ostta.load(backbone("embedded"), ["bird", name])
+        ostta.load(backbone("embedded"), ["bird", name], method="rosita")
 
 
 def test_signs_of_siglip_tokenizers_are_refused(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_what_is_made_beside_a_busy_stream_starts_from_the_weights(group: str) -
     assert same(content(made), fresh)
     pool = StreamPool(backbone("embedded"))
     with Waiting(busy):
-        added = pool.add("one", CLASSES)
+        added = pool.add("one", CLASSES, method="rosita")
     assert same(content(added), fresh)
     with Waiting(busy):
         StreamPool(backbone("embedded"))
@@ -137,7 +137,7 @@ def test_four_threads_on_one_adapter_raise_nothing_but_the_sentence() -> None:
 def test_a_callback_may_ask_the_pool_for_more(started: bool) -> None:
     pool, told, done = StreamPool(backbone("wrapped")), [], threading.Event()
     for name in "ab":
-        pool.add(name, CLASSES)
+        pool.add(name, CLASSES, method="rosita")
     if started:
         pool.start()
 
@@ -196,7 +196,7 @@ def test_a_tower_that_exits_ends_neither_the_pool_nor_a_future(method: str, monk
 def test_a_key_press_ends_the_step_but_no_future_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     own = ostta.backbones.wrap(Leaving(), torch.randn(len(CLASSES), 16), image_size=32)
     pool = StreamPool(own)
-    pool.add("a", CLASSES)
+    pool.add("a", CLASSES, method="rosita")
     future = pool.submit("a", images(1)[0])
     monkeypatch.setattr(Leaving, "leave", KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
