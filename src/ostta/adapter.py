@@ -525,9 +525,11 @@ class Adapter:
         if not every or self.updates < every or not isinstance(self.state, Restarts):
             return proposal
         self.state, self._before, self.updates = self.state.restarted(self.method.start()), None, 0
-        # Their scores and features are those of the trained model.
+        # What they remember is of the trained model.
         self.score.reset()
         self.identifier.reset()
+        if self.levels is not None:
+            self.levels.reset()
         return replace(proposal, diagnostics={**proposal.diagnostics, "reset": float(every)})
 
     def _answer(self, logits: torch.Tensor) -> torch.Tensor:

@@ -20,7 +20,7 @@ from .core.checks import shown
 from .core.options import PROFILES, Options, option, profile_values, types_of, word_for
 from .core.types import Error
 from .files import is_unicode, parse_json
-from .identifiers import AdaNDOptions, AllOptions, DAFOptions, LDAOptions, MSPOptions
+from .identifiers import AdaNDOptions, AdaptiveOptions, AllOptions, DAFOptions, LDAOptions, MSPOptions
 from .methods.cliptta import CLIPTTAOptions
 from .methods.dpe import DPEOptions
 from .methods.entropy import EntropyOptions
@@ -32,11 +32,11 @@ from .methods.tpt import TPTCOptions, TPTOptions
 from .methods.unient import UniEntOptions
 from .methods.zero_shot import ZeroShotOptions
 from .registry import OWNERS, Choice, choose, everything, nearest, pick
-from .scores import DetectorOptions, MaxOptions, MaxSoftmaxOptions
+from .scores import DetectorOptions, MaxOptions, MaxSoftmaxOptions, NeighboursOptions
 
 __all__ = [
-    "AdaNDOptions", "AdapterOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions", "DetectorOptions", "EntropyOptions",
-    "LDAOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
+    "AdaNDOptions", "AdapterOptions", "AdaptiveOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions", "DetectorOptions", "EntropyOptions",
+    "LDAOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "NeighboursOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
     "Resolved", "RositaOptions", "TDAOptions", "TPTCOptions", "TPTOptions", "UniEntOptions", "ZeroShotOptions", "option", "resolve",
 ]  # fmt: skip
 

@@ -173,8 +173,9 @@ class LDA:
             return self._inseparable(scores)
         if self._exact:
             threshold = float(scores[best] + scores[best + 1]) * 0.5
-        else:
-            threshold = float(self._candidates[start + best])
+            # The mean of a single score is that score, to the last bit: it is not beyond itself.
+            return threshold, float(scores[: best + 1].mean()), float(scores[best + 1 :].mean())
+        threshold = float(self._candidates[start + best])
         return threshold, float(low_mean[best] + centre), float(high_mean[best] + centre)
 
     def _inseparable(self, scores: Floats) -> tuple[float, float, float]:

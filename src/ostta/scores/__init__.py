@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .detector import Detector, DetectorOptions
+from .neighbours import Neighbours, NeighboursOptions
 from .plain import Max, MaxOptions, MaxSoftmax, MaxSoftmaxOptions
 from .protocol import Score, Setting
 
@@ -14,8 +15,10 @@ __all__ = [
     "MaxOptions",
     "MaxSoftmax",
     "MaxSoftmaxOptions",
+    "Neighbours",
+    "NeighboursOptions",
     "Score",
     "Setting",
 ]
 
-SCORES: dict[str, type[Score]] = {"max": Max, "msp": MaxSoftmax, "detector": Detector}
+SCORES: dict[str, type[Score]] = {"max": Max, "msp": MaxSoftmax, "neighbours": Neighbours, "detector": Detector}
