@@ -53,7 +53,12 @@ def test_the_named_suites_are_there() -> None:
         "failure", "complexity", "memory", "scores", "prompt-optimiser",
     }  # fmt: skip
     assert {name.removeprefix("paper/") for name in PAPER} == expected
-    scaled = expected - {"table-imagenet", "table-visda-domainnet", "ratio-imagenet-r"} | {"table-cifar100", "ratio", "beyond", "rare"}
+    scaled = expected - {"table-imagenet", "table-visda-domainnet", "ratio-imagenet-r"} | {
+        "table-cifar100",
+        "ratio",
+        "beyond",
+        "rare",
+    }
     assert {name.removeprefix("embedded/") for name in EMBEDDED} == scaled
 
 
