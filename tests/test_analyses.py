@@ -278,7 +278,7 @@ def test_memory_of_rosita_is_the_papers_formula(bank: int, megabytes: float) -> 
 @pytest.mark.parametrize(("method", "kind"), CASES)
 def test_memory_is_that_of_the_features_in_the_state_file(method: str, kind: str) -> None:
     one = adapter(method, "lda", kind)
-    stored = [tensor for name, tensor in one.state.tensors().items() if name.endswith("/features")]
+    stored = [tensor for name, tensor in one.state.tensors().items() if name.endswith(("/features", "/pixels"))]
     assert analyses.bank_bytes(one).features == sum(tensor.numel() * tensor.element_size() for tensor in stored)
 
 
@@ -304,7 +304,7 @@ def test_a_memory_counts_by_what_the_state_says_and_not_by_the_name_of_an_attrib
 @pytest.mark.parametrize(("method", "kind"), CASES)
 def test_memories_have_the_names_of_the_state_file(method: str, kind: str) -> None:
     one = adapter(method, "lda", kind)
-    named = {name.rpartition("/")[0] for name in one.state.tensors() if name.endswith("/features")}
+    named = {name.rpartition("/")[0] for name in one.state.tensors() if name.endswith(("/features", "/pixels"))}
     assert set(one.state.memories()) == named
     assert set(one.identifier.memories()) == {name for name in one.identifier.tensors() if name == "scores"}
 

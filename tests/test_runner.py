@@ -153,6 +153,17 @@ def test_every_method_goes_on_to_the_same_bits(method: str, tmp_path: Path) -> N
     assert content(cut) == content(whole)
 
 
+def test_a_result_says_how_often_what_was_trained_went_back(tmp_path: Path) -> None:
+    """Also of the part before a cut: the count is part of the state."""
+    asked = spec("unient", options={"reset_every": "4"})
+    whole, cut, _ = whole_and_cut(asked, "wrapped", tmp_path)
+    assert content(cut) == content(whole)
+    results = [read_result(next(folder.glob("*.json"))) for folder in (whole, cut)]
+    assert results[0].updates // 4 == results[0].resets == results[1].resets > 0
+    never = read_result(ensure_result(prepare(spec("unient"), None, backbone("wrapped")), tmp_path / "never").path)
+    assert never.resets == 0
+
+
 def test_a_run_that_was_cut_costs_what_both_parts_cost(tmp_path: Path) -> None:
     with pytest.raises(Cut):
         ensure_result(prepare(spec(), None, backbone("wrapped")), tmp_path, checkpoint_every=4, watch=cut_at(10, []))

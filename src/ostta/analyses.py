@@ -147,7 +147,7 @@ def reliable_accuracy(records: Records) -> ReliableAccuracy:
 
 @dataclass(frozen=True, slots=True)
 class BankBytes:
-    """Bytes of the storage for features and for scores, which is allocated once and does not grow."""
+    """Bytes of the storage for features (or the images themselves) and for scores, which is allocated once and does not grow."""
 
     features: int
     scores: int
@@ -156,7 +156,7 @@ class BankBytes:
 def bank_bytes(adapter: Adapter) -> BankBytes:
     """What a method and a score remember of images: banks, caches and pools, whatever their names, and the identifier's score bank.
 
-    Only features are counted, as in the paper, not their classes and entropies. ROSITA with C classes, K = 5 and features of F
+    Only features are counted, as in the paper, or pixels where a method keeps images, not their classes and entropies. ROSITA with C classes, K = 5 and features of F
     numbers: (5 C + 64) F * 4 bytes, 0.233 MB for C = 10, F = 512. The paper's memory table prints 0.758 MB beside the same formula;
     its five entries are all those of (5 C + 320) F * 4 bytes (D7).
     """

@@ -27,7 +27,10 @@ def run(
         int | None, typer.Option(min=1, help="Threads of each run; else the cores shared out between the workers.")
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="local, or ray: the cluster at RAY_ADDRESS, or one on this machine.")
+        str,
+        typer.Option(
+            help="local; inside: one run after another in this process, for many short ones; or ray: the cluster at RAY_ADDRESS, or one on this machine."
+        ),
     ] = "local",
     device: Annotated[str | None, typer.Option(help=f"In place of the suite's: {DEVICE_HELP}")] = None,
     dtype: Annotated[str | None, typer.Option(help=f"In place of the suite's. {DTYPE_HELP}")] = None,

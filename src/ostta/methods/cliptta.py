@@ -218,9 +218,7 @@ class CLIPTTA(Tuning[CLIPTTAState]):
         options, waiting = self.options, len(state.buffer)
         accepted = torch.tensor([*(label >= 0 for label in state.buffer.labels), decision.desired])
         counts = state.counts(_answer(look) if decision.desired else None)
-        # As many as are missing to a full window: the mean is that of all predictions until there are enough of them.
-        share = max(options.buffer / options.recent, 1 / (state.updates + 1))
-        line = self._line(state, look)
+        share, line = self._share(state), self._line(state, look)
         # The buffer's own images are the last scores, and are scored anew, with graph.
         others = torch.from_numpy(state.scores.scores()[: len(state.scores) - waiting]).to(state.mean)
         drawn = state.images.drawn(options.buffer, state.updates)
@@ -260,11 +258,15 @@ class CLIPTTA(Tuning[CLIPTTAState]):
         if not state.buffer.full:
             state.buffer.push(levels, label if decision.desired else -1)
             return
-        share = max(self.options.buffer / self.options.recent, 1 / (state.updates + 1))
+        share = self._share(state)
         state.mean = (1 - share) * state.mean + share * state.pending / self.options.buffer
         state.pending = torch.zeros_like(state.mean)
         state.updates += 1
         state.buffer.clear()
+
+    def _share(self, state: CLIPTTAState) -> float:
+        """What a buffer counts in the mean prediction: as much as each one before it, until they fill the window."""
+        return max(self.options.buffer / self.options.recent, 1 / (state.updates + 1))
 
     def _line(self, state: CLIPTTAState, look: Look[None]) -> float | None:
         """Otsu's threshold over the recent scores, the image's own among them; None where they are all alike."""

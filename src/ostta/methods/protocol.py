@@ -30,7 +30,7 @@ class State(Protocol):
     """What a method remembers, as named tensors for the state file. A class that inherits it has no memories of features."""
 
     def memories(self) -> Mapping[str, FeatureMemory]:
-        """Its banks and caches of images' features by name; those of known and unknown images are called desired and undesired."""
+        """Its banks and caches of images, or of their features, by name; those of known and unknown images are called desired and undesired."""
         return {}
 
     def tensors(self) -> dict[str, torch.Tensor]: ...

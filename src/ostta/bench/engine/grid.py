@@ -18,11 +18,12 @@ from ..run.locks import RunLock, try_lock
 from ..spec import RunSpec, run_key
 from ..suite import Cell, Suite, expand
 from .existing_runs import ExistingRuns
+from .inside import inside
 from .job import Ending, Job, Outcome
 from .local import Step, cores, local
 from .progress import GridProgress
 
-LOCAL, RAY = ENGINES = ("local", "ray")
+LOCAL, RAY, INSIDE = ENGINES = ("local", "ray", "inside")
 # More only where asked for: each worker has a model in memory.
 MOST_WORKERS = 4
 
@@ -179,4 +180,6 @@ def _endings(
         from .ray_cluster import cluster
 
         return cluster(jobs, workers, threads)
+    if engine == INSIDE:
+        return inside(jobs, threads, step)
     return local(jobs, workers, threads, step)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from ...backbones.protocol import Backbone
 from ...core.types import Error
 from ..file_model import FileModel
 from ..own_code import know_sources
@@ -50,12 +51,12 @@ class Ending(FileModel):
         return run_key(self.spec)
 
 
-def attempt(job: Job, watch: Watch | None = None) -> Ending:
-    """Carry out a locked run; whatever goes wrong is part of the ending."""
+def attempt(job: Job, watch: Watch | None = None, backbone: Backbone | None = None) -> Ending:
+    """Carry out a locked run, on `backbone` where it is loaded already; whatever goes wrong is part of the ending."""
     try:
         know_sources(job.sources)
         made = ensure_result(
-            prepare(job.spec, job.root),
+            prepare(job.spec, job.root, backbone),
             job.out,
             keep_records=job.keep_records,
             watch=watch,
