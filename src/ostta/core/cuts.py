@@ -8,6 +8,18 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
+def explained_share(values: Floats) -> float:
+    """The share of the variance that is between the two groups: 2/pi for a Gaussian, 3/4 for numbers spread evenly, at most 1.
+
+    >>> round(explained_share(np.array([0.1, 0.3, 0.9, 1.1])), 2)
+    0.94
+    """
+    cut, low, high = cut_in_two(values)
+    upper = float((values > cut).mean())
+    spread = float(values.var())
+    return upper * (1 - upper) * (high - low) ** 2 / spread if spread > 0 else 0.0
+
+
 def cut_in_two(values: Floats) -> tuple[float, float, float]:
     """The cut, the mean below it and the mean above it; three times the same number where all values are equal.
 

@@ -1,0 +1,208 @@
+"""What a window of recent images tells about known and unknown: made anew from the window each time, so that nothing confirms itself.
+
+Features are centred by the window's mean m and made unit again: what the domain gives to every image goes away. With the
+cosines z of the images to the classes, all numbers below are of centred features.
+
+    fit_i       = max_c z_ic                                       the best class
+    gap_i       = near(i, core) - near(i, lowest)                  near: mean of the five largest cosines to a bank
+    score_i     = fit_i, less its cut, by the distance of its two groups  +  weight * gap_i, in units of a core image's gap
+
+`core` has the best images of each class, `lowest` the images with the lowest scores; four rounds, in which scores make banks and banks
+make scores. In the last one the weight depends on how clearly the gaps fall into two groups: with nothing to tell apart, they
+hardly count. Then the scores are shifted and scaled once more: 0 is the cut between the two groups, 1 the distance of their means.
+
+    contrast_i  = near(i, upper half) - near(i, sure)              in units of the upper half's own
+    margin      = how far the best class stands out in the worst-fitting quarter, less what it would by chance
+
+`sure` has those of the lowest images that lie among themselves and not among the upper half: hard known images drop out of it, and
+without unknown images it stays empty. By chance, the cosines to the classes are independent and normal; unknown images fit
+hardly better than that.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from ..core.cuts import cut_in_two, explained_share
+
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+Places = NDArray[np.intp]
+
+CORE = 5  # the best images of each class
+LOWEST = 3 / 32  # the share of the window in the bank of lowest scores
+ROUNDS = 4
+# The weight of the neighbours in all rounds but the last, and its least and most in the last ...
+TRAINING_WEIGHT, WEIGHTS = 1.0, (0.1, 4.0)
+# ... reached where a cut in two explains so much of the gaps' variance: 0.64 of a Gaussian's, 0.75 of a uniform one's.
+EXPLAINED = (0.74, 0.84)
+SURE = 0.6  # an image of the lowest is surely unknown if its contrast is this part of a known image's
+CHANCE = 0.25  # the part of the window that is compared with chance
+TINY = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Banks:
+    """Centred features of the images that others are compared with, and the units of the comparison."""
+
+    core: Singles
+    lowest: Singles
+    unit: float
+    weight: float
+    upper: Singles
+    upper_unit: float
+    sure: Singles | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is found about images: how they fit, the score, the contrast, and how near they are to known and unknown images."""
+
+    fit: Floats
+    score: Floats
+    contrast: Floats
+    known: Floats | None = None
+    unknown: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecentImages:
+    """What one look at a window has found."""
+
+    mean: Singles
+    mean_cosines: Floats
+    cut: float
+    distance: float
+    zero: float
+    size: float
+    margin: float
+    banks: Banks | None
+    nearest: int
+
+    @classmethod
+    def of(cls, rows: Singles, cosines: Floats, nearest: int) -> RecentImages:
+        """From the unit features [N, D] of a window and their cosines [N, C] to the classes."""
+        mean, mean_cosines = rows.mean(0), cosines.mean(0)
+        centred, own = _centred(rows, cosines, mean, mean_cosines)
+        fit = own.max(1)
+        cut, low, high = cut_in_two(fit)
+        distance = max(high - low, TINY)
+        plain = (fit - cut) / distance
+        banks, scores = _banks(centred, plain, own.argmax(1), nearest)
+        zero, low, high = cut_in_two(scores)
+        size, margin = max(high - low, TINY), _margin(own, fit)
+        return cls(mean, mean_cosines, cut, distance, zero, size, margin, banks, nearest)
+
+    def judge(self, rows: Singles, cosines: Floats) -> Judged:
+        """What the window says of images, which need not be in it."""
+        centred, own = _centred(rows, cosines, self.mean, self.mean_cosines)
+        fit: Floats = own.max(1)
+        scores, banks = (fit - self.cut) / self.distance, self.banks
+        if banks is None:
+            return Judged(fit, (scores - self.zero) / self.size, np.ones(len(rows)))
+        known, unknown = (near(centred, bank, self.nearest) for bank in (banks.core, banks.lowest))
+        scores = scores + banks.weight * (known - unknown) / banks.unit
+        contrast = np.ones(len(rows))
+        if banks.sure is not None:
+            apart = near(centred, banks.upper, self.nearest) - near(centred, banks.sure, self.nearest)
+            contrast = apart / banks.upper_unit
+        return Judged(fit, (scores - self.zero) / self.size, contrast, known, unknown)
+
+
+def near(rows: Singles, bank: Singles, nearest: int) -> Floats:
+    """The mean of the largest cosines of each row to a bank."""
+    return _largest(rows @ bank.T, nearest)
+
+
+def _banks(centred: Singles, plain: Floats, best: Places, nearest: int) -> tuple[Banks | None, Floats]:
+    """The banks of a window, and the scores of its images; None where there are too few images for neighbours."""
+    total = len(centred)
+    count, scores = max(nearest + 1, int(total * LOWEST)), plain
+    if total < 4 * nearest:
+        return None, plain
+    for number in range(ROUNDS):
+        lowest, core = np.argsort(scores)[:count], _best_of_each(scores, best)
+        if len(core) <= nearest:
+            return None, plain
+        known, unknown = near(centred, centred[core], nearest), near(centred, centred[lowest], nearest)
+        # Nobody is a neighbour of oneself.
+        known[core], unknown[lowest] = (_near_others(centred[bank], nearest) for bank in (core, lowest))
+        gap = known - unknown
+        unit = max(float(gap[core].mean()), TINY)
+        weight = TRAINING_WEIGHT if number < ROUNDS - 1 else _weight(gap)
+        scores = plain + weight * gap / unit
+    order = np.argsort(scores)
+    upper, last = centred[order[total // 2 :]], order[:count]
+    upper_unit = max(float(np.median(_near_others(upper, nearest) - near(upper, centred[last], nearest))), TINY)
+    apart = _near_others(centred[last], nearest) - near(centred[last], upper, nearest)
+    sure = centred[last[apart > SURE * upper_unit]]
+    enough = sure if len(sure) > nearest else None
+    return Banks(centred[core], centred[lowest], unit, weight, upper, upper_unit, enough), scores
+
+
+def _centred(rows: Singles, cosines: Floats, mean: Singles, mean_cosines: Floats) -> tuple[Singles, Floats]:
+    left = rows - mean
+    lengths = np.linalg.norm(left, axis=1, keepdims=True) + 1e-12
+    return left / lengths, (cosines - mean_cosines) / lengths
+
+
+def _best_of_each(scores: Floats, best: Places) -> Places:
+    """The highest scores of each class among those above the mean of the upper group."""
+    above = np.argsort(-scores)[: int((scores > cut_in_two(scores)[2]).sum())]
+    seen: dict[int, int] = {}
+    chosen = []
+    for place in above:
+        label = int(best[place])
+        seen[label] = seen.get(label, 0) + 1
+        if seen[label] <= CORE:
+            chosen.append(place)
+    return np.array(chosen, dtype=np.intp)
+
+
+def _weight(gap: Floats) -> float:
+    low, high = EXPLAINED
+    part = float(np.clip((explained_share(gap) - low) / (high - low), 0, 1))
+    return WEIGHTS[0] + (WEIGHTS[1] - WEIGHTS[0]) * part
+
+
+def _margin(cosines: Floats, fit: Floats) -> float:
+    """How far the best cosine stands out among an image's cosines, in the worst-fitting part of the window, above chance."""
+    worst = np.argsort(fit)[: max(1, int(len(fit) * CHANCE))]
+    peak = float(fit[worst].mean() / np.sqrt((cosines[worst] ** 2).mean() + 1e-18))
+    return peak - chance_peak(cosines.shape[1])
+
+
+@cache
+def chance_peak(classes: int) -> float:
+    """The same of the worst part where the cosines to the classes are independent and normal: an image of no class.
+
+    >>> round(chance_peak(10), 2)
+    0.98
+    """
+    x = np.linspace(-6, 8, 4001)
+    below = ndtr(x)
+    density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    # The law of the largest of them, if it is among the lowest part of all largest ones.
+    chance = np.diff(np.minimum(below**classes, CHANCE), prepend=0.0) / CHANCE
+    # Mean square of the others, which are all below the largest.
+    others = 1 - x * density / np.maximum(below, 1e-300)
+    square = (chance * (x * x + (classes - 1) * others)).sum() / classes
+    return float((chance * x).sum() / math.sqrt(square))
+
+
+def _near_others(bank: Singles, nearest: int) -> Floats:
+    among = bank @ bank.T
+    np.fill_diagonal(among, -9)
+    return _largest(among, min(nearest, len(bank) - 1))
+
+
+def _largest(cosines: Singles, nearest: int) -> Floats:
+    few = min(nearest, cosines.shape[1])
+    found: Floats = np.partition(cosines, -few, 1)[:, -few:].mean(1).astype(np.float64)
+    return found
