@@ -884,6 +884,12 @@ def test_records_of_other_images_give_no_interval(grouped: SuiteFigures, tmp_pat
         if place:
             write_outcomes(tmp_path / f"{place}.parquet", expand(suite, seeds=[1], only=only)[0], 0)
         made(cell.spec, 50.0, metrics=figures, records=f"{place}.parquet").write(tmp_path / f"{place}.json")
+    # Whether the other images are known from other runs, or not at all.
+    for place, cell in enumerate(expand(suite, seeds=[1], only=only)[:1]):
+        own = write_outcomes(tmp_path / f"more{place}.parquet", cell, 0)
+        made(cell.spec, 50.0, metrics=own, records=f"more{place}.parquet").write(tmp_path / f"more{place}.json")
+    both = SuiteFigures(collect_results(suite, tmp_path, seeds=[0, 1], only=only))
+    assert both.figure(SAME_BUT_DAF, ("jpeg", "MNIST"), DELTA).low is None
     figures = SuiteFigures(collect_results(suite, tmp_path, seeds=[0], only=only))
     delta = figures.figure(SAME_BUT_DAF, ("jpeg", "MNIST"), DELTA)
     assert delta.mean is not None
