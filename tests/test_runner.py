@@ -812,3 +812,15 @@ def test_names_that_meet_are_printed_once_and_kept(tmp_path: Path) -> None:
     result = read_result(Path(done.stdout.splitlines()[-1]))
     assert sum("have names like desired ones" in remark for remark in result.remarks) == 1
     assert result.threads == THREADS
+
+
+def test_runs_inside_one_process_are_those_of_processes_of_their_own(undisturbed: Path, tmp_path: Path) -> None:
+    steps: list[float] = []
+    summary = run_grid(
+        GRID, None, tmp_path, engine="inside", threads=THREADS, keep_records=True, watch=lambda progress: steps.append(progress.finished)
+    )  # fmt: skip
+    assert (summary.done, summary.failed) == (3, ())
+    assert steps[-1] == 3
+    assert content(tmp_path) == content(undisturbed)
+    lost = run_grid([spec(backbone="nowhere/to-be-found")], None, tmp_path, engine="inside")
+    assert len(lost.failed) == 1

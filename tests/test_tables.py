@@ -19,7 +19,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from ostta import Error
+from ostta import Error, metrics
 from ostta.bench.paper.values import find
 from ostta.bench.report import pages
 from ostta.bench.report.pages import suite_report
@@ -728,3 +728,182 @@ def test_the_two_commands(tmp_path: Path) -> None:
     ):
         code, _, said = ostta("bench", "table", "embedded/k", "--out", str(tmp_path), *arguments)
         assert (code, words in said) == (1, True), said
+
+
+# --- intervals of differences, from records -------------------------------------------------------------------------------------
+GROUPED = """
+title = "Groups"
+what = "nowhere"
+labels = []
+metrics = ["auroc", "hm", "accepted_desired"]
+differences = ["hm", "accepted_desired"]
+rows = ["method", "identifier"]
+columns = ["corruption", "undesired"]
+seeds = [0, 1]
+limit = 40
+records = true
+
+[base]
+draw = "images"
+
+[axes.method]
+zero_shot = { method = "zero_shot" }
+rosita = { method = "rosita" }
+tda = { method = "tda" }
+"tpt (20)" = { method = "tpt", limit = 20, seeds = [1] }
+
+[axes.identifier]
+lda = {}
+daf = { identifier = "daf" }
+
+[axes.corruption]
+jpeg = { corruption = "jpeg" }
+contrast = { corruption = "contrast", group = "unseen" }
+
+[axes.undesired]
+MNIST = { undesired = "mnist", group = "far" }
+SVHN = { undesired = "svhn", group = "far" }
+Tiny = { undesired = "tiny_imagenet20", group = "near" }
+
+[[skip]]
+where = { method = ["tda", "tpt (20)"], identifier = ["daf"] }
+reason = "as published"
+"""
+REFERENCE, SAME_BUT_DAF, RIVAL = ("zero_shot", "lda"), ("zero_shot", "daf"), ("rosita", "lda")
+# By how many of the 40 unknown images more than the frozen row each row rejects.
+BETTER = {REFERENCE: 0, SAME_BUT_DAF: 0, RIVAL: 4, ("rosita", "daf"): 0, ("tda", "lda"): 14}
+
+
+def write_outcomes(path: Path, cell, more: int) -> dict[str, float | None]:
+    """The records of forty images a side, of which the frozen row accepts thirty and rejects ten more; and their figures."""
+    labels = np.r_[np.zeros(40, int), -np.ones(40, int)]
+    known = np.r_[np.arange(40) < 30, np.arange(40) >= 10 + more]
+    scores = np.r_[np.linspace(0.4, 1, 40), np.linspace(0, 0.6, 40)]
+    number = np.r_[np.arange(40), np.arange(40)] + 30 * cell.seed
+    source = np.where(labels >= 0, "cifar10c", cell.spec.undesired)
+    columns = {"label": labels, "score": scores, "known": known, "index": np.zeros(80, int), "source": source, "number": number,
+               "domain": np.zeros(80, int), "threshold": scores * 0}  # fmt: skip
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    return metrics.summary(labels, scores, known, columns["index"])
+
+
+@pytest.fixture(scope="module")
+def grouped(tmp_path_factory: pytest.TempPathFactory) -> SuiteFigures:
+    folder = tmp_path_factory.mktemp("grouped")
+    (folder / "grouped.toml").write_text(GROUPED)
+    suite = read_suite(folder / "grouped.toml", "embedded/grouped")
+    for place, cell in enumerate(expand(suite)):
+        if cell.row[0] == "tpt (20)":
+            continue
+        figures = write_outcomes(folder / f"{place}.parquet", cell, BETTER[cell.row])
+        kept = f"{place}.parquet" if cell.row != ("rosita", "daf") else None
+        made(cell.spec, 50.0, metrics=figures, records=kept).write(folder / f"{place}.json")
+    return SuiteFigures(collect_results(suite, folder))
+
+
+def test_the_published_frozen_row_is_the_one_that_others_are_measured_against(grouped: SuiteFigures) -> None:
+    column = ("jpeg", "MNIST")
+    assert grouped.rows[0] == REFERENCE
+    assert [row for row in grouped.rows if grouped.is_frozen(row)] == [REFERENCE]
+    assert grouped.frozen_row(SAME_BUT_DAF, column) == REFERENCE
+    assert grouped.frozen_row(REFERENCE, column) is None
+    assert grouped.reference_row("rosita", ("rosita", "daf"), column) == RIVAL
+    # A row on fewer images has no frozen row on these.
+    assert grouped.frozen_row(("tpt (20)", "lda"), column) is None
+
+
+def test_differences_have_paired_intervals_where_records_are(grouped: SuiteFigures) -> None:
+    column = ("jpeg", "MNIST")
+    same = grouped.figure(SAME_BUT_DAF, column, DELTA)
+    assert (same.mean, same.low, same.high, same.excludes_zero) == (0.0, 0.0, 0.0, False)
+    rival = grouped.figure(RIVAL, column, "delta_hm")
+    assert rival.low <= rival.mean <= rival.high
+    assert rival.excludes_zero == (rival.low > 0)
+    tda = grouped.figure(("tda", "lda"), column, "delta_hm_to_rosita")
+    assert 0 < tda.low < tda.mean < tda.high
+    assert tda.mean == pytest.approx(
+        grouped.figure(("tda", "lda"), column, "hm").mean - grouped.figure(RIVAL, column, "hm").mean
+    )
+    without = grouped.figure(("rosita", "daf"), column, "delta_hm")
+    assert (without.mean, without.low) == (0.0, None)
+
+
+def test_means_over_groups_in_every_format(grouped: SuiteFigures) -> None:
+    assert list(grouped.groups) == ["far", "near", "unseen, far", "unseen, near"]
+    assert list(grouped.sections) == ["", "unseen"]
+    mean = grouped.group_figure(("tda", "lda"), "far", "delta_hm")
+    single = grouped.figure(("tda", "lda"), ("jpeg", "MNIST"), "delta_hm")
+    assert mean.mean == pytest.approx(single.mean)
+    # Two sets of unknown images say more than one.
+    assert 0 < mean.high - mean.low < single.high - single.low
+    assert grouped.to_better(("tda", "lda"), ("jpeg", "MNIST")) == pytest.approx(
+        grouped.figure(("tda", "lda"), ("jpeg", "MNIST"), "delta_hm_to_rosita").mean
+    )
+    made_sheet = sheet(grouped)
+    assert made_sheet.blocks[0].title == ""
+    assert {"unseen", "Means over streams", "Updates, and milliseconds a step: unseen"} <= {
+        b.title for b in made_sheet.blocks
+    }
+    means = next(block for block in made_sheet.blocks if block.title == "Means over streams")
+    assert means.groups[0] == (
+        "far (2)",
+        (
+            "HM ↑",
+            "accepted D ↑",
+            "Δ HM",
+            "Δ HM to rosita",
+            "Δ accepted D",
+            "Δ accepted D to rosita",
+            "Δ better",
+            "lowest",
+        ),
+    )
+    assert ("tpt (20)", "lda") not in dict(means.rows)
+    text = FORMATS["md"](grouped)
+    assert re.search(r"\| \+\d+\.\d\d \[\+\d+\.\d\d, \+\d+\.\d\d\]\\\* \|", text)
+    assert "the paired 95 % interval of a difference over images, from 1,000 resamples" in text
+    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](grouped))))
+    (found,) = [
+        line
+        for line in lines
+        if (line["row"], line["column"], line["metric"]) == ("tda / lda", "mean of far", "delta_hm")
+    ]
+    assert (float(found["low"]), float(found["high"])) == (mean.low, mean.high)
+    assert FORMATS["latex"](grouped).count("\\begin{tabular}") == len(made_sheet.blocks)
+    page = Page(suite_report(grouped))
+    assert any(re.fullmatch(r"\+\d+\.\d\d \[\+\d+\.\d\d, \+\d+\.\d\d\]\*", cell) for cell in page.cells)
+
+
+def test_records_of_other_images_give_no_interval(grouped: SuiteFigures, tmp_path: Path) -> None:
+    (tmp_path / "grouped.toml").write_text(GROUPED)
+    suite = read_suite(tmp_path / "grouped.toml", "embedded/grouped")
+    only = {"method": ["zero_shot"], "corruption": ["jpeg"], "undesired": ["MNIST"]}
+    for place, cell in enumerate(expand(suite, seeds=[0], only=only)):
+        figures = write_outcomes(tmp_path / f"{place}.parquet", cell, 3 * place)
+        # The file of the second run is of another seed's images.
+        if place:
+            write_outcomes(tmp_path / f"{place}.parquet", expand(suite, seeds=[1], only=only)[0], 0)
+        made(cell.spec, 50.0, metrics=figures, records=f"{place}.parquet").write(tmp_path / f"{place}.json")
+    # Whether the other images are known from other runs, or not at all.
+    for place, cell in enumerate(expand(suite, seeds=[1], only=only)[:1]):
+        own = write_outcomes(tmp_path / f"more{place}.parquet", cell, 0)
+        made(cell.spec, 50.0, metrics=own, records=f"more{place}.parquet").write(tmp_path / f"more{place}.json")
+    both = SuiteFigures(collect_results(suite, tmp_path, seeds=[0, 1], only=only))
+    assert both.figure(SAME_BUT_DAF, ("jpeg", "MNIST"), DELTA).low is None
+    figures = SuiteFigures(collect_results(suite, tmp_path, seeds=[0], only=only))
+    delta = figures.figure(SAME_BUT_DAF, ("jpeg", "MNIST"), DELTA)
+    assert delta.mean is not None
+    assert delta.low is None
+    assert "No intervals from 1 files of records that cannot be used" in FORMATS["md"](figures)
+
+
+def test_times_of_runs_by_cached_features_are_not_shown(tmp_path: Path) -> None:
+    suite = load_suite("embedded/k")
+    only = {"stream": ["C-10C/MNIST"]}
+    for place, cell in enumerate(expand(suite, only=only)):
+        made(cell.spec, 50.0, cached_features=cell.spec.method == "zero_shot").write(tmp_path / f"{place}.json")
+    figures = SuiteFigures(collect_results(suite, tmp_path, only=only))
+    frozen, other = figures.rows[:2]
+    assert figures.figure(frozen, MNIST, "ms").mean is None
+    assert figures.figure(other, MNIST, "ms").mean == 12.5
+    assert "No ms/step where image features came from earlier runs" in FORMATS["md"](figures)

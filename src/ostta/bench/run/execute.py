@@ -149,7 +149,9 @@ def carry_out(
     if cache is None:
         evaluate(adapter, prefetched(prepared.stream.starting_at(len(records))), after, records)
         return summarise(prepared, reached()), records
-    samples = prefetched(prepared.stream.starting_at(len(records), cache.lacks))
+    samples = prepared.stream.starting_at(len(records), cache.lacks)
+    if not cache.covers(prepared.stream):
+        samples = prefetched(samples)
     with cache.noting(adapter):
         evaluate(adapter, samples, after, records, partial(cache.step, adapter))
     return summarise(prepared, reached()).model_copy(update={"cached_features": cache.used}), records

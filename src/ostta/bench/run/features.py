@@ -136,6 +136,11 @@ class FeatureCache:
         """Whether an image of that domain and side must be read."""
         return self._sides[domain, known].get(number) is None
 
+    def covers(self, stream: Stream) -> bool:
+        """Whether no image of the stream need be read."""
+        samples = stream.starting_at(0, lambda domain, known, number: False)
+        return not any(self.lacks(sample.domain, sample.label >= 0, sample.index) for sample in samples)
+
     @contextmanager
     def noting(self, adapter: Adapter) -> Iterator[None]:
         """Listen to what the tower gives; the new features are kept at the end."""

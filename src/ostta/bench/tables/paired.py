@@ -59,6 +59,7 @@ class PairedDifferences:
         self._folder, self._metrics = folder, [metric for metric in metrics if metric in METRICS]
         self.unusable: list[str] = []
         self._values: dict[str, dict[str, Values]] = {}
+        self._images: dict[str, int] = {}
         # One run of each stream is enough to know which images there are.
         kept = [result for result in results if result.records is not None and self._metrics]
         streams = {_stream(result): result for result in kept}
@@ -79,6 +80,9 @@ class PairedDifferences:
             first, second = self._of(one).get(metric), self._of(other).get(metric)
             if first is None or second is None:
                 return None
+            if self._images[run_key(one.spec)] != self._images[run_key(other.spec)]:
+                self._give_up(one)
+                return None
             parts.append(first - second)
         mean: Values = np.mean(parts, axis=0)
         return mean if np.isfinite(mean[0]) else None
@@ -87,6 +91,7 @@ class PairedDifferences:
         key = run_key(result.spec)
         if key not in self._values:
             outcomes, resampling = self._read(result), self._resampling
+            self._images[key] = 0 if outcomes is None else hash(frozenset(outcomes.images))
             continual = result.spec.scenario.kind == "continual"
             try:
                 self._values[key] = (
