@@ -404,7 +404,7 @@ class Adapter:
         if isinstance(outcome, Trained) and self._answers_after(turn):
             with torch.no_grad(), self._half(True):
                 logits = answer(outcome.overlay, turn.look.features if features is None else features)
-            if not bool(torch.isfinite(logits).all()) or (features is not None and unseen_because(features)):
+            if not math.isfinite(float(logits.sum(dtype=torch.float32))) or (features is not None and unseen_because(features)):
                 outcome = SPOILED
         if not isinstance(outcome, Failure):
             self.method.commit(self.state, turn.look, turn.decision, outcome)
@@ -572,10 +572,10 @@ def versions() -> dict[str, str]:
 def unseen_because(seen: Look[Any] | torch.Tensor) -> str | None:
     """Why nothing can be decided from a look, or from unit features: None where it can be."""
     features = seen if isinstance(seen, torch.Tensor) else seen.features
-    length = float(features.detach().float().square().sum())
+    length = float(torch.linalg.vector_norm(features.detach()))
     if not math.isfinite(length):
         return NOT_FINITE
-    return None if length > 0.5 else NO_DIRECTION
+    return None if length**2 > 0.5 else NO_DIRECTION
 
 
 def nothing(reason: str | None) -> Prediction:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
+from ..core.modes import outside_inference
 from ..core.scores import unit
 from ..core.types import Error, Preprocessing
 from .images import to_rgb
@@ -97,7 +98,7 @@ class Views:
         if preprocessing is not None and shape[2:] != [preprocessing.image_size] * 2:
             size = preprocessing.image_size
             raise Error(f"Views of {shape[2]} x {shape[3]} pixels cannot be used: this model takes {size} x {size}.")
-        with torch.inference_mode(False):  # what was made in inference mode could not be learned from
+        with outside_inference():
             own = tensor.clone() if tensor.is_inference() else tensor.detach()
             return cls(own.to(device, torch.float32), None, device)
 
