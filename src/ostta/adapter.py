@@ -7,10 +7,9 @@ import platform
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import metadata
-from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -136,7 +135,7 @@ class Adapter:
         self.steps = 0
         # What was trained before the last gradient step, while no image has been seen through what it is now.
         self._before: Trained | None = None
-        self._in_use = threading.Lock()
+        self._in_use = _OneCaller()
         strange = backbone.unfamiliar(self.classes)
         if strange:
             warnings.warn(
@@ -356,18 +355,9 @@ class Adapter:
                 return nothing(turn.unseen)
             return self._prediction(turn, turn.decision, Proposal(reason="predict never adapts"), None, None)
 
-    @contextmanager
-    def in_use(self) -> Iterator[None]:
+    def in_use(self) -> AbstractContextManager[None]:
         """The adapter for one caller at a time."""
-        if not self._in_use.acquire(blocking=False):
-            raise Error(
-                "This adapter is in use by another call: give each thread an adapter of its own on the same backbone, or use "
-                "`ostta.StreamPool`."
-            )
-        try:
-            yield
-        finally:
-            self._in_use.release()
+        return self._in_use
 
     # --- a step in its parts, for a pool, which runs the image tower for many adapters at once ---------------------------
     def views_of(self, image: ImageSource | torch.Tensor) -> Views:
@@ -493,8 +483,8 @@ class Adapter:
         logits = look.logits if after is None else after
         pseudo_label = int(look.logits.argmax())
         index = pseudo_label if after is None else int(after.argmax())
-        instants = (turn.began, turn.encoded, turn.decided, self.clock())
-        ms = Timing(*(1e3 * (end - start) for start, end in pairwise(instants)))
+        began, encoded, decided, now = turn.began, turn.encoded, turn.decided, self.clock()
+        ms = Timing(1e3 * (encoded - began), 1e3 * (decided - encoded), 1e3 * (now - decided))
         trained = isinstance(outcome, Trained)
         return Prediction(
             label=self.classes[index] if decision.desired else None,
@@ -540,6 +530,23 @@ class Adapter:
         method, identifier = split(tensors, "method", "identifier")
         self.state.load(method)
         self.identifier.load(identifier)
+
+
+class _OneCaller:
+    """A block for one caller at a time; a second one is refused."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise Error(
+                "This adapter is in use by another call: give each thread an adapter of its own on the same backbone, or use "
+                "`ostta.StreamPool`."
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 def _backbone_again(

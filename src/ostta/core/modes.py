@@ -14,11 +14,10 @@ def outside_inference() -> AbstractContextManager[object]:
     return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
 
 
-@contextmanager
-def learning() -> Iterator[None]:
+def learning() -> AbstractContextManager[object]:
     """Gradients can be taken here, also inside a caller's `torch.no_grad()` or `torch.inference_mode()`."""
-    with outside_inference(), torch.enable_grad():
-        yield
+    # Whoever leaves inference mode has gradients.
+    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else torch.enable_grad()
 
 
 @contextmanager

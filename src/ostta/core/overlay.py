@@ -67,11 +67,11 @@ class Overlay:
         guard: nn.Module | None = None,
     ) -> None:
         self.vision = module
-        self._guard = module if guard is None else guard
+        self._lock = lock_of(module if guard is None else guard)
         # Where the module's own values are, in the order of `names`: the parameters of the owning submodule, and a name in them.
         self._places: list[tuple[dict[str, nn.Parameter | None], str]] = []
         initial: dict[str, torch.Tensor] = {}
-        with lock_of(self._guard):  # or an overlay of another thread could be copied in place of the weights
+        with self._lock:  # or an overlay of another thread could be copied in place of the weights
             for name in names:
                 path, _, leaf = name.rpartition(".")
                 owner = module.get_submodule(path)
@@ -86,7 +86,7 @@ class Overlay:
     @contextmanager
     def applied(self) -> Iterator[None]:
         """The module with the overlay's tensors in place of its own, for the time of the block."""
-        with lock_of(self._guard):
+        with self._lock:
             originals = [parameters[leaf] for parameters, leaf in self._places]
             try:
                 # The first of the tensors are the module's, and free ones follow.
@@ -100,7 +100,7 @@ class Overlay:
     def moved(self, values: Iterable[torch.Tensor]) -> Self:
         """The same overlay with other values, in the order of `parameters`; they are taken over, not copied."""
         other = copy.copy(self)
-        other.tensors = {name: _leaf(value) for name, value in zip(self.tensors, values, strict=True)}
+        other.tensors = dict(zip(self.tensors, map(_leaf, values), strict=True))
         return other
 
     def stored(self) -> dict[str, torch.Tensor]:

@@ -10,7 +10,8 @@ import torch
 def unit(features: torch.Tensor) -> torch.Tensor:
     """Rows of length one; a row of zeros stays one."""
     # As `functional.normalize`, in fewer calls.
-    return features / torch.linalg.vector_norm(features, dim=-1, keepdim=True).clamp_min(1e-12)
+    lengths: torch.Tensor = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
+    return features / lengths.clamp_min(1e-12)
 
 
 def cosines(features: torch.Tensor, classifier: torch.Tensor) -> torch.Tensor:

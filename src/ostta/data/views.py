@@ -113,14 +113,14 @@ class Views:
 
     def require(self, count: int) -> None:
         """Raise an Error unless there are `count` views, the canonical one included. More than that are ignored."""
-        if self._source is None and self._tensor is not None and len(self._tensor) < count:
+        if self._source is None and self._tensor is not None and self._tensor.shape[0] < count:
             raise Error(
-                f"{len(self._tensor)} views were given, but this method needs {count}, the canonical one first."
+                f"{self._tensor.shape[0]} views were given, but this method needs {count}, the canonical one first."
             )
 
     def _first(self, count: int) -> torch.Tensor:
         self.require(count)
-        have = 0 if self._tensor is None else len(self._tensor)
+        have = 0 if self._tensor is None else self._tensor.shape[0]
         if self._source is not None and have < count:
             size = self._source.preprocessing.image_size
             # Pinned, so that the copy to a GPU need not be waited for; each view is copied once.

@@ -76,9 +76,10 @@ def look(tuned: Tuned, features: torch.Tensor, views: ViewSource) -> Look[None]:
 
 def take(gradient: Gradient, seen: Look[object]) -> Trained | Failure:
     """Where one step of the optimiser leads to, or why it cannot be taken. Nothing is stored."""
-    augmented = seen.features[None][:0]
     if gradient.augmented:
         augmented = encode(gradient.overlay.vision, seen.views.augmented(gradient.augmented), gradient.overlay)
+    else:
+        augmented = seen.features[None][:0]
     loss = gradient.loss(seen, augmented)
     # A loss need not reach all of a group: L_U says nothing about prompts that are trained beside the LayerNorms.
     return led_to(gradient, loss, torch.autograd.grad(loss, gradient.overlay.parameters(), materialize_grads=True))
@@ -106,7 +107,10 @@ def _finite(tensors: Sequence[torch.Tensor]) -> bool:
 
     Small tensors are joined and looked at once, because the call of an operation takes longer than its work on them.
     """
-    small = [tensor.reshape(-1) for tensor in tensors if tensor.numel() <= SMALL]
-    parts = [tensor for tensor in tensors if tensor.numel() > SMALL]
-    norms = torch._foreach_norm([torch.cat(small), *parts] if small else parts)
-    return all(math.isfinite(float(norm)) for norm in norms)
+    parts: list[torch.Tensor] = []
+    small: list[torch.Tensor] = []
+    for tensor in tensors:
+        (small if tensor.numel() <= SMALL else parts).append(tensor if tensor.ndim == 1 else tensor.reshape(-1))
+    if small:
+        parts.append(torch.cat(small))
+    return all(math.isfinite(float(torch.linalg.vector_norm(part))) for part in parts)
