@@ -394,7 +394,9 @@ class Adapter:
         if isinstance(outcome, Trained) and self._answers_after(turn):
             with torch.no_grad(), self._half(True):
                 logits = answer(outcome.overlay, turn.look.features if features is None else features)
-            if not math.isfinite(float(logits.sum(dtype=torch.float32))) or (features is not None and unseen_because(features)):
+            if not math.isfinite(float(logits.sum(dtype=torch.float32))) or (
+                features is not None and unseen_because(features)
+            ):
                 outcome = SPOILED
         if not isinstance(outcome, Failure):
             self.method.commit(self.state, turn.look, turn.decision, outcome)
