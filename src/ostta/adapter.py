@@ -550,6 +550,9 @@ class _OneCaller:
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
+    def locked(self) -> bool:
+        return self._lock.locked()
+
 
 def _backbone_again(
     path: str | Path, saved: SavedOn, given: backbones.BackboneSource | None
