@@ -107,13 +107,13 @@ def main() -> None:
     parser.add_argument("after", type=Path)
     parser.add_argument("--runs", type=int, default=3, help="of each tree")
     parser.add_argument("--out", type=Path, help="where all rounds are written as JSON")
-    parser.add_argument("arguments", nargs="*", help="of `python -m benchmarks`, behind --")
-    chosen = parser.parse_args()
+    split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    chosen, arguments = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
     trees = {"before": chosen.before.resolve(), "after": chosen.after.resolve()}
     runs: dict[str, list[list[dict[str, Any]]]] = {side: [] for side in trees}
     for number in range(chosen.runs):
         for side in list(trees)[:: -1 if number % 2 else 1]:
-            runs[side].append(_run(trees[side], chosen.arguments))
+            runs[side].append(_run(trees[side], arguments))
             print(f"run {number + 1} of {chosen.runs}, {side}", file=sys.stderr)
     found = changes(rounds_of_rows(runs["before"]), rounds_of_rows(runs["after"]))
     Console(width=170).print(table(found))
