@@ -7,10 +7,9 @@ import platform
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from importlib import metadata
-from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -150,7 +149,7 @@ class Adapter:
         self.updates = 0
         # What was trained before the last gradient step, while no image has been seen through what it is now.
         self._before: Trained | None = None
-        self._in_use = threading.Lock()
+        self._in_use = _OneCaller()
         strange = backbone.unfamiliar(self.classes)
         if strange:
             warnings.warn(
@@ -391,18 +390,9 @@ class Adapter:
             proposal = Proposal(reason="predict never adapts")
             return self._prediction(turn, turn.decision, proposal, None, self._answer(turn.look.logits))
 
-    @contextmanager
-    def in_use(self) -> Iterator[None]:
+    def in_use(self) -> AbstractContextManager[None]:
         """The adapter for one caller at a time."""
-        if not self._in_use.acquire(blocking=False):
-            raise Error(
-                "This adapter is in use by another call: give each thread an adapter of its own on the same backbone, or use "
-                "`ostta.StreamPool`."
-            )
-        try:
-            yield
-        finally:
-            self._in_use.release()
+        return self._in_use
 
     # --- a step in its parts, for a pool, which runs the image tower for many adapters at once ---------------------------
     def views_of(self, image: ImageSource | torch.Tensor) -> Views:
@@ -440,7 +430,9 @@ class Adapter:
         if isinstance(outcome, Trained) and self._answers_after(turn):
             with torch.no_grad(), self._half(True):
                 logits = answer(outcome.overlay, turn.look.features if features is None else features)
-            if not bool(torch.isfinite(logits).all()) or (features is not None and unseen_because(features)):
+            if not math.isfinite(float(logits.sum(dtype=torch.float32))) or (
+                features is not None and unseen_because(features)
+            ):
                 outcome = SPOILED
         if isinstance(outcome, Failure):
             logits = None
@@ -563,8 +555,8 @@ class Adapter:
         look, wanted, failed = turn.look, self.resolved.adapter, isinstance(outcome, Failure)
         pseudo_label = int(look.logits.argmax())
         index = pseudo_label if logits is look.logits else int(logits.argmax())
-        instants = (turn.began, turn.encoded, turn.decided, self.clock())
-        ms = Timing(*(1e3 * (end - start) for start, end in pairwise(instants)))
+        began, encoded, decided, now = turn.began, turn.encoded, turn.decided, self.clock()
+        ms = Timing(1e3 * (encoded - began), 1e3 * (decided - encoded), 1e3 * (now - decided))
         trained = isinstance(outcome, Trained)
         return Prediction(
             label=self.classes[index] if decision.desired else None,
@@ -631,6 +623,26 @@ class Adapter:
         self.identifier.load(identifier)
 
 
+class _OneCaller:
+    """A block for one caller at a time; a second one is refused."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise Error(
+                "This adapter is in use by another call: give each thread an adapter of its own on the same backbone, or use "
+                "`ostta.StreamPool`."
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def locked(self) -> bool:
+        return self._lock.locked()
+
+
 def _backbone_again(
     path: str | Path, saved: SavedOn, given: backbones.BackboneSource | None
 ) -> backbones.BackboneSource:
@@ -661,10 +673,10 @@ def versions() -> dict[str, str]:
 def unseen_because(seen: Look[Any] | torch.Tensor) -> str | None:
     """Why nothing can be decided from a look, or from unit features: None where it can be."""
     features = seen if isinstance(seen, torch.Tensor) else seen.features
-    length = float(features.detach().float().square().sum())
+    length = float(torch.linalg.vector_norm(features.detach()))
     if not math.isfinite(length):
         return NOT_FINITE
-    return None if length > 0.5 else NO_DIRECTION
+    return None if length**2 > 0.5 else NO_DIRECTION
 
 
 def nothing(reason: str | None) -> Prediction:

@@ -95,6 +95,7 @@ class FeatureBank:
         if capacity < 1 or groups < 1 or capacity % groups:
             raise Error(f"A feature bank of {capacity} cannot be shared by {groups} classes.")
         require_room("A feature bank", (capacity, width))
+        self.capacity = capacity
         self._features = torch.zeros(capacity, width, device=device)
         self._labels = torch.full((capacity,), -1, dtype=torch.long, device=device)
         self._next = [0] * groups
@@ -102,10 +103,6 @@ class FeatureBank:
 
     def __len__(self) -> int:
         return sum(self._count)
-
-    @property
-    def capacity(self) -> int:
-        return len(self._features)
 
     @property
     def bytes(self) -> int:
@@ -139,11 +136,12 @@ class FeatureBank:
 
     def similarities(self, features: torch.Tensor) -> torch.Tensor:
         """Cosines of `features` to every slot; minus infinity where a slot is empty."""
-        return (self._features @ features).masked_fill(self._labels < 0, -torch.inf)
+        similar = self._features @ features
+        return similar if len(self) == self.capacity else similar.masked_fill(self._labels < 0, -torch.inf)
 
     def rows(self, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The features in some slots, and their classes."""
-        return self._features[slots], self._labels[slots]
+        return self._features.index_select(0, slots), self._labels.index_select(0, slots)
 
     def _group(self, label: int) -> int:
         return label if len(self._count) > 1 else 0

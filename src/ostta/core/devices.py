@@ -81,9 +81,15 @@ def run_in(tower: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
     tower.runs_in = None if dtype == torch.float32 else (device.type, dtype)  # type: ignore[assignment]
 
 
+def _runs_in(tower: object) -> tuple[str, torch.dtype] | None:
+    # Not by `getattr`: for what is not there, a module looks in several places and raises.
+    found: tuple[str, torch.dtype] | None = vars(tower).get("runs_in")
+    return found
+
+
 def in_half(tower: object) -> bool:
     """Whether the tower runs in half precision."""
-    return getattr(tower, "runs_in", None) is not None
+    return _runs_in(tower) is not None
 
 
 def in_single(features: torch.Tensor, tower: object) -> torch.Tensor:
@@ -93,15 +99,16 @@ def in_single(features: torch.Tensor, tower: object) -> torch.Tensor:
 
 def own_precision(tower: object) -> AbstractContextManager[object]:
     """The precision that a tower was put in, for the time of a pass through it."""
-    runs_in: tuple[str, torch.dtype] | None = getattr(tower, "runs_in", None)
+    runs_in = _runs_in(tower)
     return nullcontext() if runs_in is None else torch.autocast(runs_in[0], dtype=runs_in[1])
 
 
 def synchronise(device: torch.device) -> None:
     """Wait until the device has done what it was told, so that a clock that is read now tells the truth."""
-    if device.type == "cuda":
+    kind = device.type
+    if kind == "cuda":
         torch.cuda.synchronize(device)
-    elif device.type == "mps":
+    elif kind == "mps":
         torch.mps.synchronize()
 
 

@@ -67,14 +67,15 @@ class Overlay:
         guard: nn.Module | None = None,
     ) -> None:
         self.vision = module
-        self._guard = module if guard is None else guard
-        self._owners: list[tuple[nn.Module, str, str]] = []
+        self._lock = lock_of(module if guard is None else guard)
+        # Where the module's own values are, in the order of `names`: the parameters of the owning submodule, and a name in them.
+        self._places: list[tuple[dict[str, nn.Parameter | None], str]] = []
         initial: dict[str, torch.Tensor] = {}
-        with lock_of(self._guard):  # or an overlay of another thread could be copied in place of the weights
+        with self._lock:  # or an overlay of another thread could be copied in place of the weights
             for name in names:
                 path, _, leaf = name.rpartition(".")
                 owner = module.get_submodule(path)
-                self._owners.append((owner, leaf, name))
+                self._places.append((owner._parameters, leaf))
                 initial[name] = owner.get_parameter(leaf)
             initial |= {} if free is None else free
             if not initial:
@@ -85,20 +86,21 @@ class Overlay:
     @contextmanager
     def applied(self) -> Iterator[None]:
         """The module with the overlay's tensors in place of its own, for the time of the block."""
-        with lock_of(self._guard):
-            originals = [owner._parameters[leaf] for owner, leaf, _ in self._owners]
+        with self._lock:
+            originals = [parameters[leaf] for parameters, leaf in self._places]
             try:
-                for owner, leaf, name in self._owners:
-                    owner._parameters[leaf] = self.tensors[name]  # type: ignore[assignment]
+                # The first of the tensors are the module's, and free ones follow.
+                for (parameters, leaf), tensor in zip(self._places, self.tensors.values(), strict=False):
+                    parameters[leaf] = tensor  # type: ignore[assignment]
                 yield
             finally:
-                for (owner, leaf, _), original in zip(self._owners, originals, strict=True):
-                    owner._parameters[leaf] = original
+                for (parameters, leaf), original in zip(self._places, originals, strict=True):
+                    parameters[leaf] = original
 
     def moved(self, values: Iterable[torch.Tensor]) -> Self:
-        """The same overlay with other values, in the order of `parameters`; they are not copied."""
+        """The same overlay with other values, in the order of `parameters`; they are taken over, not copied."""
         other = copy.copy(self)
-        other.tensors = {name: _leaf(value) for name, value in zip(self.tensors, values, strict=True)}
+        other.tensors = dict(zip(self.tensors, map(_leaf, values), strict=True))
         return other
 
     def stored(self) -> dict[str, torch.Tensor]:
@@ -118,4 +120,4 @@ class Overlay:
 
 
 def _leaf(values: torch.Tensor) -> torch.Tensor:
-    return values.detach().requires_grad_()
+    return (values.detach() if values.requires_grad else values).requires_grad_()

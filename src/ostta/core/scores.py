@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 import torch
-from torch.nn import functional
 
 
 def unit(features: torch.Tensor) -> torch.Tensor:
-    """Rows of length one."""
-    return functional.normalize(features, dim=-1)
+    """Rows of length one; a row of zeros stays one."""
+    # As `functional.normalize`, in fewer calls.
+    lengths: torch.Tensor = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
+    return features / lengths.clamp_min(1e-12)
 
 
 def cosines(features: torch.Tensor, classifier: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
+from ..core.modes import outside_inference
 from ..core.scores import unit
 from ..core.types import Error, Preprocessing
 from .images import to_rgb
@@ -111,7 +112,7 @@ class Views:
         if preprocessing is not None and shape[2:] != [preprocessing.image_size] * 2:
             size = preprocessing.image_size
             raise Error(f"Views of {shape[2]} x {shape[3]} pixels cannot be used: this model takes {size} x {size}.")
-        with torch.inference_mode(False):  # what was made in inference mode could not be learned from
+        with outside_inference():
             own = tensor.clone() if tensor.is_inference() else tensor.detach()
             return cls(own.to(device, torch.float32), None, device)
 
@@ -126,14 +127,14 @@ class Views:
 
     def require(self, count: int) -> None:
         """Raise an Error unless there are `count` views, the canonical one included. More than that are ignored."""
-        if self._source is None and self._tensor is not None and len(self._tensor) < count:
+        if self._source is None and self._tensor is not None and self._tensor.shape[0] < count:
             raise Error(
-                f"{len(self._tensor)} views were given, but this method needs {count}, the canonical one first."
+                f"{self._tensor.shape[0]} views were given, but this method needs {count}, the canonical one first."
             )
 
     def _first(self, count: int) -> torch.Tensor:
         self.require(count)
-        have = 0 if self._tensor is None else len(self._tensor)
+        have = 0 if self._tensor is None else self._tensor.shape[0]
         if self._source is not None and have < count:
             size = self._source.preprocessing.image_size
             # Pinned, so that the copy to a GPU need not be waited for; each view is copied once.

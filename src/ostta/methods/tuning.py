@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
@@ -16,6 +17,8 @@ from ..core.types import Decision, Look, ViewSource
 from .protocol import Failure, Gradient, Trained
 from .trained_overlay import Tuned
 
+# Numbers in a tensor up to which copying it is quicker than an operation on it alone.
+SMALL = 4096
 NOT_FINITE = Failure("the loss or its gradient is not finite")
 TOO_FAR = Failure("the step would make the parameters not finite")
 
@@ -80,9 +83,10 @@ def look(tuned: Tuned, features: torch.Tensor, views: ViewSource) -> Look[None]:
 
 def take(gradient: Gradient, seen: Look[object]) -> Trained | Failure:
     """Where one step of the optimiser leads to, or why it cannot be taken. Nothing is stored."""
-    further = seen.features[None][:0]
     if gradient.further:
         further = encode(gradient.overlay.vision, gradient.further_images(seen.views), gradient.overlay)
+    else:
+        further = seen.features[None][:0]
     loss = gradient.loss(seen, further)
     # A loss need not reach all of a group: L_U says nothing about prompts that are trained beside the LayerNorms.
     return led_to(gradient, loss, torch.autograd.grad(loss, gradient.overlay.parameters(), materialize_grads=True))
@@ -90,12 +94,13 @@ def take(gradient: Gradient, seen: Look[object]) -> Trained | Failure:
 
 def led_to(gradient: Gradient, loss: torch.Tensor, gradients: Sequence[torch.Tensor]) -> Trained | Failure:
     """Where one step of the optimiser leads to from its gradients, or why it cannot be taken. Nothing is stored."""
-    if not _finite(gradients, loss):
+    value = float(loss.detach())
+    if not math.isfinite(value) or not _finite(gradients):
         return NOT_FINITE
     values, optimiser = gradient.optimiser.step(gradient.overlay.parameters(), gradients)
     if not _finite(values):
         return TOO_FAR
-    return Trained(gradient.overlay.moved(values), optimiser, float(loss.detach()))
+    return Trained(gradient.overlay.moved(values), optimiser, value)
 
 
 def answer(tuned: Tuned, features: torch.Tensor) -> torch.Tensor:
@@ -103,6 +108,16 @@ def answer(tuned: Tuned, features: torch.Tensor) -> torch.Tensor:
     return cosines(features, tuned.classifier)
 
 
-def _finite(tensors: Sequence[torch.Tensor], loss: torch.Tensor | float = 0.0) -> bool:
-    norms = torch.stack(torch._foreach_norm([tensor.detach() for tensor in tensors]))
-    return bool(torch.isfinite(norms.sum() + (loss.detach() if isinstance(loss, torch.Tensor) else loss)))
+@torch.no_grad()
+def _finite(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether all values are: then so are their norms.
+
+    Small tensors are joined and looked at once, because the call of an operation takes longer than its work on them.
+    """
+    parts: list[torch.Tensor] = []
+    small: list[torch.Tensor] = []
+    for tensor in tensors:
+        (small if tensor.numel() <= SMALL else parts).append(tensor if tensor.ndim == 1 else tensor.reshape(-1))
+    if small:
+        parts.append(torch.cat(small))
+    return all(math.isfinite(float(torch.linalg.vector_norm(part))) for part in parts)
