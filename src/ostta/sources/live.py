@@ -20,8 +20,8 @@ WAITING = 2
 WAITS = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 # Seconds without a frame after which that is said.
 SILENCE = 15.0
-# Seconds between two events about frames that are dropped.
-BETWEEN_DROPS = 60.0
+# Seconds after which it is first said that frames are dropped, and between two such events.
+FIRST_DROPS, BETWEEN_DROPS = 5.0, 60.0
 # Seconds that closing waits for the thread, which may be inside a read.
 FAREWELL = 2.0
 
@@ -60,6 +60,7 @@ class Live(Source):
         reader = self._reading()
         # What came before anybody asked is not missed.
         self._dropped = 0
+        reader.drops = _Drops()
         silent = False
         try:
             while True:
@@ -109,8 +110,8 @@ class _Reader:
         self.refused: Error | None = None
         self.away = False
         self._stopped = Event()
-        self._number = self._unsaid = 0
-        self._said_at = -BETWEEN_DROPS
+        self.drops = _Drops()
+        self._number = 0
         self._thread = Thread(target=self._run, name="ostta-source", daemon=True)
 
     def start(self) -> None:
@@ -154,14 +155,13 @@ class _Reader:
                 reason = str(problem).rstrip(".")
             if not self.answered.is_set():
                 raise Error(f"{self._source.name} gives no frames.")
+            if self._retries is not None and tried >= self._retries:
+                again = f" and not found again in {counted(tried, 'try', 'tries')}" if tried else ""
+                raise Error(f"{self._source.name} was lost{again}: {reason}.")
             if not tried:
                 lost_at = time.monotonic()
                 self.away = True
                 self._source.tell("lost", f"{self._source.name} was lost: {reason}. It is tried again.")
-            if self._retries is not None and tried >= self._retries:
-                raise Error(
-                    f"{self._source.name} was lost and not found again in {counted(tried, 'try', 'tries')}: {reason}."
-                )
             self._stopped.wait(WAITS[min(tried, len(WAITS) - 1)])
             tried += 1
 
@@ -188,11 +188,26 @@ class _Reader:
 
     def _drop(self) -> None:
         self._source.drop()
-        self._unsaid += 1
+        dropped = self.drops.another()
+        if dropped:
+            sentence = f"{counted(dropped, 'frame')} of {self._source.name} were dropped, as they come faster than they are judged."
+            self._source.tell("dropped", sentence, {"frames": dropped})
+
+
+class _Drops:
+    """How many frames were dropped since that was last said; it is said from time to time, not for each."""
+
+    def __init__(self) -> None:
+        self._unsaid = 0
+        self._due: float | None = None
+
+    def another(self) -> int:
+        """Count one more; how many there are to be said now, 0 where it is not time yet."""
         now = time.monotonic()
-        if now - self._said_at >= BETWEEN_DROPS:
-            frames, self._unsaid, self._said_at = self._unsaid, 0, now
-            sentence = (
-                f"{counted(frames, 'frame')} of {self._source.name} dropped, as they come faster than they are judged."
-            )
-            self._source.tell("dropped", sentence, {"frames": frames})
+        self._unsaid += 1
+        if self._due is None:
+            self._due = now + FIRST_DROPS
+        if now < self._due:
+            return 0
+        said, self._unsaid, self._due = self._unsaid, 0, now + BETWEEN_DROPS
+        return said
