@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
+import subprocess
 import sys
 import tarfile
 import threading
@@ -15,14 +17,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 from cases import adapter, images
 from ostta import Error
+from ostta.cli.app import app
 from ostta.live.signals import Stoppable
 from ostta.sources import Item, following, live
 from ostta.sources import open as open_source
 from ostta.sources.addresses import without_password
 from ostta.sources.live import Live
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def photo(path: Path, number: int = 0) -> Path:
@@ -500,3 +506,46 @@ def test_predictions_carry_name_time_and_frame(tmp_path: Path) -> None:
     assert (framed.name, framed.time, framed.frame) == ("clip.mp4#3", 0.5, 3)
     assert framed.score == plain.score
     assert (missing.name, missing.reason) == (None, "There is no image file 'none.png'.")
+
+
+# --- on the command line ------------------------------------------------------------------------------------------------------
+def stream(*arguments: str | Path) -> list[dict]:
+    done = CliRunner().invoke(app, ["stream", *map(str, arguments), "--classes", "cat,dog", "--method", "zero_shot"])
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_the_command_takes_several_sources_and_one_frame_in_so_many(tmp_path: Path) -> None:
+    from test_videos import video
+
+    clip = video(tmp_path / "clip.avi", "mjpeg", frames=9)
+    found = stream(photo(tmp_path / "z.png"), clip, tmp_path / "*.png", "--every", "4")
+    assert [line["image"] for line in found] == [
+        str(tmp_path / "z.png"), f"{clip}#0", f"{clip}#4", f"{clip}#8", str(tmp_path / "z.png"),
+    ]  # fmt: skip
+    assert [line.get("frame") for line in found] == [None, 0, 4, 8, None]
+
+
+def test_the_command_follows_a_folder_until_it_is_asked_to_end(tmp_path: Path) -> None:
+    photo(tmp_path / "a.png")
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from ostta.cli import main; main()",
+            "stream",
+            str(tmp_path),
+            "--follow",
+            "--classes",
+            "cat,dog",
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+    )
+    assert child.stdout is not None
+    assert json.loads(child.stdout.readline())["image"] == str(tmp_path / "a.png")
+    photo(tmp_path / "b.png")
+    assert json.loads(child.stdout.readline())["image"] == str(tmp_path / "b.png")
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(timeout=60) == 0

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from ..core.checks import one_line
 from ..core.types import Error
 from .addresses import HTTP, check_address, decoded, scheme_of, without_password
 from .decoding import PATIENCE, opened, picture, require_av, said
@@ -42,7 +43,7 @@ def web(address: str, every: int, retries: int | None) -> Source:
     if kind == "multipart/x-mixed-replace":
         return Live(name, partial(_jpegs, address), every, retries)
     if kind.startswith(("text/", "application/json")):
-        raise Error(f"{name} gives {kind}, which is neither an image nor a video.")
+        raise Error(f"{name} gives {kind[:80]}, which is neither an image nor a video.")
     require_av()
     if kind in PLAYLISTS or endless:
         return Live(name, partial(decoded, address, name, None, FAR_ONLY), every, retries)
@@ -107,7 +108,9 @@ def _answer(address: str) -> Iterator[http.client.HTTPResponse]:
             yield response
     except urllib.error.HTTPError as problem:
         problem.close()
-        raise Error(f"{name} cannot be read: the server says {problem.code} {problem.reason}.") from None
+        if 300 <= problem.code < 400:
+            raise Error(f"{name} leads on to more than {REDIRECTS} other addresses, or in a circle.") from None
+        raise Error(f"{name} cannot be read: the server says {problem.code} {one_line(problem.reason)[:80]}.") from None
     except urllib.error.URLError as problem:
         raise Error(f"{name} cannot be reached: {_reason(problem.reason)}.") from None
     # A stream that breaks off is met inside the block.
