@@ -27,6 +27,11 @@ def require_av() -> Any:
     return av
 
 
+def problems() -> tuple[type[Exception], ...]:
+    """What PyAV raises where a video, and not our call, is wrong; many kinds of exceptions, as FFmpeg's are made like Python's."""
+    return (require_av().error.FFmpegError, OSError, ValueError, EOFError)
+
+
 @contextmanager
 def opened(
     where: str, what: str, *, form: str | None = None, far: bool = False, options: Mapping[str, str] | None = None
@@ -35,7 +40,7 @@ def opened(
     av = require_av()
     try:
         container = av.open(where, format=form, options=dict(options or {}), timeout=PATIENCE if far else None)
-    except (OSError, ValueError) as problem:
+    except problems() as problem:
         raise Error(f"{what} cannot be opened: {said(problem)}.") from None
     try:
         stream = container.streams.best("video")

@@ -13,7 +13,7 @@ from typing import Any
 from ..core.types import Error
 from ..core.words import counted
 from ..regular_files import check_regular
-from .decoding import opened, picture, said
+from .decoding import opened, picture, problems, said
 from .item import Item, file_key
 from .source import Skip, Source
 
@@ -192,7 +192,7 @@ def find_place(container: Any, stream: Any, every: int, wanted: Callable[[int], 
                 number += every
             if len(times) > number + REORDERED:
                 break
-    except (OSError, ValueError):
+    except problems():
         pass  # It breaks off here too when it is decoded.
     if len(set(times)) != len(times):
         return None
@@ -209,7 +209,7 @@ def _frames_from(container: Any, stream: Any, place: Place, seek: int, damage: D
     """Frames from `place` on; nothing where the seek leads behind it."""
     try:
         container.seek(seek, stream=stream)
-    except (OSError, ValueError):
+    except problems():
         return
     yield from _frames(container, stream, Numbers(place.number, place.shown_at), damage, place.shown_at)
 
@@ -230,12 +230,12 @@ def _frames(
                 numbers.packet(packet.pts)
             try:
                 decoded = packet.decode()
-            except (OSError, ValueError) as problem:
+            except problems() as problem:
                 damage.note(problem)
                 continue
             for frame in decoded:
                 number = numbers.frame(frame.pts)
                 if number is not None:
                     yield number, frame
-    except (OSError, ValueError) as problem:
+    except problems() as problem:
         damage.note(problem)
