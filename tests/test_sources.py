@@ -518,7 +518,7 @@ def test_silence_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
         waiting = iter(source)
         assert [next(waiting).frame for _ in range(2)] == [0, 1]
         more.set()
-    assert [event.kind for event in source.new_events()] == ["lost"]
+    assert [event.kind for event in source.new_events()] == ["lost", "reconnected"]
 
 
 def test_old_events_are_forgotten() -> None:

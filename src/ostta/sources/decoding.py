@@ -68,6 +68,9 @@ def said(problem: Exception) -> str:
 
 def picture(frame: Any) -> npt.NDArray[Any]:
     """A decoded frame as height x width x 3, turned upright as the video says."""
-    pixels: npt.NDArray[Any] = frame.to_ndarray(format="rgb24")
+    try:
+        pixels: npt.NDArray[Any] = frame.to_ndarray(format="rgb24")
+    except problems() as problem:
+        raise Error(f"A frame of {frame.width} x {frame.height} pixels cannot be shown: {said(problem)}.") from None
     turns = round(frame.rotation / 90) % 4
     return np.ascontiguousarray(np.rot90(pixels, turns)) if turns else pixels

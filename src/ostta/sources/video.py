@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from ..core.types import Error
 from ..core.words import counted
 from ..regular_files import check_regular
 from .decoding import opened, picture, problems, said
-from .item import Item, file_key
+from .item import Item, file_key, frame_item
 from .source import Skip, Source
 
 SUFFIXES = frozenset(
@@ -97,7 +98,7 @@ class Video(Source):
                     seconds = float((frame.pts - start) * base)
                 elif rate:
                     seconds = float(number / rate)
-                yield Item(picture(frame), f"{self.name}#{number}", f"{key}#{number}", seconds, number)
+                yield frame_item(partial(picture, frame), f"{self.name}#{number}", f"{key}#{number}", seconds, number)
         if last is not None:
             self._tell_of(damage, last + 1, promised)
         elif place is None:
