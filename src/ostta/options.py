@@ -66,6 +66,11 @@ class AdapterOptions(Options):
         number="D28",
         about="prompt templates, each with one {}; several, as a list (on the command line a JSON list), are averaged",
     )
+    descriptions: tuple[str, ...] = option(
+        (),
+        about='prompts of classes in the place of their names in the templates, a text for each such class, as "cat: a photo of a '
+        'house cat; a kitten", which are averaged; `classes` as a dictionary, or a file of them, sets it',
+    )
     precision: Literal["single", "mixed"] = option(
         "single",
         number="D32",
