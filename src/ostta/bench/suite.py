@@ -308,7 +308,7 @@ def _fields(suite: Suite, entries: Sequence[Entry], seed: int, limit: int | None
         fields.update(undesired=None, ratio=0.0)
     if "draw" not in fields:
         with suppress(Error):  # What is wrong with a run is said where its spec is made.
-            fields["draw"] = usual_draw(fields)
+            fields |= {"draw": "images"} if usual_draw(fields) == "images" else {}
     defaults = _defaults()
     return {name: value for name, value in fields.items() if name not in defaults or value != defaults[name]}
 
