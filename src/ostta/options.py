@@ -32,11 +32,11 @@ from .methods.tpt import TPTCOptions, TPTOptions
 from .methods.unient import UniEntOptions
 from .methods.zero_shot import ZeroShotOptions
 from .registry import OWNERS, Choice, choose, everything, nearest, pick
-from .scores import DetectorOptions, MaxOptions, MaxSoftmaxOptions, NeighboursOptions
+from .scores import DartOptions, DetectorOptions, DictionaryOptions, MaxOptions, MaxSoftmaxOptions, NeighboursOptions
 
 __all__ = [
-    "AdaNDOptions", "AdapterOptions", "AdaptiveOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions", "DetectorOptions", "EntropyOptions",
-    "LDAOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "NeighboursOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
+    "AdaNDOptions", "AdapterOptions", "AdaptiveOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions", "DartOptions", "DetectorOptions",
+    "DictionaryOptions", "EntropyOptions", "LDAOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "NeighboursOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
     "Resolved", "RositaOptions", "TDAOptions", "TPTCOptions", "TPTOptions", "UniEntOptions", "ZeroShotOptions", "option", "resolve",
 ]  # fmt: skip
 
