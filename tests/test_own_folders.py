@@ -264,7 +264,7 @@ def test_a_named_set_can_be_split_too() -> None:
 def test_the_command_and_its_result(pets: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     code, text = ostta(
-        "run", "--method", "zero_shot", "--desired", pets, "--undesired-classes", "bird, sea cow", "--limit", "4", "--out", str(out)
+        "run", "--method", "zero_shot", "--desired", pets, "--undesired-classes", "bird, sea cow", "--score", "msp", "--limit", "4", "--out", str(out)
     )  # fmt: skip
     assert code == 0, text
     assert "pets, undesired classes: 4 of 8 images" in text
