@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from .parsing import DEVICE_HELP, DTYPE_HELP, named_code, parse_options
+from .parsing import CLASSES_HELP, DEVICE_HELP, DTYPE_HELP, named_code, parse_options
 
 
 def stream(
@@ -29,7 +29,7 @@ def stream(
     ] = False,
     classes: Annotated[
         str | None,
-        typer.Option(help="Class names: a,b,c or a file with one a line. A state that exists has them already."),
+        typer.Option(help=f"{CLASSES_HELP} A state that exists has them already."),
     ] = None,
     backbone: Annotated[
         str | None, typer.Option(help="embedded (the default), a hub id, a local folder, onnx:FOLDER, or file.py:Name.")
