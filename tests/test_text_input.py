@@ -42,7 +42,7 @@ def test_a_template_may_have_commas_and_brackets(given: object, templates: tuple
 
 def test_the_command_line_splits_words_and_numbers_but_no_free_text() -> None:
     options = parse_options([f"templates={COMMA}", "losses=re, d"])
-    resolved = ostta.load(backbone("embedded"), CLASSES, **options).resolved
+    resolved = ostta.load(backbone("embedded"), CLASSES, "rosita", **options).resolved
     assert (resolved.adapter.templates, resolved.method.losses) == ((COMMA,), ("re", "d"))
     for window in ("0.1, 0.9", "[0.1, 0.9]", (0.1, 0.9)):
         tda = ostta.load(backbone("embedded"), CLASSES, method="tda", entropy_window=window).resolved

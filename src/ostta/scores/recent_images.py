@@ -15,9 +15,9 @@ hardly count. Then the scores are shifted and scaled once more: 0 is the cut bet
     margin      = how far the best class stands out in the worst-fitting quarter, less what it would by chance;
                   without the images of contrast < 0, where these lie far from the known ones
 
-`sure` has those of the lowest images that lie among themselves and not among the upper half: hard known images drop out of it, and
-without unknown images it stays empty. By chance, the cosines to the classes are independent and normal; unknown images fit
-hardly better than that.
+`sure` has those of the lowest images that lie among themselves and not among the upper half, and that fit no class better than by
+chance: hard known images drop out of it, and without unknown images it stays nearly empty. By chance, the cosines to the classes are
+independent and normal; unknown images fit hardly better than that.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ ROUNDS = 4
 TRAINING_WEIGHT, WEIGHTS = 1.0, (0.1, 4.0)
 # ... reached where a cut in two explains so much of the gaps' variance: 0.64 of a Gaussian's, 0.75 of a uniform one's.
 EXPLAINED = (0.74, 0.84)
-SURE = 0.6  # an image of the lowest is surely unknown if its contrast is this part of a known image's ...
-ENOUGH = 2  # ... and if there are this many times `nearest` of them: a few hard known images may lie together
+# An image of the lowest is surely unknown if its contrast, below 0, is this part of a known image's: the first where it fits its
+# best class by chance only.
+SURE = (0.45, 0.7)
 FAR = (
     0.55,
     0.65,
@@ -99,7 +100,9 @@ class RecentImages:
         cut, low, high = cut_in_two(fit)
         distance = max(high - low, TINY)
         plain = (fit - cut) / distance
-        banks, scores, contrast = _banks(centred, plain, own.argmax(1), nearest)
+        # Images that fit their best class no better than the worse half of images of no class.
+        by_chance = fit < chance_peak(own.shape[1], 0.5) * np.sqrt((own**2).mean(1))
+        banks, scores, contrast = _banks(centred, plain, own.argmax(1), by_chance, nearest)
         zero, low, high = cut_in_two(scores)
         size, margin = max(high - low, TINY), _margin_with(contrast, own, fit)
         return cls(mean, mean_cosines, cut, distance, zero, size, margin, banks, nearest)
@@ -121,7 +124,9 @@ def near(rows: Singles, bank: Singles, nearest: int) -> Floats:
     return _largest(rows @ bank.T, nearest)
 
 
-def _banks(centred: Singles, plain: Floats, best: Places, nearest: int) -> tuple[Banks | None, Floats, Floats]:
+def _banks(
+    centred: Singles, plain: Floats, best: Places, by_chance: NDArray[np.bool_], nearest: int
+) -> tuple[Banks | None, Floats, Floats]:
     """The banks of a window, and scores and contrasts of its images; None where there are too few images for neighbours."""
     total = len(centred)
     count, scores, apart = max(nearest + 1, int(total * LOWEST)), plain, np.ones(total)
@@ -144,9 +149,11 @@ def _banks(centred: Singles, plain: Floats, best: Places, nearest: int) -> tuple
     near_upper = _near_members(centred, upper, nearest)
     contrast = near_upper - _near_members(centred, last, nearest)
     upper_unit = max(float(np.median(contrast[upper])), TINY)
-    places = last[-contrast[last] > SURE * upper_unit]
+    # One that fits a class better than by chance must lie clearer apart, and in more company: a few hard known images may.
+    sure_by = np.where(by_chance[last], SURE[0], SURE[1])
+    places = last[-contrast[last] > sure_by * upper_unit]
     sure = None
-    if len(places) >= ENOUGH * nearest:
+    if len(places) >= 2 * nearest or by_chance[places].sum() > nearest:
         sure, apart = centred[places], (near_upper - _near_members(centred, places, nearest)) / upper_unit
     return Banks(centred[core], centred[lowest], unit, weight, centred[upper], upper_unit, sure), scores, apart
 
@@ -210,17 +217,17 @@ def _margin(cosines: Floats, fit: Floats) -> float:
 
 
 @cache
-def chance_peak(classes: int) -> float:
+def chance_peak(classes: int, part: float = CHANCE) -> float:
     """The same of the worst part where the cosines to the classes are independent and normal: an image of no class.
 
-    >>> round(chance_peak(10), 2)
-    0.98
+    >>> round(chance_peak(10), 2), round(chance_peak(10, 0.5), 2)
+    (0.98, 1.21)
     """
     x = np.linspace(-6, 8, 4001)
     below = np.array([0.5 * (1 + math.erf(value / math.sqrt(2))) for value in x.tolist()])
     density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
     # The law of the largest of them, if it is among the lowest part of all largest ones.
-    chance = np.diff(np.minimum(below**classes, CHANCE), prepend=0.0) / CHANCE
+    chance = np.diff(np.minimum(below**classes, part), prepend=0.0) / part
     # Mean square of the others, which are all below the largest.
     others = 1 - x * density / np.maximum(below, 1e-300)
     square = (chance * (x * x + (classes - 1) * others)).sum() / classes
