@@ -162,6 +162,7 @@ class Prediction:
     "reset" is there where the image's update was the last before a reset, and says how many updates were taken back.
     `features`, if asked for, is the image's unit feature from before the update. `evidence` are the numbers by name that the score
     is made of: "class" is the fit to the best class, "known" and "unknown" the likeness to known and unknown images.
+    `warming_up` is true while the identifier knows too few scores for `known` and `threshold` to be trusted.
 
     >>> prediction = adapter.step(image)
     >>> prediction
@@ -188,6 +189,7 @@ class Prediction:
     diagnostics: Mapping[str, float] = field(default_factory=dict)
     features: tuple[float, ...] | None = None
     evidence: Evidence = field(default_factory=lambda: NO_EVIDENCE)
+    warming_up: bool = False
 
     def __repr__(self) -> str:
         if self.verdict is None:
