@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from . import backbones, identifiers, options, plugins, scores
+from . import backbones, identifiers, options, plugins, scores, sources
 from .adapter import Adapter, load
-from .core.types import Decision, Error, Prediction, Verdict
+from .core.types import Decision, Error, Event, Prediction, Verdict
 from .data.images import ImageSource
 
 try:
@@ -16,8 +16,8 @@ except metadata.PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
 __all__ = [
-    "Adapter", "Decision", "Error", "ImageSource", "Prediction", "StreamPool", "Verdict", "__version__", "backbones", "identifiers",
-    "load", "options", "plugins", "scores",
+    "Adapter", "Decision", "Error", "Event", "ImageSource", "Prediction", "StreamPool", "Verdict", "__version__", "backbones", "identifiers",
+    "load", "options", "plugins", "scores", "sources",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

@@ -38,6 +38,7 @@ from .options import SCORES_IN_HALF, Given, Resolved, resolve
 from .profiles import chosen
 from .registry import Choice, choose
 from .scores import Score, Setting
+from .sources import Item
 from .state import GivenClasses, SavedOn, read_state, require_stored_shapes, write_state
 
 NOT_FINITE = "the features of this image are not finite"
@@ -253,8 +254,10 @@ class Adapter:
         """
         return self._predict(self._views_of_tensor(views))
 
-    def stream(self, images: Iterable[ImageSource]) -> Iterator[Prediction]:
+    def stream(self, images: Iterable[ImageSource | Item]) -> Iterator[Prediction]:
         """`step` over any iterable. An image that cannot be read gives a prediction with the `reason` and changes nothing.
+
+        The items of a source, `ostta.sources.open(...)`, give predictions with their `name`, `time` and `frame`.
 
         >>> for prediction in adapter.stream([image, "lost.jpg"]):
         ...     print(prediction)
@@ -262,10 +265,12 @@ class Adapter:
         Prediction(nothing seen: There is no image file 'lost.jpg'.)
         """
         for image in images:
+            item = image if isinstance(image, Item) else None
             try:
-                yield self.step(image)
+                prediction = self.step(image.require_image() if isinstance(image, Item) else image)
             except Error as problem:
-                yield nothing(str(problem))
+                prediction = nothing(str(problem))
+            yield prediction if item is None else replace(prediction, name=item.name, time=item.time, frame=item.frame)
 
     # --- the whole state ----------------------------------------------------------------------------------------------
     def reset(self) -> None:

@@ -14,12 +14,19 @@ from .parsing import DEVICE_HELP, DTYPE_HELP, named_code, parse_options
 
 
 def stream(
-    source: Annotated[
-        str,
+    sources: Annotated[
+        list[str],
         typer.Argument(
-            help="A folder of images, an image, a text file with one path a line, or - for such a list on stdin."
+            metavar="SOURCE...",
+            help="Images, folders, 'globs', text files with one path a line, - for such a list on stdin, tar archives, videos, "
+            "a camera's number, rtsp:// or http(s):// addresses.",
         ),
     ],
+    every: Annotated[int, typer.Option(help="One frame in so many of a video, a camera or a live address.")] = 1,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Wait for new images in the folders that are named, until Ctrl-C or SIGTERM."),
+    ] = False,
     classes: Annotated[
         str | None,
         typer.Option(help="Class names: a,b,c or a file with one a line. A state that exists has them already."),
@@ -61,8 +68,8 @@ def stream(
     """
     from ..data.class_names import parse_classes
     from ..live.answers import answers
-    from ..live.paths import image_paths
     from ..live.state_keeper import Wanted, opened
+    from ..sources import open as open_source
 
     wanted = Wanted(
         classes=None if classes is None else parse_classes(classes),
@@ -74,9 +81,9 @@ def stream(
         seed=seed,
         options=parse_options(set_ or []),
     )
-    paths = image_paths(source)
+    source = open_source(*sources, every=every, follow=follow)
     adapter = opened(wanted, state, device, dtype)
     ascii_only = (sys.stdout.encoding or "utf-8").lower() not in ("utf-8", "utf8")
-    with closing(answers(adapter, paths, state, source=source)) as found:
+    with source, closing(answers(adapter, source, state)) as found:
         for answer in found:
             print(json.dumps(answer, ensure_ascii=ascii_only), flush=True)

@@ -95,6 +95,19 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened beside the answers: its kind in one word, a sentence for people, and the numbers behind it.
+
+    >>> Event("dropped", "12 frames were dropped.", {"frames": 12}).kind
+    'dropped'
+    """
+
+    kind: str
+    sentence: str
+    evidence: Mapping[str, float] = field(default_factory=lambda: NO_EVIDENCE)
+
+
+@dataclass(frozen=True, slots=True)
 class Preprocessing:
     """How a backbone wants its images: the numbers of a processor config. `data.views` carries them out."""
 
@@ -163,6 +176,7 @@ class Prediction:
     `features`, if asked for, is the image's unit feature from before the update. `evidence` are the numbers by name that the score
     is made of: "class" is the fit to the best class, "known" and "unknown" the likeness to known and unknown images.
     `warming_up` is true while the identifier knows too few scores for `known` and `threshold` to be trusted.
+    `name`, `time` and `frame` are those of the image where it came from a source (`ostta.sources`).
 
     >>> prediction = adapter.step(image)
     >>> prediction
@@ -190,6 +204,9 @@ class Prediction:
     features: tuple[float, ...] | None = None
     evidence: Evidence = field(default_factory=lambda: NO_EVIDENCE)
     warming_up: bool = False
+    name: str | None = None
+    time: float | None = None
+    frame: int | None = None
 
     def __repr__(self) -> str:
         if self.verdict is None:
@@ -202,12 +219,16 @@ class Prediction:
         return f"Prediction({' '.join(label.split())}, score {_compared(self.score, self.threshold)}, {sureness})"
 
     def to_dict(self) -> dict[str, Any]:
-        """What `to_json` writes, as plain Python values; a value that is not finite stays what it is. `features` only if asked for.
+        """What `to_json` writes, as plain Python values; a value that is not finite stays what it is. `features` only if asked for,
+        `name`, `time` and `frame`, which come first, only of an image with a name.
 
         >>> adapter.step(image).to_dict()["verdict"]
         'unreliable_desired'
         """
-        content: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        content: dict[str, Any] = {name: getattr(self, name) for name in (*_ORIGIN, *self.__slots__)}
+        if self.name is None:
+            for name in _ORIGIN:
+                del content[name]
         content["verdict"] = None if self.verdict is None else self.verdict.value
         content["ms"] = {name: round(getattr(self.ms, name), 3) for name in Timing.__slots__}
         content["class_scores"] = None if self.class_scores is None else dict(self.class_scores)
@@ -225,6 +246,10 @@ class Prediction:
         '{"label": "cat", "index": 0, "known": true'
         """
         return json.dumps(_finite(self.to_dict()), ensure_ascii=False)
+
+
+# Where an image came from, as a prediction says it.
+_ORIGIN = ("name", "time", "frame")
 
 
 def _compared(score: float, threshold: float | None) -> str:
