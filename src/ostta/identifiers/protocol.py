@@ -69,5 +69,5 @@ def is_warming_up(identifier: Identifier) -> bool:
     if said is not None:
         return bool(said)
     # One from outside may have no banks that it names.
-    memories = getattr(identifier, "memories", dict)()
+    memories: Mapping[str, object] = getattr(identifier, "memories", dict)()
     return any(bank.young for bank in memories.values() if isinstance(bank, ScoreBank))

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.checks import shown
 from ..core.types import Error
@@ -37,10 +37,9 @@ TABLES = (
     "CREATE INDEX rows_by_key ON rows (key, number) WHERE length(key) > 0",
     # How far the table in an output folder has come.
     "CREATE TABLE folders (name BLOB PRIMARY KEY, number INTEGER NOT NULL, bytes INTEGER NOT NULL)",
-    "CREATE TABLE examples (answer TEXT NOT NULL, place INTEGER NOT NULL, number INTEGER NOT NULL, picture BLOB NOT NULL, "
-    "PRIMARY KEY (answer, place))",
+    "CREATE TABLE examples (answer TEXT NOT NULL, place INTEGER NOT NULL, number INTEGER NOT NULL, title TEXT NOT NULL, "
+    "picture BLOB NOT NULL, PRIMARY KEY (answer, place))",
 )
-LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,18 @@ class Row:
     key: str
     path: Path | None
     content: dict[str, Any]
+
+
+class Example(NamedTuple):
+    """A small picture of an image: the number of its row, what is to be said of it, and a JPEG."""
+
+    number: int
+    title: str
+    picture: bytes
+
+
+# By answer and place; the answer "I don't know" is empty.
+Examples = dict[tuple[str, int], Example]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +88,8 @@ class Journal:
         self.path, self._connection = path, connection
         self._waiting: list[Row] = []
         self._last = self._old = 0
+        # How many images of this start were judged before it.
+        self.skipped = 0
 
     @staticmethod
     def beside(state: Path) -> Path:
@@ -128,7 +141,7 @@ class Journal:
     def go_on(self, state: Path, steps: int, state_hash: str) -> None:
         """Go on with a state that has so many steps and this hash; rows that it knows nothing of are dropped."""
         with _said(self.path):
-            if self._is_empty():
+            if self.is_empty():
                 self._begin(steps, state_hash)
             saved, known, coming, last = self._state()
             if (steps, state_hash) != (saved, known) and steps != coming:
@@ -170,6 +183,7 @@ class Journal:
             ).fetchone()[0]
             if found is not None:
                 self._connection.execute("INSERT OR REPLACE INTO temp.seen VALUES (?, ?)", (text, found))
+                self.skipped += 1
             return found is not None
 
     def add(self, step: int, key: str, path: Path | None, content: dict[str, Any]) -> Row:
@@ -182,7 +196,13 @@ class Journal:
     def write(self, steps: int) -> None:
         """Write the rows that wait, before a state with so many steps is saved."""
         rows = [
-            (row.number, row.step, _bytes(row.key), None if row.path is None else os.fsencode(row.path), _text(row.content))
+            (
+                row.number,
+                row.step,
+                _bytes(row.key),
+                None if row.path is None else os.fsencode(row.path),
+                _text(row.content),
+            )
             for row in self._waiting
         ]
         with _said(self.path), self._connection:
@@ -210,12 +230,19 @@ class Journal:
                 "UPDATE state SET saved = ?, hash = ?, coming = NULL, last = ?", (steps, state_hash, self._last)
             )
             if folder is not None:
-                self._connection.execute(
-                    "INSERT OR REPLACE INTO folders VALUES (?, ?, ?)", (_bytes(folder), progress.number, progress.bytes)
-                )
+                self._note(folder, progress)
             lines = [(answer, place, *example) for (answer, place), example in examples.items()]
-            self._connection.executemany("INSERT OR REPLACE INTO examples VALUES (?, ?, ?, ?)", lines)
+            self._connection.executemany("INSERT OR REPLACE INTO examples VALUES (?, ?, ?, ?, ?)", lines)
             self._connection.execute("DELETE FROM rows WHERE length(key) = 0")
+
+    def note(self, folder: str, progress: Progress) -> None:
+        """How far the table of an output folder has come, before the first image."""
+        with _said(self.path), self._connection:
+            self._note(folder, progress)
+
+    def _note(self, folder: str, progress: Progress) -> None:
+        line = (_bytes(folder), progress.number, progress.bytes)
+        self._connection.execute("INSERT OR REPLACE INTO folders VALUES (?, ?, ?)", line)
 
     def progress(self, folder: str) -> Progress | None:
         """How far the table of an output folder has come; None where it was never written to."""
@@ -225,17 +252,17 @@ class Journal:
             ).fetchone()
         if found is None:
             return None
-        if not all(type(value) is int and 0 <= value for value in found):
+        if not all(type(value) is int and value >= 0 for value in found):
             raise _damaged(self.path)
         return Progress(*found)
 
     def examples(self) -> Examples:
-        """The example pictures that were kept, by answer and place: the number of the row, and a JPEG."""
+        """The example pictures that were kept."""
         with _said(self.path):
-            found = self._connection.execute("SELECT answer, place, number, picture FROM examples").fetchall()
-        if not all(tuple(map(type, line)) == (str, int, int, bytes) for line in found):
+            found = self._connection.execute("SELECT answer, place, number, title, picture FROM examples").fetchall()
+        if not all(tuple(map(type, line)) == (str, int, int, str, bytes) for line in found):
             raise _damaged(self.path)
-        return {(answer, place): (number, picture) for answer, place, number, picture in found if number <= self._last}
+        return {(answer, place): Example(*example) for answer, place, *example in found}
 
     def close(self) -> None:
         """Let other programs have it; what waits is not written."""
@@ -251,16 +278,18 @@ class Journal:
             self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
             self._connection.execute(f"PRAGMA user_version = {FORMAT}")
 
-    def _is_empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether somebody was killed before anything was in it."""
         pages: int = self._connection.execute("PRAGMA page_count").fetchone()[0]
         return pages == 0
 
     def _check(self) -> None:
         """That it is a journal, whole, and nothing else; or empty."""
-        if self._is_empty():
+        if self.is_empty():
             return
-        application, version = (self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+        application, version = (
+            self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
         if application != APPLICATION:
             raise Error(f"{self.path} is not a journal of ostta: move it away, or give another state file.")
         if version != FORMAT:
@@ -280,10 +309,6 @@ class Journal:
         if type(known) is not str or not all(type(count) is int and count >= 0 for count in counts):
             raise _damaged(self.path)
         return saved, known, coming, last
-
-
-# Pictures by answer and place: the number of the row, and a JPEG.
-Examples = dict[tuple[str, int], tuple[int, bytes]]
 
 
 def _connected(name: str) -> sqlite3.Connection:
@@ -317,7 +342,9 @@ def _said(path: Path | None) -> Iterator[None]:
             raise Error(f"{path} is not a journal of ostta: move it away, or give another state file.") from None
         if code in (sqlite3.SQLITE_CORRUPT,):
             raise _damaged(path) from None
-        raise Error(f"{path} could not be read or written ({shown(str(problem), 200)}); it is as it was before.") from None
+        raise Error(
+            f"{path} could not be read or written ({shown(str(problem), 200)}); it is as it was before."
+        ) from None
 
 
 def _damaged(path: Path | None) -> Error:

@@ -11,4 +11,13 @@ from .description import Description, GivenClasses, SavedOn
 from .file import FORMAT, read_state, stored_hash, write_state
 from .stored_shapes import require_stored_shapes
 
-__all__ = ["FORMAT", "Description", "GivenClasses", "SavedOn", "read_state", "require_stored_shapes", "stored_hash", "write_state"]
+__all__ = [
+    "FORMAT",
+    "Description",
+    "GivenClasses",
+    "SavedOn",
+    "read_state",
+    "require_stored_shapes",
+    "stored_hash",
+    "write_state",
+]
