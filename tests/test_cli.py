@@ -266,7 +266,7 @@ def test_stream_problems_are_sentences(photos: Path, tmp_path: Path) -> None:
     kept = state.read_bytes()
     for arguments, words in (
         (["--classes", "cat,ship"], "other classes"),
-        (["--classes", "cat,dog", "--method", "zero_shot"], "other method"),
+        (["--classes", "cat,dog", "--method", "rosita"], "other method"),
         (["--classes", "cat,dog", "--set", "lr=0.5"], "lr"),
     ):
         done = ostta("stream", one, *arguments, "--state", str(state))
