@@ -63,6 +63,7 @@ def require_the_same(found: Path, whole: Path) -> None:
     assert stored_hash(found / "s.ostta") == stored_hash(whole / "s.ostta")
     assert table(found / "out") == table(whole / "out")
     assert [row["row"] for row in table(found / "out")] == [str(number) for number in range(1, COUNT + 2)]
+    assert f"<dt>images</dt><dd>{COUNT + 1}</dd>" in (found / "out" / "report.html").read_text()
 
 
 def require_few_repeats(printed: list[list[dict]]) -> None:
@@ -355,7 +356,9 @@ def test_a_folder_without_room_for_a_journal_is_left_as_it_was(photos: Path, tmp
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_full_disk_keeps_the_last_save(photos: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_the_last_save(
+    photos: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     connected = journal_module._connected
 
     def small(name: str) -> sqlite3.Connection:

@@ -129,7 +129,7 @@ class StreamPanel:
         lamp = "o" if self._plain else "●"
         if not self._guarded:
             return Text("off", style="dim")
-        for number, event in reversed(self._digest.events):
+        for number, _, event in reversed(self._digest.events):
             kind = str(event.get("kind"))
             colour = LIGHTS.get(kind)
             if colour is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 # A timeline has at most so many parts, and so many dots; then every two become one.
 PARTS, DOTS = 240, 900
@@ -46,6 +46,14 @@ class Dot:
     known: bool
 
 
+class Happened(NamedTuple):
+    """An event: the number of its row, how many images had been seen by then, and what happened."""
+
+    row: int
+    place: int
+    event: dict[str, Any]
+
+
 @dataclass(slots=True)
 class Digest:
     """Made of rows, one after the other.
@@ -67,7 +75,7 @@ class Digest:
     threshold: float | None = None
     classes: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
-    events: deque[tuple[int, dict[str, Any]]] = field(default_factory=lambda: deque(maxlen=EVENTS))
+    events: deque[Happened] = field(default_factory=lambda: deque(maxlen=EVENTS))
     recent: deque[tuple[float, bool]] = field(default_factory=lambda: deque(maxlen=RECENT))
     parts: list[Part] = field(default_factory=list)
     part_size: int = 1
@@ -89,7 +97,7 @@ class Digest:
         self.images += 1
         for event in row.get("events") or ():
             self.kinds[str(event.get("kind"))] += 1
-            self.events.append((row["row"], event))
+            self.events.append(Happened(row["row"], self.seen, event))
         if row.get("error"):
             self.unreadable += 1
             return

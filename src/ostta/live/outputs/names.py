@@ -60,7 +60,7 @@ def numbered(number: int, image: str, suffix: str | None = None) -> str:
     path = Path(os.path.basename(image.rstrip("/")) or "image")
     ending = path.suffix if suffix is None else suffix
     stem = path.stem if suffix is None else path.name
-    return f"{number:06d}-{safe_name(stem)}{safe_name(ending) if ending else ''}".replace("_.", ".")
+    return f"{number:06d}-{safe_name(stem)}{FORBIDDEN.sub('_', readable(ending))[:16].rstrip('. ')}"
 
 
 def number_of(name: str) -> int | None:

@@ -25,15 +25,16 @@ dl.figures div { background: var(--panel); border-radius: 8px; padding: .6rem .8
 dl.figures dd { margin: 0; font-size: 1.35rem; font-weight: 600; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 .chart { overflow-x: auto; } .chart:focus-visible, summary:focus-visible { outline: 3px solid var(--known); outline-offset: 2px; }
 svg { width: 100%; min-width: 34rem; height: auto; display: block; } svg text { font: 12px system-ui, sans-serif; fill: var(--faint); }
-svg .grid { stroke: var(--line); } svg .known { fill: var(--known); opacity: .75; } svg .unknown { fill: var(--unknown); opacity: .75; }
+svg .grid { stroke: var(--line); } svg .event { stroke: var(--bad); } svg .known { fill: var(--known); opacity: .75; } svg .unknown { fill: var(--unknown); opacity: .75; }
 svg .threshold { fill: none; stroke: var(--threshold); stroke-width: 2; stroke-dasharray: 7 4; } svg .share { fill: var(--known); opacity: .45; }
 .key { font-size: .9rem; color: var(--soft); margin: .3rem 0 0; } .key i { display: inline-block; width: .75rem; height: .75rem; border-radius: 50%; }
 .key i.known { background: var(--known); } .key i.unknown { background: var(--unknown); }
 .key i.line { width: 1.6rem; height: 0; border-radius: 0; border-top: 2px dashed var(--threshold); vertical-align: middle; }
-td.bar { width: 45%; min-width: 7rem; } td.bar div { height: .8rem; border-radius: 3px; background: var(--known); min-width: 2px; }
-tr.unknown td.bar div { background: var(--unknown); } td.name { white-space: normal; overflow-wrap: anywhere; }
-ul.strip { list-style: none; display: flex; flex-wrap: wrap; gap: .5rem; padding: 0; margin: .4rem 0 1rem; }
-ul.strip img { width: 96px; height: 96px; object-fit: contain; background: var(--panel); border-radius: 6px; display: block; }
+td.bar { width: 45%; min-width: 3rem; } td.bar div { height: .8rem; border-radius: 3px; background: var(--known); min-width: 2px; }
+tr.unknown td.bar div { background: var(--unknown); } tbody th { white-space: normal; overflow-wrap: break-word; min-width: 6.2rem; }
+@media (max-width: 34rem) { th, td { padding: .4rem .35rem; } }
+ul.strip { list-style: none; display: grid; grid-template-columns: repeat(auto-fill, minmax(5rem, 6rem)); gap: .5rem; padding: 0; margin: .4rem 0 1rem; }
+ul.strip img { width: 100%; aspect-ratio: 1; height: auto; object-fit: contain; background: var(--panel); border-radius: 6px; display: block; }
 ol.events { padding-left: 0; list-style: none; } ol.events li { border-left: 4px solid var(--unknown); padding: .1rem .8rem; margin: .6rem 0; }
 ol.events small { color: var(--faint); display: block; overflow-wrap: anywhere; }
 """
@@ -49,9 +50,9 @@ def page(digest: Digest, examples: ExamplePictures, about: Mapping[str, Any]) ->
                 f"<main><p class='lead'>{_lead(digest)}</p>",
                 _figures(digest),
                 _timeline(digest),
+                _events(digest),
                 _answers(digest),
                 _pictures(digest, examples),
-                _events(digest),
                 f"<h2>What was run</h2>{details('Settings', json.dumps(dict(about), indent=2, ensure_ascii=False))}</main>",
             )
         ),
@@ -65,7 +66,7 @@ def _lead(digest: Digest) -> str:
     named = digest.classes.most_common(1)
     often = f" The most frequent answer is “{html.escape(named[0][0])}”, {named[0][1]:,} times." if named else ""
     young = (
-        f" At the {counted(digest.warming_up, 'image')} in the beginning the threshold was too young to be trusted."
+        f" At {counted(digest.warming_up, 'image')} the threshold was too young to be trusted."
         if digest.warming_up
         else ""
     )
@@ -95,9 +96,10 @@ def _timeline(digest: Digest) -> str:
     if not digest.seen:
         return ""
     every = "" if digest.dot_every == 1 else f" One image in {digest.dot_every:,} is shown."
+    events = "; thin lines: events" if digest.events else ""
     key = (
         '<p class="key"><i class="known"></i> a class &ensp; <i class="unknown"></i> I don\'t know &ensp; '
-        f'<i class="line"></i> threshold, where there is one.{every}</p>'
+        f'<i class="line"></i> threshold, where there is one{events}.{every}</p>'
     )
     share = digest.accepted_share or 0.0
     first = f"Scores of {digest.seen} images in the order they came, with the threshold; the last threshold is {digest.threshold}."
@@ -162,7 +164,7 @@ def _events(digest: Digest) -> str:
     if not digest.events:
         return ""
     lines = []
-    for number, event in reversed(digest.events):
+    for number, _, event in reversed(digest.events):
         evidence = event.get("evidence") or {}
         numbers = ", ".join(f"{name} {_number(value)}" for name, value in evidence.items())
         small = f"<small>{html.escape(numbers)}</small>" if numbers else ""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..digest import Digest, Dot
+from ..digest import Digest, Part
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 920, 46, 10, 10, 24
 INNER = WIDTH - LEFT - RIGHT
+# Images that a share is of, at least, and how many shares there are at most.
+ENOUGH, BARS = 25, 60
 
 
 def scores(digest: Digest, title: str) -> str:
@@ -32,7 +34,11 @@ def scores(digest: Digest, title: str) -> str:
     ticks = _ticks(low, high)
     digits = max(0, 1 - math.floor(math.log10(high - low)))
     axis = "".join(_grid(y(value), f"{value:.{digits}f}") for value in ticks)
-    return _svg(height, title, axis + dots + lines + _numbers(digest.seen, height))
+    events = "".join(
+        f'<line class="event" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>'
+        for x in (_x(happened.place, digest.seen) for happened in digest.events)
+    )
+    return _svg(height, title, axis + events + dots + lines + _numbers(digest.seen, height))
 
 
 def accepted(digest: Digest, title: str) -> str:
@@ -43,7 +49,7 @@ def accepted(digest: Digest, title: str) -> str:
         return TOP + (1 - share) * (height - TOP - BOTTOM)
 
     points, place = [], 0
-    for part in digest.parts:
+    for part in _coarser(digest.parts):
         share = y(part.accepted / part.images)
         points += [(_x(place, digest.seen), share), (_x(place + part.images, digest.seen), share)]
         place += part.images
@@ -53,6 +59,21 @@ def accepted(digest: Digest, title: str) -> str:
     )
     axis = "".join(_grid(y(share), f"{share:.0%}") for share in (0, 0.5, 1))
     return _svg(height, title, f'{axis}<polygon class="share" points="{area}"/>{_numbers(digest.seen, height)}')
+
+
+def _coarser(parts: Sequence[Part]) -> list[Part]:
+    """Fewer parts of more images: the share in a handful of images is mostly chance."""
+    found: list[Part] = []
+    least = max(ENOUGH, sum(part.images for part in parts) // BARS)
+    for part in parts:
+        if found and found[-1].images < least:
+            found[-1] = found[-1].joined(part)
+        else:
+            found.append(part)
+    if len(found) > 1 and found[-1].images < least:
+        last = found.pop()
+        found[-1] = found[-1].joined(last)
+    return found
 
 
 def limits(values: Sequence[float], lines: Sequence[float]) -> tuple[float, float]:
@@ -125,6 +146,3 @@ def histogram(recent: Sequence[tuple[float, bool]], bins: int) -> tuple[list[int
         share = (min(max(value, low), high) - low) / (high - low)
         counts[min(bins - 1, int(share * bins))] += 1
     return counts, low, high
-
-
-__all__ = ["Dot", "accepted", "histogram", "limits", "scores"]
