@@ -52,7 +52,7 @@ def file_item(path: Path) -> Item:
         found = os.stat(path)
     except (OSError, ValueError):
         return Item(path, str(path), "", path=path)
-    return Item(path, str(path), file_key(path, found), found.st_mtime, path=path)
+    return Item(path, str(path), file_key(path, found.st_size, found.st_mtime_ns), found.st_mtime, path=path)
 
 
 def missing_item(name: str, problem: str, path: Path | None = None) -> Item:
@@ -60,7 +60,7 @@ def missing_item(name: str, problem: str, path: Path | None = None) -> Item:
     return Item(b"", name, "", path=path, problem=problem)
 
 
-def file_key(path: Path, found: os.stat_result) -> str:
-    """What a file is known by. Names are bytes to the system: those that are no UTF-8 are escaped, so that the key can be stored."""
+def file_key(path: str | Path, size: int, changed: int) -> str:
+    """What a file is known by; `changed` in nanoseconds. Bytes of names that are no UTF-8 are escaped, so that keys can be stored."""
     name = os.fsencode(os.path.abspath(path)).decode(errors="backslashreplace")
-    return f"{name}|{found.st_size}|{found.st_mtime_ns}"
+    return f"{name}|{size}|{changed}"

@@ -1,0 +1,64 @@
+"""A tar archive of images, read one after the other; nothing is unpacked."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+from ..core.types import Error
+from ..regular_files import open_regular
+from .files import is_image
+from .item import Item, file_key, missing_item
+from .source import Skip, Source
+
+# Bytes of one image.
+LARGEST = 256 * 1024 * 1024
+
+
+class Archive(Source):
+    """The images of a .tar, in its order."""
+
+    def __init__(self, path: Path, skip: Skip | None) -> None:
+        super().__init__(str(path), skip)
+        self._path = path
+
+    def check(self) -> None:
+        for _ in self._members():
+            return
+        raise Error(f"There are no images in the archive {self._path}.")
+
+    def __iter__(self) -> Iterator[Item]:
+        return (item for item in self._members() if item is not None)
+
+    def _members(self) -> Iterator[Item | None]:
+        """Its images; None for one that is not wanted."""
+        with open_regular(self._path, "archive") as file:
+            found = os.fstat(file.fileno())
+            key = file_key(self._path, found.st_size, found.st_mtime_ns)
+            try:
+                # Only what is not compressed: a few compressed bytes may become any number.
+                with tarfile.open(fileobj=file, mode="r:") as archive:
+                    while (member := archive.next()) is not None:
+                        # Else the list of all members grows.
+                        cast(Any, archive).members.clear()
+                        if member.isreg() and is_image(Path(member.name)):
+                            place = f"{key}#{member.offset}"
+                            yield self._item(archive, member, place) if self.wanted(place) else None
+            except (tarfile.TarError, OSError, ValueError, EOFError) as problem:
+                raise Error(f"The archive '{self._path}' cannot be read (any further): {problem}.") from None
+
+    def _item(self, archive: tarfile.TarFile, member: tarfile.TarInfo, key: str) -> Item:
+        name = f"{self.name}#{member.name}"
+        inside = PurePosixPath(member.name)
+        if inside.is_absolute() or ".." in inside.parts:
+            return missing_item(name, f"'{member.name}' of the archive {self._path} leads out of it and is not read.")
+        if member.size > LARGEST or member.sparse is not None:
+            return missing_item(
+                name,
+                f"'{member.name}' of the archive {self._path} has {member.size} bytes: at most {LARGEST} are read.",
+            )
+        content = archive.extractfile(member)
+        return Item(b"" if content is None else content.read(), name, key, float(member.mtime))

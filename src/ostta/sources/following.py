@@ -1,0 +1,121 @@
+"""Folders that grow: new images as they come, each when it is whole."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Event
+from typing import NamedTuple
+
+from ..core.types import Error
+from ..data.images import read_image
+from .files import is_image
+from .item import Item, file_key
+from .source import Skip, Source
+
+# Seconds between two looks, or so many times as long as a look takes.
+BETWEEN_LOOKS = 0.5
+SHARE = 10
+# Looks without a change after which a file that is no image will not become one.
+PATIENCE = 20
+
+
+class _Seen(NamedTuple):
+    """A file as a look found it: one that is overwritten is another one."""
+
+    path: str
+    size: int
+    changed: int
+
+
+class Followed(Source):
+    """The images of folders and of the folders in them, in the order of arrival, those that are there already first.
+
+    A file is whole when two looks found it unchanged and it can be decoded. One that stays as it is and cannot be decoded is given
+    after ten seconds, so that somebody says why.
+    """
+
+    def __init__(self, folders: Sequence[Path], skip: Skip | None) -> None:
+        super().__init__(", ".join(map(str, folders)), skip)
+        self._folders = folders
+        self._closed = Event()
+        self._missing: set[Path] = set()
+
+    def check(self) -> None:
+        for folder in self._folders:
+            try:
+                os.scandir(folder).close()
+            except OSError as problem:
+                raise Error(f"The folder '{folder}' cannot be read: {problem.strerror}.") from None
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def __iter__(self) -> Iterator[Item]:
+        self._closed.clear()
+        given: set[_Seen] = set()
+        unchanged: dict[_Seen, int] = {}
+        while not self._closed.is_set():
+            began = time.monotonic()
+            there = set(self._look())
+            # What is gone is forgotten: memory is that of the files that are there.
+            given &= there
+            unchanged = {seen: unchanged.get(seen, -1) + 1 for seen in there - given}
+            took = time.monotonic() - began
+            for seen in sorted(unchanged, key=lambda seen: (seen.changed, seen.path)):
+                if not unchanged[seen]:
+                    continue
+                key = file_key(*seen)
+                if not self.wanted(key):
+                    given.add(seen)
+                elif (item := self._whole(seen, key, unchanged[seen])) is not None:
+                    given.add(seen)
+                    yield item
+                if self._closed.is_set():
+                    return
+            self._closed.wait(max(BETWEEN_LOOKS, SHARE * took))
+
+    def _look(self) -> Iterator[_Seen]:
+        for folder in self._folders:
+            there = True
+            try:
+                yield from _inside(str(folder))
+            except OSError:
+                there = False
+            if not there and folder not in self._missing:
+                self._missing.add(folder)
+                self.tell("lost", f"The folder '{folder}' cannot be read any more; it is looked for again.")
+            elif there and folder in self._missing:
+                self._missing.remove(folder)
+                self.tell("reconnected", f"The folder '{folder}' is there again.")
+
+    def _whole(self, seen: _Seen, key: str, looks: int) -> Item | None:
+        """The item of a file; None where it is still being written, or gone."""
+        try:
+            picture = read_image(seen.path)
+        except Error:
+            picture = None
+        try:
+            found = os.stat(seen.path)
+        except OSError:
+            return None
+        if (found.st_size, found.st_mtime_ns) != (seen.size, seen.changed) or (picture is None and looks < PATIENCE):
+            return None
+        return Item(seen.path if picture is None else picture, seen.path, key, found.st_mtime, path=Path(seen.path))
+
+
+def _inside(folder: str) -> Iterator[_Seen]:
+    """Raises an OSError where `folder` itself cannot be read; what goes away meanwhile is left out."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path = os.path.join(folder, entry.name)
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _inside(path)
+                elif is_image(Path(path)) and entry.is_file():
+                    found = entry.stat()
+                    yield _Seen(path, found.st_size, found.st_mtime_ns)
+            except OSError:
+                continue
