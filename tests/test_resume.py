@@ -215,12 +215,15 @@ def test_judged_images_are_left_out_and_changed_ones_are_not(photos: Path, tmp_p
     ]
 
 
-def test_an_image_that_is_listed_twice_counts_twice_and_once_each_after_a_restart(photos: Path, tmp_path: Path) -> None:
+def test_an_image_that_is_listed_twice_counts_once_for_a_state(photos: Path, tmp_path: Path) -> None:
+    """Else the answers after a crash would not be those without one."""
     state, listed = tmp_path / "s.ostta", f"{photos}/000.png\n{photos}/001.png\n{photos}/000.png\n".encode()
-    assert [line["row"] for line in stream("-", *CLASSES, "--state", state, given=listed).lines] == [1, 2, 3]
+    first = stream("-", *CLASSES, "--state", state, given=listed)
+    assert [line["row"] for line in first.lines] == [1, 2]
+    assert "1 image was judged before" in first.told
     assert stream("-", "--state", state, given=listed).lines == []
-    more = stream("-", "--state", state, given=listed + f"{photos}/000.png".encode())
-    assert [(line["row"], Path(line["image"]).name) for line in more.lines] == [(4, "000.png")]
+    # Without a state nothing is known.
+    assert len(stream("-", *CLASSES, given=listed).lines) == 3
 
 
 def test_rows_that_nobody_can_ask_for_do_not_stay(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def stream(
     """Judge images one after the other, adapting on the way; one JSON line for each on stdout.
 
     With a state file that exists, what is not named on the command line comes from there, and what is named must be the same.
-    Images that were judged before, the same path with the same size and time, are left out.
+    An image counts once for a state: one that was judged before, the same path with the same size and time, is left out.
 
     A line is printed as soon as it is known. `row` counts the images of a state; after a crash, those since the last save come again with
     the same `row`, and the last line of a row is the one that counts.

@@ -87,9 +87,8 @@ class Journal:
     def __init__(self, path: Path | None, connection: sqlite3.Connection) -> None:
         self.path, self._connection = path, connection
         self._waiting: list[Row] = []
-        self._last = self._old = 0
-        # How many images of this start were judged before it.
-        self.skipped = 0
+        self._keys: set[str] = set()
+        self._last = 0
 
     @staticmethod
     def beside(state: Path) -> Path:
@@ -152,7 +151,7 @@ class Journal:
             with self._connection:
                 self._connection.execute("DELETE FROM rows WHERE step > ?", (steps,))
                 found = self._connection.execute("SELECT max(number) FROM rows").fetchone()[0]
-                self._last = self._old = max(last, found or 0)
+                self._last = max(last, found or 0)
                 self._connection.execute(
                     "UPDATE state SET saved = ?, hash = ?, coming = NULL, last = ?", (steps, state_hash, self._last)
                 )
@@ -167,30 +166,32 @@ class Journal:
         """The number of the last row."""
         return self._last + len(self._waiting)
 
-    def knows(self, key: str) -> bool:
-        """Whether an image was judged before this start; to be asked once for each image that comes.
+    @property
+    def skipped(self) -> int:
+        """How many images were found to be known since the start."""
+        with _said(self.path):
+            found: int = self._connection.execute("SELECT count(*) FROM temp.skipped").fetchone()[0]
+        return found
 
-        An image that was judged twice then is known twice: a list may name a file more than once.
-        """
-        if not key or not self._old:
+    def knows(self, key: str) -> bool:
+        """Whether the image of this key was judged; each counts once for a state, also where a list names it twice."""
+        if not key or self.path is None:
             return False
         with _said(self.path):
             text = _bytes(key)
-            found = self._connection.execute(
-                "SELECT min(number) FROM rows WHERE key = ? AND length(key) > 0 AND number <= ? "
-                "AND number > coalesce((SELECT number FROM temp.seen WHERE key = ?), 0)",
-                (text, self._old, text),
-            ).fetchone()[0]
-            if found is not None:
-                self._connection.execute("INSERT OR REPLACE INTO temp.seen VALUES (?, ?)", (text, found))
-                self.skipped += 1
-            return found is not None
+            if key not in self._keys:
+                asked = "SELECT 1 FROM rows WHERE key = ? AND length(key) > 0 LIMIT 1"
+                if self._connection.execute(asked, (text,)).fetchone() is None:
+                    return False
+            self._connection.execute("INSERT OR IGNORE INTO temp.skipped VALUES (?)", (text,))
+            return True
 
     def add(self, step: int, key: str, path: Path | None, content: dict[str, Any]) -> Row:
         """A new row, which has the next number."""
         number = self.last + 1
         row = Row(number, step, "" if self.path is None else key, path, {"row": number, **content})
         self._waiting.append(row)
+        self._keys.add(row.key)
         return row
 
     def write(self, steps: int) -> None:
@@ -210,6 +211,7 @@ class Journal:
             self._connection.execute("UPDATE state SET coming = ?", (steps,))
         self._last += len(rows)
         self._waiting.clear()
+        self._keys.clear()
 
     def rows(self, after: int) -> Iterator[Row]:
         """The rows that were written, from the one behind number `after` on."""
@@ -321,7 +323,7 @@ def _connected(name: str) -> sqlite3.Connection:
         # The lock is taken now, and kept to the end.
         connection.execute("BEGIN EXCLUSIVE")
         connection.commit()
-        connection.execute("CREATE TEMP TABLE seen (key BLOB PRIMARY KEY, number INTEGER NOT NULL)")
+        connection.execute("CREATE TEMP TABLE skipped (key BLOB PRIMARY KEY)")
         connection.commit()
     except BaseException:
         connection.close()
