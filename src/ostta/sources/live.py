@@ -74,7 +74,7 @@ class Live(Source):
                     silent = True
                     continue
                 silent = False
-                if found is None:
+                if found is None or reader.stopped.is_set():
                     return
                 if isinstance(found, Error):
                     raise found
@@ -109,7 +109,7 @@ class _Reader:
         self.answered = Event()
         self.refused: Error | None = None
         self.away = False
-        self._stopped = Event()
+        self.stopped = Event()
         self.drops = _Drops()
         self._number = 0
         self._thread = Thread(target=self._run, name="ostta-source", daemon=True)
@@ -118,7 +118,7 @@ class _Reader:
         self._thread.start()
 
     def stop(self) -> None:
-        self._stopped.set()
+        self.stopped.set()
         self.frames.put(None)
         self.answered.set()
         # A read that hangs ends by its own time-out; the thread does not keep the program alive.
@@ -138,11 +138,11 @@ class _Reader:
 
     def _read_for_ever(self) -> None:
         tried, lost_at = 0, 0.0
-        while not self._stopped.is_set():
+        while not self.stopped.is_set():
             reason = "the stream ended"
             try:
                 for shot in self._connect():
-                    if self._stopped.is_set():
+                    if self.stopped.is_set():
                         return
                     if tried:
                         self._found_again(tried, time.monotonic() - lost_at)
@@ -162,7 +162,7 @@ class _Reader:
                 lost_at = time.monotonic()
                 self.away = True
                 self._source.tell("lost", f"{self._source.name} was lost: {reason}. It is tried again.")
-            self._stopped.wait(WAITS[min(tried, len(WAITS) - 1)])
+            self.stopped.wait(WAITS[min(tried, len(WAITS) - 1)])
             tried += 1
 
     def _found_again(self, tries: int, seconds: float) -> None:
