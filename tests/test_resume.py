@@ -152,6 +152,7 @@ MOMENTS = {
     "the table was written": after(Table, "add", 3),
     "all was settled": after(Journal, "settle", 3),
     "the first state was made": after(Adapter, "save", 1),
+    "the journal's file was made": after(Journal, "__init__", 1),
     "the journal was made": after(Journal, "_begin", 1),
     "the table was begun": in_the_middle_of_the_table(1),
     "the last save": after(Keeper, "save", 7),

@@ -53,6 +53,10 @@ class Row:
     content: dict[str, Any]
 
 
+# More images than any stream has.
+LARGEST = 2**53
+
+
 class Example(NamedTuple):
     """A small picture of an image: the number of its row, what is to be said of it, and a JPEG."""
 
@@ -148,13 +152,15 @@ class Journal:
                     f"{self.path} belongs to another state than {state}, which has {steps} steps where the journal knows of {saved}: "
                     "bring the two back that belong together, or remove the journal to judge all images anew from this state on."
                 )
-            with self._connection:
-                self._connection.execute("DELETE FROM rows WHERE step > ?", (steps,))
-                found = self._connection.execute("SELECT max(number) FROM rows").fetchone()[0]
-                self._last = max(last, found or 0)
-                self._connection.execute(
-                    "UPDATE state SET saved = ?, hash = ?, coming = NULL, last = ?", (steps, state_hash, self._last)
-                )
+            # Written with the first rows: until then, whoever finds something else wrong has changed nothing.
+            self._connection.execute("DELETE FROM rows WHERE step > ?", (steps,))
+            found = self._connection.execute("SELECT max(number) FROM rows").fetchone()[0]
+            self._last = max(last, found or 0)
+            if self._last > LARGEST:
+                raise _damaged(self.path)
+            self._connection.execute(
+                "UPDATE state SET saved = ?, hash = ?, coming = NULL, last = ?", (steps, state_hash, self._last)
+            )
 
     @property
     def waiting(self) -> int:
@@ -254,7 +260,7 @@ class Journal:
             ).fetchone()
         if found is None:
             return None
-        if not all(type(value) is int and value >= 0 for value in found):
+        if not all(type(value) is int and 0 <= value <= LARGEST for value in found):
             raise _damaged(self.path)
         return Progress(*found)
 
@@ -282,8 +288,9 @@ class Journal:
 
     def is_empty(self) -> bool:
         """Whether somebody was killed before anything was in it."""
-        pages: int = self._connection.execute("PRAGMA page_count").fetchone()[0]
-        return pages == 0
+        tables: int = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        application: int = self._connection.execute("PRAGMA application_id").fetchone()[0]
+        return tables == application == 0
 
     def _check(self) -> None:
         """That it is a journal, whole, and nothing else; or empty."""
@@ -320,9 +327,9 @@ def _connected(name: str) -> sqlite3.Connection:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA trusted_schema = OFF")
-        # The lock is taken now, and kept to the end.
+        # The lock is taken now, and kept to the end. A commit would mend the header of a damaged file.
         connection.execute("BEGIN EXCLUSIVE")
-        connection.commit()
+        connection.rollback()
         connection.execute("CREATE TEMP TABLE skipped (key BLOB PRIMARY KEY)")
         connection.commit()
     except BaseException:

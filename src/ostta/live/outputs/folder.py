@@ -109,8 +109,10 @@ class OutputFolder:
         write_atomically(self.path / "report.html", page(self.digest, self._examples, self._about).encode())
 
     def _opened(self) -> Progress:
-        make_folder(self.path)
         known = self._journal.progress(self.name)
+        for _ in self._journal.rows(after=0 if known is None else known.number):
+            pass  # damage is found here, before anything is written
+        make_folder(self.path)
         if known is None or not self._table.path.exists():
             if not self._table.is_empty():
                 raise Error(
