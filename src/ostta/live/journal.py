@@ -29,6 +29,7 @@ from ..files import parse_json
 
 # What says that a SQLite file is a journal ("osta"), and the version of its tables.
 APPLICATION, FORMAT = 0x6F737461, 1
+MAGIC = b"SQLite format 3\0"
 TABLES = (
     # One line: where the state stands, and which state is about to be; the last row that counts.
     "CREATE TABLE state (saved INTEGER NOT NULL, hash TEXT NOT NULL, coming INTEGER, last INTEGER NOT NULL)",
@@ -115,6 +116,14 @@ class Journal:
         """The journal in a file; an Error where it is none, damaged, or in use."""
         if not path.is_file():
             raise Error(f"{path} is not an ordinary file.")
+        try:
+            with open(path, "rb") as file:
+                start = file.read(20)
+        except OSError as problem:
+            raise Error(f"{path} cannot be read ({problem.strerror}).") from None
+        # A file in SQLite's other mode is not from here, and opening it would leave files beside it.
+        if start and not (start.startswith(MAGIC) and start[18:] == b"\x01\x01"):
+            raise _strange(path)
         with _said(path):
             journal = cls(path, _connected(os.fspath(path)))
         try:
@@ -300,7 +309,7 @@ class Journal:
             self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
         if application != APPLICATION:
-            raise Error(f"{self.path} is not a journal of ostta: move it away, or give another state file.")
+            raise _strange(self.path)
         if version != FORMAT:
             raise Error(f"{self.path} has format {version}, and this version reads format {FORMAT}.")
         tables = self._connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
@@ -348,12 +357,16 @@ def _said(path: Path | None) -> Iterator[None]:
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise Error(f"{path} is in use by another program: wait for it, or give another state file.") from None
         if code in (sqlite3.SQLITE_NOTADB,):
-            raise Error(f"{path} is not a journal of ostta: move it away, or give another state file.") from None
+            raise _strange(path) from None
         if code in (sqlite3.SQLITE_CORRUPT,):
             raise _damaged(path) from None
         raise Error(
             f"{path} could not be read or written ({shown(str(problem), 200)}); it is as it was before."
         ) from None
+
+
+def _strange(path: Path | None) -> Error:
+    return Error(f"{path} is not a journal of ostta: move it away, or give another state file.")
 
 
 def _damaged(path: Path | None) -> Error:
