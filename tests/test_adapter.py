@@ -113,7 +113,7 @@ def test_rejected_images_keep_the_answer_from_before(monkeypatch: pytest.MonkeyP
 )
 def test_wrong_options_are_sentences(options: dict, words: str) -> None:
     with pytest.raises(Error) as caught:
-        ostta.load(backbone("embedded"), CLASSES, **options)
+        ostta.load(backbone("embedded"), CLASSES, **{"method": "rosita", **options})
     assert words in str(caught.value)
 
 

@@ -267,7 +267,7 @@ def test_no_stream_distances_without_features_or_with_one_side() -> None:
 def test_memory_of_rosita_is_the_papers_formula(bank: int, megabytes: float) -> None:
     """5 C + 64 float32 features of 512; the paper's table has the figure of 5 C + 320 (D7)."""
     backbone = ostta.backbones.wrap(SmallTower(512), torch.randn(10, 512), image_size=32)
-    one = ostta.load(backbone, CLASSES, undesired_bank=bank)
+    one = ostta.load(backbone, CLASSES, "rosita", undesired_bank=bank)
     found = analyses.bank_bytes(one)
     assert found.features == (5 * 10 + bank) * 512 * 4
     assert found.features / 1e6 == pytest.approx(megabytes, abs=5e-4)

@@ -222,7 +222,7 @@ def test_demo_prints_a_table_and_writes_a_report(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.index("zero_shot") < done.stdout.index("rosita")
     page = (tmp_path / "report.html").read_text()
-    assert page.count("<img") == 4
+    assert page.count("<img") == 5
     assert "http" not in page.replace("http-equiv", "")
     assert len(list(tmp_path.glob("*.json"))) == 2
 
@@ -266,7 +266,7 @@ def test_stream_problems_are_sentences(photos: Path, tmp_path: Path) -> None:
     kept = state.read_bytes()
     for arguments, words in (
         (["--classes", "cat,ship"], "other classes"),
-        (["--classes", "cat,dog", "--method", "rosita"], "other method"),
+        (["--classes", "cat,dog", "--method", "tda"], "other method"),
         (["--classes", "cat,dog", "--set", "lr=0.5"], "lr"),
     ):
         done = ostta("stream", one, *arguments, "--state", str(state))

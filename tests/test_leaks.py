@@ -66,7 +66,9 @@ def test_a_leak_in_a_real_step_is_seen_and_its_absence_too(monkeypatch: pytest.M
     one, planted = adapter("rosita"), Planted()
     turn, take = turn_of(one), one.identifier.take
     assert leak(turn, warm=50, steps=30) is None
-    monkeypatch.setattr(one.identifier, "take", lambda score: (take(score), planted.kept.append(score)))
+    monkeypatch.setattr(
+        one.identifier, "take", lambda score, evidence: (take(score, evidence), planted.kept.append(score))
+    )
     assert growth(turn, warm=2, steps=30).references > 15
 
 

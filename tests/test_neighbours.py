@@ -69,7 +69,7 @@ def run(rows: np.ndarray, identifier=None, **options) -> tuple[np.ndarray, np.nd
 
 
 def test_neighbours_tell_apart_what_the_best_class_does_not() -> None:
-    rows, known = stream(600, 600)
+    rows, known = stream(600, 600, noise=1.6)
     values, _, _ = run(rows)
     late = slice(200, None)
     plain = (rows @ CLASSIFIER.T).max(1)
@@ -159,10 +159,10 @@ def test_cuts() -> None:
 
 def test_a_stop_in_the_middle_changes_nothing() -> None:
     rows, _ = stream(150, 100)
-    one, other = (Neighbours(NeighboursOptions(recent=64), setting()) for _ in range(2))
+    one, other = (Neighbours(NeighboursOptions(recent_images=64), setting()) for _ in range(2))
     for number, row in enumerate(rows):
         if number in (2, 90, 201):
-            other = Neighbours(NeighboursOptions(recent=64), setting())
+            other = Neighbours(NeighboursOptions(recent_images=64), setting())
             other.load(one.tensors())
         first, second = one.value(look(row)), other.value(look(row))
         assert first == second, number
@@ -182,17 +182,17 @@ def test_a_stop_in_the_middle_changes_nothing() -> None:
     ],
 )
 def test_a_damaged_window_is_refused(name: str, value: torch.Tensor) -> None:
-    score = Neighbours(NeighboursOptions(recent=64), setting())
+    score = Neighbours(NeighboursOptions(recent_images=64), setting())
     for row in stream(80, 20)[0]:
         score.take(look(row), score.value(look(row)), NONE)
     good = score.tensors()
     with pytest.raises(Error):
-        Neighbours(NeighboursOptions(recent=64), setting()).load({**good, name: value})
+        Neighbours(NeighboursOptions(recent_images=64), setting()).load({**good, name: value})
 
 
 def test_options_that_cannot_be_are_sentences() -> None:
-    with pytest.raises(Error, match=r"^`recent` is at least four times `nearest`, not 64 with 20\.$"):
-        Neighbours(NeighboursOptions(recent=64, nearest=20), setting())
+    with pytest.raises(Error, match=r"^`recent_images` is at least four times `nearest`, not 64 with 20\.$"):
+        Neighbours(NeighboursOptions(recent_images=64, nearest=20), setting())
 
 
 def test_adaptive_without_evidence_is_lda() -> None:

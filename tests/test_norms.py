@@ -114,7 +114,7 @@ def test_the_error_of_layernorm_names_the_group_that_fits() -> None:
         with pytest.raises(
             Error, match=r'^The image tower has no LayerNorm, but BatchNorm2d: train these with the group "norm"\.$'
         ):
-            ostta.load(model, CLASSES, **({} if group is None else {"group": group}))
+            ostta.load(model, CLASSES, "rosita", **({} if group is None else {"group": group}))
     bare = wrapped(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, WIDTH)))
     for group in ("layernorm", "norm"):
         with pytest.raises(

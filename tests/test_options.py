@@ -139,9 +139,9 @@ def test_help_lists_every_option_once() -> None:
 
 # --- objects in place of keywords -------------------------------------------------------------------------------------
 def test_an_object_does_for_keywords() -> None:
-    by_name = ostta.load(backbone("wrapped"), CLASSES, lr=1e-4, losses="re,u")
+    by_name = ostta.load(backbone("wrapped"), CLASSES, "rosita", lr=1e-4, losses="re,u")
     for given in (RositaOptions(lr=1e-4, losses=("re", "u")), {"lr": "1e-4", "losses": ["re", "u"]}):
-        adapter = ostta.load(backbone("wrapped"), CLASSES, options=given)
+        adapter = ostta.load(backbone("wrapped"), CLASSES, "rosita", options=given)
         assert adapter.resolved.values() == by_name.resolved.values()
         assert adapter.describe().keys() == by_name.describe().keys()
 
@@ -178,7 +178,7 @@ def test_all_fields_of_an_object_are_explicit() -> None:
 )
 def test_wrong_objects_are_sentences(options: Any, keywords: dict, words: str) -> None:
     with pytest.raises(Error) as caught:
-        ostta.load(backbone("wrapped"), CLASSES, options=options, **keywords)
+        ostta.load(backbone("wrapped"), CLASSES, "rosita", options=options, **keywords)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -241,4 +241,4 @@ def test_set_takes_options_only(name: str, monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr("ostta.backbones.load", lambda *_: backbone("wrapped"))
     with pytest.raises(SystemExit):
         main()
-    assert capsys.readouterr().err.startswith(f"There is no option '{name}' for rosita with max and lda")
+    assert capsys.readouterr().err.startswith(f"There is no option '{name}' for zero_shot with neighbours and adaptive")

@@ -53,6 +53,40 @@ def test_a_folder_is_read_in_the_order_of_names_whatever_the_depth(tmp_path: Pat
     assert len(expected) == 6
 
 
+def test_folders_may_be_nested_more_deeply_than_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    limit = sys.getrecursionlimit()
+    deep = Path(*["d"] * 300)
+    photo(deep / "a.png")
+    monkeypatch.setattr(following, "BETWEEN_LOOKS", 0.01)
+    try:
+        # Not deeper folders: those who take temporary folders away are made of functions too.
+        sys.setrecursionlimit(250)
+        (item,) = open_source(".")
+        (followed,) = islice(open_source(".", follow=True), 1)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert item.path == followed.path == deep / "a.png"
+
+
+def test_nobody_is_asked_what_to_skip_before_the_first_item_is_wanted(tmp_path: Path) -> None:
+    """A journal may be opened after the source was found to be there."""
+    from test_videos import video
+
+    sources = [
+        photo(tmp_path / "in" / "a.png"),
+        tmp_path / "in",
+        archive(tmp_path / "a.tar", {"1.png": png()}),
+        video(tmp_path / "a.avi", "mjpeg", frames=2),
+    ]
+    asked: list[str] = []
+    for source in sources:
+        found = open_source(source, skip=lambda key: asked.append(key) is not None)
+        assert asked == []
+        assert len(list(found)) == len(asked) or source.suffix == ".avi"
+        asked.clear()
+
+
 def test_items_of_files_say_what_they_are(tmp_path: Path) -> None:
     path = photo(tmp_path / "a.png")
     os.utime(path, ns=(5, 1_600_000_000_123_456_789))
@@ -264,7 +298,7 @@ def test_a_tar_that_is_cut_short_gives_what_it_has(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[: len(png()) + 1600])
     photo(tmp_path / "z.png")
     found = list(open_source(path, tmp_path / "z.png"))
-    assert [item.problem is None for item in found] == [True, False, True]
+    assert [item.problem is None for item in found] == [True, False, False, True]
 
 
 # --- growing folders ----------------------------------------------------------------------------------------------------------
@@ -331,10 +365,12 @@ def test_a_followed_folder_that_vanishes_is_looked_for(tmp_path: Path) -> None:
         def come_back() -> None:
             while not source.events:
                 threading.Event().wait(0.01)
-            photo(folder / "b.png")
+            photo(tmp_path / "away" / "b.png")
+            (tmp_path / "away").rename(folder)
 
         helper = threading.Thread(target=come_back)
         helper.start()
+        # And not once more the image that was there before.
         assert next(waiting).path == folder / "b.png"
         helper.join()
     assert [event.kind for event in source.new_events()] == ["lost", "reconnected"]
@@ -482,7 +518,7 @@ def test_silence_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
         waiting = iter(source)
         assert [next(waiting).frame for _ in range(2)] == [0, 1]
         more.set()
-    assert [event.kind for event in source.new_events()] == ["lost"]
+    assert [event.kind for event in source.new_events()] == ["lost", "reconnected"]
 
 
 def test_old_events_are_forgotten() -> None:

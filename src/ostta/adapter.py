@@ -67,15 +67,17 @@ def load(
     named is loaded onto `device`, "auto" (a GPU where there is one; the default), "cpu", "cuda", "cuda:1" or "mps", with its
     numbers in `dtype`, "float32", "bfloat16" or "float16"; one that is given stays where it is. `method`, `score` and `identifier` are
     names, as `ostta ls` shows them, or classes of your own (docs/plugins.md). With none of them and no profile named, the profile is
-    `field`, which is what we recommend (docs/deciding.md); with one of them named, `reference`, the published code. Keywords are options of the method, the score, the identifier and the adapter, which `ostta ls options` shows;
-    `options` takes them too, by name or as objects: `options=ostta.options.RositaOptions(lr=1e-4)`, in which all fields count as
-    given.
+    `field`, which is what we recommend (docs/deciding.md); with one of them named, `reference`, the published code. Keywords are
+    options of the method, the score, the identifier and the adapter, which `ostta ls options` shows; `options` takes them too, by
+    name or as objects: `options=ostta.options.RositaOptions(lr=1e-4)`, in which all fields count as given.
 
     >>> adapter = load("embedded", ["cat", "dog", "ship"])
     >>> adapter
+    Adapter(embedded, 3 classes (cat, dog, ship), method zero_shot, score neighbours, identifier adaptive, profile field, 0 steps)
+    >>> adapter.step(image).label  # a PIL image, a path, bytes or an array
+    'cat'
+    >>> load("embedded", ["cat", "dog", "ship"], "rosita")
     Adapter(embedded, 3 classes (cat, dog, ship), method rosita, identifier lda, profile reference, 0 steps)
-    >>> adapter.step(image)  # a PIL image, a path, bytes or an array
-    Prediction(cat, score 0.45 > 0.00, unreliable)
     """
     model = backbones.as_backbone(backbone, device, dtype)
     wanted = chosen(profile, method, score, identifier)

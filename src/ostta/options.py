@@ -165,12 +165,10 @@ def _of_owners(choice: Choice, explicit: Mapping[str, Any]) -> ByOwner:
     found: ByOwner = {owner: {} for owner in owned}
     for full, value in explicit.items():
         given, _, name = str(full).rpartition(".")
-        new = RENAMED.get(choice.method.name, {}).get(name, name)
+        new = name if given == "adapter" else _new_name(choice.method.name, name, value)
         having = [owner for owner in owned if new in owned[owner] and given in ("", owner)]
         if not having:
-            known = [each for names in owned.values() for each in names]
-            with_ = f"{choice.method.name} with {choice.score.name} and {choice.identifier.name}"
-            raise Error(f"There is no option {full!r} for {with_}{nearest(str(full), known)}.")
+            raise Error(_no_option(choice, full, [each for names in owned.values() for each in names]))
         if len(having) > 1:
             ways = " or ".join(f"`{owner}.{new}`" for owner in having)
             raise Error(f"`{new}` is an option of the {' and of the '.join(having)}: say {ways}.")
@@ -178,6 +176,22 @@ def _of_owners(choice: Choice, explicit: Mapping[str, Any]) -> ByOwner:
             raise Error(f"`{new}` is given twice.")
         found[having[0]][new] = value
     return found
+
+
+def _no_option(choice: Choice, name: Any, known: Sequence[str]) -> str:
+    """What to say of an option that nothing chosen has."""
+    having = [found.name for found in everything("method")[0] if name in types_of(found.options)]
+    hint = f"; it is one of {', '.join(having)}: name the method" if having else nearest(str(name), known)
+    return f"There is no option {name!r} for {choice.method.name} with {choice.score.name} and {choice.identifier.name}{hint}."
+
+
+def _new_name(method: str, name: str, value: Any) -> str:
+    """The name of an option today. An old name that the adapter has now is its own where the value is."""
+    renamed = RENAMED.get(method, {}).get(name)
+    own = types_of(AdapterOptions).get(name)
+    if renamed is None or (own is not None and value in get_args(own)):
+        return name
+    return renamed
 
 
 def _explicit(classes: Sequence[type[Any]], given: Given, keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,11 +237,8 @@ def canonical(
     for owner, options in owned.items():
         for name, hint in types_of(options).items():
             hints |= {name: hint, f"{owner}.{name}": hint}
-    renamed = RENAMED.get(str(method), {})
-    return {
-        renamed.get(name, name): _canonical(name, value, hints.get(renamed.get(name, name)))
-        for name, value in given.items()
-    }
+    today = {name: _new_name(str(method), name, value) for name, value in given.items()}
+    return {new: _canonical(name, given[name], hints.get(new)) for name, new in today.items()}
 
 
 def with_old_names(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -305,10 +316,9 @@ def _entries(name: str, value: Any, inner: Any) -> list[Any]:
 def by_owner(choice: Choice, flat: Mapping[str, Any]) -> ByOwner:
     """Options that a file of an earlier version holds by name alone, by whose they are; what nobody knows is the method's."""
     found: ByOwner = {owner: {} for owner in options_classes(choice)}
-    renamed = RENAMED.get(choice.method.name, {})
     owned = {owner: types_of(options) for owner, options in options_classes(choice).items()}
     for name, value in flat.items():
-        new = renamed.get(name, name)
+        new = RENAMED.get(choice.method.name, {}).get(name, name)
         found[next((owner for owner, names in owned.items() if new in names), "method")][new] = value
     return found
 

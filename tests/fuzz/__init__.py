@@ -24,6 +24,7 @@ KINDS = {
     "class_lists": "class_lists:ClassLists",
     "exports": "exports:Exports",
     "journals": "journals:Journals",
+    "sources": "sources:Sources",
 }
 
 

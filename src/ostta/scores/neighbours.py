@@ -32,7 +32,7 @@ FIRST = 4
 class NeighboursOptions(Options):
     """Chosen on streams of training images that the embedded model was not trained on; docs/deciding.md has the tables."""
 
-    recent: int = option(512, bounds=(32, 65_536), about="how many recent images are remembered")
+    recent_images: int = option(512, bounds=(32, 65_536), about="how many recent images are remembered")
     nearest: int = option(5, bounds=(1, 100), about="how many of the nearest known and unknown images count")
     look_every: int = option(
         32, bounds=(1, 65_536), about="the window is looked at anew after so many images; sooner while it is young"
@@ -52,14 +52,16 @@ class Neighbours:
     scale: float | None = None
 
     def __init__(self, options: NeighboursOptions, setting: Setting) -> None:
-        if options.nearest * 4 > options.recent:
-            raise Error(f"`recent` is at least four times `nearest`, not {options.recent} with {options.nearest}.")
+        if options.nearest * 4 > options.recent_images:
+            raise Error(
+                f"`recent_images` is at least four times `nearest`, not {options.recent_images} with {options.nearest}."
+            )
         self.options = options
         self._classifier: Singles = setting.classifier.detach().float().cpu().numpy()
         self.reset()
 
     def reset(self) -> None:
-        self._window = FeatureWindow(self.options.recent, self._classifier.shape[1])
+        self._window = FeatureWindow(self.options.recent_images, self._classifier.shape[1])
         self._waiting: list[Singles] = []
         self._seen = 0
         self._found: RecentImages | None = None
@@ -101,9 +103,9 @@ class Neighbours:
         few = min(len(images["waiting"]) if images["waiting"].ndim else 0, max(FIRST, self.options.look_every))
         waiting = stored(images, "waiting", torch.float32, (few, width))
         require_unit(waiting, torch.ones(few, dtype=torch.bool), "list of images that wait")
-        fresh = FeatureWindow(self.options.recent, width)
+        fresh = FeatureWindow(self.options.recent_images, width)
         fresh.load(window)
-        if len(fresh) != min(seen, self.options.recent):
+        if len(fresh) != min(seen, self.options.recent_images):
             raise Error("The stored window of features is damaged: it does not hold as many images as were seen.")
         self._window, self._seen, self._found = fresh, seen, None
         self._waiting = [row.copy() for row in waiting.numpy()]

@@ -12,7 +12,8 @@ make scores. In the last one the weight depends on how clearly the gaps fall int
 hardly count. Then the scores are shifted and scaled once more: 0 is the cut between the two groups, 1 the distance of their means.
 
     contrast_i  = near(i, upper half) - near(i, sure)              in units of the upper half's own
-    margin      = how far the best class stands out in the worst-fitting quarter, less what it would by chance
+    margin      = how far the best class stands out in the worst-fitting quarter, less what it would by chance;
+                  without the images of contrast < 0, where these lie far from the known ones
 
 `sure` has those of the lowest images that lie among themselves and not among the upper half: hard known images drop out of it, and
 without unknown images it stays empty. By chance, the cosines to the classes are independent and normal; unknown images fit
@@ -27,7 +28,6 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from ..core.cuts import cut_in_two, explained_share
 
@@ -42,7 +42,12 @@ ROUNDS = 4
 TRAINING_WEIGHT, WEIGHTS = 1.0, (0.1, 4.0)
 # ... reached where a cut in two explains so much of the gaps' variance: 0.64 of a Gaussian's, 0.75 of a uniform one's.
 EXPLAINED = (0.74, 0.84)
-SURE = 0.6  # an image of the lowest is surely unknown if its contrast is this part of a known image's
+SURE = 0.6  # an image of the lowest is surely unknown if its contrast is this part of a known image's ...
+ENOUGH = 2  # ... and if there are this many times `nearest` of them: a few hard known images may lie together
+FAR = (
+    0.55,
+    0.65,
+)  # the contrast, below 0, from which images among the surely unknown begin to leave the margin, and have left
 CHANCE = 0.25  # the part of the window that is compared with chance
 TINY = 1e-9
 
@@ -94,9 +99,9 @@ class RecentImages:
         cut, low, high = cut_in_two(fit)
         distance = max(high - low, TINY)
         plain = (fit - cut) / distance
-        banks, scores = _banks(centred, plain, own.argmax(1), nearest)
+        banks, scores, contrast = _banks(centred, plain, own.argmax(1), nearest)
         zero, low, high = cut_in_two(scores)
-        size, margin = max(high - low, TINY), _margin(own, fit)
+        size, margin = max(high - low, TINY), _margin_with(contrast, own, fit)
         return cls(mean, mean_cosines, cut, distance, zero, size, margin, banks, nearest)
 
     def judge(self, rows: Singles, cosines: Floats) -> Judged:
@@ -108,11 +113,7 @@ class RecentImages:
             return Judged(fit, (scores - self.zero) / self.size, np.ones(len(rows)))
         known, unknown = (near(centred, bank, self.nearest) for bank in (banks.core, banks.lowest))
         scores = scores + banks.weight * (known - unknown) / banks.unit
-        contrast = np.ones(len(rows))
-        if banks.sure is not None:
-            apart = near(centred, banks.upper, self.nearest) - near(centred, banks.sure, self.nearest)
-            contrast = apart / banks.upper_unit
-        return Judged(fit, (scores - self.zero) / self.size, contrast, known, unknown)
+        return Judged(fit, (scores - self.zero) / self.size, _contrast(centred, banks, self.nearest), known, unknown)
 
 
 def near(rows: Singles, bank: Singles, nearest: int) -> Floats:
@@ -120,30 +121,44 @@ def near(rows: Singles, bank: Singles, nearest: int) -> Floats:
     return _largest(rows @ bank.T, nearest)
 
 
-def _banks(centred: Singles, plain: Floats, best: Places, nearest: int) -> tuple[Banks | None, Floats]:
-    """The banks of a window, and the scores of its images; None where there are too few images for neighbours."""
+def _banks(centred: Singles, plain: Floats, best: Places, nearest: int) -> tuple[Banks | None, Floats, Floats]:
+    """The banks of a window, and scores and contrasts of its images; None where there are too few images for neighbours."""
     total = len(centred)
-    count, scores = max(nearest + 1, int(total * LOWEST)), plain
+    count, scores, apart = max(nearest + 1, int(total * LOWEST)), plain, np.ones(total)
     if total < 4 * nearest:
-        return None, plain
+        return None, plain, apart
     for number in range(ROUNDS):
         lowest, core = np.argsort(scores)[:count], _best_of_each(scores, best)
         if len(core) <= nearest:
-            return None, plain
-        known, unknown = near(centred, centred[core], nearest), near(centred, centred[lowest], nearest)
-        # Nobody is a neighbour of oneself.
-        known[core], unknown[lowest] = (_near_others(centred[bank], nearest) for bank in (core, lowest))
-        gap = known - unknown
+            return None, plain, apart
+        gap = _near_members(centred, core, nearest) - _near_members(centred, lowest, nearest)
         unit = max(float(gap[core].mean()), TINY)
         weight = TRAINING_WEIGHT if number < ROUNDS - 1 else _weight(gap)
         scores = plain + weight * gap / unit
     order = np.argsort(scores)
-    upper, last = centred[order[total // 2 :]], order[:count]
-    upper_unit = max(float(np.median(_near_others(upper, nearest) - near(upper, centred[last], nearest))), TINY)
-    apart = _near_others(centred[last], nearest) - near(centred[last], upper, nearest)
-    sure = centred[last[apart > SURE * upper_unit]]
-    enough = sure if len(sure) > nearest else None
-    return Banks(centred[core], centred[lowest], unit, weight, upper, upper_unit, enough), scores
+    # The upper half, and none below the cut: where most images are unknown, fewer than half are known.
+    upper, last = order[max(total // 2, int((scores < cut_in_two(scores)[0]).sum())) :], order[: max(count, 3 * nearest)]
+    near_upper = _near_members(centred, upper, nearest)
+    contrast = near_upper - _near_members(centred, last, nearest)
+    upper_unit = max(float(np.median(contrast[upper])), TINY)
+    places = last[-contrast[last] > SURE * upper_unit]
+    sure = None
+    if len(places) >= ENOUGH * nearest:
+        sure, apart = centred[places], (near_upper - _near_members(centred, places, nearest)) / upper_unit
+    return Banks(centred[core], centred[lowest], unit, weight, centred[upper], upper_unit, sure), scores, apart
+
+
+def _near_members(centred: Singles, places: Places, nearest: int) -> Floats:
+    """How near all images are to some of them. Nobody is a neighbour of oneself."""
+    found = near(centred, centred[places], nearest)
+    found[places] = _near_others(centred[places], nearest)
+    return found
+
+
+def _contrast(centred: Singles, banks: Banks, nearest: int) -> Floats:
+    if banks.sure is None:
+        return np.ones(len(centred))
+    return (near(centred, banks.upper, nearest) - near(centred, banks.sure, nearest)) / banks.upper_unit
 
 
 def _centred(rows: Singles, cosines: Floats, mean: Singles, mean_cosines: Floats) -> tuple[Singles, Floats]:
@@ -171,6 +186,19 @@ def _weight(gap: Floats) -> float:
     return WEIGHTS[0] + (WEIGHTS[1] - WEIGHTS[0]) * part
 
 
+def _margin_with(contrast: Floats, cosines: Floats, fit: Floats) -> float:
+    """The margin of all images. The farther those among the surely unknown lie from the known, the less they count in it.
+
+    Far unknown images are found by their contrast; the margin is then about the rest. Near ones mostly are not.
+    """
+    margin, among = _margin(cosines, fit), contrast < 0
+    if not among.any() or among.all():
+        return margin
+    low, high = FAR
+    part = float(np.clip((-float(np.median(contrast[among])) - low) / (high - low), 0, 1))
+    return margin if part == 0 else margin + part * (_margin(cosines[~among], fit[~among]) - margin)
+
+
 def _margin(cosines: Floats, fit: Floats) -> float:
     """How far the best cosine stands out among an image's cosines, in the worst-fitting part of the window, above chance."""
     worst = np.argsort(fit)[: max(1, int(len(fit) * CHANCE))]
@@ -186,7 +214,7 @@ def chance_peak(classes: int) -> float:
     0.98
     """
     x = np.linspace(-6, 8, 4001)
-    below = ndtr(x)
+    below = np.array([0.5 * (1 + math.erf(value / math.sqrt(2))) for value in x.tolist()])
     density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
     # The law of the largest of them, if it is among the lowest part of all largest ones.
     chance = np.diff(np.minimum(below**classes, CHANCE), prepend=0.0) / CHANCE

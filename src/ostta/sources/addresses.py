@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ..core.types import Error
-from .decoding import opened, picture, require_av, said
+from .decoding import opened, picture, problems, require_av, said
 from .live import Live, Shot
 from .source import Source
 
@@ -70,5 +70,5 @@ def decoded(where: str, name: str, form: str | None = None, options: Mapping[str
             for frame in container.decode(stream):
                 yield partial(picture, frame)
                 del frame
-        except (OSError, ValueError) as problem:
+        except problems() as problem:
             raise Error(f"{name} cannot be read any more: {said(problem)}.") from None

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
+from ..core.checks import one_line
 from ..core.types import Error
 from ..regular_files import open_regular
 from .files import is_image
@@ -26,15 +27,16 @@ class Archive(Source):
         self._path = path
 
     def check(self) -> None:
-        for _ in self._members():
-            return
-        raise Error(f"There are no images in the archive {self._path}.")
+        if next(self._members(), None) is None:
+            raise Error(f"There are no images in the archive {self._path}.")
 
     def __iter__(self) -> Iterator[Item]:
-        return (item for item in self._members() if item is not None)
+        for archive, member, key in self._members():
+            if self.wanted(key):
+                yield self._item(archive, member, key)
 
-    def _members(self) -> Iterator[Item | None]:
-        """Its images; None for one that is not wanted."""
+    def _members(self) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo, str]]:
+        """Its images, unread, with their keys."""
         with open_regular(self._path, "archive") as file:
             found = os.fstat(file.fileno())
             key = file_key(self._path, found.st_size, found.st_mtime_ns)
@@ -45,10 +47,9 @@ class Archive(Source):
                         # Else the list of all members grows.
                         cast(Any, archive).members.clear()
                         if member.isreg() and is_image(Path(member.name)):
-                            place = f"{key}#{member.offset}"
-                            yield self._item(archive, member, place) if self.wanted(place) else None
+                            yield archive, member, f"{key}#{member.offset}"
             except (tarfile.TarError, OSError, ValueError, EOFError) as problem:
-                raise Error(f"The archive '{self._path}' cannot be read (any further): {problem}.") from None
+                raise Error(f"The archive '{self._path}' cannot be read (any further): {one_line(problem)}.") from None
 
     def _item(self, archive: tarfile.TarFile, member: tarfile.TarInfo, key: str) -> Item:
         name = f"{self.name}#{member.name}"
@@ -60,5 +61,10 @@ class Archive(Source):
                 name,
                 f"'{member.name}' of the archive {self._path} has {member.size} bytes: at most {LARGEST} are read.",
             )
-        content = archive.extractfile(member)
-        return Item(b"" if content is None else content.read(), name, key, float(member.mtime))
+        try:
+            content = archive.extractfile(member)
+            return Item(b"" if content is None else content.read(), name, key, float(member.mtime))
+        except (tarfile.TarError, OSError) as problem:
+            return missing_item(
+                name, f"'{member.name}' of the archive {self._path} cannot be read: {one_line(problem)}."
+            )

@@ -27,6 +27,11 @@ def require_av() -> Any:
     return av
 
 
+def problems() -> tuple[type[Exception], ...]:
+    """What PyAV raises where a video, and not our call, is wrong; many kinds of exceptions, as FFmpeg's are made like Python's."""
+    return (require_av().error.FFmpegError, OSError, ValueError, EOFError)
+
+
 @contextmanager
 def opened(
     where: str, what: str, *, form: str | None = None, far: bool = False, options: Mapping[str, str] | None = None
@@ -35,7 +40,7 @@ def opened(
     av = require_av()
     try:
         container = av.open(where, format=form, options=dict(options or {}), timeout=PATIENCE if far else None)
-    except (OSError, ValueError) as problem:
+    except problems() as problem:
         raise Error(f"{what} cannot be opened: {said(problem)}.") from None
     try:
         stream = container.streams.best("video")
@@ -63,6 +68,9 @@ def said(problem: Exception) -> str:
 
 def picture(frame: Any) -> npt.NDArray[Any]:
     """A decoded frame as height x width x 3, turned upright as the video says."""
-    pixels: npt.NDArray[Any] = frame.to_ndarray(format="rgb24")
+    try:
+        pixels: npt.NDArray[Any] = frame.to_ndarray(format="rgb24")
+    except problems() as problem:
+        raise Error(f"A frame of {frame.width} x {frame.height} pixels cannot be shown: {said(problem)}.") from None
     turns = round(frame.rotation / 90) % 4
     return np.ascontiguousarray(np.rot90(pixels, turns)) if turns else pixels

@@ -90,20 +90,28 @@ class Listed(Source):
 
 
 def _inside(folder: Path) -> Iterator[Item]:
-    """Images and those of folders inside, each in the place of its name; one folder's names are held at a time, not all."""
-    try:
-        with os.scandir(folder) as found:
-            # As with `Path.rglob`, a link to a folder is not followed: it may lead back here.
-            inside = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in found)
-    except OSError as problem:
-        yield missing_item(str(folder), f"The folder '{folder}' cannot be read: {problem.strerror}.", folder)
-        return
-    for name, is_folder in inside:
-        path = folder / name
-        if is_folder:
-            yield from _inside(path)
-        elif is_image(path):
-            yield file_item(path)
+    """Images and those of folders inside, each in the place of its name; names of folders that are open are held, not all."""
+    # No recursion: folders may be nested more deeply than functions.
+    left = [iter([(str(folder), True)])]
+    while left:
+        path, is_folder = next(left[-1], ("", False))
+        if not path:
+            left.pop()
+        elif not is_folder:
+            yield file_item(Path(path))
+        else:
+            try:
+                left.append(iter(_listing(path)))
+            except OSError as problem:
+                yield missing_item(path, f"The folder '{path}' cannot be read: {problem.strerror}.", Path(path))
+
+
+def _listing(folder: str) -> list[tuple[str, bool]]:
+    """The images and folders in a folder, sorted, and whether they are folders."""
+    with os.scandir(folder) as entries:
+        # As with `Path.rglob`, a link to a folder is not followed: it may lead back here.
+        found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+    return [(os.path.join(folder, name), is_folder) for name, is_folder in found if is_folder or is_image(Path(name))]
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes | None]:

@@ -55,23 +55,30 @@ class Followed(Source):
 
     def __iter__(self) -> Iterator[Item]:
         self._closed.clear()
-        given: set[_Seen] = set()
+        # Sixty-four bits of each file that was given: memory is that of the files that are there, and little for each.
+        given: set[int] = set()
         unchanged: dict[_Seen, int] = {}
         while not self._closed.is_set():
             began = time.monotonic()
-            there = set(self._look())
-            # What is gone is forgotten: memory is that of the files that are there.
-            given &= there
-            unchanged = {seen: unchanged.get(seen, -1) + 1 for seen in there - given}
+            there: set[int] = set()
+            new: list[_Seen] = []
+            for seen in self._look():
+                if hash(seen) in given:
+                    there.add(hash(seen))
+                else:
+                    new.append(seen)
+            # What is gone is forgotten, but not with a whole folder, which may come back as it was.
+            given = given if self._missing else there
+            unchanged = {seen: unchanged.get(seen, -1) + 1 for seen in new}
             took = time.monotonic() - began
             for seen in sorted(unchanged, key=lambda seen: (seen.changed, seen.path)):
                 if not unchanged[seen]:
                     continue
                 key = file_key(*seen)
                 if not self.wanted(key):
-                    given.add(seen)
+                    given.add(hash(seen))
                 elif (item := self._whole(seen, key, unchanged[seen])) is not None:
-                    given.add(seen)
+                    given.add(hash(seen))
                     yield item
                 if self._closed.is_set():
                     return
@@ -103,19 +110,28 @@ class Followed(Source):
             return None
         if (found.st_size, found.st_mtime_ns) != (seen.size, seen.changed) or (picture is None and looks < PATIENCE):
             return None
-        return Item(seen.path if picture is None else picture, seen.path, key, found.st_mtime, path=Path(seen.path))
+        path = Path(seen.path)
+        return Item(path if picture is None else picture, str(path), key, found.st_mtime, path=path)
 
 
 def _inside(folder: str) -> Iterator[_Seen]:
     """Raises an OSError where `folder` itself cannot be read; what goes away meanwhile is left out."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            path = os.path.join(folder, entry.name)
-            try:
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _inside(path)
-                elif is_image(Path(path)) and entry.is_file():
-                    found = entry.stat()
-                    yield _Seen(path, found.st_size, found.st_mtime_ns)
-            except OSError:
-                continue
+    left = [folder]
+    while left:
+        here = left.pop()
+        try:
+            entries = os.scandir(here)
+        except OSError:
+            if here == folder:
+                raise
+            continue
+        with entries:
+            for entry in entries:
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
+                    elif is_image(Path(entry.name)) and entry.is_file():
+                        found = entry.stat()
+                        yield _Seen(entry.path, found.st_size, found.st_mtime_ns)
+                except OSError:
+                    continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,6 +59,15 @@ def file_item(path: Path) -> Item:
 def missing_item(name: str, problem: str, path: Path | None = None) -> Item:
     """What stands in the place of an image that cannot be had."""
     return Item(b"", name, "", path=path, problem=problem)
+
+
+def frame_item(make: Callable[[], ImageSource], name: str, key: str, time: float | None, frame: int) -> Item:
+    """A frame that `make` gives; where it raises an Error, an item that says so."""
+    try:
+        image = make()
+    except Error as problem:
+        return Item(b"", name, key, time, frame, problem=str(problem))
+    return Item(image, name, key, time, frame)
 
 
 def file_key(path: str | Path, size: int, changed: int) -> str:

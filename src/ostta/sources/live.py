@@ -11,7 +11,7 @@ from threading import Event, Thread
 from ..core.types import Error
 from ..core.words import counted
 from ..data.images import ImageSource
-from .item import Item
+from .item import Item, frame_item
 from .source import Source
 
 # Frames that wait for the reader: each takes memory, and is older when it is judged.
@@ -67,18 +67,20 @@ class Live(Source):
                 try:
                     found = reader.frames.get(timeout=SILENCE)
                 except Empty:
+                    # What the thread knows of, it says itself.
                     if not silent and not reader.away:
-                        self.tell(
-                            "lost", f"{self.name} has given no frame for {SILENCE:g} seconds.", {"seconds": SILENCE}
-                        )
-                    silent = True
+                        silent = True
+                        sentence = f"{self.name} has given no frame for {SILENCE:g} seconds."
+                        self.tell("lost", sentence, {"seconds": SILENCE})
                     continue
-                silent = False
+                if silent and isinstance(found, _Arrived):
+                    silent = False
+                    self.tell("reconnected", f"{self.name} gives frames again.")
                 if found is None or reader.stopped.is_set():
                     return
                 if isinstance(found, Error):
                     raise found
-                yield Item(found.shot(), f"{self.name}#{found.number}", "", found.time, found.number)
+                yield frame_item(found.shot, f"{self.name}#{found.number}", "", found.time, found.number)
                 found = None
         finally:
             self.close()

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from typing import Any
 from ..core.types import Error
 from ..core.words import counted
 from ..regular_files import check_regular
-from .decoding import opened, picture, said
-from .item import Item, file_key
+from .decoding import opened, picture, problems, said
+from .item import Item, file_key, frame_item
 from .source import Skip, Source
 
 SUFFIXES = frozenset(
@@ -97,7 +98,7 @@ class Video(Source):
                     seconds = float((frame.pts - start) * base)
                 elif rate:
                     seconds = float(number / rate)
-                yield Item(picture(frame), f"{self.name}#{number}", f"{key}#{number}", seconds, number)
+                yield frame_item(partial(picture, frame), f"{self.name}#{number}", f"{key}#{number}", seconds, number)
         if last is not None:
             self._tell_of(damage, last + 1, promised)
         elif place is None:
@@ -192,7 +193,7 @@ def find_place(container: Any, stream: Any, every: int, wanted: Callable[[int], 
                 number += every
             if len(times) > number + REORDERED:
                 break
-    except (OSError, ValueError):
+    except problems():
         pass  # It breaks off here too when it is decoded.
     if len(set(times)) != len(times):
         return None
@@ -209,7 +210,7 @@ def _frames_from(container: Any, stream: Any, place: Place, seek: int, damage: D
     """Frames from `place` on; nothing where the seek leads behind it."""
     try:
         container.seek(seek, stream=stream)
-    except (OSError, ValueError):
+    except problems():
         return
     yield from _frames(container, stream, Numbers(place.number, place.shown_at), damage, place.shown_at)
 
@@ -230,12 +231,12 @@ def _frames(
                 numbers.packet(packet.pts)
             try:
                 decoded = packet.decode()
-            except (OSError, ValueError) as problem:
+            except problems() as problem:
                 damage.note(problem)
                 continue
             for frame in decoded:
                 number = numbers.frame(frame.pts)
                 if number is not None:
                     yield number, frame
-    except (OSError, ValueError) as problem:
+    except problems() as problem:
         damage.note(problem)

@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from ..core.checks import one_line
 from ..core.types import Error
 from .addresses import HTTP, check_address, decoded, scheme_of, without_password
-from .decoding import PATIENCE, opened, picture, require_av, said
-from .item import Item
+from .decoding import PATIENCE, opened, picture, problems, require_av, said
+from .item import Item, frame_item
 from .live import Live, Shot
 from .mjpeg import images_of
 from .source import Source
@@ -76,8 +76,8 @@ class WebVideo(Source):
             try:
                 for number, frame in enumerate(container.decode(stream)):
                     if number % self._every == 0:
-                        yield Item(picture(frame), f"{self.name}#{number}", "", frame.time, number)
-            except (OSError, ValueError) as problem:
+                        yield frame_item(partial(picture, frame), f"{self.name}#{number}", "", frame.time, number)
+            except problems() as problem:
                 self.tell("lost", f"{self.name} breaks off after {number + 1} frames: {said(problem)}.")
         if number < 0:
             raise Error(f"{self.name} has no frame that can be decoded.")

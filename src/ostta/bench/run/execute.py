@@ -88,7 +88,6 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
         profile=spec.profile,
         seed=spec.seed,
         options=spec.options,
-        **({} if spec.score is None else {"score": code.get(spec.score, spec.score)}),
     )
     return Prepared(
         spec,
