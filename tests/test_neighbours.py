@@ -12,7 +12,8 @@ from sklearn.metrics import roc_auc_score
 from ostta import Decision, Error, Verdict
 from ostta.core.cuts import cut_in_two, explained_share
 from ostta.core.types import Look, Preprocessing
-from ostta.identifiers import LDA, Adaptive
+from ostta.identifiers import LDA, Adaptive, AdaptiveOptions
+from ostta.identifiers.adaptive import DEPTH
 from ostta.scores import Neighbours, NeighboursOptions, Setting
 from ostta.scores.recent_images import RecentImages, chance_peak, near
 
@@ -205,13 +206,37 @@ def test_adaptive_without_evidence_is_lda() -> None:
         assert first.verdict == second.verdict
 
 
-def test_adaptive_keeps_its_verdict_within_the_band() -> None:
-    def margins(values: list[float]) -> list[float | None]:
-        identifier = Adaptive(scale=None)
-        return [identifier.observe(0.5, {"contrast": 1.0, "margin": value}).threshold for value in values]
+def taught(rejected: int, identifier: Adaptive | None = None) -> Adaptive:
+    """After a hundred images, so many of them rejected, evenly spread."""
+    identifier = identifier or Adaptive(AdaptiveOptions(window=100), scale=None)
+    for number in range(100):
+        contrast = -1.0 if number * rejected // 100 != (number + 1) * rejected // 100 else 1.0
+        identifier.take(0.5, {"contrast": contrast, "margin": 1.0})
+    return identifier
 
-    few, many = None, 0.0
-    assert margins([0.3, 0.02, 0.0, -0.02, 0.02, 0.04, 0.06, 0.04]) == [few, few, few, many, many, many, few, few]
+
+def test_the_line_goes_down_while_unknowns_get_fewer() -> None:
+    identifier = taught(0)
+    margins = (-1, 0.04, 0.11, 0.18, 1)
+    lines = [identifier.peek(0.5, {"contrast": 1.0, "margin": margin}).threshold for margin in margins]
+    assert lines == [0, 0, pytest.approx(-DEPTH / 2), None, None]
+    between = {"contrast": 1.0, "margin": 0.11}
+    assert [identifier.peek(score, between).desired for score in (-0.5, -0.7)] == [True, False]
+    assert not identifier.peek(0.5, {"contrast": -0.1, "margin": 0.11}).desired
+
+
+def test_adaptive_keeps_its_verdict_within_the_band() -> None:
+    """The share of rejected images: above 0.275 unknowns are many, below 0.225 few."""
+    identifier, cut = taught(0), []
+    for rejected in (25, 30, 25, 20, 25):
+        taught(rejected, identifier)
+        cut.append(identifier.peek(0.5, {"contrast": 1.0, "margin": 1.0}).threshold == 0)
+    assert cut == [False, True, True, False, False]
+
+
+def test_margins_in_the_wrong_order_are_one_sentence() -> None:
+    with pytest.raises(Error, match=r"^`few_margin` is above `many_margin`, not 0.1 with 0.2\.$"):
+        AdaptiveOptions(many_margin=0.2, few_margin=0.1)
 
 
 def test_nothing_is_reliably_unknown_while_unknowns_are_few() -> None:

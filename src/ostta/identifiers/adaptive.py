@@ -3,12 +3,13 @@
 LDA always cuts the scores in two, and on a stream without unknown images it rejects half of the known ones. Here the cut is made only
 while there are many unknown images among the recent ones, as the evidence of the score `neighbours` says:
 
-    margin < 0.02       the worst-fitting quarter of the recent images fits its classes no better than by chance
+    margin < 0.04       the worst-fitting quarter of the recent images fits its classes hardly better than by chance, or
     rejected > 1/4      of the recent images, so many lie nearer to surely unknown images than to known ones (contrast < 0)
 
 Many: an image is known if its score is on the upper side of the cut, which is 0 for this score. Few: every image is accepted
-but those whose contrast is below 0, and none is reliably unknown, so that nothing is learned from it. Both tests have a band in
-which the last verdict stays.
+but those whose contrast is below 0, and none is reliably unknown, so that nothing is learned from it. Nobody can tell the two
+apart at every margin, and both mistakes are dear: so between the margins 0.04 and 0.18 the line goes down from the cut to where the
+lowest scores are. The share of rejected images has a band in which the last verdict stays.
 
 With a score that has no such evidence it decides as LDA with exact search does.
 """
@@ -23,10 +24,12 @@ from ..core.banks import WINDOWS, ScoreBank
 from ..core.checks import require_names, stored_count
 from ..core.cuts import cut_in_two
 from ..core.options import Options, option
-from ..core.types import NO_EVIDENCE, Decision, Evidence, Verdict
+from ..core.types import NO_EVIDENCE, Decision, Error, Evidence, Verdict
 
-# Half of the bands in which the last verdict stays.
-MARGIN_BAND, REJECTED_BAND = 0.03, 0.025
+# Half of the band in which the last verdict on the share of rejected images stays.
+BAND = 0.025
+# Where the line ends that goes down from the cut: so many distances of the two groups' means below it, few scores are lower.
+DEPTH = 1.2
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,19 @@ class AdaptiveOptions(Options):
 
     window: int = option(512, bounds=WINDOWS, about="how many recent images count")
     many_margin: float = option(
-        0.02, bounds=(-100, 100), about="many unknown images while the worst quarter fits no better than chance by this"
+        0.04, bounds=(-100, 100), about="up to this margin of the worst quarter over chance, unknown images are many"
+    )
+    few_margin: float = option(
+        0.18, bounds=(-100, 100), about="from this margin on they are few; in between, something of both"
     )
     many_rejected: float = option(
         0.25, bounds=(0, 2), about="many unknown images while more than this share lies among the surely unknown"
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.few_margin <= self.many_margin:
+            raise Error(f"`few_margin` is above `many_margin`, not {self.few_margin:g} with {self.many_margin:g}.")
 
 
 class Adaptive:
@@ -77,17 +88,18 @@ class Adaptive:
         threshold, low, high = cut_in_two(self.bank.sorted_with(score))
         if not _says_enough(evidence):
             return Decision(Verdict.of(score >= threshold, score, low, high), threshold, high, low)
-        if self._is_many(evidence):
-            return Decision(
-                Verdict.of(score >= 0, score, min(low, 0.0), max(high, 0.0)), 0.0, max(high, 0.0), min(low, 0.0)
-            )
-        if evidence["contrast"] < 0:
-            return Decision(Verdict.UNRELIABLE_UNDESIRED, None, None, None)
-        return Decision(Verdict.RELIABLE_DESIRED if score > high else Verdict.UNRELIABLE_DESIRED, None, high, None)
+        few = self._few(evidence)
+        if few == 0:
+            low, high = min(low, 0.0), max(high, 0.0)
+            return Decision(Verdict.of(score >= 0, score, low, high), 0.0, high, low)
+        line = None if few == 1 else -DEPTH * few
+        if evidence["contrast"] < 0 or (line is not None and score < line):
+            return Decision(Verdict.UNRELIABLE_UNDESIRED, line, high, None)
+        return Decision(Verdict.RELIABLE_DESIRED if score > high else Verdict.UNRELIABLE_DESIRED, line, high, None)
 
     def take(self, score: float, evidence: Evidence = NO_EVIDENCE) -> None:
         if _says_enough(evidence):
-            self._many = self._is_many(evidence)
+            self._many = self._many_rejected(evidence)
             self._rejected.push(float(evidence["contrast"] < 0))
         self.bank.push(score)
 
@@ -111,13 +123,16 @@ class Adaptive:
             bank.load(scores)
         self._many = bool(many)
 
-    def _is_many(self, evidence: Evidence) -> bool:
-        side = 1 if self._many else -1
-        rejected = self._rejected.sorted_with(float(evidence["contrast"] < 0)).mean()
-        return (
-            evidence["margin"] < self.options.many_margin + side * MARGIN_BAND
-            or rejected > self.options.many_rejected - side * REJECTED_BAND
-        )
+    def _few(self, evidence: Evidence) -> float:
+        """0 where unknown images are many, 1 where they are few."""
+        if self._many_rejected(evidence):
+            return 0.0
+        many, few = self.options.many_margin, self.options.few_margin
+        return min(max((evidence["margin"] - many) / (few - many), 0.0), 1.0)
+
+    def _many_rejected(self, evidence: Evidence) -> bool:
+        share = self._rejected.sorted_with(float(evidence["contrast"] < 0)).mean()
+        return bool(share > self.options.many_rejected + (-BAND if self._many else BAND))
 
 
 def _says_enough(evidence: Evidence) -> bool:

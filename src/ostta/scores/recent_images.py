@@ -137,7 +137,10 @@ def _banks(centred: Singles, plain: Floats, best: Places, nearest: int) -> tuple
         scores = plain + weight * gap / unit
     order = np.argsort(scores)
     # The upper half, and none below the cut: where most images are unknown, fewer than half are known.
-    upper, last = order[max(total // 2, int((scores < cut_in_two(scores)[0]).sum())) :], order[: max(count, 3 * nearest)]
+    upper, last = (
+        order[max(total // 2, int((scores < cut_in_two(scores)[0]).sum())) :],
+        order[: max(count, 3 * nearest)],
+    )
     near_upper = _near_members(centred, upper, nearest)
     contrast = near_upper - _near_members(centred, last, nearest)
     upper_unit = max(float(np.median(contrast[upper])), TINY)
