@@ -23,8 +23,8 @@ STYLE = (
 dl.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); gap: .8rem; margin: 1rem 0; }
 dl.figures div { background: var(--panel); border-radius: 8px; padding: .6rem .8rem; } dl.figures dt { font-size: .85rem; color: var(--faint); }
 dl.figures dd { margin: 0; font-size: 1.35rem; font-weight: 600; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-.chart { overflow-x: auto; } .chart:focus-visible, summary:focus-visible { outline: 3px solid var(--known); outline-offset: 2px; }
-svg { width: 100%; min-width: 34rem; height: auto; display: block; } svg text { font: 12px system-ui, sans-serif; fill: var(--faint); }
+summary:focus-visible, .scroll:focus-visible { outline: 3px solid var(--known); outline-offset: 2px; }
+svg { width: 100%; height: auto; display: block; } svg text { font: 12px system-ui, sans-serif; fill: var(--faint); }
 svg .grid { stroke: var(--line); } svg .event { stroke: var(--bad); } svg .known { fill: var(--known); opacity: .75; } svg .unknown { fill: var(--unknown); opacity: .75; }
 svg .threshold { fill: none; stroke: var(--threshold); stroke-width: 2; stroke-dasharray: 7 4; } svg .share { fill: var(--known); opacity: .45; }
 .key { font-size: .9rem; color: var(--soft); margin: .3rem 0 0; } .key i { display: inline-block; width: .75rem; height: .75rem; border-radius: 50%; }
@@ -32,7 +32,7 @@ svg .threshold { fill: none; stroke: var(--threshold); stroke-width: 2; stroke-d
 .key i.line { width: 1.6rem; height: 0; border-radius: 0; border-top: 2px dashed var(--threshold); vertical-align: middle; }
 td.bar { width: 45%; min-width: 3rem; } td.bar div { height: .8rem; border-radius: 3px; background: var(--known); min-width: 2px; }
 tr.unknown td.bar div { background: var(--unknown); } tbody th { white-space: normal; overflow-wrap: break-word; min-width: 6.2rem; }
-@media (max-width: 34rem) { th, td { padding: .4rem .35rem; } }
+@media (max-width: 34rem) { th, td { padding: .4rem .35rem; } svg text { font-size: 25px; } svg circle { r: 4px; } }
 ul.strip { list-style: none; display: grid; grid-template-columns: repeat(auto-fill, minmax(5rem, 6rem)); gap: .5rem; padding: 0; margin: .4rem 0 1rem; }
 ul.strip img { width: 100%; aspect-ratio: 1; height: auto; object-fit: contain; background: var(--panel); border-radius: 6px; display: block; }
 ol.events { padding-left: 0; list-style: none; } ol.events li { border-left: 4px solid var(--unknown); padding: .1rem .8rem; margin: .6rem 0; }
@@ -113,8 +113,7 @@ def _timeline(digest: Digest) -> str:
 
 
 def _chart(svg: str, name: str) -> str:
-    # A wide picture on a narrow screen is scrolled, with the keyboard too.
-    return f'<div class="chart" tabindex="0" role="region" aria-label="{name}">{svg}</div>'
+    return f'<figure aria-label="{name}">{svg}</figure>'
 
 
 def _answers(digest: Digest) -> str:
@@ -133,9 +132,7 @@ def _answers(digest: Digest) -> str:
         for name, count, kind in rows
     )
     head = '<th scope="col">answer</th><th scope="col"><span hidden>bar</span></th><th scope="col">images</th><th scope="col">share</th>'
-    return (
-        f'<h2>Answers</h2><div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
-    )
+    return f'<h2>Answers</h2><div class="scroll" tabindex="0" role="region" aria-label="Answers"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
 def _pictures(digest: Digest, examples: ExamplePictures) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..digest import Digest, Part
 
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 920, 46, 10, 10, 24
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 920, 78, 10, 14, 32
 INNER = WIDTH - LEFT - RIGHT
 # Images that a share is of, at least, and how many shares there are at most.
 ENOUGH, BARS = 25, 60
@@ -115,7 +115,7 @@ def _ticks(low: float, high: float) -> list[float]:
 def _grid(y: float, text: str) -> str:
     return (
         f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
+        f'<text x="{LEFT - 6}" y="{y:.1f}" dy=".35em" text-anchor="end">{text}</text>'
     )
 
 
@@ -123,7 +123,7 @@ def _numbers(total: int, height: int) -> str:
     marks = sorted({0, total // 2, total})
     anchors = {0: "start", total: "end"}
     return "".join(
-        f'<text x="{_x(mark, total):.1f}" y="{height - 6}" text-anchor="{anchors.get(mark, "middle")}">'
+        f'<text x="{_x(mark, total):.1f}" y="{height - 7}" text-anchor="{anchors.get(mark, "middle")}">'
         f"{mark:,}{' images' if mark == total else ''}</text>"
         for mark in marks
     )
