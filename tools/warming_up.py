@@ -9,12 +9,13 @@ orders each. `ostta.core.banks.TRUSTED` was chosen by this table.
 from __future__ import annotations
 
 import argparse
+import itertools
 from pathlib import Path
 
 import numpy as np
 import torch
-from choose import CIFAR10, UNKNOWNS, HeldOut
 
+from choose import CIFAR10, UNKNOWNS, HeldOut
 from ostta import backbones, load
 
 PLACES = (0, 16, 32, 64, 128, 256, 512)
@@ -40,7 +41,7 @@ def main() -> None:
         for corruption in ("defocus_blur", "contrast", "clean")
         for unknown in UNKNOWNS
     ]
-    print(f"{'images':<24}" + "".join(f"{f'{a + 1}-{b}':>10}" for a, b in zip(PLACES, PLACES[1:], strict=False)))
+    print(f"{'images':<24}" + "".join(f"{f'{a + 1}-{b}':>10}" for a, b in itertools.pairwise(PLACES)))
     for name, choice in CHOICES.items():
         right = []
         for number, sides in enumerate(streams):
@@ -51,7 +52,7 @@ def main() -> None:
                 adapter = load(backbone, CIFAR10, **choice)  # type: ignore[arg-type]
                 right.append([adapter.step_features(sides[side][place]).known == (side == 0) for side, place in order])
         shares = 100 * np.array(right, float)
-        means = [shares[:, a:b].mean() for a, b in zip(PLACES, PLACES[1:], strict=False)]
+        means = [shares[:, a:b].mean() for a, b in itertools.pairwise(PLACES)]
         print(f"{name:<24}" + "".join(f"{mean:10.1f}" for mean in means), flush=True)
 
 
