@@ -18,8 +18,8 @@ from .types import Error
 WINDOWS = (2, 1_000_000)
 # A score comes from single precision, and no more than this can.
 LARGEST_SCORE = float(np.finfo(np.float32).max)
-# A threshold from fewer recent scores than this says little. On balanced streams of training images that the embedded model was not
-# trained on, verdicts of the first 16 images are 4 (LDA) and 15 points (`field`) less often right than later ones, from 32 on 0 and 4.
+# A threshold from fewer recent scores than this says little: verdicts on the first 16 images are 4 points (LDA) and 16 (`field`) less
+# often right than in the end, on images 33 to 64 one and 4 (tools/warming_up.py).
 TRUSTED = 32
 
 

@@ -93,7 +93,8 @@ class Journal:
         self.path, self._connection = path, connection
         self._waiting: list[Row] = []
         self._keys: set[str] = set()
-        self._last = 0
+        # The last row that was written, and the last of those that were settled.
+        self._last = self._settled = 0
 
     @staticmethod
     def beside(state: Path) -> Path:
@@ -164,7 +165,7 @@ class Journal:
             # Written with the first rows: until then, whoever finds something else wrong has changed nothing.
             self._connection.execute("DELETE FROM rows WHERE step > ?", (steps,))
             found = self._connection.execute("SELECT max(number) FROM rows").fetchone()[0]
-            self._last = max(last, found or 0)
+            self._last, self._settled = max(last, found or 0), last
             if self._last > LARGEST:
                 raise _damaged(self.path)
             self._connection.execute(
@@ -250,7 +251,8 @@ class Journal:
                 self._note(folder, progress)
             lines = [(answer, place, *example) for (answer, place), example in examples.items()]
             self._connection.executemany("INSERT OR REPLACE INTO examples VALUES (?, ?, ?, ?, ?)", lines)
-            self._connection.execute("DELETE FROM rows WHERE length(key) = 0")
+            self._connection.execute("DELETE FROM rows WHERE number > ? AND length(key) = 0", (self._settled,))
+        self._settled = self._last
 
     def note(self, folder: str, progress: Progress) -> None:
         """How far the table of an output folder has come, before the first image."""
