@@ -258,7 +258,9 @@ CLASS_ALONE = {name for name in ostta.identifiers.__all__ if name != "IDENTIFIER
 def public() -> Iterator[tuple[str, Callable[..., object]]]:
     """Every function, class and method that a person gets at by the names the package says are public."""
     exported = [
-        (room, name) for room in (ostta, ostta.backbones, ostta.identifiers, ostta.live) for name in room.__all__
+        (room, name)
+        for room in (ostta, ostta.backbones, ostta.identifiers, ostta.live, ostta.sources)
+        for name in room.__all__
     ]
     things = {id(thing): thing for thing in [Records, *(getattr(room, name) for room, name in exported)]}
     for thing in things.values():
@@ -283,7 +285,8 @@ def test_the_list_of_public_things_is_no_empty_one() -> None:
     assert {
         "ostta.adapter.load", "ostta.adapter.Adapter.step", "ostta.core.types.Prediction.to_dict", "ostta.live.pool.StreamPool.held",
         "ostta.evaluate.Records.to_pandas", "ostta.adapter.Adapter.restore", "ostta.backbones.wrapped.wrap", "ostta.identifiers.lda.LDA",
-        "ostta.backbones.protocol.Backbone.classifier", "ostta.core.types.Error",
+        "ostta.backbones.protocol.Backbone.classifier", "ostta.core.types.Error", "ostta.sources.opening.open",
+        "ostta.sources.source.Source.new_events", "ostta.sources.item.Item.require_image",
     } <= names  # fmt: skip
     assert set(WITHOUT) <= names
 

@@ -7,7 +7,6 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
-import av
 import numpy as np
 import pytest
 
@@ -16,6 +15,8 @@ from ostta import Error
 from ostta.sources import Item, decoding
 from ostta.sources import open as open_source
 from ostta.sources import video as video_room
+
+av = pytest.importorskip("av", reason='needs `pip install "ostta[video]"`')
 
 FRAMES, SIDE = 60, 64
 

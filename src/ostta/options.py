@@ -178,7 +178,7 @@ def _of_owners(choice: Choice, explicit: Mapping[str, Any]) -> ByOwner:
     return found
 
 
-def _no_option(choice: Choice, name: Any, known: Sequence[str]) -> str:
+def _no_option(choice: Choice, name: Any, known: list[str]) -> str:
     """What to say of an option that nothing chosen has."""
     having = [found.name for found in everything("method")[0] if name in types_of(found.options)]
     hint = f"; it is one of {', '.join(having)}: name the method" if having else nearest(str(name), known)

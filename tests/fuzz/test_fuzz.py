@@ -31,6 +31,8 @@ def test_damaged_input_is_one_sentence_and_changes_nothing(kind: str, tmp_path: 
     if kind == "exports":
         pytest.importorskip("onnxruntime", reason='needs `pip install "ostta[onnx]"`')
         pytest.importorskip("onnx", reason='needs `pip install "ostta[onnx]"`')
+    if kind == "sources":
+        pytest.importorskip("av", reason='needs `pip install "ostta[video]"`')
     paths = [str(TESTS), str(TESTS.parent / "src"), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "fuzz", kind, "--count", str(COUNTS.get(kind, 150)), "--failures", str(tmp_path)]
