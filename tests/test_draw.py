@@ -146,7 +146,9 @@ def test_too_few_unknown_images_are_all_taken() -> None:
 def test_the_result_says_so(tmp_path: Path) -> None:
     result = read_result(run(spec(limit=6), None, tmp_path, keep_records=True))
     assert (result.stream.draw, result.spec.draw) == ("images", "images")
-    assert "sample:cifar10c: 6 of 1,000 images, drawn by seed 0." in result.remarks
+    assert (
+        "sample:cifar10c: 6 of 1,000 images, drawn by seed 0, as many of each class as there can be." in result.remarks
+    )
     assert '"draw": "images"' in next(tmp_path.glob("*.json")).read_text()
     before = read_result(run(spec(limit=6, draw="order"), None, tmp_path))
     assert before.stream.draw == "order"

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from . import backbones
+from .backbones.prompts import classifier_of
 from .backbones.protocol import Backbone
 from .core.banks import named
 from .core.checks import checked_seed, require_names, shown, split, stored_count
@@ -26,7 +27,8 @@ from .core.modes import answering, learning
 from .core.overlay import Overlay, encode, lock_of
 from .core.types import Decision, Error, Look, Prediction, Scored, Timing, ViewSource
 from .core.words import counted, first_few
-from .data.class_names import checked_classes
+from .data.class_descriptions import Classes, prompts_of
+from .data.class_names import checked_classes, described
 from .data.images import ImageSource, read_image
 from .data.views import FeaturesOnly, Views
 from .identifiers import Identifier
@@ -49,7 +51,7 @@ SPOILED = Failure("the step would make the features of images not finite")
 
 def load(
     backbone: backbones.BackboneSource,
-    classes: Sequence[str],
+    classes: Classes,
     method: str | type[Any] | None = None,
     identifier: str | type[Any] | None = None,
     profile: str | None = None,
@@ -61,6 +63,9 @@ def load(
     **keywords: Any,
 ) -> Adapter:
     """A classifier over `classes` that adapts itself to the stream it sees.
+
+    `classes` are names, or a dictionary from names to descriptions, whole prompts that are averaged: {"cat": ["a photo of a house
+    cat", "a kitten"], "dog": []}. A class without any is prompted by its name, in the `templates`.
 
     `backbone` is "embedded", a hub id, a local folder, what `ostta.backbones.wrap` returned, a class or function that makes one, or a
     model that is loaded already: (model, processor) of transformers or (model, tokenizer, transform) of open_clip. One that is
@@ -82,8 +87,12 @@ def load(
     model = backbones.as_backbone(backbone, device, dtype)
     wanted = chosen(profile, method, score, identifier)
     choice = choose(wanted.method, wanted.score, wanted.identifier)
+    names, descriptions = described(classes)
+    if descriptions and "descriptions" in keywords:
+        raise Error("`descriptions` is given twice: `classes` has them too.")
+    keywords |= {"descriptions": descriptions} if descriptions else {}
     resolved = resolve(choice, wanted.profile, options, model.defaults, keywords)
-    return Adapter(model, classes, choice, wanted.profile, seed, resolved)
+    return Adapter(model, names, choice, wanted.profile, seed, resolved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +144,10 @@ class Adapter:
                 f"`precision=mixed` is half precision in some places of a step, and the backbone {backbone.id} is in {backbone.dtype} "
                 "throughout: choose one of the two."
             )
+        prompts = prompts_of(resolved.adapter.descriptions, self.classes)
         # Under the lock: both towers are read, and another thread may have its overlay in place of their values.
         with learning(), lock_of(backbone.vision):
-            self.classifier = backbone.classifier(self.classes, resolved.adapter.templates)
+            self.classifier = classifier_of(backbone, self.classes, resolved.adapter.templates, prompts)
             self.method: Method[Any, Any, Any] = choice.method.of(
                 backbone, self.classifier, self.classes, resolved.method
             )
@@ -155,7 +165,9 @@ class Adapter:
         # What was trained before the last gradient step, while no image has been seen through what it is now.
         self._before: Trained | None = None
         self._in_use = _OneCaller()
-        strange = backbone.unfamiliar(self.classes)
+        # A class that is described need not be known by its name.
+        self.unfamiliar = backbone.unfamiliar([name for name in self.classes if name not in prompts])
+        strange = self.unfamiliar
         if strange:
             warnings.warn(
                 f"The {backbone.id} model was not trained on {_listed(strange)}: its answers for such classes mean little.",

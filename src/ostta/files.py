@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -116,10 +116,13 @@ def path_from_root(path: Path, folder: Path | None = None) -> Path:
     return Path(os.path.realpath(path)) if ".." in path.parts else path.absolute()
 
 
-def parse_json(text: str | bytes) -> Any:
-    """What `json.loads` gives; nesting that is too deep is a ValueError too, like every other mistake in the text."""
+def parse_json(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """What `json.loads` gives; nesting that is too deep is a ValueError too, like every other mistake in the text.
+
+    `pairs` makes an object of its names and values; without it, the last value of a name counts.
+    """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=pairs)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

@@ -32,11 +32,11 @@ from .methods.tpt import TPTCOptions, TPTOptions
 from .methods.unient import UniEntOptions
 from .methods.zero_shot import ZeroShotOptions
 from .registry import OWNERS, Choice, choose, everything, nearest, pick
-from .scores import DetectorOptions, MaxOptions, MaxSoftmaxOptions, NeighboursOptions
+from .scores import DartOptions, DetectorOptions, DictionaryOptions, MaxOptions, MaxSoftmaxOptions, NeighboursOptions
 
 __all__ = [
-    "AdaNDOptions", "AdapterOptions", "AdaptiveOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions", "DetectorOptions", "EntropyOptions",
-    "LDAOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "NeighboursOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
+    "AdaNDOptions", "AdapterOptions", "AdaptiveOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions", "DartOptions", "DetectorOptions",
+    "DictionaryOptions", "EntropyOptions", "LDAOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "NeighboursOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
     "Resolved", "RositaOptions", "TDAOptions", "TPTCOptions", "TPTOptions", "UniEntOptions", "ZeroShotOptions", "option", "resolve",
 ]  # fmt: skip
 
@@ -65,6 +65,11 @@ class AdapterOptions(Options):
         ("a photo of a {}.",),
         number="D28",
         about="prompt templates, each with one {}; several, as a list (on the command line a JSON list), are averaged",
+    )
+    descriptions: tuple[str, ...] = option(
+        (),
+        about='prompts of classes in the place of their names in the templates, a text for each such class, as "cat: a photo of a '
+        'house cat; a kitten", which are averaged; `classes` as a dictionary, or a file of them, sets it',
     )
     precision: Literal["single", "mixed"] = option(
         "single",

@@ -18,10 +18,12 @@ SEEDS = (
     ["cat", "dog", "ship"],
     ["maple_tree", "pickup truck", "café", "aquarium fish", "snow leopard (animal)"],
     ["猫", "собака", "🐕", "cat, the pet"],
+    ["cat: a photo of a house cat; a kitten", "dog", "ship: a ship"],
 )
 STRANGE = (
     "<|endoftext|>", "<|startoftext|>", "cat<|endoftext|>", "\ud800", "\0", "e\u0301", "\u200b", "\u202e", "\ufeff", "{}", "%s", "CAT",
-    "cat ", "_", "a" * 400, "word " * 100, "\n", "\u2028", ",", '"', "[", "]", "\\", "</s>", "<unk>", "!", "\ufffd", "𐏿", "ﬁsh", "ß",
+    "cat ", "_", "a" * 400, "word " * 100, "\n", "\u2028", ",", '"', "[", "]", "\\", "</s>", "<unk>", "!", "\ufffd", "𐏿", "ﬁsh", "ß", "cat: a cat",
+    "cat:", ": a cat", "dog: ;", "dog:a dog", "ship: a;a", "bird: " + "a; b" * 200,
 )  # fmt: skip
 MOST = 30
 
@@ -36,7 +38,10 @@ class ClassLists(Kind):
         names = list(rng.choice(SEEDS))
         for _ in range(rng.randrange(3)):
             names.insert(rng.randrange(len(names) + 1), rng.choice(STRANGE))
-        match rng.randrange(5):
+        match rng.randrange(6):
+            case 5:
+                prompts = {name.partition(":")[0]: name.partition(":")[2].split(";") for name in names}
+                content = json_text(damaged_tree(prompts, rng)).encode("utf-8", "surrogatepass")
             case 0:
                 content = json_text(damaged_tree(names, rng)).encode("utf-8", "surrogatepass")
             case 1:
@@ -62,7 +67,9 @@ class ClassLists(Kind):
         seen = []
         for source in given:
             try:
-                classes = parse_classes(source)[:MOST]
+                found = parse_classes(source)
+                few = list(found)[:MOST]
+                classes = {name: found[name] for name in few} if isinstance(found, dict) else few
                 if classes not in seen:
                     seen.append(classes)
                     ostta.load(self.backbone, classes, method="zero_shot")

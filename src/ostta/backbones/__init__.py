@@ -29,12 +29,12 @@ from .maple_files import load_maple
 from .onnx import PREFIX, load_onnx
 from .onnx_export import export
 from .open_clip import from_open_clip
-from .protocol import DEFAULT_TEMPLATES, Backbone, HasTextTower, HasTokenStatistics, TunesPrompts
+from .protocol import DEFAULT_TEMPLATES, Backbone, HasTextTower, HasTokenStatistics, ReadsPrompts, TunesPrompts
 from .wrapped import wrap
 
 __all__ = [
-    "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "BackboneSource", "HasTextTower", "HasTokenStatistics", "TunesPrompts", "as_backbone",
-    "backbone_names", "export", "from_open_clip", "from_transformers", "load", "wrap",
+    "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "BackboneSource", "HasTextTower", "HasTokenStatistics", "ReadsPrompts", "TunesPrompts",
+    "as_backbone", "backbone_names", "export", "from_open_clip", "from_transformers", "load", "wrap",
 ]  # fmt: skip
 
 # Whatever stands for a backbone in `ostta.load`.

@@ -121,6 +121,11 @@ class TwoTowers:
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
         return ensemble(self.embed(classes, templates), len(classes))
 
+    @torch.no_grad()
+    def read(self, prompts: Sequence[str]) -> torch.Tensor:
+        """Unit text embeddings of whole prompts."""
+        return ensemble(self.embed(prompts, ("{}",)), len(prompts))
+
 
 class Clip(TwoTowers):
     """OpenAI's CLIP and its relatives, such as LAION's."""

@@ -184,6 +184,12 @@ class Maple(Clip):
         rows = [self.prompted(classes, template).classify({}) for template in checked_templates(templates)]
         return torch.stack(rows, dim=1).flatten(0, 1)
 
+    def read(self, prompts: Sequence[str]) -> torch.Tensor:
+        raise Error(
+            f"The learned prompts of {self.id} stand in the place of a prompt's first words, so that classes have no descriptions here: "
+            "give their names alone."
+        )
+
     @torch.no_grad()
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
         return ensemble(self.embed(classes, templates), len(classes))

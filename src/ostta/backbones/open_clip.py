@@ -130,6 +130,11 @@ class OpenClip:
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
         return ensemble(self.embed(classes, templates), len(classes))
 
+    @torch.no_grad()
+    def read(self, prompts: Sequence[str]) -> torch.Tensor:
+        """Unit text embeddings of whole prompts."""
+        return ensemble(self.embed(prompts, ("{}",)), len(prompts))
+
 
 def from_open_clip(
     model: nn.Module,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch.nn import functional
 
 from ..core.types import Error
 from ..files import is_unicode
-from .protocol import Backbone, TunablePrompts, TunesPrompts
+from .protocol import Backbone, ReadsPrompts, TunablePrompts, TunesPrompts
 
 
 def fill(classes: Sequence[str], templates: Sequence[str]) -> list[str]:
@@ -60,6 +60,26 @@ def ensemble(features: torch.Tensor, classes: int) -> torch.Tensor:
     if len(rows) == classes:
         return rows
     return functional.normalize(rows.view(classes, -1, rows.shape[-1]).mean(1), dim=-1)
+
+
+def classifier_of(
+    backbone: Backbone, classes: Sequence[str], templates: Sequence[str], prompts: Mapping[str, Sequence[str]]
+) -> torch.Tensor:
+    """Unit rows, one a class: the renormalised mean of its `prompts`, and of its name in the templates where it has none."""
+    if not prompts:
+        return backbone.classifier(classes, templates)
+    if not isinstance(backbone, ReadsPrompts):
+        raise Error(
+            f"The backbone {backbone.id} cannot read the descriptions of classes, as it has no text tower: give the names of the "
+            "classes alone."
+        )
+    by_name = [name for name in classes if name not in prompts]
+    rows = dict(zip(by_name, backbone.classifier(by_name, templates), strict=True)) if by_name else {}
+    features = iter(backbone.read([prompt for name in classes for prompt in prompts.get(name, ())]))
+    for name in classes:
+        if name in prompts:
+            rows[name] = ensemble(torch.stack([next(features) for _ in prompts[name]]), 1)[0]
+    return torch.stack([rows[name] for name in classes])
 
 
 def prompted(backbone: Backbone, classes: Sequence[str]) -> TunablePrompts:

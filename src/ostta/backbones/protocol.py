@@ -86,6 +86,22 @@ class HasTextTower(Protocol):
         """Raw features of the prompts, all templates of the first class first; with graph where the weights of `text` have one."""
 
 
+@runtime_checkable
+class ReadsPrompts(Protocol):
+    """Its text tower reads whole prompts, and not only class names in templates.
+
+    >>> isinstance(ostta.backbones.wrap(None, torch.eye(2)), ostta.backbones.ReadsPrompts)
+    False
+    """
+
+    def read(self, prompts: Sequence[str]) -> torch.Tensor:
+        """Unit text embeddings, one row a prompt.
+
+        >>> ostta.backbones.load("embedded").read(["a photo of a cat", "a dog in the snow"]).shape
+        torch.Size([2, 128])
+        """
+
+
 class TunablePrompts(Protocol):
     """The prompts of some classes as vectors that can be tuned.
 

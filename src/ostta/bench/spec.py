@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from ..core.types import Error
-from ..data.names import placed
+from ..data.names import is_own, placed
 from ..files import is_unicode
 from ..options import canonical, with_old_names
 from ..profiles import chosen
 from .file_model import FileModel, first_problem
-from .scenario import Scenario, SingleScenario
+from .scenario import DomainsScenario, Scenario, SingleScenario
 
 
 class RunSpec(FileModel):
@@ -23,7 +24,7 @@ class RunSpec(FileModel):
     Options and paths are kept in one form, so that `lr=1e-3` typed and `lr = 0.001` in a suite ask for the same run.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("scenario", "device", "dtype", "plugins", "draw", "score")
+    later: ClassVar[tuple[str, ...]] = ("scenario", "device", "dtype", "plugins", "draw", "score", "undesired_classes")
 
     backbone: str = "embedded"
     method: str = "rosita"
@@ -39,6 +40,8 @@ class RunSpec(FileModel):
     ratio: float = 1.0
     limit: int | None = None
     classes: list[str] | None = None
+    # Classes of the desired set that are unknown: `undesired` is then the same set, and shows no others.
+    undesired_classes: list[str] | None = None
     seed: int = 0
     # What the seed draws beside corruption and augmentation: the order of the first `limit` images, or which images too.
     draw: Literal["order", "images"] = "order"
@@ -72,6 +75,24 @@ def checked_spec(**fields: Any) -> RunSpec:
         return RunSpec(**fields)
     except ValidationError as problem:
         raise Error(f"This run is not possible ({first_problem(problem)}).") from None
+
+
+def usual_draw(fields: Mapping[str, Any]) -> Literal["order", "images"]:
+    """What the seed draws where nobody has said it: under a limit, images of a set of one's own, which may go class by class.
+
+    The first images of such a set could all be of one class. The sets of the catalogue have an order of which any first part is a fair
+    sample, and the scenario ordered is about the order.
+
+    >>> usual_draw({"desired": "folder:pets", "limit": 100}), usual_draw({"desired": "cifar10c", "limit": 100})
+    ('images', 'order')
+    """
+    spec = checked_spec(**{**fields, "options": {}})
+    sets = [spec.desired]
+    if isinstance(spec.scenario, DomainsScenario):
+        sets = [domain.desired for domain in spec.scenario.domains]
+    return (
+        "images" if any(map(is_own, sets)) and spec.limit is not None and spec.scenario.kind != "ordered" else "order"
+    )
 
 
 def changed(spec: RunSpec, **fields: Any) -> RunSpec:

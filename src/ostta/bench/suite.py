@@ -24,6 +24,7 @@ import itertools
 import json
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -37,7 +38,7 @@ from ..registry import pick
 from .file_model import FileModel, first_problem
 from .own_code import asked
 from .paper.mapping import Filters, filters_of
-from .spec import RunSpec
+from .spec import RunSpec, usual_draw
 
 FOLDER = Path(__file__).parent / "suites"
 FIELDS = set(RunSpec.model_fields)
@@ -305,6 +306,9 @@ def _fields(suite: Suite, entries: Sequence[Entry], seed: int, limit: int | None
     fields.update(options=options, limit=min(limits, default=None))
     if fields.get("undesired") == "":
         fields.update(undesired=None, ratio=0.0)
+    if "draw" not in fields:
+        with suppress(Error):  # What is wrong with a run is said where its spec is made.
+            fields |= {"draw": "images"} if usual_draw(fields) == "images" else {}
     defaults = _defaults()
     return {name: value for name, value in fields.items() if name not in defaults or value != defaults[name]}
 

@@ -14,6 +14,8 @@ from .parsing import DEVICE_HELP, DTYPE_HELP
 if TYPE_CHECKING:
     import torch
 
+    from ..streams import Source
+
 app = typer.Typer(help="Prepare backbones.", no_args_is_help=True)
 
 
@@ -34,14 +36,19 @@ def statistics(
     from .. import backbones
     from ..backbones.maple_files import measure_statistics, statistics_file, write_statistics
     from ..data.by_name import open_dataset
+    from ..data.names import is_own
     from ..data.views import canonical
+    from ..streams import draw
     from .run_progress import progress_line
 
     model = backbones.load(backbone, device, dtype)
     if not isinstance(model, backbones.HasTokenStatistics):
         raise Error(f"Token statistics are for backbones with MaPLe prompts, and {backbone} has none.")
     target = out or statistics_file(backbone)
-    dataset = open_dataset(images, data, named=False, limit=limit)
+    dataset: Source = open_dataset(images, data, named=False, limit=None if is_own(images) else limit)
+    if limit is not None and is_own(images):
+        # Its first images may be of one class.
+        dataset = draw(dataset, limit, 0, desired=True)
     with progress_line("images") as watch:
 
         def views() -> Iterator[torch.Tensor]:
@@ -71,9 +78,13 @@ def export(
     Example: ostta backbone export --backbone embedded --classes "cat,dog,ship" --to pets, then --backbone onnx:pets
     """
     from .. import backbones
-    from ..data.class_names import parse_classes
+    from ..data.class_names import described, parse_classes
 
-    names = parse_classes(classes)
+    names, descriptions = described(parse_classes(classes))
+    if descriptions:
+        raise Error(
+            "An exported backbone has embeddings of class names in templates: give the classes without descriptions."
+        )
     templates = template or backbones.DEFAULT_TEMPLATES
     about = backbones.export(backbones.load(backbone), names, to, templates=templates, int8=int8, force=force)
     count = f"{len(names)} class{'es' if len(names) > 1 else ''}"

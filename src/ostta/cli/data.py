@@ -22,10 +22,29 @@ def check(
     data: _Root = None,
     corruption: _Corruption = "snow",
     severity: Annotated[int, typer.Option(help="1 to 5.")] = 5,
+    limit: Annotated[
+        int | None, typer.Option(help="Of a folder of your own, decode and compare at most N images (10,000).")
+    ] = None,
 ) -> None:
-    """Is it all there? Counts, classes, origin and one decoded image. Example: ostta data check visda --data DATA"""
-    from ..data.completeness import check_dataset
+    """Is it all there? Counts, classes, origin and one decoded image.
 
+    Of a folder of your own every image is looked at: what cannot be read, is too large or is there twice, and what is odd about the
+    classes. The exit code is 1 where it cannot be used as it is.
+
+    Example: ostta data check visda --data DATA
+
+    Example: ostta data check folder:pets
+    """
+    from ..data.completeness import check_dataset
+    from ..data.names import parse_name
+    from .folder_report import report_folder
+
+    parsed = parse_name(name)
+    if parsed.kind == "folder" and not parsed.corrupted:
+        report_folder(Path(parsed.base).expanduser(), limit)
+        return
+    if limit is not None:
+        raise Error("--limit is for a folder of your own, folder:PATH: of other sets one image is decoded.")
     found = check_dataset(name, data, corruption=corruption, severity=severity)
     dataset, expected = found.dataset, found.expected
     counts = f"{len(dataset):,}"

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..files import readable
-from .parsing import DEVICE_HELP, DTYPE_HELP, named_code, parse_options
+from .parsing import CLASSES_HELP, DEVICE_HELP, DTYPE_HELP, named_code, parse_options
 
 
 class Sort(StrEnum):
@@ -35,7 +35,7 @@ def stream(
     ] = False,
     classes: Annotated[
         str | None,
-        typer.Option(help="Class names: a,b,c or a file with one a line. A state that exists has them already."),
+        typer.Option(help=f"{CLASSES_HELP} A state that exists has them already."),
     ] = None,
     backbone: Annotated[
         str | None, typer.Option(help="embedded (the default), a hub id, a local folder, onnx:FOLDER, or file.py:Name.")

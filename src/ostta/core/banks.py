@@ -209,6 +209,11 @@ class FeatureWindow:
         return self._rows[: self._count]
 
     @property
+    def ordered(self) -> NDArray[np.float32]:
+        """The stored rows from oldest to newest, as a new array."""
+        return np.roll(self.rows, -self._next if self._count == len(self._rows) else 0, axis=0)
+
+    @property
     def features(self) -> torch.Tensor:
         return torch.from_numpy(self.rows.copy())
 
@@ -235,6 +240,56 @@ class FeatureWindow:
         require_unit(rows, torch.arange(len(self._rows)) < count, "window of features")
         self._rows[:] = rows.numpy()
         self._next, self._count = following, count
+
+
+class LowestFeatures:
+    """The unit features of the images with the lowest scores so far, at most `capacity`, in main memory."""
+
+    def __init__(self, capacity: int, width: int) -> None:
+        require_room("A dictionary of features", (capacity, width))
+        self._rows: NDArray[np.float32] = np.zeros((capacity, width), np.float32)
+        self._scores: NDArray[np.float64] = np.zeros(capacity)
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def bytes(self) -> int:
+        return self._rows.nbytes
+
+    @property
+    def rows(self) -> NDArray[np.float32]:
+        """The stored rows, as a view."""
+        return self._rows[: self._count]
+
+    @property
+    def features(self) -> torch.Tensor:
+        return torch.from_numpy(self.rows.copy())
+
+    def push(self, features: NDArray[np.float32], score: float) -> None:
+        """Store an image; where all is full, in the place of the highest score, if this one is lower."""
+        place = self._count
+        if place == len(self._rows):
+            place = int(self._scores.argmax())
+            if score >= self._scores[place]:
+                return
+        self._rows[place], self._scores[place] = features, score
+        self._count = max(self._count, place + 1)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return {"rows": self.features, "scores": torch.from_numpy(self._scores[: self._count].copy())}
+
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Replace the content; refused whole where it cannot be that of a memory like this one."""
+        require_names(tensors, ("rows", "scores"))
+        count = min(len(tensors["scores"]) if tensors["scores"].ndim else 0, len(self._rows))
+        rows = stored(tensors, "rows", torch.float32, (count, self._rows.shape[1]))
+        scores = stored(tensors, "scores", torch.float64, (count,), -LARGEST_SCORE, LARGEST_SCORE)
+        require_unit(rows, torch.ones(count, dtype=torch.bool), "dictionary of features")
+        self._rows[:count], self._rows[count:] = rows.numpy(), 0
+        self._scores[:count], self._scores[count:] = scores.numpy(), 0
+        self._count = count
 
 
 class ClassCache:
@@ -294,4 +349,4 @@ class ClassCache:
 
 
 # What a method may remember of images.
-FeatureMemory = FeatureBank | ClassCache | FeatureWindow | ImageBuffer | ImageMemory
+FeatureMemory = FeatureBank | ClassCache | FeatureWindow | LowestFeatures | ImageBuffer | ImageMemory

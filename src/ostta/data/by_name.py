@@ -19,6 +19,7 @@ from .generated import generated
 from .names import SAMPLES, Name, parse_name
 from .readers.folders import IMAGE_SUFFIXES, read_own_folder
 from .readers.hub import read_disk, read_hub
+from .readers.idx import read_own_idx
 from .readers.labelled import Images, check_labels
 from .readers.parquet import read_parquet
 
@@ -93,6 +94,13 @@ def dataset_names() -> tuple[DatasetRow, ...]:
         DatasetRow("folder:PATH", (), None, None, "Your own images: a folder with one folder of images per class."),
         DatasetRow("parquet:PATH", (), None, None, "Your own parquet file with the columns image and label."),
         DatasetRow(
+            "idx:PATH",
+            (),
+            None,
+            None,
+            "Your own idx file of grey images, as MNIST's, with the file of labels beside it.",
+        ),
+        DatasetRow(
             "disk:PATH", (), None, None, "A folder made by `save_to_disk` of the datasets library, with :SPLIT at will."
         ),
         DatasetRow(
@@ -131,7 +139,10 @@ def _open_clean(
     if parsed.kind == "disk":
         return _own(name, read_disk(parsed.base), given, "disk", parsed.base, named)
     path = Path(parsed.base).expanduser()
-    images = read_parquet(path) if parsed.kind == "parquet" else read_own_folder(path, given, named)
+    if parsed.kind == "folder":
+        images = read_own_folder(path, given, named)
+    else:
+        images = read_parquet(path) if parsed.kind == "parquet" else read_own_idx(path)
     return _own(name, images, given, parsed.kind, str(path), named)
 
 

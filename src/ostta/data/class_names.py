@@ -1,32 +1,57 @@
-"""Lists of class names, from what a person types or keeps in a file."""
+"""Lists of class names, with descriptions or without, from what a person types or keeps in a file."""
 
 from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..core.types import Error
 from ..files import is_unicode, parse_json
+from .class_descriptions import BEHIND_NAME, Classes, line_of, prompts_of, read_line
 
 
-def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str]:
+def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str] | dict[str, list[str]]:
     """Class names from "cat,dog,ship", from a text file with one name per line, or from a JSON list (typed or in a file).
+
+    Where classes have descriptions, as in a file with lines such as "cat: a photo of a house cat; a kitten" or in a JSON object,
+    they are a dictionary from names to descriptions. `ostta.load` takes either.
 
     >>> parse_classes("cat, dog, ship")
     ['cat', 'dog', 'ship']
+    >>> parse_classes('{"cat": ["a photo of a house cat", "a kitten"], "dog": []}')
+    {'cat': ['a photo of a house cat', 'a kitten'], 'dog': []}
     """
     text = os.fspath(text_or_file).strip()
+    names: list[str] | dict[str, list[str]]
     if os.path.isfile(text):
         names = _names_in_file(Path(text))
     elif not isinstance(text_or_file, str) or text.lower().endswith((".txt", ".json")):
         raise Error(f"There is no file of class names '{text}'.")
-    elif text.startswith("["):
+    elif text.startswith("[") or (text.startswith("{") and text.endswith("}")):
         names = _names_in_json(text, "The list of class names")
     else:
         names = text.split(",")
+    if isinstance(names, dict):
+        described(names)
+        return names
     return list(checked_classes([name.strip() for name in names if name.strip()]))
+
+
+def described(classes: Classes) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of `classes`, and the lines of the option `descriptions` for those that have any; an Error where they cannot be used.
+
+    >>> described({"cat": ["a photo of a house cat", "a kitten"], "dog": []})
+    (('cat', 'dog'), ('cat: a photo of a house cat; a kitten',))
+    """
+    names = checked_classes(tuple(classes) if isinstance(classes, Mapping) else classes)
+    if not isinstance(classes, Mapping):
+        return names, ()
+    lines = tuple(line_of(name, given) for name, given in classes.items() if given not in ([], ()))
+    prompts_of(lines, names)
+    return names, lines
 
 
 def checked_classes(classes: Sequence[str]) -> tuple[str, ...]:
@@ -63,21 +88,50 @@ def spoken(name: str) -> str:
     return name.replace("_", " ").strip()
 
 
-def _names_in_file(path: Path) -> list[str]:
+def _names_in_file(path: Path) -> list[str] | dict[str, list[str]]:
     try:
         text = path.read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as problem:
         raise Error(f"The class names in '{path}' cannot be read: {problem}.") from problem
     if path.suffix.lower() == ".json" or text.startswith("["):
         return _names_in_json(text, f"The file '{path}'")
-    return text.splitlines()
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not any(BEHIND_NAME in f"{line} " for line in lines):
+        return lines
+    read = []
+    for line in lines:
+        name, texts = read_line(line)
+        if not texts and ":" in name:
+            raise Error(
+                f"The line {line.strip()!r} of '{path}' has a colon without a space behind it: write 'name: description'."
+            )
+        read.append((name, texts))
+    return _once(read)
 
 
-def _names_in_json(text: str, where: str) -> list[str]:
+def _names_in_json(text: str, where: str) -> list[str] | dict[str, list[str]]:
     try:
-        names = parse_json(text)
+        names = parse_json(text, _once)
     except ValueError as problem:
         raise Error(f"{where} is not valid JSON: {problem}.") from problem
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise Error(f'{where} must be a JSON list of names, such as ["cat", "dog"].')
-    return names
+    if isinstance(names, list) and all(isinstance(name, str) for name in names):
+        return names
+    if isinstance(names, dict) and all(_is_texts(texts) for texts in names.values()):
+        return {name: [texts] if isinstance(texts, str) else texts for name, texts in names.items()}
+    raise Error(
+        f'{where} must be a JSON list of names, such as ["cat", "dog"], or an object from names to lists of descriptions.'
+    )
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(text, str) for text in value))
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A dictionary of `pairs`; a name that is there twice would be lost without a word."""
+    names: set[str] = set()
+    for name, _ in pairs:
+        if name in names:
+            raise Error(f"The class {name!r} is there twice: each class needs a name of its own.")
+        names.add(name)
+    return dict(pairs)

@@ -40,6 +40,10 @@ _UPRIGHT = {
 }
 
 
+class TooLargeError(Error):
+    """An image has more pixels than are read."""
+
+
 def read_image(source: ImageSource, max_megapixels: float | None = None) -> Image.Image:
     """One RGB image from a path, bytes, an HxWx3 uint8 array or a PIL image, of at most `max_megapixels` (64 if None).
 
@@ -164,7 +168,7 @@ def _check_size(size: tuple[int, int], name: str, max_megapixels: float | None) 
     if width * height > most * 1_000_000:
         # Whoever gave no limit, such as a reader of data sets, has no option to raise.
         otherwise = "" if max_megapixels is None else ", or raise the option `max_megapixels`"
-        raise Error(
+        raise TooLargeError(
             f"{name} has {width} x {height} pixels: at most {most:g} megapixels are read, so make it smaller first{otherwise}."
         )
     if not width * height:

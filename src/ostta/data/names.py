@@ -3,7 +3,7 @@
     mnist                a set of the catalogue, in its default split
     mnist:train          the same, in another split
     sample:mnist         a sample that ships
-    folder:PATH          one's own images; parquet:PATH, disk:PATH and hub:OWNER/NAME likewise
+    folder:PATH          one's own images; parquet:PATH, idx:PATH, disk:PATH and hub:OWNER/NAME likewise
     PATH/FILE.py:NAME    a function in a file of one's own; a package may register such a function by a name
 
 A "c" behind the word that names the set, or behind the word that says what PATH is, makes it the corrupted set: mnistc,
@@ -22,10 +22,10 @@ from ..core.types import Error
 from ..files import path_from_root
 from .catalogue import CATALOGUE
 
-Own = Literal["folder", "parquet", "disk", "hub"]
+Own = Literal["folder", "parquet", "idx", "disk", "hub"]
 SAMPLES = ("cifar10", "mnist")
 OWN: tuple[Own, ...] = get_args(Own)
-PATHS: tuple[Own, ...] = ("folder", "parquet", "disk")
+PATHS: tuple[Own, ...] = ("folder", "parquet", "idx", "disk")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,16 @@ def is_file(name: str) -> bool:
     return plugins.names_file(name) and not _without_c(name.partition(":")[0], OWN)[0]
 
 
+def is_own(name: str) -> bool:
+    """Whether `name` is a set of the person's own, corrupted or not.
+
+    >>> is_own("folderc:pets"), is_own("mnist")
+    (True, False)
+    """
+    head, _, rest = name.partition(":")
+    return bool(rest and _without_c(head, OWN)[0])
+
+
 def placed(name: str) -> str:
     """`name` with its path, if it has one, from the root: however it was written, the same data have the same name.
 
@@ -102,7 +112,8 @@ def known_names() -> tuple[str, ...]:
     published = [f"{name}c" for name, entry in CATALOGUE.items() if entry.published]
     samples = [f"sample:{name}" for name in SAMPLES]
     outside = [name for name in plugins.registered_names("dataset") if name not in CATALOGUE]
-    return (*CATALOGUE, *published, *samples, *outside, "folder:PATH", "parquet:PATH", "disk:PATH", "hub:OWNER/NAME")
+    own = ("folder:PATH", "parquet:PATH", "idx:PATH", "disk:PATH", "hub:OWNER/NAME")
+    return (*CATALOGUE, *published, *samples, *outside, *own)
 
 
 def _without_c(word: str, known: Collection[str]) -> tuple[str, bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +13,8 @@ import torch
 from .. import backbones
 from ..adapter import Adapter, load
 from ..core.types import Error
-from ..data.class_names import checked_classes
+from ..data.class_descriptions import Classes
+from ..data.class_names import described
 from ..options import Given, resolve
 from ..registry import Owner, find
 from ..state import stored_hash
@@ -98,7 +99,7 @@ class Keeper:
 class Wanted:
     """What a person asks of an adapter; None where nothing was said. The rest is as in `ostta.load`."""
 
-    classes: Sequence[str] | None
+    classes: Classes | None
     backbone: backbones.BackboneSource | None = None
     method: str | type[Any] | None = None
     score: str | type[Any] | None = None
@@ -155,8 +156,10 @@ def _resumed(wanted: Wanted, path: Path, device: str | torch.device | None, dtyp
         score=None if score is None else score.given,
         identifier=None if identifier is None else identifier.given,
     )
+    names, descriptions = (None, ()) if wanted.classes is None else described(wanted.classes)
     for name, old, new in (
-        ("classes", list(kept.classes), None if wanted.classes is None else list(checked_classes(wanted.classes))),
+        ("classes", kept.classes, names),
+        ("descriptions", kept.resolved.adapter.descriptions, descriptions or None),
         ("method", kept.method_name, None if method is None else method.name),
         ("score", kept.score_name, None if score is None else score.name),
         ("identifier", kept.identifier_name, None if identifier is None else identifier.name),
@@ -182,4 +185,4 @@ def _options(kept: Adapter, given: Given) -> Iterator[tuple[str, str, str]]:
 
 
 def _short(value: object) -> str:
-    return str(value)[:60]
+    return str(list(value) if isinstance(value, tuple) else value)[:60]

@@ -75,7 +75,7 @@ class Tuned(Overlay):
         self.vision = vision
         self.trains_text = self._text is not None or text_tower is not None
         self.trains_vision = bool(names)
-        if self._text is not None:
+        if self.trains_text:
             self._require_one_template()
         self._classifier: torch.Tensor | None = classifier
 
@@ -116,8 +116,8 @@ class Tuned(Overlay):
         alike = 1e-4 if self._backbone.dtype == torch.float32 else 5e-2
         if not torch.allclose(initial, self._frozen, atol=alike):
             raise Error(
-                "Prompt tuning starts from the one template 'a photo of a {}.', and this classifier was made from "
-                "something else: leave `templates` as it is."
+                "What trains the text side starts from class names in the one template 'a photo of a {}.', and this classifier was "
+                "made from something else: leave `templates` as it is, and give no descriptions of classes."
             )
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from .dart import Dart, DartOptions
 from .detector import Detector, DetectorOptions
+from .dictionary import Dictionary, DictionaryOptions
 from .neighbours import Neighbours, NeighboursOptions
 from .plain import Max, MaxOptions, MaxSoftmax, MaxSoftmaxOptions
 from .protocol import Score, Setting
 
 __all__ = [
     "SCORES",
+    "Dart",
+    "DartOptions",
     "Detector",
     "DetectorOptions",
+    "Dictionary",
+    "DictionaryOptions",
     "Max",
     "MaxOptions",
     "MaxSoftmax",
@@ -21,4 +27,11 @@ __all__ = [
     "Setting",
 ]
 
-SCORES: dict[str, type[Score]] = {"max": Max, "msp": MaxSoftmax, "neighbours": Neighbours, "detector": Detector}
+SCORES: dict[str, type[Score]] = {
+    "max": Max,
+    "msp": MaxSoftmax,
+    "neighbours": Neighbours,
+    "detector": Detector,
+    "dictionary": Dictionary,
+    "dart": Dart,
+}

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from ..core.sampling import balanced
 from ..core.types import Error
 from .mixing import DRAW_DESIRED, DRAW_UNDESIRED, generator
 from .stream import Numbers, Source
@@ -43,12 +44,5 @@ def draw(source: Source, wanted: int, seed: int, *, desired: bool) -> Drawn:
     if wanted < 0:
         raise Error(f"{wanted} images cannot be drawn from {source.name}.")
     chance = generator(seed, purpose=DRAW_DESIRED if desired else DRAW_UNDESIRED)
-    order = chance.permutation(len(source))
-    labels = np.asarray(source.labels)[order]
-    # The first of each class, then the second of each, and so on.
-    by_class = np.argsort(labels, kind="stable")
-    starts = np.searchsorted(labels[by_class], labels[by_class], side="left")
-    turn = np.empty(len(order), np.int64)
-    turn[by_class] = np.arange(len(order)) - starts
-    taken = np.argsort(turn, kind="stable")[:wanted]
-    return Drawn(source, np.sort(order[taken]))
+    taken = balanced(np.asarray(source.labels), wanted, chance)
+    return Drawn(source.whole, source.numbers[taken]) if isinstance(source, Drawn) else Drawn(source, taken)

@@ -8,15 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...core.types import Error
 from ...data.by_name import open_dataset
+from ...data.class_names import checked_classes, spoken
 from ...data.corruptions import checked, corrupt_pair, frost_source
 from ...data.dataset import Dataset
 from ...data.from_catalogue import given_root
 from ...data.generated import FROST, generated
-from ...data.names import parse_name
+from ...data.names import is_own, parse_name
 from ...data.overlap import overlap, overlap_sentence
-from ...streams import Continual, Domain, Frequent, Ordered, SingleDomain, Smooth, Source, Stream, draw
+from ...streams import Continual, Domain, Drawn, Frequent, Ordered, SingleDomain, Smooth, Source, Stream, draw
 from ..own_code import code_of
 from ..result import Side
 from ..scenario import ContinualScenario, DomainSpec, DomainsScenario, FrequentScenario, OrderedScenario, SmoothScenario
@@ -114,12 +117,13 @@ class _Sets:
     def __init__(self, spec: RunSpec, root: Path | None) -> None:
         self.spec, self.root, self._code = spec, root, code_of(spec)
         self.draws = spec.draw == "images"
-        # Where images are drawn, they are drawn from the whole set.
-        self._first = None if self.draws else spec.limit
+        # Where images are drawn, or classes chosen, it is out of the whole set.
+        self._first = None if self.draws or spec.undesired_classes is not None else spec.limit
         self.drawn: list[str] = []
         self.desired: list[Dataset] = []
         self.undesired: list[Dataset] = []
         self._clean: dict[str, Dataset] = {}
+        self._chosen = _chosen(spec)
 
     def under_each(self, corruptions: Sequence[str]) -> list[Domain]:
         """The run's desired set under one corruption after another."""
@@ -150,11 +154,17 @@ class _Sets:
 
     def shown(self, dataset: Dataset, wanted: int | None, *, desired: bool) -> Source:
         """The images of an opened set that the stream has; `wanted` is their number, None for all of them."""
-        if not self.draws or wanted is None or wanted >= len(dataset):
-            return dataset
-        sentence = f"{dataset.name}: {wanted:,} of {len(dataset):,} images, drawn by seed {self.spec.seed}."
-        self.drawn = list(dict.fromkeys([*self.drawn, sentence]))
-        return draw(dataset, wanted, self.spec.seed, desired=desired)
+        source: Source = dataset
+        if self.spec.undesired_classes is not None:
+            source = Drawn(dataset, np.flatnonzero(dataset.labels >= 0))
+        if wanted is None or wanted >= len(source):
+            return source
+        if self.draws:
+            how = f"drawn by seed {self.spec.seed}, as many of each class as there can be"
+            side = "" if self._chosen is None else f", {'desired' if desired else 'undesired'} classes"
+            self._say(f"{dataset.name}{side}: {wanted:,} of {len(source):,} images, {how}.")
+            return draw(source, wanted, self.spec.seed, desired=desired)
+        return Drawn(source.whole, source.numbers[:wanted]) if desired and isinstance(source, Drawn) else source
 
     def open_undesired(self, name: str, corruption: str, severity: int) -> Dataset:
         """An undesired set; a corrupted one is corrupted as the desired images are, or as the scenario says (D25)."""
@@ -162,7 +172,8 @@ class _Sets:
         known = next((dataset for dataset in self.undesired if dataset.name == name), None)
         if known is not None and not parse_name(name).corrupted:
             return known
-        dataset = self._open(name, corruption, severity, {"named": False})
+        how = {"named": False} if self._chosen is None else self._how_desired()
+        dataset = self._of_side(self._open(name, corruption, severity, how), desired=False)
         self.undesired.append(dataset)
         return dataset
 
@@ -170,7 +181,8 @@ class _Sets:
         """The run's desired set without a corruption of its own; `what` becomes of it is noted."""
         name = parse_name(self.spec.desired)
         self._check_order(self.spec.desired)
-        clean = open_dataset(name.clean, self.root, limit=self._first, classes=self.spec.classes, code=self._code)
+        clean = open_dataset(name.clean, self.root, **self._how_desired(), code=self._code)
+        clean = self._of_side(clean, desired=True)
         note = f"made here from {clean.name}: {what}; not the official files"
         named = replace(clean, name=self.spec.desired, origin="generated", note=note)
         self.desired.append(named)
@@ -178,9 +190,8 @@ class _Sets:
 
     def _open_desired(self, name: str, corruption: str, severity: int) -> Dataset:
         self._check_order(name)
-        dataset = self._open(
-            name, corruption, severity, {"limit": self._first, "classes": self.spec.classes, "named": True}
-        )
+        dataset = self._of_side(self._open(name, corruption, severity, self._how_desired()), desired=True)
+        self._say_if_classes_are_missing(dataset)
         if self.desired and dataset.classes != self.desired[0].classes:
             raise Error(
                 f"All domains must have the same classes in the same order, but {dataset.name} has "
@@ -202,12 +213,71 @@ class _Sets:
             clean = self._clean[clean_name] = open_dataset(clean_name, self.root, **how)
         return generated(name, clean, corruption, severity, seed, given_root(self.root))
 
+    def _how_desired(self) -> dict[str, Any]:
+        """What the desired set is opened with; the undesired side too, where its classes are some of the same set."""
+        classes = self.spec.classes
+        if classes is not None and self._chosen is not None and parse_name(self.spec.desired).kind == "folder":
+            # There, a list of classes chooses folders, and unknown ones are wanted beside the known.
+            classes = [*classes, *self._chosen]
+        return {"limit": self._first, "classes": classes, "named": True}
+
+    def _of_side(self, dataset: Dataset, *, desired: bool) -> Dataset:
+        """Where unknown classes were chosen: the set with the classes of one side; other images have the label -1."""
+        if self._chosen is None:
+            return dataset
+        names = {spoken(name): label for label, name in enumerate(dataset.classes)}
+        missing = next((name for name in self._chosen if spoken(name) not in names), None)
+        if missing is not None:
+            raise Error(
+                f"'{dataset.name}' has no class '{missing}' for the undesired side: it has {_some(dataset.classes)}."
+            )
+        unknown = [names[spoken(name)] for name in self._chosen]
+        wanted = [label for label in names.values() if label not in unknown] if desired else unknown
+        if not wanted:
+            raise Error(
+                f"All classes of '{dataset.name}' are to be undesired: leave at least one for the desired side."
+            )
+        of_label = np.full(len(dataset.classes), -1, np.int64)
+        of_label[wanted] = np.arange(len(wanted))
+        return replace(
+            dataset, classes=tuple(dataset.classes[label] for label in wanted), labels=of_label[dataset.labels]
+        )
+
+    def _say_if_classes_are_missing(self, dataset: Dataset) -> None:
+        """Under a limit, the first images of a person's own set may be of few of its classes."""
+        there = len(np.unique(dataset.labels[dataset.labels >= 0]))
+        if self._first is not None and is_own(dataset.name) and there < len(dataset.classes):
+            self._say(
+                f"{dataset.name}: the first {len(dataset):,} images are of {there:,} of its {len(dataset.classes):,} classes; "
+                "--draw images takes some of each."
+            )
+
+    def _say(self, sentence: str) -> None:
+        self.drawn = list(dict.fromkeys([*self.drawn, sentence]))
+
     def _check_order(self, name: str) -> None:
         if parse_name(name).base == IN_ORDER and not isinstance(self.spec.scenario, OrderedScenario):
             raise Error(
                 f"The order of '{name}' is its point, and {self.spec.scenario.kind} would lose it: "
                 "use the scenario ordered."
             )
+
+
+def _chosen(spec: RunSpec) -> tuple[str, ...] | None:
+    """The classes of the desired set that are to be unknown, if there are any."""
+    if spec.undesired_classes is None:
+        return None
+    if spec.undesired not in (None, spec.desired) or isinstance(spec.scenario, DomainsScenario):
+        raise Error(
+            "`undesired_classes` are classes of the desired set, so that there is no other undesired set beside them, and no list "
+            "of domains."
+        )
+    names = checked_classes(spec.undesired_classes)
+    known = {spoken(name) for name in spec.classes or ()}
+    both = next((name for name in names if spoken(name) in known), None)
+    if both is not None and parse_name(spec.desired).kind == "folder":
+        raise Error(f"The class '{both}' is named for both sides: a class is either desired or undesired.")
+    return names
 
 
 def _side(datasets: Sequence[Dataset], images: int) -> Side:

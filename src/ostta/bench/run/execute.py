@@ -81,7 +81,8 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
     composed = compose(spec, root)
     adapter = load(
         backbone if backbone is not None else open_backbone(spec),
-        spec.classes or composed.classes,
+        # Without those that are unknown.
+        composed.classes if spec.undesired_classes else spec.classes or composed.classes,
         method=code.get(spec.method, spec.method),
         score=None if spec.score is None else code.get(spec.score, spec.score),
         identifier=code.get(spec.identifier, spec.identifier),
@@ -182,7 +183,7 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
         ),
         weight_hash=adapter.backbone.weight_hash,
         class_names_hash=hashlib.sha256(json.dumps(adapter.classes).encode()).hexdigest(),
-        unfamiliar_classes=adapter.backbone.unfamiliar(adapter.classes),
+        unfamiliar_classes=adapter.unfamiliar,
         metrics=Metrics.model_validate(records.metrics()),
         domains=domains,
         hm_mean_domains=mean([domain.metrics.hm for domain in domains]),

@@ -60,7 +60,7 @@ def cache_of(prepared: Prepared, out: Path) -> FeatureCache | None:
         if not isinstance(dataset, Dataset):
             return None  # images that change along the stream are never seen twice
         # The note of a set that is made here says from what and how.
-        what = [dataset.name, dataset.origin, dataset.note, dataset.layout]
+        what = [dataset.name, dataset.origin, dataset.note, dataset.layout, *_listed(dataset)]
         key = hashlib.sha256(json.dumps([common, what], sort_keys=True).encode()).hexdigest()[:24]
         if key not in stores:
             stores[key] = FeatureStore(out / FOLDER / key, adapter.backbone.feature_width)
@@ -73,6 +73,13 @@ def _sides(stream: Stream) -> Iterator[tuple[int, bool, Source]]:
         yield visit.domain, True, visit.desired
         if visit.undesired is not None:
             yield visit.domain, False, visit.undesired
+
+
+def _listed(dataset: Dataset) -> list[str]:
+    """The files of a set that has one for each image: another choice of classes, or a new file, numbers them anew."""
+    if not dataset.files:
+        return []
+    return [hashlib.sha256("\0".join(map(str, dataset.files)).encode("utf-8", "surrogateescape")).hexdigest()]
 
 
 class FeatureStore:

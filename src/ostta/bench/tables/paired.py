@@ -19,7 +19,7 @@ Values = NDArray[np.float64]
 _COLUMNS = ("label", "score", "known", "index", "source", "number", "domain")
 # What of a spec decides which images a run shows.
 OF_THE_STREAM = (
-    "desired", "undesired", "corruption", "severity", "ratio", "limit", "classes", "scenario", "draw", "seed",
+    "desired", "undesired", "corruption", "severity", "ratio", "limit", "classes", "undesired_classes", "scenario", "draw", "seed",
 )  # fmt: skip
 
 

@@ -344,6 +344,7 @@ def _stream(cell: Cell) -> str:
         "classes",
         "scenario",
         "draw",
+        "undesired_classes",
     )
     return repr([getattr(cell.spec, name) for name in names])
 

@@ -42,7 +42,7 @@ def read_own_folder(folder: Path, given: tuple[str, ...] | None, named: bool) ->
     if not folder.is_dir():
         raise Error(f"There is no folder '{folder}'.")
     inside = sorted(item for item in folder.iterdir() if item.is_dir() and not item.name.startswith("."))
-    loose = _images_in(folder)
+    loose = [folder / name for name in image_names(folder)]
     if not inside and loose and not named:
         return Images(np.zeros(len(loose), np.int64), lambda i: read_image(loose[i]), (folder.name,), loose)
     if not inside:
@@ -59,20 +59,20 @@ def read_own_folder(folder: Path, given: tuple[str, ...] | None, named: bool) ->
 
 
 def _images_of_class(folder: Path) -> list[Path]:
-    files = _images_in(folder)
+    files = [folder / name for name in image_names(folder)]
     if not files:
         raise Error(f"The class folder '{folder}' has no images ({' '.join(sorted(IMAGE_SUFFIXES))}).")
     return files
 
 
-def _images_in(folder: Path) -> list[Path]:
+def image_names(folder: Path) -> list[str]:
+    """The names of the image files in `folder` itself, in order."""
     # The listing of the folder knows what is a file; asking for each would take seconds for ImageNet.
     with os.scandir(folder) as entries:
-        names = sorted(
+        return sorted(
             entry.name
             for entry in entries
             if os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES
             and not entry.name.startswith(".")
             and entry.is_file()
         )
-    return [folder / name for name in names]
