@@ -295,9 +295,8 @@ def test_stream_survives_being_stopped(number: signal.Signals, photos: Path, tmp
     )
     assert child.stdin is not None
     assert child.stdout is not None
-    path = str(sorted(photos.glob("*.png"))[0])
-    for _ in range(5):
-        child.stdin.write(path + "\n")
+    for path in sorted(photos.glob("*.png"))[:5]:
+        child.stdin.write(f"{path}\n")
         child.stdin.flush()
         assert "verdict" in child.stdout.readline()
     child.send_signal(number)

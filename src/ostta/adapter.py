@@ -32,6 +32,7 @@ from .data.class_names import checked_classes, described
 from .data.images import ImageSource, read_image
 from .data.views import FeaturesOnly, Views
 from .identifiers import Identifier
+from .identifiers.protocol import is_warming_up
 from .methods import Method
 from .methods.protocol import Failure, Proposal, Restarts, Trained
 from .methods.tuning import TunedState, answer, take
@@ -108,6 +109,7 @@ class Turn:
     began: float
     encoded: float
     decided: float
+    warming_up: bool = False
 
 
 class Adapter:
@@ -426,7 +428,8 @@ class Adapter:
         if unseen is None and not math.isfinite(scored.value):
             unseen = NOT_FINITE
         decision = self.identifier.peek(scored.value, scored.evidence) if unseen is None else None
-        return Turn(look, scored, decision, unseen, began, encoded, self.clock())
+        young = is_warming_up(self.identifier) or bool(getattr(self.score, "warming_up", False))
+        return Turn(look, scored, decision, unseen, began, encoded, self.clock(), young)
 
     def looks_again(self, turn: Turn, proposal: Proposal) -> bool:
         """Whether the class is to be named from the image's features under the values that its step led to."""
@@ -596,6 +599,7 @@ class Adapter:
             diagnostics={} if failed else proposal.diagnostics,
             features=tuple(look.features.cpu().tolist()) if wanted.features else None,
             evidence=turn.scored.evidence,
+            warming_up=turn.warming_up,
         )
 
     def _views_of_image(self, image: ImageSource) -> Views:

@@ -45,6 +45,26 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 @contextmanager
+def file_in_one_step(path: Path) -> Iterator[Path]:
+    """A name for a file to be written inside the block, which takes the place of `path` at its end; for what is too large for memory."""
+    partial = _partial(path)
+    try:
+        yield partial
+        with open(partial, "rb") as written:
+            os.fsync(written.fileno())
+        os.replace(partial, path)
+    except BaseException as problem:
+        with suppress(OSError):
+            os.unlink(partial)
+        if not isinstance(problem, OSError):
+            raise
+        reason = problem.strerror or problem
+        raise Error(f"{path} could not be written ({reason}); what was there before is unchanged.") from None
+    _sync_folder(path.parent)
+    _remove_leftovers(path)
+
+
+@contextmanager
 def folder_in_one_step(path: Path) -> Iterator[Path]:
     """An empty folder to fill with files, which takes the place of `path` at the end of the block.
 

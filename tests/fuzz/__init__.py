@@ -23,6 +23,7 @@ KINDS = {
     "checkpoints": "checkpoints:Checkpoints",
     "class_lists": "class_lists:ClassLists",
     "exports": "exports:Exports",
+    "journals": "journals:Journals",
     "sources": "sources:Sources",
 }
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from contextlib import closing
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..files import readable
 from .parsing import CLASSES_HELP, DEVICE_HELP, DTYPE_HELP, named_code, parse_options
+
+
+class Sort(StrEnum):
+    """How images are put into the folder of their answer."""
+
+    copy = "copy"
+    link = "link"
 
 
 def stream(
@@ -52,25 +58,65 @@ def stream(
     state: Annotated[
         Path | None,
         typer.Option(
-            help="State file: resumed where it exists; saved after the first image, then every second or every 200 "
-            "images, whichever comes first (more rarely where saving would take more than a twentieth of the time), at "
-            "the end, and on SIGTERM and Ctrl-C, which wait for the save."
+            help="State file: gone on with where it exists, with the next image that was not judged yet, as its journal (STATE.journal) "
+            "knows; saved after the first image, then every minute (more rarely where saving would take more than a twentieth of the "
+            "time) or after --save-every images, whichever comes first, at the end, and on SIGTERM and Ctrl-C, which wait for the save."
         ),
     ] = None,
+    save_every: Annotated[
+        int,
+        typer.Option(
+            min=1, max=100_000, help="Images after which the state is saved: so many a crash repeats at most."
+        ),
+    ] = 100,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for predictions.csv and .parquet (one row an image) and report.html, a page about the stream. With --state "
+            "it is gone on with after a stop."
+        ),
+    ] = None,
+    sort: Annotated[
+        Sort | None,
+        typer.Option(
+            help='Also put each image into OUT/sorted/ANSWER/, as a copy or a link; `unknown` is for "I don\'t know".'
+        ),
+    ] = None,
+    draw: Annotated[
+        bool,
+        typer.Option("--draw", help="Also write each image with its answer below it to OUT/drawn/, the last 10,000."),
+    ] = False,
+    panel: Annotated[
+        bool,
+        typer.Option(
+            "--panel/--no-panel",
+            help="A live panel on stderr, in place of JSON lines where those would go to the terminal too. Without one if stderr is no "
+            "terminal, or stdout a pipe.",
+        ),
+    ] = True,
 ) -> None:
     """Judge images one after the other, adapting on the way; one JSON line for each on stdout.
 
     With a state file that exists, what is not named on the command line comes from there, and what is named must be the same.
+    An image counts once for a state: one that was judged before, the same path with the same size and time, is left out.
+
+    A line is printed as soon as it is known. `row` counts the images of a state; after a crash, those since the last save come again with
+    the same `row`, and the last line of a row is the one that counts.
 
     A file name that is not UTF-8 has U+FFFD in the place of what cannot be read, and its bytes, in hex, as image_bytes.
 
-    Example: ostta stream photos/ --classes "cat,dog,ship" --state cats.ostta
+    Example: ostta stream photos/ --classes "cat,dog,ship" --state cats.ostta --out cats
     """
+    from ..core.types import Error
     from ..data.class_names import parse_classes
-    from ..live.answers import answers
-    from ..live.state_keeper import Wanted, opened
+    from ..live import outputs
+    from ..live.answers import LiveStream, open_stream
+    from ..live.state_keeper import Wanted
     from ..sources import open as open_source
+    from .stream_output import shown
 
+    if out is None and (sort is not None or draw):
+        raise Error("--sort and --draw write to a folder: name it with --out.")
     wanted = Wanted(
         classes=None if classes is None else parse_classes(classes),
         backbone=named_code(backbone),
@@ -81,9 +127,14 @@ def stream(
         seed=seed,
         options=parse_options(set_ or []),
     )
-    source = open_source(*sources, every=every, follow=follow)
-    adapter = opened(wanted, state, device, dtype)
-    ascii_only = (sys.stdout.encoding or "utf-8").lower() not in ("utf-8", "utf8")
-    with source, closing(answers(adapter, source, state)) as found:
-        for answer in found:
-            print(json.dumps(answer, ensure_ascii=ascii_only), flush=True)
+    opened: list[LiveStream] = []
+    # Asked only when images are, and then the stream is open.
+    source = open_source(*sources, every=every, follow=follow, skip=lambda key: opened[0].journal.knows(key))
+    output = None if out is None else outputs.Wanted(path=out, sort=None if sort is None else sort.value, draw=draw)
+    about = {"title": f"ostta stream: {readable(source.name)}", "sources": [readable(name) for name in sources]}
+    with (
+        source,
+        open_stream(wanted, state, output, device=device, dtype=dtype, save_every=save_every, about=about) as live,
+    ):
+        opened.append(live)
+        shown(live, source, panel=panel)

@@ -175,6 +175,7 @@ class Prediction:
     "reset" is there where the image's update was the last before a reset, and says how many updates were taken back.
     `features`, if asked for, is the image's unit feature from before the update. `evidence` are the numbers by name that the score
     is made of: "class" is the fit to the best class, "known" and "unknown" the likeness to known and unknown images.
+    `warming_up` is true while the identifier knows too few scores for `known` and `threshold` to be trusted.
     `name`, `time` and `frame` are those of the image where it came from a source (`ostta.sources`).
 
     >>> prediction = adapter.step(image)
@@ -202,6 +203,7 @@ class Prediction:
     diagnostics: Mapping[str, float] = field(default_factory=dict)
     features: tuple[float, ...] | None = None
     evidence: Evidence = field(default_factory=lambda: NO_EVIDENCE)
+    warming_up: bool = False
     name: str | None = None
     time: float | None = None
     frame: int | None = None

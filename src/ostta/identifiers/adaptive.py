@@ -79,6 +79,11 @@ class Adaptive:
         self.bank, self._rejected = ScoreBank(self.options.window), ScoreBank(self.options.window)
         self._many = False
 
+    @property
+    def warming_up(self) -> bool:
+        # The other bank stays empty where the score has no evidence for it.
+        return self.bank.young
+
     def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         threshold, low, high = cut_in_two(self.bank.sorted_with(score))
         if not _says_enough(evidence):

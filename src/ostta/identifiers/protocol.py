@@ -17,6 +17,8 @@ class Identifier(Protocol):
     Options:    its options, a frozen dataclass with defaults.
     about:      one line for `ostta ls identifiers`.
     needs:      the name of the only score that it can judge; None where it can judge any.
+    warming_up: may be left out: whether it knows too few scores for its decisions to be trusted. Where it is, an identifier
+                is warming up while one of its `memories` is young.
 
     >>> identifier: Identifier = ostta.identifiers.LDA()
     >>> for score in (0.18, 0.33):
@@ -52,3 +54,20 @@ class Identifier(Protocol):
     def tensors(self) -> dict[str, torch.Tensor]: ...
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None: ...
+
+
+def is_warming_up(identifier: Identifier) -> bool:
+    """Whether an identifier knows too few scores for its decisions to be trusted, by its own word or by its banks.
+
+    >>> identifier = ostta.identifiers.LDA()
+    >>> for number in range(40):
+    ...     identifier.take(0.2 + 0.01 * (number % 7))
+    >>> is_warming_up(identifier), is_warming_up(ostta.identifiers.LDA())
+    (False, True)
+    """
+    said = getattr(identifier, "warming_up", None)
+    if said is not None:
+        return bool(said)
+    # One from outside may have no banks that it names.
+    memories: Mapping[str, object] = getattr(identifier, "memories", dict)()
+    return any(bank.young for bank in memories.values() if isinstance(bank, ScoreBank))

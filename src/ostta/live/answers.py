@@ -4,41 +4,144 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+from PIL import Image
+
 from ..adapter import Adapter
 from ..core.types import Error
+from ..data.images import ImageSource, read_image
 from ..files import is_unicode, readable
 from ..sources import Item, Source
+from ..state import stored_hash
+from . import outputs
+from .digest import Digest
+from .journal import Journal, Row
+from .outputs import OutputFolder
 from .signals import Stoppable
-from .state_keeper import Keeper
+from .state_keeper import IMAGES, Keeper, Wanted, opened
 
 
-def answers(adapter: Adapter, source: Source, state: Path | None = None) -> Generator[dict[str, Any], None, None]:
-    """What `adapter` says of each image, as JSON fields; an image that cannot be read has an `error` in place of an answer.
+@dataclass
+class LiveStream:
+    """An adapter with its state file, its journal and its output folder; `digest` is of what was judged since the start."""
 
-    The state is saved to `state` on the way, at the end, and when SIGTERM or Ctrl-C ends the iteration. Who stops reading
-    earlier closes the iterator, so that the state is saved then too.
-    """
-    keeper, read = Keeper(adapter, state), 0
-    with Stoppable(source) as waiting:
+    adapter: Adapter
+    state: Path | None
+    journal: Journal
+    folder: OutputFolder | None = None
+    save_every: int = IMAGES
+    digest: Digest = field(default_factory=Digest)
+
+    def answers(self, source: Source) -> Generator[dict[str, Any], None, None]:
+        """What the adapter says of each image, as JSON fields; an image that cannot be read has an `error` in place of an answer.
+
+        All is saved on the way, at the end, and when SIGTERM or Ctrl-C ends the iteration. Who stops reading earlier closes the
+        iterator, so that it is saved then too. The source leaves out what the journal knows: it was opened with `skip`.
+        """
+        keeper = Keeper(self.adapter, self.state, self.journal, self.folder, images=self.save_every)
+        with Stoppable(source) as waiting:
+            try:
+                for item in waiting:
+                    row, picture = self._judged(item, source)
+                    if self.folder is not None:
+                        self.folder.show(row, picture)
+                    self.digest.add(row.content)
+                    yield row.content
+                    keeper.stepped()
+            finally:
+                keeper.save()
+                if self.folder is not None:
+                    self.folder.finish()
+        read = self.digest.images - self.digest.unreadable
+        if not read and not waiting.asked and not self.journal.skipped:
+            raise Error(f"None of the images in {source.name} could be read.")
+
+    def _judged(self, item: Item, source: Source) -> tuple[Row, Image.Image | None]:
+        """The row of an image, and its picture where a folder wants it."""
+        picture = None
         try:
-            for item in waiting:
-                try:
-                    prediction = adapter.step(item.require_image())
-                except Error as problem:
-                    answer: dict[str, Any] = {"error": str(problem)}
-                else:
-                    read += 1
-                    answer = {"step": adapter.steps, **json.loads(prediction.to_json())}
-                yield _named(item, answer)
-                keeper.stepped()
-        finally:
-            keeper.save()
-    if not read and not waiting.asked:
-        raise Error(f"None of the images in {source.name} could be read.")
+            image: ImageSource = item.require_image()
+            if self.folder is not None:
+                # Read once for both; the adapter takes a picture as it stands.
+                image = picture = read_image(image, self.adapter.resolved.adapter.max_megapixels)
+            prediction = self.adapter.step(image)
+        except Error as problem:
+            answer: dict[str, Any] = {"error": str(problem)}
+        else:
+            answer = {"step": self.adapter.steps, **json.loads(prediction.to_json())}
+        happened = [
+            {"kind": event.kind, "sentence": event.sentence, "evidence": dict(event.evidence)}
+            for event in source.new_events()
+        ]
+        if happened:
+            answer["events"] = [*answer.get("events", ()), *happened]
+        # A frame of a video has no file of its own.
+        path = item.path if item.frame is None and "error" not in answer else None
+        return self.journal.add(self.adapter.steps, item.key, path, _named(item, answer)), picture
+
+
+@contextmanager
+def open_stream(
+    wanted: Wanted,
+    state: Path | None = None,
+    output: outputs.Wanted | None = None,
+    *,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+    save_every: int = IMAGES,
+    about: dict[str, Any] | None = None,
+) -> Iterator[LiveStream]:
+    """A stream that goes on where it stopped; where it cannot, an Error, and nothing has changed."""
+    new = state is not None and not state.exists()
+    journal = _found_journal(state)
+    try:
+        adapter = opened(wanted, state, device, dtype)
+        if journal is None:
+            journal = Journal.temporary() if state is None else _new_journal(state, adapter)
+        elif state is not None:
+            journal.go_on(state, adapter.steps, stored_hash(state))
+        folder = None
+        if output is not None:
+            folder = OutputFolder(output, journal, adapter.classes, {**(about or {}), **adapter.describe()})
+    except BaseException:
+        if journal is not None:
+            journal.close()
+        if new and state is not None:
+            for path in (state, Journal.beside(state)):
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+        raise
+    try:
+        yield LiveStream(adapter, state, journal, folder, save_every)
+    finally:
+        journal.close()
+
+
+def _found_journal(state: Path | None) -> Journal | None:
+    """The journal of a state file, if there is one; opened first, as nothing else may be using the two."""
+    if state is None:
+        return None
+    path = Journal.beside(state)
+    if not os.path.lexists(path):
+        return None
+    journal = Journal.existing(path)
+    if not state.exists() and not journal.is_empty():
+        journal.close()
+        raise Error(
+            f"There is a journal {path}, but not the state file {state} that it belongs to: bring the state back, or remove the journal "
+            "to begin anew."
+        )
+    return journal
+
+
+def _new_journal(state: Path, adapter: Adapter) -> Journal:
+    return Journal.new(Journal.beside(state), adapter.steps, stored_hash(state))
 
 
 def _named(item: Item, answer: dict[str, Any]) -> dict[str, Any]:

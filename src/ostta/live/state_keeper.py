@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -17,42 +17,82 @@ from ..data.class_descriptions import Classes
 from ..data.class_names import described
 from ..options import Given, resolve
 from ..registry import Owner, find
+from ..state import stored_hash
+from .journal import Examples, Journal, Progress
 
 PARTS: tuple[Owner, ...] = ("method", "score", "identifier")
 
-# A state is saved after so many images, or after so many seconds, whichever comes first,
-IMAGES = 200
-SECONDS = 1.0
-# but saving takes no more than this share of the time.
+# A state is saved after so many images, or after so many seconds, whichever comes first;
+IMAGES = 100
+SECONDS = 60.0
+# where saving would take more than this share of the time, the seconds are more.
 SHARE = 0.05
 
 
-class Keeper:
-    """Saves the state of `adapter` to `path` on the way; without a path, never.
+class Output(Protocol):
+    """Where the rows of a journal go on."""
 
-    A process that is killed loses what came since the last save: at most 200 images, and of those only the last second's, or
+    name: str
+
+    def take(self, journal: Journal) -> Progress:
+        """Take over the new rows for good; says how far it has come."""
+
+    def new_examples(self) -> Examples:
+        """The example pictures that were chosen since this was last asked."""
+
+
+class Keeper:
+    """Saves the state of `adapter` to `path` on the way, with the journal and the output in agreement; without a path, no state.
+
+    A process that is killed loses what came since the last save: at most `images` images, and of those only the last minute's, or
     twenty times as long as a save takes where that is longer. The first image is saved at once.
     """
 
-    def __init__(self, adapter: Adapter, path: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self.adapter, self._path, self._clock = adapter, path, clock
+    def __init__(
+        self,
+        adapter: Adapter,
+        path: Path | None,
+        journal: Journal | None = None,
+        output: Output | None = None,
+        *,
+        images: int = IMAGES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.adapter, self._path, self._output = adapter, path, output
+        self._journal = Journal.temporary() if journal is None else journal
+        self._images, self._clock = images, clock
         self._kept = adapter.steps
+        self._settled = True
         self._due_at = clock()
 
     def stepped(self) -> None:
         """Save where it is time to; to be called after every image."""
-        if self.adapter.steps - self._kept >= IMAGES or self._clock() >= self._due_at:
+        new = max(self.adapter.steps - self._kept, self._journal.waiting)
+        if new >= self._images or self._clock() >= self._due_at:
             self.save()
 
     def save(self) -> None:
         """Save what has not been saved yet."""
-        if self._path is None or self.adapter.steps == self._kept:
+        steps = self.adapter.steps
+        if steps == self._kept and not self._journal.waiting and self._settled:
             return
         began = self._clock()
-        self.adapter.save(self._path)
-        self._kept = self.adapter.steps
+        self._settled = False
+        self._journal.write(steps)
+        if self._path is not None and steps != self._kept:
+            self.adapter.save(self._path)
+        self._kept = steps
+        self._settle(steps)
         ended = self._clock()
         self._due_at = ended + max(SECONDS, (ended - began) / SHARE)
+
+    def _settle(self, steps: int) -> None:
+        name, progress, examples = None, Progress(), Examples()
+        if self._output is not None:
+            progress, examples, name = self._output.take(self._journal), self._output.new_examples(), self._output.name
+        known = stored_hash(self._path) if self._path is not None and self._journal.path is not None else ""
+        self._journal.settle(steps, known, name, progress, examples)
+        self._settled = True
 
 
 @dataclass(frozen=True, kw_only=True)

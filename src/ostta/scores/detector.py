@@ -73,6 +73,11 @@ class Detector:
         # Images of both kinds, real images, and steps of Adam so far.
         self._items = self._images = self._steps = 0
 
+    @property
+    def warming_up(self) -> bool:
+        # The thresholds are its own: the identifier `adand` has no bank.
+        return self._softmax.young
+
     def value(self, look: Look[Any]) -> Scored:
         doubt = 1 - max_softmax_score(look.cosines, self._logit_scale)
         unknown = self._unknown(_row(look.features))

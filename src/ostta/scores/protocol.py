@@ -36,6 +36,7 @@ class Score(Protocol):
     Options:  its options, a frozen dataclass with defaults.
     about:    one line for `ostta ls scores`.
     scale:    its largest value, if all values are from 0 to that; None where they are not confined.
+    warming_up: may be left out: whether it has seen too few images for the decision to be trusted, where the identifier cannot know.
 
     >>> ostta.load("embedded", ["cat", "dog"], score="msp").score.scale
     1.0

@@ -8,7 +8,16 @@ stored_shapes.py  whether the tensors are as large as the options say, before an
 from __future__ import annotations
 
 from .description import Description, GivenClasses, SavedOn
-from .file import FORMAT, read_state, write_state
+from .file import FORMAT, read_state, stored_hash, write_state
 from .stored_shapes import require_stored_shapes
 
-__all__ = ["FORMAT", "Description", "GivenClasses", "SavedOn", "read_state", "require_stored_shapes", "write_state"]
+__all__ = [
+    "FORMAT",
+    "Description",
+    "GivenClasses",
+    "SavedOn",
+    "read_state",
+    "require_stored_shapes",
+    "stored_hash",
+    "write_state",
+]

@@ -70,6 +70,17 @@ def read_state(path: Path, given: GivenClasses | None = None) -> tuple[dict[str,
         raise Error(f"{path} cannot be restored: {str(problem).removesuffix('.')}.") from None
 
 
+def stored_hash(path: Path) -> str:
+    """The hash in a state file; empty where its format has none."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            return str((file.metadata() or {}).get(HASH, ""))
+    except (SafetensorError, OSError, ValueError) as problem:
+        raise Error(f"{path} is not a readable state file ({shown(str(problem), 200)}).") from None
+
+
 def _read_file(path: Path) -> tuple[dict[str, torch.Tensor], Mapping[str, str]]:
     from safetensors import SafetensorError, safe_open
 

@@ -1,0 +1,152 @@
+"""The panel of `ostta stream` on a terminal: how fast, how many accepted, which classes, the scores, the guard."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from ..live.digest import Digest
+from ..live.outputs.timeline import histogram
+
+# Seconds between two pictures of the panel, and over which the rate is taken.
+PAUSE, RATE_OVER = 0.25, 10.0
+MOST_CLASSES, BINS = 8, 48
+KNOWN, UNKNOWN = "bright_blue", "yellow"
+# What the guard did last, and its light; so many images after a warning it is green again.
+LIGHTS = {"warn": "yellow", "skip": "yellow", "roll_back": "yellow", "freeze": "red", "thaw": "green"}
+CALM = 200
+
+
+@contextmanager
+def stream_panel(
+    digest: Digest, title: str, *, guarded: bool, dropped: Callable[[], int], console: Console
+) -> Iterator[Callable[[], None]]:
+    """A function to be called after every image; it draws as often as eyes can follow."""
+    panel = StreamPanel(digest, title, guarded=guarded, dropped=dropped, plain=console.options.ascii_only)
+    with Live(panel.picture(), console=console, auto_refresh=False, redirect_stdout=False, transient=True) as live:
+        drawn = 0.0
+
+        def show() -> None:
+            nonlocal drawn
+            if time.monotonic() - drawn >= PAUSE:
+                drawn = time.monotonic()
+                live.update(panel.picture(), refresh=True)
+
+        yield show
+
+
+class StreamPanel:
+    """What is shown, from a digest that grows."""
+
+    def __init__(
+        self,
+        digest: Digest,
+        title: str,
+        *,
+        guarded: bool = False,
+        dropped: Callable[[], int] = lambda: 0,
+        plain: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._digest, self._title, self._guarded, self._dropped = digest, title, guarded, dropped
+        self._clock, self._plain = clock, plain
+        self._times: deque[tuple[float, int]] = deque([(clock(), 0)])
+
+    def picture(self) -> Panel:
+        """The panel as it is now."""
+        figures = Table.grid(padding=(0, 2))
+        for name, value in self._figures():
+            figures.add_row(Text(name, style="dim"), value)
+        both = Table.grid(padding=(0, 4))
+        both.add_row(figures, self._classes())
+        return Panel(
+            Group(both, Text(), *self._scores()),
+            title=Text(self._title),
+            title_align="left",
+            border_style="dim",
+            expand=False,
+        )
+
+    def _figures(self) -> Iterator[tuple[str, Text]]:
+        digest = self._digest
+        yield "images", Text(f"{digest.images:,}  ({self._rate():.1f} a second)")
+        share = digest.accepted_share
+        if share is not None:
+            yield "accepted", Text(f"{100 * share:.1f} %  {self._bar(share, 16)}", style=KNOWN)
+            yield "don't know", Text(f"{digest.rejected:,}", style=UNKNOWN)
+        if digest.unreadable:
+            yield "not readable", Text(f"{digest.unreadable:,}", style="red")
+        dropped = self._dropped()
+        if dropped:
+            yield "dropped", Text(f"{dropped:,}", style="yellow")
+        yield "guard", self._light()
+
+    def _classes(self) -> Table:
+        table = Table.grid(padding=(0, 1))
+        most = max(self._digest.classes.values(), default=1)
+        for name, count in self._digest.classes.most_common(MOST_CLASSES):
+            label = Text(" ".join(name.split()), overflow="ellipsis", no_wrap=True)
+            label.truncate(20, overflow="ellipsis")
+            table.add_row(label, Text(self._bar(count / most, 18), style=KNOWN), Text(f"{count:,}"))
+        left = len(self._digest.classes) - MOST_CLASSES
+        if left > 0:
+            table.add_row(Text(f"{left} more", style="dim"), "", "")
+        return table
+
+    def _scores(self) -> Iterator[Text]:
+        """The last scores; what lies below the threshold has the colour of "I don't know"."""
+        recent, threshold = list(self._digest.recent), self._digest.threshold
+        if not recent:
+            yield Text("waiting for the first image", style="dim")
+            return
+        counts, low, high = histogram(recent, BINS)
+        levels, most = " .:-=+*#%@" if self._plain else " ▁▂▃▄▅▆▇█", max(counts)
+        step = (high - low) / BINS
+        line = Text()
+        for number, count in enumerate(counts):
+            below = threshold is not None and low + (number + 0.5) * step < threshold
+            height = 0 if not count else max(1, round(count / most * (len(levels) - 1)))
+            line.append(levels[height], style=UNKNOWN if below else KNOWN)
+        yield line
+        mark = "^" if self._plain else "▲"
+        if threshold is None:
+            yield Text(f"the last {len(recent)} scores, {low:.2f} to {high:.2f}; no threshold now", style="dim")
+            return
+        place = min(BINS - 1, max(0, int((threshold - low) / (high - low) * BINS)))
+        yield Text(f"{' ' * place}{mark} {threshold:.2f}")
+        young = "; the threshold is warming up" if self._digest.warming_up == self._digest.seen else ""
+        yield Text(f"the last {len(recent)} scores, {low:.2f} to {high:.2f}{young}", style="dim")
+
+    def _light(self) -> Text:
+        lamp = "o" if self._plain else "●"
+        if not self._guarded:
+            return Text("off", style="dim")
+        for number, _, event in reversed(self._digest.events):
+            kind = str(event.get("kind"))
+            colour = LIGHTS.get(kind)
+            if colour is None:
+                continue
+            if colour == "yellow" and self._digest.images - number > CALM:
+                break
+            sentence = " ".join(str(event.get("sentence", "")).split())[:60]
+            return Text.assemble((lamp, colour), f" {kind.replace('_', ' ')}: {sentence}")
+        return Text.assemble((lamp, "green"), " all well")
+
+    def _rate(self) -> float:
+        now = self._clock()
+        self._times.append((now, self._digest.images))
+        while len(self._times) > 2 and now - self._times[0][0] > RATE_OVER:
+            self._times.popleft()
+        began, before = self._times[0]
+        return (self._digest.images - before) / (now - began) if now > began else 0.0
+
+    def _bar(self, share: float, width: int) -> str:
+        return ("#" if self._plain else "█") * round(share * width)

@@ -1,0 +1,134 @@
+"""What a stream has been so far, in a memory that does not grow with it: counts, a timeline, the last scores, the last events."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+# A timeline has at most so many parts, and so many dots; then every two become one.
+PARTS, DOTS = 240, 900
+# So many of the last scores make a histogram, and so many of the last events are told.
+RECENT, EVENTS = 512, 200
+
+
+@dataclass(slots=True)
+class Part:
+    """Some images that came one after the other."""
+
+    images: int = 0
+    accepted: int = 0
+    thresholds: int = 0
+    threshold_sum: float = 0.0
+
+    @property
+    def threshold(self) -> float | None:
+        """The mean threshold; None where there was none."""
+        return self.threshold_sum / self.thresholds if self.thresholds else None
+
+    def joined(self, other: Part) -> Part:
+        """Both as one."""
+        return Part(
+            self.images + other.images,
+            self.accepted + other.accepted,
+            self.thresholds + other.thresholds,
+            self.threshold_sum + other.threshold_sum,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """The score of one image: which one of those that were seen, and whether it was accepted."""
+
+    place: int
+    score: float
+    known: bool
+
+
+class Happened(NamedTuple):
+    """An event: the number of its row, how many images had been seen by then, and what happened."""
+
+    row: int
+    place: int
+    event: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Digest:
+    """Made of rows, one after the other.
+
+    >>> digest = Digest()
+    >>> digest.add({"row": 1, "image": "a.jpg", "label": "cat", "known": True, "verdict": "reliable_desired", "score": 0.4})
+    >>> digest.add({"row": 2, "image": "b.jpg", "error": "The image file 'b.jpg' is empty."})
+    >>> digest.images, digest.seen, digest.accepted_share, dict(digest.classes), digest.unreadable
+    (2, 1, 1.0, {'cat': 1}, 1)
+    """
+
+    images: int = 0
+    seen: int = 0
+    accepted: int = 0
+    unreadable: int = 0
+    unseen: int = 0
+    warming_up: int = 0
+    adapted: int = 0
+    threshold: float | None = None
+    classes: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    events: deque[Happened] = field(default_factory=lambda: deque(maxlen=EVENTS))
+    recent: deque[tuple[float, bool]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    parts: list[Part] = field(default_factory=list)
+    part_size: int = 1
+    dots: list[Dot] = field(default_factory=list)
+    dot_every: int = 1
+
+    @property
+    def rejected(self) -> int:
+        """How many images were "I don't know"."""
+        return self.seen - self.accepted
+
+    @property
+    def accepted_share(self) -> float | None:
+        """How many of the images that were seen got a class; None before the first."""
+        return self.accepted / self.seen if self.seen else None
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """One row, as a JSON line or the table has it."""
+        self.images += 1
+        for event in row.get("events") or ():
+            self.kinds[str(event.get("kind"))] += 1
+            self.events.append(Happened(row["row"], self.seen, event))
+        if row.get("error"):
+            self.unreadable += 1
+            return
+        if row.get("verdict") is None or row.get("score") is None:
+            self.unseen += 1
+            return
+        known = bool(row["known"])
+        self.accepted += known
+        if known:
+            self.classes[row["label"]] += 1
+        self.warming_up += bool(row.get("warming_up"))
+        self.adapted += bool(row.get("adapted"))
+        self.threshold = row.get("threshold")
+        self.recent.append((row["score"], known))
+        self._place(row["score"], known)
+        self.seen += 1
+
+    def _place(self, score: float, known: bool) -> None:
+        if self.seen % self.dot_every == 0:
+            self.dots.append(Dot(self.seen, score, known))
+        if len(self.dots) >= DOTS:
+            self.dot_every *= 2
+            self.dots = self.dots[::2]
+        if not self.parts or self.parts[-1].images >= self.part_size:
+            if len(self.parts) >= PARTS:
+                self.part_size *= 2
+                self.parts = [one.joined(other) for one, other in zip(self.parts[::2], self.parts[1::2], strict=True)]
+            self.parts.append(Part())
+        part = self.parts[-1]
+        part.images += 1
+        part.accepted += known
+        if self.threshold is not None:
+            part.thresholds += 1
+            part.threshold_sum += self.threshold

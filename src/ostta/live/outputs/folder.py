@@ -1,0 +1,138 @@
+"""`--out FOLDER`: what a stream leaves behind, in agreement with its state after any crash."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from ...core.types import Error
+from ...data.images import read_image
+from ...files import make_folder, write_atomically
+from ..digest import Digest
+from ..journal import Examples, Journal, Progress, Row
+from .page import page
+from .pictures import DrawnPictures, ExamplePictures, Sort, SortedFiles
+from .table import Table
+
+# Seconds between two versions of the page while the stream goes on.
+PAGE_EVERY = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a person asks of an output folder."""
+
+    path: Path
+    sort: Sort | None = None
+    draw: bool = False
+
+
+class OutputFolder:
+    """The files of one folder.
+
+    predictions.csv       rows that are settled, and no others: added when the state is saved
+    predictions.parquet   the same, written at the end
+    report.html           a page about all of it, at the end and about every minute
+    sorted/ drawn/        pictures by the number of their row, written at once; those that a crash takes back are removed at the start
+    """
+
+    def __init__(self, wanted: Wanted, journal: Journal, classes: tuple[str, ...], about: Mapping[str, Any]) -> None:
+        self.path = wanted.path
+        if find_spec("pyarrow") is None:
+            raise Error(
+                '`--out` writes a parquet file, which needs pyarrow: install it with `pip install "ostta[bench]"`.'
+            )
+        self.name = _name(wanted.path, journal)
+        self.digest = Digest()
+        self._about, self._journal = about, journal
+        self._table = Table(wanted.path / "predictions.csv")
+        self._sorted = SortedFiles(wanted.path / "sorted", classes, wanted.sort) if wanted.sort else None
+        self._drawn = DrawnPictures(wanted.path / "drawn") if wanted.draw else None
+        self._progress = self._opened()
+        counts = {"": self.digest.rejected, **self.digest.classes} if self.digest.seen else {}
+        self._examples = ExamplePictures(journal.examples(), counts)
+        for part in (self._sorted, self._drawn):
+            if part is not None:
+                part.forget(journal.last)
+        # What was judged before there was this folder.
+        for row in journal.rows(after=self._progress.number):
+            self.show(row, None)
+        self._page_due = time.monotonic() + PAGE_EVERY
+
+    def show(self, row: Row, picture: Image.Image | None) -> None:
+        """Pictures of a row that is new; without a `picture`, from its file if that is still there."""
+        if row.content.get("verdict") is None:
+            return
+        place = self._examples.wanted(row.content)
+        if picture is None and row.path is not None and (place is not None or self._drawn is not None):
+            try:
+                picture = read_image(row.path)
+            except Error:
+                picture = None
+        if self._sorted is not None:
+            self._sorted.add(row, picture)
+        if picture is not None and self._drawn is not None:
+            self._drawn.add(row, picture)
+        if picture is not None and place is not None:
+            self._examples.add(row, picture, place)
+
+    def take(self, journal: Journal) -> Progress:
+        """Take over the new rows of the journal for good."""
+        for rows in _in_parts(journal.rows(after=self._progress.number)):
+            self._progress = self._table.add(rows, self._progress)
+            for row in rows:
+                self.digest.add(row.content)
+        if time.monotonic() >= self._page_due:
+            self.write_page()
+            self._page_due = time.monotonic() + PAGE_EVERY
+        return self._progress
+
+    def new_examples(self) -> Examples:
+        """The example pictures that were chosen since this was last asked."""
+        return self._examples.new()
+
+    def finish(self) -> None:
+        """The page and the parquet file."""
+        self.write_page()
+        self._table.write_parquet(self.path / "predictions.parquet")
+
+    def write_page(self) -> None:
+        """The page as it is now."""
+        write_atomically(self.path / "report.html", page(self.digest, self._examples, self._about).encode())
+
+    def _opened(self) -> Progress:
+        known = self._journal.progress(self.name)
+        for _ in self._journal.rows(after=0 if known is None else known.number):
+            pass  # damage is found here, before anything is written
+        make_folder(self.path)
+        if known is None or not self._table.path.exists():
+            if not self._table.is_empty():
+                raise Error(
+                    f"{self.path} has the predictions of another stream: give another folder, or the --state that it was made with."
+                )
+            progress = self._table.begin()
+            self._journal.note(self.name, progress)
+            return progress
+        self._table.go_on(known)
+        for row in self._table.rows():
+            self.digest.add(row)
+        return known
+
+
+def _name(path: Path, journal: Journal) -> str:
+    """The folder as seen from the journal, so that both can move together."""
+    return os.path.relpath(path, "." if journal.path is None else journal.path.parent)
+
+
+def _in_parts(rows: Iterator[Row], most: int = 1_000) -> Iterator[list[Row]]:
+    """A journal may be long, and the folder new."""
+    while part := list(islice(rows, most)):
+        yield part

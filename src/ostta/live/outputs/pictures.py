@@ -1,0 +1,198 @@
+"""Pictures of a stream: files sorted by answer, pictures with the answer drawn in, and small examples for a page."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from PIL import Image, ImageDraw, ImageFont
+
+from ...core.types import Error
+from ...files import make_folder
+from ..journal import Example, Examples, Row
+from .names import UNKNOWN, folder_names, number_of, numbered
+
+Sort = Literal["copy", "link"]
+# Pixels of the longer side of a drawn picture at most, and of its width at least, so that there is room for words.
+LARGEST, NARROWEST = 1280, 320
+# So many of the last drawn pictures stay.
+MOST_DRAWN = 10_000
+# Example pictures of one answer, classes that have some, and pixels of a side.
+EXAMPLES, MOST_CLASSES, THUMBNAIL = 8, 200, 96
+
+
+class SortedFiles:
+    """`sorted/`: each image in the folder of its answer, as a copy or a link; a frame of a video as a JPEG."""
+
+    def __init__(self, folder: Path, classes: tuple[str, ...], how: Sort) -> None:
+        self._folder, self._how = folder, how
+        self._names = folder_names(classes)
+
+    def add(self, row: Row, picture: Image.Image | None) -> None:
+        """Put one image into its place."""
+        answer: str = row.content.get("label") or ""
+        # A state's classes are the classes; whatever else a damaged journal may name goes to the unknown.
+        place = self._folder / self._names.get(answer, UNKNOWN)
+        make_folder(place)
+        if row.path is None:
+            if picture is not None:
+                _save(picture, place / numbered(row.number, row.content["image"], ".jpg"))
+            return
+        target = place / numbered(row.number, os.fspath(row.path))
+        try:
+            target.unlink(missing_ok=True)
+            if self._how == "link":
+                target.symlink_to(row.path.absolute())
+            else:
+                shutil.copy2(row.path, target)
+        except OSError as problem:
+            if row.path.exists():  # else it is gone since it was judged, and there is nothing to sort
+                raise Error(f"{target} could not be written ({problem.strerror}).") from None
+
+    def forget(self, after: int) -> None:
+        """Take away what has a number above `after`: it was judged before a crash and is going to be judged again."""
+        for place in _folders(self._folder):
+            _remove(place, after)
+
+
+class DrawnPictures:
+    """`drawn/`: each image with the answer below it, of bounded size; the last ten thousand."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def add(self, row: Row, picture: Image.Image) -> None:
+        """Draw one."""
+        make_folder(self._folder)
+        _save(drawn(picture, row.content), self._folder / f"{row.number:06d}.jpg")
+        (self._folder / f"{row.number - MOST_DRAWN:06d}.jpg").unlink(missing_ok=True)
+
+    def forget(self, after: int) -> None:
+        """As in `SortedFiles`."""
+        _remove(self._folder, after)
+
+
+class ExamplePictures:
+    """A few small pictures of each answer, drawn at random from all so far, without a memory that grows.
+
+    Which picture makes room is a function of how many there were, so that a restart goes on in the same way.
+    """
+
+    def __init__(self, kept: Examples, counts: Mapping[str, int]) -> None:
+        self.kept, self._new = dict(kept), Examples()
+        self._counts = Counter(counts)
+
+    def wanted(self, content: Mapping[str, Any]) -> int | None:
+        """The place that the picture of a row is to have; None for most. To be asked once for each row that was seen."""
+        answer = _answer(content)
+        if answer not in self._counts and len(self._counts) >= MOST_CLASSES:
+            return None
+        count = self._counts[answer]
+        self._counts[answer] += 1
+        place = count if count < EXAMPLES else random.Random(f"{answer} {count}").randrange(count + 1)
+        return place if place < EXAMPLES else None
+
+    def add(self, row: Row, picture: Image.Image, place: int) -> None:
+        """Keep a small copy."""
+        small = picture.copy()
+        small.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
+        buffer = io.BytesIO()
+        small.save(buffer, "JPEG", quality=82)
+        key = (_answer(row.content), place)
+        self.kept[key] = self._new[key] = Example(row.number, _title(row.content), buffer.getvalue())
+
+    def new(self) -> Examples:
+        """What was added since this was last asked."""
+        new, self._new = self._new, Examples()
+        return new
+
+    def of(self, answer: str | None) -> list[Example]:
+        """The pictures of one class, or of "I don't know" (None), by the number of their rows."""
+        key = "" if answer is None else answer
+        return sorted(example for (name, _), example in self.kept.items() if name == key)
+
+
+def drawn(picture: Image.Image, content: Mapping[str, Any]) -> Image.Image:
+    """The picture with a bar below it that says the answer.
+
+    >>> drawn(image, {"image": "a.png", "label": "cat", "known": True, "score": 0.4, "threshold": 0.3}).size
+    (320, 376)
+    """
+    shown = picture.convert("RGB")
+    shown.thumbnail((LARGEST, LARGEST), Image.Resampling.LANCZOS)
+    if shown.width < NARROWEST:
+        height = min(LARGEST, round(shown.height * NARROWEST / shown.width))
+        shown = shown.resize((NARROWEST, max(1, height)), Image.Resampling.NEAREST)
+    size = max(16, round(shown.width / 28))
+    bar = round(3.5 * size)
+    whole = Image.new("RGB", (shown.width, shown.height + bar), (17, 24, 39))
+    whole.paste(shown, (0, 0))
+    pen = ImageDraw.Draw(whole)
+    colour = (124, 176, 255) if content.get("known") else (245, 176, 65)
+    pen.rectangle((0, shown.height, max(4, size // 4), shown.height + bar), fill=colour)
+    first, second = _words(content)
+    for number, (text, scale) in enumerate(((first, 1.0), (second, 0.72))):
+        font = ImageFont.load_default(round(size * scale))
+        room = whole.width - 2 * size
+        place = (size, shown.height + round(size * (0.4, 1.95)[number]))
+        pen.text(place, _fitting(text, font, room), fill=(243, 244, 246) if number == 0 else (168, 176, 189), font=font)
+    return whole
+
+
+def _words(content: Mapping[str, Any]) -> tuple[str, str]:
+    label, score, threshold = content.get("label"), content.get("score"), content.get("threshold")
+    first = " ".join(label.split()) if label else f"I don't know (best: {content.get('best') or 'none'})"
+    second = (
+        [] if score is None else [f"score {score:.2f}" + ("" if threshold is None else f", threshold {threshold:.2f}")]
+    )
+    if content.get("warming_up"):
+        second.append("warming up")
+    return first, " · ".join([*second, str(content["image"])])
+
+
+def _title(content: Mapping[str, Any]) -> str:
+    score = content.get("score")
+    return str(content["image"])[-200:] + ("" if score is None else f", score {score:.2f}")
+
+
+def _fitting(text: str, font: Any, room: int) -> str:
+    text = text[:300]
+    if font.getlength(text) <= room:
+        return text
+    while text and font.getlength(f"{text}…") > room:
+        text = text[:-1]
+    return f"{text}…"
+
+
+def _answer(content: Mapping[str, Any]) -> str:
+    # No class has an empty name.
+    return content.get("label") or ""
+
+
+def _save(picture: Image.Image, path: Path) -> None:
+    try:
+        picture.save(path, "JPEG", quality=88)
+    except (OSError, ValueError) as problem:
+        raise Error(f"{path} could not be written ({getattr(problem, 'strerror', None) or problem}).") from None
+
+
+def _folders(folder: Path) -> list[Path]:
+    with suppress(OSError):
+        return [place for place in folder.iterdir() if place.is_dir() and not place.is_symlink()]
+    return []
+
+
+def _remove(folder: Path, after: int) -> None:
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            number = number_of(entry.name)
+            if number is not None and number > after:
+                with suppress(OSError):
+                    os.unlink(entry.path)

@@ -1,0 +1,184 @@
+"""`predictions.csv`, which rows are added to, and `predictions.parquet`, which is made of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...core.types import Error
+from ...files import file_in_one_step
+from ..journal import Progress, Row
+
+# By name, the type in the parquet file. An empty cell stands for what there is not.
+COLUMNS = {
+    "row": "int64",
+    "image": "string",
+    "step": "int64",
+    "label": "string",
+    "known": "bool",
+    "score": "float64",
+    "threshold": "float64",
+    "verdict": "string",
+    "best": "string",
+    "warming_up": "bool",
+    "adapted": "bool",
+    "reason": "string",
+    "error": "string",
+    "time": "float64",
+    "frame": "int64",
+    "ms": "float64",
+    "events": "string",
+}
+# Bytes of the CSV file that make one group of rows.
+GROUP = 1 << 22
+LARGEST_CELL = 1 << 20
+
+
+def header() -> bytes:
+    """The first line."""
+    return _line(list(COLUMNS))
+
+
+class Table:
+    """The CSV file of a folder, which ends with whole rows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def begin(self) -> Progress:
+        """A new file with the first line alone."""
+        self._write("wb", header())
+        return Progress(0, len(header()))
+
+    def is_empty(self) -> bool:
+        """Whether nothing, or no more than a part of the first line, is there."""
+        return not self.path.exists() or header().startswith(self._start(len(header()) + 1))
+
+    def go_on(self, progress: Progress) -> None:
+        """Cut off what was added after `progress`; an Error where the file is not what was written."""
+        try:
+            size = self.path.stat().st_size
+            sound = size >= progress.bytes >= len(header()) and self._start(len(header())) == header()
+            if sound:
+                with open(self.path, "rb+") as file:
+                    file.seek(progress.bytes - 1)
+                    sound = file.read(1) == b"\n"
+                    if sound and size > progress.bytes:
+                        file.truncate(progress.bytes)
+        except OSError as problem:
+            raise Error(f"{self.path} cannot be gone on with ({problem.strerror}).") from None
+        if not sound:
+            raise Error(f"{self.path} was changed by somebody else: bring it back as it was, or give another folder.")
+
+    def add(self, rows: Iterable[Row], progress: Progress) -> Progress:
+        """Add rows behind what is there."""
+        number, size, lines = progress.number, progress.bytes, []
+        for row in rows:
+            lines.append(_line(cells(row.content)))
+            number = row.number
+        content = b"".join(lines)
+        if content:
+            self._write("ab", content, size)
+        return Progress(number, size + len(content))
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """All rows, with their types."""
+        limit = csv.field_size_limit(LARGEST_CELL)
+        try:
+            with open(self.path, encoding="utf-8", newline="") as file:
+                for cells in csv.DictReader(file):
+                    yield _typed(cells)
+        except (OSError, ValueError, csv.Error) as problem:
+            raise Error(f"{self.path} cannot be read as a table of predictions ({problem}).") from None
+        finally:
+            csv.field_size_limit(limit)
+
+    def write_parquet(self, path: Path) -> None:
+        """The same as a parquet file, a group of rows at a time."""
+        import pyarrow
+        from pyarrow import csv as arrow_csv
+        from pyarrow import parquet
+
+        schema = pyarrow.schema([(name, getattr(pyarrow, _arrow(kind))()) for name, kind in COLUMNS.items()])
+        convert = arrow_csv.ConvertOptions(
+            column_types=schema,
+            null_values=[""],
+            strings_can_be_null=True,
+            true_values=["true"],
+            false_values=["false"],
+        )
+        # A file name may have a line break.
+        parse, read = arrow_csv.ParseOptions(newlines_in_values=True), arrow_csv.ReadOptions(block_size=GROUP)
+        with (
+            file_in_one_step(path) as partial,
+            arrow_csv.open_csv(self.path, read, parse, convert) as found,
+            parquet.ParquetWriter(partial, schema) as writer,
+        ):
+            for batch in found:
+                writer.write_batch(batch)
+
+    def _start(self, count: int) -> bytes:
+        with open(self.path, "rb") as file:
+            return file.read(count)
+
+    def _write(self, mode: str, content: bytes, size: int = 0) -> None:
+        try:
+            with open(self.path, mode) as file:
+                # What an attempt before this one has left.
+                file.truncate(size)
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as problem:
+            raise Error(f"{self.path} could not be written ({problem.strerror}).") from None
+
+
+def cells(content: Mapping[str, Any]) -> list[str]:
+    """A JSON line as cells."""
+    return [_cell(name, content.get(name)) for name in COLUMNS]
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if name == "ms":
+        return f"{sum(value.values()):.3f}"
+    if name == "events":
+        return json.dumps(value, ensure_ascii=False) if value else ""
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _typed(cells: Mapping[str, str | None]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, kind in COLUMNS.items():
+        text = cells.get(name) or ""
+        if text:
+            match kind:
+                case "int64":
+                    found[name] = int(text)
+                case "float64":
+                    found[name] = float(text)
+                case "bool":
+                    found[name] = text == "true"
+                case _:
+                    found[name] = json.loads(text) if name == "events" else text
+    if "row" not in found:
+        raise ValueError("a row has no number")
+    return found
+
+
+def _line(values: list[str]) -> bytes:
+    buffer = io.StringIO()
+    # Not every version of Python puts a lone carriage return in quotes by itself.
+    strange = any("\r" in value for value in values)
+    csv.writer(buffer, lineterminator="\n", quoting=csv.QUOTE_ALL if strange else csv.QUOTE_MINIMAL).writerow(values)
+    return buffer.getvalue().encode()
+
+
+def _arrow(kind: str) -> str:
+    return {"bool": "bool_"}.get(kind, kind)

@@ -1,0 +1,480 @@
+"""What a stream shows and leaves behind: the folder, the page, the panel, the summary."""
+
+from __future__ import annotations
+
+import csv
+import html.parser
+import io
+import json
+import os
+import re
+import sys
+import warnings
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from PIL import Image
+from rich.console import Console
+
+import ostta
+from cases import adapter, backbone, images
+from ostta import Adapter
+from ostta.cli.stream_output import shown
+from ostta.cli.stream_panel import StreamPanel
+from ostta.core.banks import TRUSTED
+from ostta.core.types import Decision, Verdict
+from ostta.identifiers import LDA
+from ostta.live.answers import open_stream
+from ostta.live.digest import DOTS, EVENTS, PARTS, Digest
+from ostta.live.journal import Journal
+from ostta.live.outputs.names import folder_names, numbered, safe_name
+from ostta.live.outputs.page import page
+from ostta.live.outputs.pictures import EXAMPLES, LARGEST, DrawnPictures, ExamplePictures, SortedFiles, drawn
+from ostta.live.outputs.table import COLUMNS, Table
+from ostta.live.state_keeper import Wanted
+from ostta.live.summary import summary
+from ostta.sources import open as open_source
+from streaming import stream
+
+NAMES = ["cat", "dog/wolf", "CON", "ship"]
+
+
+def row(number: int, **content: object) -> dict:
+    known = number % 3 != 0
+    found = {
+        "row": number,
+        "image": f"{number}.png",
+        "step": number,
+        "label": f"class {number % 7}" if known else None,
+        "known": known,
+        "verdict": "reliable_desired" if known else "reliable_undesired",
+        "score": 0.5 if known else 0.2,
+        "threshold": 0.35,
+        "best": "cat",
+        "warming_up": number <= 32,
+        "adapted": False,
+        "ms": {"encode": 1.0, "decide": 2.0, "update": 0.5},
+    }
+    return {**found, **content}
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("photos")
+    for number, image in enumerate(images(40)):
+        image.save(folder / f"{number:03}.png")
+    (folder / "bad.png").write_bytes(b"nothing")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def out(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("out")
+    (folder / "classes.txt").write_text("\n".join(NAMES))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the model does not know all of the classes
+        done = stream(photos, "--classes", folder / "classes.txt", "--out", folder / "o", "--sort", "copy", "--draw")
+    assert (done.code, len(done.lines)) == (0, 41), done.told
+    (folder / "lines.json").write_text(json.dumps(done.lines))
+    (folder / "told").write_text(done.told)
+    return folder
+
+
+# --- tables ------------------------------------------------------------------------------------------------------------------
+def test_the_tables_say_what_the_lines_say(out: Path) -> None:
+    lines = json.loads((out / "lines.json").read_text())
+    rows = list(Table(out / "o" / "predictions.csv").rows())
+    stored = pyarrow.parquet.read_table(out / "o" / "predictions.parquet")
+    assert stored.column_names == list(COLUMNS)
+    for line, mine, theirs in zip(lines, rows, stored.to_pylist(), strict=True):
+        for name in COLUMNS:
+            expected = line.get(name)
+            if name == "ms" and expected is not None:
+                expected = round(sum(expected.values()), 3)
+            expected = (
+                pytest.approx(expected)
+                if isinstance(expected, float)
+                else expected or (expected if expected in (0, False) else None)
+            )
+            assert mine.get(name) == expected, name
+            assert theirs[name] == expected, name
+    assert sum(line.get("error") is not None for line in lines) == 1
+
+
+def test_a_table_takes_every_name(tmp_path: Path) -> None:
+    from ostta.live.journal import Row
+
+    table = Table(tmp_path / "p.csv")
+    odd = ['a,"b"', "a\nb", "a\rb", " a ", "é", "=1+1", "a\\b"]
+    progress = table.begin()
+    for number, name in enumerate(odd, 1):
+        progress = table.add([Row(number, number, "", None, row(number, image=name, label=name, known=True))], progress)
+    assert progress.bytes == (tmp_path / "p.csv").stat().st_size
+    assert [found["image"] for found in table.rows()] == odd
+    table.write_parquet(tmp_path / "p.parquet")
+    assert pyarrow.parquet.read_table(tmp_path / "p.parquet")["label"].to_pylist() == odd
+    with open(tmp_path / "p.csv", newline="") as file:
+        assert [cells["image"] for cells in csv.DictReader(file)] == odd
+
+
+# --- pictures ----------------------------------------------------------------------------------------------------------------
+def test_every_image_is_in_the_folder_of_its_answer(out: Path, photos: Path) -> None:
+    lines = json.loads((out / "lines.json").read_text())
+    names = folder_names(NAMES)
+    for line in lines:
+        if "error" in line:
+            continue
+        place = out / "o" / "sorted" / (names[line["label"]] if line["known"] else "unknown")
+        (found,) = place.glob(f"{line['row']:06d}-*")
+        assert found.read_bytes() == Path(line["image"]).read_bytes()
+    assert sum(path.is_file() for path in (out / "o" / "sorted").rglob("*")) == 40
+    assert {path.name for path in (out / "o" / "sorted").iterdir()} <= {*names.values(), "unknown"}
+
+
+def test_links_lead_to_the_images(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(photos)
+    assert stream("003.png", "--classes", "cat", "--out", tmp_path / "o", "--sort", "link").code == 0
+    (found,) = [path for path in (tmp_path / "o" / "sorted").rglob("*") if path.is_symlink()]
+    assert found.resolve() == (photos / "003.png").resolve()
+
+
+def test_drawn_pictures_are_bounded_and_show_the_picture(out: Path) -> None:
+    assert len(list((out / "o" / "drawn").glob("*.jpg"))) == 40
+    said = {"image": "x" * 5000, "label": "long " * 500, "known": True, "score": 0.4, "threshold": None}
+    for size in ((1, 1), (3, 4000), (6000, 3), (4000, 3000)):
+        made = drawn(Image.new("RGB", size, "red"), said)
+        assert max(made.size) <= 1.3 * LARGEST
+        assert made.width >= 1
+    assert made.getpixel((made.width // 2, 20)) == (255, 0, 0)
+
+
+def test_pictures_that_a_crash_takes_back_are_removed(tmp_path: Path) -> None:
+    from ostta.live.journal import Row
+
+    picture = Image.new("RGB", (8, 8))
+    files, pictures = SortedFiles(tmp_path / "s", ("cat",), "copy"), DrawnPictures(tmp_path / "d")
+    for number, label in ((1, "cat"), (2, None), (3, "cat")):
+        for part in (files, pictures):
+            part.add(Row(number, number, "", None, row(number, label=label, image="camera#7")), picture)
+    (tmp_path / "s" / "cat" / "mine.txt").write_text("not theirs")
+    files.forget(1)
+    pictures.forget(1)
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert left == ["d/000001.jpg", "s/cat/000001-camera#7.jpg", "s/cat/mine.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("cat", "cat"), ("a/b\\c", "a_b_c"), ("..", "_"), ("", "_"), ("nul", "nul_"), ("COM1.txt", "COM1.txt_"), ("a\0b\n", "a_b_"), ("x. .", "x"),
+        ("e\u0301", "é"), ("\ud800", "\ufffd"), ("cat?*|", "cat___"), ("con.", "con_"),
+    ],
+)  # fmt: skip
+def test_names_that_every_system_can_have(name: str, safe: str) -> None:
+    assert safe_name(name) == safe
+
+
+def test_no_two_classes_share_a_folder() -> None:
+    names = ["a/b", "a:b", "A_B", "a_b-2", "unknown", "Unknown", "straße", "STRASSE", "x" * 300, "x" * 301, "猫"]
+    found = folder_names(names)
+    assert len({name.casefold() for name in found.values()}) == len(names)
+    assert "unknown" not in {name.casefold() for name in found.values()}
+    assert all(len(name.encode()) < 140 for name in found.values())
+    assert len(numbered(10**9, "y" * 255 + ".jpeg").encode()) <= 255
+
+
+# --- examples and the page -------------------------------------------------------------------------------------------------------
+def test_examples_are_few_and_the_same_after_a_restart() -> None:
+    from ostta.live.journal import Row
+
+    def taken(first: int, last: int, kept: ExamplePictures) -> ExamplePictures:
+        for number in range(first, last):
+            content = row(number, label="cat", known=True)
+            place = kept.wanted(content)
+            if place is not None:
+                kept.add(Row(number, number, "", None, content), Image.new("RGB", (8, 8)), place)
+        return kept
+
+    whole = taken(0, 500, ExamplePictures({}, {}))
+    first = taken(0, 217, ExamplePictures({}, {}))
+    second = taken(217, 500, ExamplePictures(first.new(), {"cat": 217}))
+    assert whole.kept == second.kept
+    numbers = [example.number for example in whole.of("cat")]
+    assert len(numbers) == EXAMPLES
+    # Not only the first, and not only the last.
+    assert numbers[0] < 250 < numbers[-1]
+
+
+class Seen(html.parser.HTMLParser):
+    """Every tag, and the addresses that a page would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loaded: list[str] = []
+        self.images: list[dict] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, given: list) -> None:
+        found = dict(given)
+        self.loaded += [found[name] for name in ("src", "href", "data", "action") if name in found]
+        if tag == "img":
+            self.images.append(found)
+        if tag not in ("meta", "img", "br", "circle", "line", "polyline", "polygon"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, given: list) -> None:
+        self.handle_starttag(tag, given)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_stands_alone_and_has_what_it_should(out: Path) -> None:
+    text = (out / "o" / "report.html").read_text()
+    seen = Seen(text)
+    assert seen.open == []
+    assert seen.loaded
+    assert all(address.startswith("data:image/jpeg;base64,") for address in seen.loaded)
+    assert all(image["alt"] for image in seen.images)
+    assert "<script" not in text
+    assert "url(" not in text
+    assert "http" not in text
+    assert "prefers-color-scheme: dark" in text
+    for heading in ("Scores over time", "Accepted over time", "Answers", "Examples", "What was run"):
+        assert f"<h2>{heading}</h2>" in text
+    assert text.count("<circle") == 40
+    assert "not readable</dt><dd>1</dd>" in text
+
+
+def test_the_page_of_anything_is_escaped_and_bounded() -> None:
+    digest, odd = Digest(), "<script>alert(1)</script>\"'&"
+    for number in range(1, 60_001):
+        content = row(number, label=f"{odd}{number % 900}", known=True)
+        if number % 10 == 0:
+            content["events"] = [{"kind": "warn", "sentence": odd, "evidence": {"drift": float(number), odd: 1.0}}]
+        digest.add(content)
+    text = page(digest, ExamplePictures({}, {}), {"title": odd, "classes": [odd]})
+    assert Seen(text).open == []
+    assert "<script" not in text
+    assert len(text) < 400_000
+    assert f"{6000 - EVENTS:,} earlier events are not shown" in text
+
+
+def test_a_page_without_images() -> None:
+    digest = Digest()
+    digest.add({"row": 1, "image": "a.png", "error": "It is empty."})
+    assert "No image has been seen yet." in page(digest, ExamplePictures({}, {}), {"title": "none"})
+    digest.add(row(2))
+    assert Seen(page(digest, ExamplePictures({}, {}), {"title": "one"})).open == []
+
+
+def test_a_digest_does_not_grow_with_the_stream() -> None:
+    digest = Digest()
+    for number in range(1, 100_001):
+        digest.add(row(number, threshold=None if 30_000 < number < 40_000 else number / 100_000))
+    assert (digest.images, digest.seen, sum(part.images for part in digest.parts)) == (100_000, 100_000, 100_000)
+    assert sum(part.accepted for part in digest.parts) == digest.accepted == 66_667
+    assert len(digest.parts) <= PARTS
+    assert len(digest.dots) <= DOTS
+    assert digest.dots[-1].place > 99_000
+    assert any(part.threshold is None for part in digest.parts)
+    assert digest.parts[-1].threshold == pytest.approx(0.997, abs=0.004)
+
+
+# --- on the terminal -------------------------------------------------------------------------------------------------------------
+def test_the_summary_says_all(out: Path) -> None:
+    told = (out / "told").read_text()
+    assert re.match(
+        r"41 images in [\d.]+ s \([\d.]+ a second\): \d+ accepted \([\d.]+ %\), \d+ \"I don't know\".", told
+    )
+    assert "1 image could not be read; the threshold was still warming up at 32 images." in told
+    digest = Digest()
+    for number in range(1, 200):
+        digest.add(row(number, label=f"c{number}", known=True, events=[{"kind": "roll_back"}] if number == 9 else []))
+    lines = summary(digest, 10.0, skipped=1, dropped=7)
+    assert "and 187 more classes" in lines[1]
+    assert lines[2].startswith("1 image was judged before and left out; 7 frames dropped")
+    assert lines[3] == "Events: roll back 1."
+
+
+def drawn_panel(digest: Digest, width: int = 100, **more: object) -> str:
+    times = iter(range(100))
+    panel = StreamPanel(digest, "yard", clock=lambda: float(next(times)), **more)
+    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    console.print(panel.picture())
+    return console.file.getvalue()
+
+
+def test_the_panel_shows_rate_share_classes_scores_and_guard() -> None:
+    digest = Digest()
+    assert "waiting for the first image" in drawn_panel(digest)
+    for number in range(1, 61):
+        digest.add(row(number))
+    text = drawn_panel(digest, guarded=True, dropped=lambda: 3)
+    for words in ("60  (60.0 a second)", "66.7 %", "class 1", "dropped", "▲ 0.35", "all well"):
+        assert words in text
+    digest.add(row(61, events=[{"kind": "freeze", "sentence": "The answers crowd on one class."}]))
+    assert "freeze: The answers crowd" in drawn_panel(digest, guarded=True)
+    assert "guard" in drawn_panel(digest)
+    assert "off" in drawn_panel(digest)
+    plain = drawn_panel(digest, guarded=True, plain=True, width=60)
+    assert not set(plain) & set("█▁▂▃▄▅▆▇▲●")
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "panel", "lines", "moves"),
+    [
+        (Terminal, Terminal, True, False, True),  # the panel in place of lines
+        (Terminal, Terminal, False, True, False),  # --no-panel
+        (io.StringIO, Terminal, True, True, False),  # a pipe: what is behind it may print here too
+        (Terminal, io.StringIO, True, True, False),
+        (io.StringIO, io.StringIO, True, True, False),
+    ],
+)
+def test_the_panel_never_gets_in_the_way_of_lines(
+    stdout: type[io.StringIO],
+    stderr: type[io.StringIO],
+    panel: bool,
+    lines: bool,
+    moves: bool,
+    photos: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out, err = stdout(), stderr()
+    monkeypatch.setenv("TERM", "xterm")
+    with (
+        open_stream(Wanted(classes=["cat", "dog"], backbone=backbone("embedded"))) as live,
+        monkeypatch.context() as patch,
+    ):
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        shown(live, open_source(photos / "000.png"), panel=panel)
+    assert (out.getvalue().startswith('{"row": 1')) == lines
+    assert ("\x1b[" in err.getvalue()) == moves
+    assert "1 image in" in err.getvalue()
+
+
+def test_lines_into_a_file_leave_the_terminal_to_the_panel(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    err = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    with (
+        open_stream(Wanted(classes=["cat", "dog"], backbone=backbone("embedded"))) as live,
+        open(tmp_path / "lines", "w") as out,
+        monkeypatch.context() as patch,
+    ):
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        shown(live, open_source(photos / "000.png"), panel=True)
+    assert json.loads((tmp_path / "lines").read_text())["row"] == 1
+    assert "\x1b[" in err.getvalue()
+
+
+@pytest.mark.parametrize("more", [["--sort", "copy"], ["--draw"]])
+def test_pictures_need_a_folder(more: list[str], photos: Path) -> None:
+    done = stream(photos, "--classes", "cat", *more)
+    assert (done.code, done.lines, done.told.count("\n")) == (1, [], 1)
+    assert "--out" in done.told
+
+
+def test_a_folder_that_cannot_be_made_leaves_no_state(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "o").write_text("a file")
+    done = stream(photos, "--classes", "cat", "--out", tmp_path / "o", "--state", tmp_path / "s.ostta")
+    assert (done.code, done.told.count("\n")) == (1, 1)
+    assert os.listdir(tmp_path) == ["o"]
+
+
+def test_without_a_state_the_journal_keeps_nothing(photos: Path) -> None:
+    with open_stream(Wanted(classes=["cat", "dog"], backbone=backbone("embedded")), save_every=5) as live:
+        for _ in live.answers(open_source(photos)):
+            assert live.journal.waiting <= 5
+        assert list(live.journal.rows(after=0)) == []
+        assert live.journal.last == 41
+
+
+# --- warming up ------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("identifier", ["lda", "daf", "adaptive"])
+def test_the_first_images_are_warming_up(identifier: str) -> None:
+    one = adapter("zero_shot", identifier)
+    found = [prediction.warming_up for prediction in one.stream(images(TRUSTED + 3))]
+    assert found == [True] * TRUSTED + [False] * 3
+    assert not one.predict(images(1)[0]).warming_up
+    one.reset()
+    assert one.predict(images(1)[0]).warming_up
+
+
+@pytest.mark.parametrize("identifier", ["msp", "all"])
+def test_what_remembers_nothing_never_warms_up(identifier: str) -> None:
+    assert not adapter("zero_shot", identifier).step(images(1)[0]).warming_up
+
+
+def test_a_detector_warms_up_for_its_identifier() -> None:
+    one = ostta.load(backbone("embedded"), ["cat", "dog"], "zero_shot", "adand", score="detector")
+    found = [prediction.warming_up for prediction in one.stream(images(TRUSTED + 2))]
+    assert found[0]
+    assert not found[-1]
+
+
+class Silent(LDA):
+    """One from outside with banks, that says nothing of warming up."""
+
+
+class Bare:
+    """One from outside without banks."""
+
+    Options = LDA.Options
+    about, needs = "accepts all", None
+
+    def __init__(self, options: object = None, *, scale: float | None = 1.0) -> None:
+        self.options = options
+
+    def peek(self, score: float, evidence: object = None) -> Decision:
+        return Decision(Verdict.UNRELIABLE_DESIRED, None, None, None)
+
+    observe = peek
+
+    def take(self, score: float, evidence: object = None) -> None: ...
+
+    def reset(self) -> None: ...
+
+    def tensors(self) -> dict:
+        return {}
+
+    def load(self, tensors: dict) -> None: ...
+
+
+class Outspoken(Bare):
+    warming_up = True
+
+
+@pytest.mark.parametrize(("identifier", "young"), [(Silent, True), (Bare, False), (Outspoken, True)])
+def test_identifiers_from_outside(identifier: type, young: bool) -> None:
+    one = ostta.load(backbone("embedded"), ["cat", "dog"], "zero_shot", identifier)
+    assert one.step(images(1)[0]).warming_up is young
+
+
+def test_a_restored_state_is_as_old_as_it_was(tmp_path: Path) -> None:
+    one = ostta.load(backbone("embedded"), ["cat", "dog"])
+    for image in images(TRUSTED):
+        one.step(image)
+    one.save(tmp_path / "s.ostta")
+    assert not Adapter.restore(tmp_path / "s.ostta").predict(images(1)[0]).warming_up
+
+
+def test_a_journal_can_be_read_while_nothing_waits(tmp_path: Path) -> None:
+    journal = Journal.new(tmp_path / "j", 0, "")
+    journal.add(1, "a", Path("a.png"), {"image": "a.png"})
+    assert list(journal.rows(after=0)) == []
+    journal.write(1)
+    (only,) = journal.rows(after=0)
+    assert (only.key, only.path, only.content) == ("a", Path("a.png"), {"row": 1, "image": "a.png"})
