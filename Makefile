@@ -1,5 +1,6 @@
 # make demo    the main job on the embedded model and data: table on the screen, report.html in ostta-demo/
 # make test    lint, types, import contracts and tests
+# make test-all   the same with the tests that take long: processes that are killed, a Ray cluster, a real RTSP server
 # make fuzz    100,000 damaged inputs of every kind; COUNT and SEED for others, KINDS for some kinds only
 # PIP_ARGS     extra arguments for pip, such as --index-url for a CPU build of torch
 
@@ -10,13 +11,18 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON := $(shell for p in python3.11 python3 python3.12 python3.13 python; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c "$(NEW_ENOUGH)" 2>/dev/null && echo $$p && break; done)
 
-.PHONY: demo test lint fuzz bench clean
+.PHONY: demo test test-all lint fuzz bench clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/ostta demo
 
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(PYTEST) -m "not slow"
+
+test-all: lint
+	$(PYTEST)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -30,7 +30,7 @@ def results(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
 def kind(spec: dict[str, Any]) -> str:
     if spec["profile"] == "field":
         return "field"
-    own = spec["method"] == "zero_shot" and spec["score"] is None and spec["identifier"] == "lda"
+    own = spec["method"] == "zero_shot" and spec.get("score") is None and spec["identifier"] == "lda"
     return "frozen" if own else "other"
 
 

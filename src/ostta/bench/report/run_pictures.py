@@ -29,7 +29,7 @@ class Picture(NamedTuple):
 def histogram(
     run: RunColumns,
     limits: tuple[float, float],
-    label: str = "score: cosine to the best class",
+    label: str = "score",
     size: tuple[float, float] = LARGE,
 ) -> bytes:
     """Scores of desired and undesired images, and the last threshold."""
@@ -60,7 +60,7 @@ def scores_over_time(run: RunColumns, limits: tuple[float, float], size: tuple[f
 
 
 def accuracies_over_time(runs: dict[str, RunColumns], size: tuple[float, float] = LARGE) -> bytes:
-    """Acc_D, Acc_U and HM over the images seen so far; the first run dotted, as the frozen reference."""
+    """Acc_D, Acc_U and HM over the images seen so far; the first run dotted, as the frozen reference, the last one solid."""
     figure, axes = canvas(size)
     _draw_accuracies(axes, runs)
     return png(figure)
@@ -70,9 +70,9 @@ def overview(runs: dict[str, Records]) -> bytes:
     """Histograms of all runs and their accuracies over time, side by side: the picture of the README."""
     shown = {name: RunColumns.of(records) for name, records in runs.items()}
     figure, panels = canvas((4.2 * (len(shown) + 1), 3.6), columns=len(shown) + 1)
-    limits = score_limits(list(shown.values()))
     for axes, (name, run) in zip(panels, shown.items(), strict=False):
-        _draw_histogram(axes, run, limits, "score: cosine to the best class")
+        # Limits of their own: the runs may have scores of different kinds.
+        _draw_histogram(axes, run, score_limits([run]), "score")
         axes.set_title(f"{name}: scores", fontsize=FONT + 1)
     _draw_accuracies(panels[-1], shown)
     panels[-1].set_title("accuracies over the stream", fontsize=FONT + 1)
@@ -110,12 +110,12 @@ def _draw_accuracies(axes: Any, runs: dict[str, RunColumns]) -> None:
     for number, (name, run) in enumerate(runs.items()):
         steps = run.thinned(MOST_STEPS)
         for curve, values in run.cumulative().items():
-            style = ":" if number == 0 and len(runs) > 1 else "-"
+            style = "-" if number == len(runs) - 1 else ":" if number == 0 else "--"
             axes.plot(steps, values[steps], style, lw=1.4, color=colours[curve], label=f"{curve} {name}")
     axes.set_ylim(0, 102)
     axes.set_xlabel("images seen")
     axes.set_ylabel("percent, so far")
-    axes.legend(frameon=False, fontsize=FONT - 1, ncols=len(runs), loc="lower right")
+    axes.legend(frameon=False, fontsize=FONT - 2, ncols=len(runs), loc="lower right", columnspacing=0.8, handlelength=1.4)
 
 
 def canvas(size: tuple[float, float] = LARGE, columns: int = 1) -> tuple[Any, Any]:
