@@ -27,7 +27,7 @@ class GuardOptions(Options):
         about="the accepted images are of several classes: 0 is of one only, 1 of all alike; below this, something is wrong",
     )
     max_disagreement: float = option(
-        0.52, bounds=(0, 1), about="the share of images of which the frozen model says something else"
+        0.7, bounds=(0, 1), about="the share of images of which the frozen model says something else"
     )
     max_gap: float = option(
         0.5, bounds=(0, 1), about="how far the share of accepted images may be from the frozen model's"
