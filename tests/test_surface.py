@@ -246,6 +246,7 @@ WITHOUT = {
     "ostta.adapter.Adapter.in_use": FOR_A_POOL,
     "ostta.adapter.Adapter.views_of": FOR_A_POOL,
     "ostta.adapter.Adapter.decide": FOR_A_POOL,
+    "ostta.adapter.Adapter.propose": FOR_A_POOL,
     "ostta.adapter.Adapter.looks_again": FOR_A_POOL,
     "ostta.adapter.Adapter.conclude": FOR_A_POOL,
     "ostta.adapter.Adapter.rescued": FOR_A_POOL,

@@ -24,13 +24,14 @@ from .core.checks import checked_seed, require_names, shown, split, stored_count
 from .core.devices import synchronise
 from .core.levels import Levels
 from .core.modes import answering, learning
-from .core.overlay import Overlay, encode, lock_of
-from .core.types import Decision, Error, Look, Prediction, Scored, Timing, ViewSource
+from .core.overlay import Overlay, distance, encode, lock_of
+from .core.types import Decision, Error, Event, Look, Prediction, Scored, Timing, ViewSource
 from .core.words import counted, first_few
 from .data.class_descriptions import Classes, prompts_of
 from .data.class_names import checked_classes, described
 from .data.images import ImageSource, read_image
 from .data.views import FeaturesOnly, Views
+from .guard import Guard, Judged, Snapshot
 from .identifiers import Identifier
 from .identifiers.protocol import is_warming_up
 from .methods import Method
@@ -47,6 +48,8 @@ NOT_FINITE = "the features of this image are not finite"
 NO_DIRECTION = "the features of this image have length zero or overflow"
 UNSCORED = Scored(math.nan)
 SPOILED = Failure("the step would make the features of images not finite")
+FROZEN = Proposal(reason="the adapter is frozen")
+SKIPPED = Proposal(reason="the guard leaves out updates for now")
 
 
 def load(
@@ -60,6 +63,7 @@ def load(
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
     options: Given = (),
+    guard: bool | None = None,
     **keywords: Any,
 ) -> Adapter:
     """A classifier over `classes` that adapts itself to the stream it sees.
@@ -74,7 +78,8 @@ def load(
     names, as `ostta ls` shows them, or classes of your own (docs/plugins.md). With none of them and no profile named, the profile is
     `field`, which is what we recommend (docs/deciding.md); with one of them named, `reference`, the published code. Keywords are
     options of the method, the score, the identifier and the adapter, which `ostta ls options` shows; `options` takes them too, by
-    name or as objects: `options=ostta.options.RositaOptions(lr=1e-4)`, in which all fields count as given.
+    name or as objects: `options=ostta.options.RositaOptions(lr=1e-4)`, in which all fields count as given. `guard` watches the method
+    without labels and takes back what harms (docs/guard.md); if not given, it is on in the profile `field` only.
 
     >>> adapter = load("embedded", ["cat", "dog", "ship"])
     >>> adapter
@@ -91,7 +96,8 @@ def load(
     if descriptions and "descriptions" in keywords:
         raise Error("`descriptions` is given twice: `classes` has them too.")
     keywords |= {"descriptions": descriptions} if descriptions else {}
-    resolved = resolve(choice, wanted.profile, options, model.defaults, keywords)
+    guarded = wanted.profile == "field" if guard is None else guard
+    resolved = resolve(choice, wanted.profile, options, model.defaults, keywords, guarded)
     return Adapter(model, names, choice, wanted.profile, seed, resolved)
 
 
@@ -99,7 +105,7 @@ def load(
 class Turn:
     """One image on its way through a step: what was seen and decided, and the clock. `decision` is None where nothing can be.
 
-    `unseen` says why not.
+    `unseen` says why not. `frozen` is what the frozen model says, where the guard lets it answer.
     """
 
     look: Look[Any]
@@ -110,6 +116,7 @@ class Turn:
     encoded: float
     decided: float
     warming_up: bool = False
+    frozen: Judged | None = None
 
 
 class Adapter:
@@ -159,6 +166,10 @@ class Adapter:
             raise Error(
                 f"{self.method_name} trains nothing that stays, so there is nothing for `reset_every` to take back."
             )
+        self.guard = None if resolved.guard is None else Guard(resolved.guard, self.classifier)
+        # What the guard measures drift from.
+        self._initial = self.method.overlay(self.state) if self.guard is not None else None
+        self._frozen = False
         self.steps = 0
         # Updates since what was trained was last at its start; counted where `reset_every` asks for it.
         self.updates = 0
@@ -286,6 +297,65 @@ class Adapter:
                 prediction = nothing(str(problem))
             yield prediction if item is None else replace(prediction, name=item.name, time=item.time, frame=item.frame)
 
+    # --- learning or not --------------------------------------------------------------------------------------------------
+    @property
+    def frozen(self) -> bool:
+        """Whether it learns nothing for now, by hand or by the guard: it decides and answers, takes no step and stores no image.
+
+        >>> adapter.frozen
+        False
+        """
+        return self._frozen or (self.guard is not None and self.guard.resting)
+
+    def freeze(self) -> Event:
+        """Learn nothing more until `thaw`. The identifier goes on, as a threshold must follow the scores.
+
+        >>> adapter.freeze()
+        Event(kind='freeze', sentence='Frozen by hand.', evidence=mappingproxy({}))
+        >>> adapter.step(image).reason
+        'the adapter is frozen'
+        """
+        with self.in_use():
+            self._frozen = True
+            return Event("freeze", "Frozen by hand.")
+
+    def thaw(self) -> Event:
+        """Learn again, from the state as it is, whoever froze it.
+
+        >>> _ = adapter.freeze()
+        >>> adapter.thaw().kind, adapter.frozen
+        ('thaw', False)
+        """
+        with self.in_use():
+            self._frozen = False
+            if self.guard is not None:
+                self.guard.thaw()
+            return Event("thaw", "Thawed by hand.")
+
+    def roll_back(self) -> Event:
+        """Go back to the last good state that the guard has kept; called again, to the one before it.
+
+        >>> try:
+        ...     adapter.roll_back()
+        ... except ostta.Error as problem:
+        ...     print(problem)
+        There is no earlier state to go back to: only a guard keeps some, and this adapter was loaded without `guard=True`.
+        """
+        with self.in_use(), learning():
+            if self.guard is None:
+                raise Error(
+                    "There is no earlier state to go back to: only a guard keeps some, and this adapter was loaded without `guard=True`."
+                )
+            snapshot = self.guard.snapshots.take_last()
+            if snapshot is None:
+                raise Error(
+                    f"There is no earlier state to go back to: the guard keeps one after every {self.guard.options.snapshot_every} "
+                    "good images, and has none yet."
+                )
+            self._return_to(snapshot)
+            self.guard.returned(to_start=False)
+            return Event("roll_back", f"Rolled back by hand, to the state after step {snapshot.step}.")
+
     # --- the whole state ----------------------------------------------------------------------------------------------
     def reset(self) -> None:
         """Back to the start: no adaptation, empty banks, step 0.
@@ -302,6 +372,9 @@ class Adapter:
             if self.levels is not None:
                 self.levels.reset()
             self.steps = self.updates = 0
+            self._frozen = False
+            if self.guard is not None:
+                self.guard.reset()
 
     def save(self, path: str | Path) -> None:
         """Write everything needed to go on later, atomically.
@@ -394,7 +467,7 @@ class Adapter:
             turn = self.decide(self._look(views), began)
             if turn.decision is None:
                 return nothing(turn.unseen)
-            proposal = self.method.propose(self.state, turn.look, turn.decision)
+            proposal = self.propose(turn, turn.decision)
             outcome = None if proposal.gradient is None else take(proposal.gradient, turn.look)
             features = None
             if isinstance(outcome, Trained) and self.looks_again(turn, proposal):
@@ -409,7 +482,7 @@ class Adapter:
             if turn.decision is None:
                 return nothing(turn.unseen)
             proposal = Proposal(reason="predict never adapts")
-            return self._prediction(turn, turn.decision, proposal, None, self._answer(turn.look.logits))
+            return self._prediction(turn, proposal, None, self._answer(turn.look.logits))
 
     def in_use(self) -> AbstractContextManager[None]:
         """The adapter for one caller at a time."""
@@ -427,9 +500,22 @@ class Adapter:
         scored = UNSCORED if unseen is not None else self.score.value(look)
         if unseen is None and not math.isfinite(scored.value):
             unseen = NOT_FINITE
-        decision = self.identifier.peek(scored.value, scored.evidence) if unseen is None else None
+        decision, frozen = None, None
+        if unseen is None:
+            decision = self.identifier.peek(scored.value, scored.evidence)
+            # At the start, what was seen is what the frozen model sees.
+            if self.guard is not None and self.guard.resting:
+                frozen = self.guard.shadow.judge(look.features, self.steps + 1)
         young = is_warming_up(self.identifier) or bool(getattr(self.score, "warming_up", False))
-        return Turn(look, scored, decision, unseen, began, encoded, self.clock(), young)
+        return Turn(look, scored, decision, unseen, began, encoded, self.clock(), young, frozen)
+
+    def propose(self, turn: Turn, decision: Decision) -> Proposal:
+        """What the image asks for; changes nothing."""
+        if self.frozen:
+            return FROZEN
+        if self.guard is not None and self.guard.skipping:
+            return SKIPPED
+        return self.method.propose(self.state, turn.look, decision)
 
     def looks_again(self, turn: Turn, proposal: Proposal) -> bool:
         """Whether the class is to be named from the image's features under the values that its step led to."""
@@ -459,19 +545,24 @@ class Adapter:
         if isinstance(outcome, Failure):
             logits = None
         answered = self._answer(turn.look.logits if logits is None else logits)
+        events: tuple[Event, ...] = ()
         if not isinstance(outcome, Failure):
-            self.method.commit(self.state, turn.look, turn.decision, outcome)
-            self.score.take(turn.look, turn.scored, turn.decision)
+            if proposal is not FROZEN and proposal is not SKIPPED:
+                self.method.commit(self.state, turn.look, turn.decision, outcome)
+            if not self._frozen:
+                self.score.take(turn.look, turn.scored, turn.decision)
             self.identifier.take(turn.scored.value, turn.scored.evidence)
-            if self.levels is not None:
+            if self.levels is not None and not self._frozen:
                 self.levels.take(turn.look.logits, turn.decision.desired)
             self.steps += 1
             # Until an image was seen through the new values, nobody knows whether one can be.
             gradient = proposal.gradient if logits is None and outcome is not None else None
             self._before = None if gradient is None else Trained(gradient.overlay, gradient.optimiser, 0.0)
             if isinstance(outcome, Trained) or proposal.adapted:
-                proposal = self._count_update(proposal)
-        return self._prediction(turn, turn.decision, proposal, outcome, answered)
+                proposal, events = self._count_update(proposal)
+        if self.guard is not None and not events:  # after a reset there is nothing to watch yet
+            events = self._watched(self.guard, turn, turn.decision, proposal, outcome, int(answered.argmax()))
+        return self._prediction(turn, proposal, outcome, answered, events)
 
     def rescued(self, look: Look[Any], views: ViewSource, keep: bool = True) -> Look[Any]:
         """`look`, or, where only the last gradient step is to blame that nothing can be seen, a look without that step.
@@ -486,6 +577,8 @@ class Adapter:
         to_blame = unseen_because(earlier) is None
         if keep and to_blame:
             self._before = None
+            if self.guard is not None:
+                self.guard.signals.failed()
             warnings.warn(
                 f"The update of step {self.steps} made the features of images not finite and was taken back: "
                 "its learning rate is too high.",
@@ -532,19 +625,75 @@ class Adapter:
             return torch.autocast(self.classifier.device.type, dtype=torch.float16)
         return nullcontext()
 
-    def _count_update(self, proposal: Proposal) -> Proposal:
-        """Take back what was trained where it is time to (`reset_every`); the proposal, with a word about it in its diagnostics."""
-        every = self.resolved.adapter.reset_every
-        self.updates += bool(every)
-        if not every or self.updates < every or not isinstance(self.state, Restarts):
-            return proposal
-        self.state, self._before, self.updates = self.state.restarted(self.method.start()), None, 0
-        # What they remember is of the trained model.
+    def _watched(
+        self,
+        guard: Guard,
+        turn: Turn,
+        decision: Decision,
+        proposal: Proposal,
+        outcome: Trained | Failure | None,
+        index: int,
+    ) -> tuple[Event, ...]:
+        """Show the guard what became of an image, and do what it says. `index` is the class that the image was given."""
+        if isinstance(outcome, Failure):
+            guard.signals.answered(None, True, None)
+        else:
+            separation = None
+            if decision.mu_desired is not None and decision.mu_undesired is not None:
+                separation = decision.mu_desired - decision.mu_undesired
+            guard.signals.answered(index if decision.desired else None, False, separation)
+            overlay = self.method.overlay(self.state)
+            if overlay is None or guard.pristine or guard.wants_check(self.steps):
+                # A pass of the tower only where what was seen is not what the frozen model sees.
+                every, features = overlay is None or guard.pristine, turn.look.features
+                if overlay is not None and self._initial is not None and not every:
+                    guard.signals.drifted(distance(overlay, self._initial))
+                    with torch.no_grad():
+                        features = self._encode(turn.look.views, None)
+                judged = turn.frozen or guard.shadow.judge(features, self.steps)
+                guard.check(decision.desired, index, judged, self.steps, every)
+            if isinstance(outcome, Trained) and overlay is outcome.overlay and proposal.gradient is not None:
+                guard.pristine = False
+                guard.signals.moved(distance(outcome.overlay, proposal.gradient.overlay))
+        events = guard.climb(self.steps)
+        for event in events:
+            if event.kind == "roll_back" and (snapshot := guard.good_snapshot(self.steps)) is not None:
+                self._return_to(snapshot)
+                guard.returned(to_start=False)
+            elif event.kind == "freeze":
+                self._start_again(self.method.start())
+                guard.froze()
+        if guard.keeps(self.steps) and not self._frozen:
+            guard.snapshots.keep(Snapshot.of(self.steps, self._memory()))
+        return tuple(events)
+
+    def _return_to(self, snapshot: Snapshot) -> None:
+        """The state of a snapshot. The steps go on: which views an image has is a matter of its number."""
+        self.state, self._before = self.method.start(), None
+        self._load_memory(dict(snapshot.tensors))
+
+    def _start_again(self, state: Any) -> None:
+        """Go on with `state`, in which nothing is trained: what score and identifier remember is of the trained model."""
+        self.state, self._before, self.updates = state, None, 0
         self.score.reset()
         self.identifier.reset()
         if self.levels is not None:
             self.levels.reset()
-        return replace(proposal, diagnostics={**proposal.diagnostics, "reset": float(every)})
+
+    def _count_update(self, proposal: Proposal) -> tuple[Proposal, tuple[Event, ...]]:
+        """Take back what was trained where it is time to (`reset_every`); the proposal, with a word about it in its diagnostics."""
+        every = self.resolved.adapter.reset_every
+        self.updates += bool(every)
+        if not every or self.updates < every or not isinstance(self.state, Restarts):
+            return proposal, ()
+        self._start_again(self.state.restarted(self.method.start()))
+        if self.guard is not None:
+            self.guard.returned(to_start=True)
+        word = {"reset": float(every)}
+        event = Event(
+            "reset", f"What was trained went back to the start after {every} updates, as `reset_every` asks.", word
+        )
+        return replace(proposal, diagnostics={**proposal.diagnostics, **word}), (event,)
 
     def _answer(self, logits: torch.Tensor) -> torch.Tensor:
         """The logits that the class is named from."""
@@ -569,12 +718,16 @@ class Adapter:
     def _prediction(
         self,
         turn: Turn,
-        decision: Decision,
         proposal: Proposal,
         outcome: Trained | Failure | None,
         logits: torch.Tensor,
+        events: tuple[Event, ...] = (),
     ) -> Prediction:
         look, wanted, failed = turn.look, self.resolved.adapter, isinstance(outcome, Failure)
+        scored, decision = turn.scored, turn.decision
+        if turn.frozen is not None:
+            scored, decision, logits = turn.frozen.scored, turn.frozen.decision, turn.frozen.logits
+        assert decision is not None
         pseudo_label = int(look.logits.argmax())
         index = pseudo_label if logits is look.logits else int(logits.argmax())
         began, encoded, decided, now = turn.began, turn.encoded, turn.decided, self.clock()
@@ -584,7 +737,7 @@ class Adapter:
             label=self.classes[index] if decision.desired else None,
             index=index,
             known=decision.desired,
-            score=turn.scored.value,
+            score=scored.value,
             threshold=decision.threshold,
             mu_desired=decision.mu_desired,
             mu_undesired=decision.mu_undesired,
@@ -598,7 +751,8 @@ class Adapter:
             pseudo_label=pseudo_label,
             diagnostics={} if failed else proposal.diagnostics,
             features=tuple(look.features.cpu().tolist()) if wanted.features else None,
-            evidence=turn.scored.evidence,
+            evidence=scored.evidence,
+            events=events,
             warming_up=turn.warming_up,
         )
 
@@ -620,6 +774,13 @@ class Adapter:
         return FeaturesOnly.of(features, self.classifier)
 
     def _tensors(self) -> dict[str, torch.Tensor]:
+        """What a state file holds."""
+        frozen = {"frozen": torch.tensor(1)} if self._frozen else {}
+        guard = {} if self.guard is None else self.guard.tensors()
+        return self._memory() | named(adapter=frozen, guard=guard)
+
+    def _memory(self) -> dict[str, torch.Tensor]:
+        """What a snapshot holds: all that images have taught."""
         # Each only where it is asked for: states without it are as they were before there was such an option.
         levels = {} if self.levels is None else self.levels.tensors()
         counted = {"updates": torch.tensor(self.updates)} if self.resolved.adapter.reset_every else {}
@@ -632,6 +793,23 @@ class Adapter:
         )
 
     def _load_tensors(self, tensors: dict[str, torch.Tensor]) -> None:
+        """The opposite of `_tensors`."""
+        memory = {name: tensor for name, tensor in tensors.items() if not name.startswith("guard/")}
+        if self.guard is not None:
+            (guard,) = split({name: tensor for name, tensor in tensors.items() if name not in memory}, "guard")
+            self.guard.load(guard)
+            for snapshot in self.guard.snapshots:  # each is tried: what cannot be gone back to is known now
+                self._return_to(snapshot)
+            self.state = self.method.start()
+        elif len(memory) < len(tensors):
+            raise Error("The state holds a guard, which its options do not ask for.")
+        self._frozen = "adapter/frozen" in memory and bool(
+            stored_count({"frozen": memory.pop("adapter/frozen")}, "frozen", 1)
+        )
+        self._load_memory(memory)
+
+    def _load_memory(self, tensors: dict[str, torch.Tensor]) -> None:
+        """The opposite of `_memory`."""
         groups = ("method", "score", "identifier", "levels", "adapter")
         method, score, identifier, levels, adapter = split(tensors, *groups)
         every = self.resolved.adapter.reset_every

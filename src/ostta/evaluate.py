@@ -167,6 +167,10 @@ class Records:
         columns |= {name: self.column(name) for name in _FIELDS}
         for name in self.diagnostics:
             columns[f"diagnostic_{name}" if name in columns else name] = self.diagnostic(name)
+        if any(prediction.events for prediction in self.predictions):
+            columns["events"] = [
+                ", ".join(event.kind for event in prediction.events) or None for prediction in self.predictions
+            ]
         columns |= {f"ms_{part.name}": self.timings(part.name) for part in fields(Timing)}
         if any(row is not None for row in self.features):
             columns["features"] = self.features
@@ -178,6 +182,7 @@ class Records:
         source, number: where the image came from; label: the number of its class, -1 if undesired; domain: its domain's number.
         known, index, score, threshold, mu_desired, mu_undesired, verdict, adapted, loss, reason, pseudo_label: of the `Prediction`;
         None is a missing value. Then one column for each of the method's diagnostics, such as ROSITA's `matches`;
+        events: their kinds, if there were any;
         ms_encode, ms_decide, ms_update: milliseconds; and features, an array in each row, if the adapter was asked for them.
 
         >>> table = records.to_pandas()

@@ -33,7 +33,7 @@ from .core.types import Error
 RESAMPLES = 1_000
 LEVEL = 0.95
 # The metrics that an interval can be had for, by the names of `ostta.metrics`.
-METRICS = ("auroc", "acc_desired", "acc_undesired", "hm", "accepted_desired", "accuracy")
+METRICS = ("auroc", "acc_desired", "acc_undesired", "hm", "accepted_desired", "accuracy", "open_accuracy")
 
 Values = NDArray[np.float64]
 # An image: its side and data set as one text, and its number there.
@@ -245,6 +245,12 @@ def _accuracy(shown: _Shown) -> Values:
     return shown.share(shown.index == shown.labels, shown.desired)
 
 
+def _open_accuracy(shown: _Shown) -> Values:
+    """A known image is right where it is accepted and its class is, an unknown one where it is rejected."""
+    right = np.where(shown.desired, shown.accepted & (shown.index == shown.labels), ~shown.accepted)
+    return shown.share(right, np.ones(len(right), bool))
+
+
 def _hm(shown: _Shown) -> Values:
     first, second = _acc_desired(shown), _acc_undesired(shown)
     total = first + second
@@ -272,4 +278,5 @@ _FIGURES: dict[str, Callable[[_Shown], Values]] = {
     "hm": _hm,
     "accepted_desired": _accepted_desired,
     "accuracy": _accuracy,
+    "open_accuracy": _open_accuracy,
 }

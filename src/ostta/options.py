@@ -20,6 +20,7 @@ from .core.checks import shown
 from .core.options import PROFILES, Options, option, profile_values, types_of, word_for
 from .core.types import Error
 from .files import is_unicode, parse_json
+from .guard.options import GuardOptions
 from .identifiers import AdaNDOptions, AdaptiveOptions, AllOptions, DAFOptions, LDAOptions, MSPOptions
 from .methods.cliptta import CLIPTTAOptions
 from .methods.dpe import DPEOptions
@@ -36,7 +37,7 @@ from .scores import DartOptions, DetectorOptions, DictionaryOptions, MaxOptions,
 
 __all__ = [
     "AdaNDOptions", "AdapterOptions", "AdaptiveOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions", "DartOptions", "DetectorOptions",
-    "DictionaryOptions", "EntropyOptions", "LDAOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "NeighboursOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
+    "DictionaryOptions", "EntropyOptions", "GuardOptions", "LDAOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "NeighboursOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
     "Resolved", "RositaOptions", "TDAOptions", "TPTCOptions", "TPTOptions", "UniEntOptions", "ZeroShotOptions", "option", "resolve",
 ]  # fmt: skip
 
@@ -93,7 +94,7 @@ class AdapterOptions(Options):
 
 # Where an option's value can have come from.
 SOURCES = ("explicit", "backbone", "profile", "default")
-# Options by whose they are: "method", "score", "identifier" and "adapter", and by their names.
+# Options by whose they are: "method", "score", "identifier" and "adapter", and "guard" where it is on; and by their names.
 ByOwner = dict[str, dict[str, Any]]
 # Options that had another name, by what has them: the old names, and the new.
 RENAMED = {"tda": {"score": "score_of"}, "dpe": {"score": "score_of"}, "entropy": {"answer": "named_from"}}
@@ -101,16 +102,21 @@ RENAMED = {"tda": {"score": "score_of"}, "dpe": {"score": "score_of"}, "entropy"
 
 @dataclass(frozen=True)
 class Resolved:
-    """The options in force, and for each, by owner and name, where its value came from, one of `SOURCES`."""
+    """The options in force, and for each, by owner and name, where its value came from, one of `SOURCES`.
+
+    `guard` is None where it is off.
+    """
 
     method: Any
     score: Any
     identifier: Any
     adapter: AdapterOptions
     sources: ByOwner
+    guard: GuardOptions | None = None
 
     def values(self) -> ByOwner:
         owned = {"method": self.method, "score": self.score, "identifier": self.identifier, "adapter": self.adapter}
+        owned |= {} if self.guard is None else {"guard": self.guard}
         return {
             owner: {field.name: getattr(of, field.name) for field in dataclasses.fields(of)}
             for owner, of in owned.items()
@@ -127,14 +133,17 @@ def resolve(
     given: Given,
     backbone_defaults: Mapping[str, Mapping[str, Any]],
     keywords: Mapping[str, Any] | None = None,
+    guard: bool = False,
 ) -> Resolved:
     """The options of what was chosen by the order of precedence. Text values are read by the field's type.
+
+    `guard`: whether it is on, and has options.
 
     Where two owners have an option of one name, as may happen with code from outside, it is given as `score.name` or alike.
     """
     pick(profile, PROFILES, "profile")
-    owned = options_classes(choice)
-    explicit = _of_owners(choice, _explicit(list(owned.values()), given, keywords or {}))
+    owned = options_classes(choice, guard)
+    explicit = _of_owners(choice, _explicit(list(owned.values()), given, keywords or {}), guard)
     names: dict[str, str] = {owner: part.name for owner, part in choice.parts().items()}
     built, sources = dict[str, Any](), ByOwner()
     for owner, options in owned.items():
@@ -156,22 +165,25 @@ def resolve(
     return Resolved(**built, sources=sources)
 
 
-def options_classes(choice: Choice) -> dict[str, Any]:
-    """The options classes of what was chosen, and the adapter's."""
-    return {**{owner: part.options for owner, part in choice.parts().items()}, "adapter": AdapterOptions}
+def options_classes(choice: Choice, guard: bool = False) -> dict[str, Any]:
+    """The options classes of what was chosen, the adapter's, and the guard's where it is on."""
+    own: dict[str, Any] = {owner: part.options for owner, part in choice.parts().items()}
+    return {**own, "adapter": AdapterOptions, **({"guard": GuardOptions} if guard else {})}
 
 
-def _of_owners(choice: Choice, explicit: Mapping[str, Any]) -> ByOwner:
+def _of_owners(choice: Choice, explicit: Mapping[str, Any], guard: bool) -> ByOwner:
     """Values that were given by name, or as owner.name, by whose options they are."""
     owned = {
         owner: [field.name for field in dataclasses.fields(options)]
-        for owner, options in options_classes(choice).items()
+        for owner, options in options_classes(choice, guard).items()
     }
     found: ByOwner = {owner: {} for owner in owned}
     for full, value in explicit.items():
         given, _, name = str(full).rpartition(".")
         new = name if given == "adapter" else _new_name(choice.method.name, name, value)
         having = [owner for owner in owned if new in owned[owner] and given in ("", owner)]
+        if not having and given in ("", "guard") and name in types_of(GuardOptions):
+            raise Error(f"`{name}` is an option of the guard, which is off: give it with `guard=True`.")
         if not having:
             raise Error(_no_option(choice, full, [each for names in owned.values() for each in names]))
         if len(having) > 1:
@@ -235,11 +247,11 @@ def canonical(
     if not given:
         return {}
     try:
-        owned = options_classes(choose(method, score, identifier))
+        owned = options_classes(choose(method, score, identifier), guard=True)
     except Error:  # whoever uses it will say so
         return dict(given)
     hints: dict[str, Any] = {}
-    for owner, options in owned.items():
+    for owner, options in reversed(owned.items()):  # what was chosen comes before the guard, which may be off
         for name, hint in types_of(options).items():
             hints |= {name: hint, f"{owner}.{name}": hint}
     today = {name: _new_name(str(method), name, value) for name, value in given.items()}
@@ -264,11 +276,16 @@ def _canonical(name: str, value: Any, hint: Any) -> Any:
 
 
 def owners() -> dict[str, Any]:
-    """The options classes of all scores, identifiers and methods and of the adapter, by their names."""
+    """The options classes of all scores, identifiers and methods, of the adapter and of the guard, by their names."""
     every = [found for kind in OWNERS for found in everything(kind)[0]]
     # A score and an identifier may have one name; then no more than one of them has options.
     having = {found.name: found.options for found in every if dataclasses.fields(found.options)}
-    return {**{found.name: found.options for found in every}, **having, "adapter": AdapterOptions}
+    return {
+        **{found.name: found.options for found in every},
+        **having,
+        "adapter": AdapterOptions,
+        "guard": GuardOptions,
+    }
 
 
 def read_value(name: str, value: Any, hint: Any) -> Any:
@@ -331,7 +348,7 @@ def by_owner(choice: Choice, flat: Mapping[str, Any]) -> ByOwner:
 def rebuild(choice: Choice, values: Mapping[str, Mapping[str, Any]], sources: ByOwner) -> Resolved:
     """The options that a state file recorded, values and sources alike, whatever today's profiles and defaults say."""
     flat = {f"{owner}.{name}": value for owner, named in values.items() for name, value in named.items()}
-    resolved = resolve(choice, "reference", flat, {})
+    resolved = resolve(choice, "reference", flat, {}, guard="guard" in values)
     return dataclasses.replace(
         resolved, sources={owner: {**own, **sources.get(owner, {})} for owner, own in resolved.sources.items()}
     )

@@ -124,6 +124,7 @@ class Result(FileModel):
         "threads",
         "resets",
         "cached_features",
+        "events",
     )
 
     schema_version: int = SCHEMA
@@ -155,6 +156,8 @@ class Result(FileModel):
     cached_features: bool = False
     # How often what was trained went back to the start (`reset_every`).
     resets: int = 0
+    # How often each kind of event came: what the guard did, and resets.
+    events: dict[str, int] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -162,7 +165,7 @@ class Result(FileModel):
         """Files from before there was a score have their options by name alone."""
         if not isinstance(content, dict) or not isinstance(content.get("options"), dict):
             return content
-        if content["options"].keys() <= {"method", "score", "identifier", "adapter"}:
+        if content["options"].keys() <= {"method", "score", "identifier", "adapter", "guard"}:
             return content
         spec = content.get("spec")
         named = spec.model_dump() if isinstance(spec, RunSpec) else spec if isinstance(spec, dict) else {}

@@ -65,6 +65,40 @@ class OrderedScenario(Mixed):
     kind: Literal["ordered"] = "ordered"
 
 
+class UnknownFirstScenario(Mixed):
+    """Nothing but `images` undesired ones first (streams/hostile.py has this one and the next four)."""
+
+    kind: Literal["unknown_first"] = "unknown_first"
+    images: int = 1000
+
+
+class OneClassFirstScenario(Mixed):
+    """Nothing but `images` of one desired class first."""
+
+    kind: Literal["one_class_first"] = "one_class_first"
+    images: int = 1000
+
+
+class SortedScenario(Mixed):
+    """Class after class, undesired images all along."""
+
+    kind: Literal["sorted"] = "sorted"
+
+
+class CoveredScenario(Mixed):
+    """`images` black ones, then as many of nothing but noise, as under a lens cap; both are undesired."""
+
+    kind: Literal["covered"] = "covered"
+    images: int = 500
+
+
+class FoolingScenario(Mixed):
+    """The undesired images are those that look most like a class to the frozen model, of `pool` times as many."""
+
+    kind: Literal["fooling"] = "fooling"
+    pool: int = 3
+
+
 class DomainSpec(FileModel):
     """One domain of one's own. What is None is as the run's spec says; `name` is what the figures are filed under."""
 
@@ -88,7 +122,17 @@ class DomainsScenario(Mixed):
 
 
 Scenario = Annotated[
-    SingleScenario | ContinualScenario | FrequentScenario | SmoothScenario | OrderedScenario | DomainsScenario,
+    SingleScenario
+    | ContinualScenario
+    | FrequentScenario
+    | SmoothScenario
+    | OrderedScenario
+    | DomainsScenario
+    | UnknownFirstScenario
+    | OneClassFirstScenario
+    | SortedScenario
+    | CoveredScenario
+    | FoolingScenario,
     Field(discriminator="kind"),
 ]
 _KINDS: dict[str, type[Mixed]] = {
@@ -98,6 +142,11 @@ _KINDS: dict[str, type[Mixed]] = {
     "smooth": SmoothScenario,
     "ordered": OrderedScenario,
     "domains": DomainsScenario,
+    "unknown_first": UnknownFirstScenario,
+    "one_class_first": OneClassFirstScenario,
+    "sorted": SortedScenario,
+    "covered": CoveredScenario,
+    "fooling": FoolingScenario,
 }
 
 

@@ -24,7 +24,16 @@ class RunSpec(FileModel):
     Options and paths are kept in one form, so that `lr=1e-3` typed and `lr = 0.001` in a suite ask for the same run.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("scenario", "device", "dtype", "plugins", "draw", "score", "undesired_classes")
+    later: ClassVar[tuple[str, ...]] = (
+        "scenario",
+        "device",
+        "dtype",
+        "plugins",
+        "draw",
+        "score",
+        "undesired_classes",
+        "guard",
+    )
 
     backbone: str = "embedded"
     method: str = "rosita"
@@ -46,6 +55,8 @@ class RunSpec(FileModel):
     # What the seed draws beside corruption and augmentation: the order of the first `limit` images, or which images too.
     draw: Literal["order", "images"] = "order"
     scenario: Scenario = Field(default_factory=SingleScenario)
+    # Off in benchmarks, whatever the profile says, unless a run asks for it.
+    guard: bool = False
     device: Annotated[str, Field(pattern=r"^(cpu|mps|cuda(:\d+)?)$")] = "cpu"
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     # The SHA-256 of each file of code that the run names as path/file.py:Name; `own_code.asked` fills it in.
@@ -112,11 +123,11 @@ def identity(spec: RunSpec) -> dict[str, Any]:
 def is_frozen(spec: RunSpec) -> bool:
     """Whether a run is what every other is set against: nothing learned, the paper's score, threshold and answer."""
     plain = spec.score in (None, "max") and spec.identifier == "lda" and spec.profile != "field"
-    return spec.method == "zero_shot" and plain and spec.options.get("answer", "own") == "own"
+    return spec.method == "zero_shot" and plain and not spec.guard and spec.options.get("answer", "own") == "own"
 
 
 def name_of(spec: RunSpec) -> str:
-    """What a run is called in a table: its method, with the score and the identifier where they are not the usual ones.
+    """What a run is called in a table: its method, with the score and the identifier where they are not the usual ones, and the guard.
 
     >>> name_of(RunSpec(method="zero_shot", score="neighbours"))
     'zero_shot neighbours'
@@ -127,9 +138,9 @@ def name_of(spec: RunSpec) -> str:
         picked.score,
         picked.identifier,
     ):
-        return "field"
+        return "field guarded" if spec.guard else "field"
     others = [name for name in (spec.score, spec.identifier) if name not in (None, "max", "lda")]
-    return " ".join([spec.method, *dict.fromkeys(map(str, others))])
+    return " ".join([spec.method, *dict.fromkeys(map(str, others)), *(["guarded"] if spec.guard else [])])
 
 
 def run_key(spec: RunSpec) -> str:

@@ -53,6 +53,8 @@ METRICS = {
     "hm_std": "HM, standard deviation",
     "accepted_desired": "accepted D ↑",
     "accuracy": "accuracy ↑",
+    "open_accuracy": "(C+1)-way accuracy ↑",
+    "events": "events",
     "euclidean": "Euclidean ↑",
     "cosine": "cosine ↑",
     "wasserstein": "Wasserstein ↑",
@@ -116,6 +118,7 @@ class Suite(FileModel):
     what: section and table of the paper. labels: its LaTeX labels. figures: filters that all cells have in common. parts: the domains
     of a run that have figures of their own, beside the whole. records: the per-image records are needed, for pictures and
     intervals. cache_features: runs that need nothing but image features share them, stream by stream; their times are then not shown.
+    windows: so many images a window, in which rows are set against the frozen one; 0 for no such table.
     differences: of which metrics tables show differences to the frozen row and to ROSITA; the headline's, if none are named.
     """
 
@@ -137,6 +140,7 @@ class Suite(FileModel):
     records: bool = False
     cache_features: bool = False
     differences: tuple[str, ...] = ()
+    windows: int = Field(0, ge=0)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Suite:

@@ -41,13 +41,20 @@ def run(
         ),
     ] = None,
     scenario: Annotated[
-        str, typer.Option(help="single, continual, frequent, smooth or ordered, or a JSON file of a scenario.")
+        str,
+        typer.Option(
+            help="single, continual, frequent, smooth, ordered, unknown_first, one_class_first, sorted, covered or fooling; or a JSON file of a scenario."
+        ),
     ] = "single",
     corruptions: Annotated[
         str | None, typer.Option(help="For continual, frequent and smooth: a,b,c; else the benchmark's.")
     ] = None,
     images_per_domain: Annotated[
-        int | None, typer.Option(help="For frequent: desired images until the corruption changes (100).")
+        int | None,
+        typer.Option(
+            help="For frequent: desired images until the corruption changes (100); for unknown_first, one_class_first and covered: "
+            "the images of the hostile stretch."
+        ),
     ] = None,
     speed: Annotated[
         int | None, typer.Option(help="For smooth: desired images until a severity changes by 0.25 (100).")
@@ -67,6 +74,10 @@ def run(
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "cpu",
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
     profile: Annotated[str, typer.Option(help="reference, paper or field; see `ostta ls profiles`.")] = "reference",
+    guard: Annotated[
+        bool,
+        typer.Option("--guard/--no-guard", help="Watch the method without labels and take back what harms."),
+    ] = False,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="key=value, as often as needed: --set lr=1e-3; see `ostta ls options`."),
@@ -132,6 +143,7 @@ def run(
         classes=None if names is None else list(names),
         seed=seed,
         draw=usual_draw(stream) if draw is None else draw,
+        guard=guard,
         device=parse_device(device),
         dtype=dtype,
     )

@@ -52,6 +52,13 @@ def stream(
     seed: Annotated[int | None, typer.Option(help="Seed of the augmentation, 0 if not given.")] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
+    guard: Annotated[
+        bool | None,
+        typer.Option(
+            "--guard/--no-guard",
+            help="Watch the method without labels and take back what harms; on, where no state file says otherwise.",
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="key=value, as often as needed; see `ostta ls options`.")
     ] = None,
@@ -125,6 +132,7 @@ def stream(
         identifier=named_code(identifier),
         profile=profile,
         seed=seed,
+        guard=guard,
         options=parse_options(set_ or []),
     )
     opened: list[LiveStream] = []

@@ -119,5 +119,16 @@ class Overlay:
         return list(self.tensors.values())
 
 
+@torch.no_grad()
+def distance(one: Overlay, other: Overlay) -> float:
+    """How far the values of two overlays of one kind are apart, by the length of the other's."""
+    values, others = one.parameters(), other.parameters()
+    apart, length = (
+        float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors))))
+        for tensors in (torch._foreach_sub(values, others), others)
+    )
+    return apart / max(length, 1e-12)
+
+
 def _leaf(values: torch.Tensor) -> torch.Tensor:
     return (values.detach() if values.requires_grad else values).requires_grad_()

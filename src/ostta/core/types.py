@@ -94,6 +94,10 @@ class Decision:
         return self.verdict.desired
 
 
+# What the guard does, and a reset by `reset_every`; sources have kinds of their own.
+EVENTS = ("warn", "skip", "roll_back", "freeze", "thaw", "reset")
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened beside the answers: its kind in one word, a sentence for people, and the numbers behind it.
@@ -105,6 +109,14 @@ class Event:
     kind: str
     sentence: str
     evidence: Mapping[str, float] = field(default_factory=lambda: NO_EVIDENCE)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain Python values.
+
+        >>> Event("thaw", "It may learn again.").to_dict()
+        {'kind': 'thaw', 'sentence': 'It may learn again.', 'evidence': {}}
+        """
+        return {"kind": self.kind, "sentence": self.sentence, "evidence": dict(self.evidence)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +189,7 @@ class Prediction:
     is made of: "class" is the fit to the best class, "known" and "unknown" the likeness to known and unknown images.
     `warming_up` is true while the identifier knows too few scores for `known` and `threshold` to be trusted.
     `name`, `time` and `frame` are those of the image where it came from a source (`ostta.sources`).
+    `events` say what the guard did at this image, or `reset_every`, and why.
 
     >>> prediction = adapter.step(image)
     >>> prediction
@@ -207,6 +220,7 @@ class Prediction:
     name: str | None = None
     time: float | None = None
     frame: int | None = None
+    events: tuple[Event, ...] = ()
 
     def __repr__(self) -> str:
         if self.verdict is None:
@@ -233,6 +247,7 @@ class Prediction:
         content["ms"] = {name: round(getattr(self.ms, name), 3) for name in Timing.__slots__}
         content["class_scores"] = None if self.class_scores is None else dict(self.class_scores)
         content["diagnostics"], content["evidence"] = dict(self.diagnostics), dict(self.evidence)
+        content["events"] = [event.to_dict() for event in self.events]
         if self.features is None:
             del content["features"]
         else:

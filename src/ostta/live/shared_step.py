@@ -115,7 +115,7 @@ def _decide(tower: BatchedTower, seat: Seat, features: torch.Tensor, row: int, b
     seat.proposal = Proposal()
     if seat.turn.decision is None:
         return None
-    seat.proposal = method.propose(adapter.state, look, seat.turn.decision)
+    seat.proposal = adapter.propose(seat.turn, seat.turn.decision)
     gradient = seat.proposal.gradient
     if gradient is None:
         return None

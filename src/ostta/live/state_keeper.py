@@ -106,6 +106,7 @@ class Wanted:
     identifier: str | type[Any] | None = None
     profile: str | None = None
     seed: int | None = None
+    guard: bool | None = None
     options: Given = field(default_factory=dict)
 
 
@@ -135,6 +136,8 @@ def opened(
         device=device,
         dtype=dtype,
         options=wanted.options,
+        # Nobody looks at these answers one by one.
+        guard=wanted.guard is not False,
     )
     if path is not None:
         # Where it cannot be written, that is known now and not after the last image.
@@ -165,6 +168,7 @@ def _resumed(wanted: Wanted, path: Path, device: str | torch.device | None, dtyp
         ("identifier", kept.identifier_name, None if identifier is None else identifier.name),
         ("profile", kept.profile, wanted.profile),
         ("seed", kept.seed, wanted.seed),
+        ("guard", *(_on_off(on) for on in (kept.resolved.guard is not None, wanted.guard))),
         *_options(kept, wanted.options),
     ):
         if new is not None and old != new:
@@ -176,12 +180,16 @@ def _resumed(wanted: Wanted, path: Path, device: str | torch.device | None, dtyp
 
 def _options(kept: Adapter, given: Given) -> Iterator[tuple[str, str, str]]:
     """Every option that was given, with its value in the state and the one that was given."""
-    asked = resolve(kept.choice, kept.profile, given, kept.backbone.defaults)
+    asked = resolve(kept.choice, kept.profile, given, kept.backbone.defaults, guard=kept.resolved.guard is not None)
     for owner, names in asked.sources.items():
         for name, source in names.items():
             if source == "explicit":
                 old, new = kept.resolved.values()[owner][name], asked.values()[owner][name]
                 yield "options", f"{name} {old!r}", f"{name} {new!r}"
+
+
+def _on_off(value: bool | None) -> str | None:
+    return None if value is None else "on" if value else "off"
 
 
 def _short(value: object) -> str:

@@ -158,7 +158,7 @@ def _whole(value: Any, name: str, most: int) -> int:
 def _options(choice: Choice, values: Any, sources: Any) -> Resolved:
     """Options that came after the file was written are in neither of the two, and have their defaults."""
     values, sources = _object(values, "options"), _object(sources, "option_sources")
-    owned = options_classes(choice)
+    owned = options_classes(choice, guard="guard" in values)  # without one, files are as before there was a guard
     for name, content in (("options", values), ("option_sources", sources)):
         if content.keys() != owned.keys():
             raise Error(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .changing import Continual, Frequent
 from .drawn import Drawn, draw
+from .hostile import Covered, Fooling, OneClassFirst, SortedClasses, UnknownFirst
 from .ordered import Ordered
 from .prefetch import prefetched
 from .single import SingleDomain
@@ -12,15 +13,20 @@ from .stream import Domain, Sample, Source, Stream
 
 __all__ = [
     "Continual",
+    "Covered",
     "Domain",
     "Drawn",
+    "Fooling",
     "Frequent",
+    "OneClassFirst",
     "Ordered",
     "Sample",
     "SingleDomain",
     "Smooth",
+    "SortedClasses",
     "Source",
     "Stream",
+    "UnknownFirst",
     "draw",
     "prefetched",
 ]

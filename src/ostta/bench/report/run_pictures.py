@@ -115,7 +115,9 @@ def _draw_accuracies(axes: Any, runs: dict[str, RunColumns]) -> None:
     axes.set_ylim(0, 102)
     axes.set_xlabel("images seen")
     axes.set_ylabel("percent, so far")
-    axes.legend(frameon=False, fontsize=FONT - 2, ncols=len(runs), loc="lower right", columnspacing=0.8, handlelength=1.4)
+    axes.legend(
+        frameon=False, fontsize=FONT - 2, ncols=len(runs), loc="lower right", columnspacing=0.8, handlelength=1.4
+    )
 
 
 def canvas(size: tuple[float, float] = LARGE, columns: int = 1) -> tuple[Any, Any]:

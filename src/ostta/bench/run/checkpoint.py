@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...adapter import Adapter
-from ...core.types import Error, Prediction, Timing, Verdict
+from ...core.types import Error, Event, Prediction, Timing, Verdict
 from ...evaluate import Records
 from ...files import make_folder, parse_json, write_atomically
 
@@ -24,7 +24,7 @@ EVERY = 2_000
 
 _OF_SAMPLE = ("source", "number", "label", "domain", "features")
 _PARTS_OF_TIME = tuple(field.name for field in fields(Timing))
-_OF_PREDICTION = tuple(field.name for field in fields(Prediction) if field.name not in ("ms", "features"))
+_OF_PREDICTION = tuple(field.name for field in fields(Prediction) if field.name not in ("ms", "features", "events"))
 # As text: their names differ from run to run, and a column of mappings that are all empty cannot be written.
 _AS_TEXT = ("class_scores", "diagnostics", "evidence")
 
@@ -116,6 +116,7 @@ def _pack(records: Records, start: int) -> bytes:
         if name in _AS_TEXT:
             values = [None if value is None else json.dumps(dict(value)) for value in values]
         columns[f"prediction_{name}"] = values
+    columns["events"] = [json.dumps([event.to_dict() for event in prediction.events]) for prediction in predictions]
     for part in _PARTS_OF_TIME:
         columns[f"ms_{part}"] = [getattr(prediction.ms, part) for prediction in predictions]
     buffer = io.BytesIO()
@@ -139,4 +140,5 @@ def _unpack(content: bytes, records: Records) -> None:
         for name in _AS_TEXT:
             values[name] = None if values[name] is None else parse_json(values[name])
         ms = Timing(**{part: columns[f"ms_{part}"][row] for part in _PARTS_OF_TIME})
-        records.predictions.append(Prediction(**values, ms=ms))
+        events = tuple(Event(**event) for event in parse_json(columns["events"][row]))
+        records.predictions.append(Prediction(**values, ms=ms, events=events))

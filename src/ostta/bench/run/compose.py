@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backbones.protocol import Backbone
 from ...core.types import Error
 from ...data.by_name import open_dataset
 from ...data.class_names import checked_classes, spoken
@@ -24,6 +25,7 @@ from ..own_code import code_of
 from ..result import Side
 from ..scenario import ContinualScenario, DomainSpec, DomainsScenario, FrequentScenario, OrderedScenario, SmoothScenario
 from ..spec import RunSpec
+from .hostile import HOSTILE, hostile
 
 # A set whose order matters.
 IN_ORDER = "ccc"
@@ -40,12 +42,15 @@ class Composed:
     remarks: tuple[str, ...]
 
 
-def compose(spec: RunSpec, root: Path | None) -> Composed:
-    """The stream that `spec` asks for; of the data sets only names and labels are read."""
+def compose(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) -> Composed:
+    """The stream that `spec` asks for; of the data sets only names and labels are read.
+
+    The scenario `fooling` alone looks at images, through `backbone`.
+    """
     if spec.limit is not None and spec.limit < 1:
         raise Error(f"`limit` is at least 1, not {spec.limit}.")
-    sets = _Sets(spec, root)
-    stream = _stream(spec, sets)
+    sets = Sets(spec, root)
+    stream = hostile(spec, sets, backbone) if isinstance(spec.scenario, HOSTILE) else _stream(spec, sets)
     remarks = (
         *_remarks(sets.desired),
         *_remarks(sets.undesired),
@@ -62,7 +67,7 @@ def compose(spec: RunSpec, root: Path | None) -> Composed:
     )
 
 
-def _stream(spec: RunSpec, sets: _Sets) -> Stream:
+def _stream(spec: RunSpec, sets: Sets) -> Stream:
     scenario, ratio, seed = spec.scenario, spec.ratio, spec.seed
     if isinstance(scenario, ContinualScenario):
         return Continual(sets.under_each(scenario.corruptions), ratio=ratio, seed=seed)
@@ -80,7 +85,7 @@ def _stream(spec: RunSpec, sets: _Sets) -> Stream:
     return SingleDomain(domain.desired, domain.undesired, ratio=ratio, seed=seed)
 
 
-def _smooth(spec: RunSpec, scenario: SmoothScenario, sets: _Sets) -> Stream:
+def _smooth(spec: RunSpec, scenario: SmoothScenario, sets: Sets) -> Stream:
     """The path is made from clean images: as the desired set, `cifar10c` and `cifar10` mean the same here."""
     for name in scenario.corruptions:
         checked(name, spec.severity)
@@ -111,7 +116,7 @@ def _smooth(spec: RunSpec, scenario: SmoothScenario, sets: _Sets) -> Stream:
     )
 
 
-class _Sets:
+class Sets:
     """Opens the data sets of one run and remembers which there were."""
 
     def __init__(self, spec: RunSpec, root: Path | None) -> None:
@@ -135,8 +140,8 @@ class _Sets:
             )
         return [self.domain(DomainSpec(desired=name, corruption=each, name=each)) for each in corruptions]
 
-    def domain(self, wanted: DomainSpec) -> Domain:
-        """One domain; what `wanted` leaves open is as the run's spec says."""
+    def domain(self, wanted: DomainSpec, more: int = 0) -> Domain:
+        """One domain; what `wanted` leaves open is as the run's spec says. `more` undesired images than the ratio asks for."""
         spec, parsed = self.spec, parse_name(wanted.desired)
         corruption = spec.corruption if wanted.corruption is None else wanted.corruption
         severity = spec.severity if wanted.severity is None else wanted.severity
@@ -149,7 +154,9 @@ class _Sets:
                 options |= {"undesired_corruption": spec.scenario.undesired_corruption or corruption}
         title = f"{wanted.desired} {corruption} {severity}" if parsed.corrupted else wanted.desired
         known = self.shown(desired, spec.limit, desired=True)
-        unknown = None if undesired is None else self.shown(undesired, int(len(known) * spec.ratio), desired=False)
+        unknown = (
+            None if undesired is None else self.shown(undesired, int(len(known) * spec.ratio) + more, desired=False)
+        )
         return Domain(wanted.name or title, known, unknown, options)
 
     def shown(self, dataset: Dataset, wanted: int | None, *, desired: bool) -> Source:

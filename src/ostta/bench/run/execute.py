@@ -40,6 +40,7 @@ from ..result import (
     StreamInfo,
     read_result,
 )
+from ..scenario import FoolingScenario
 from ..spec import RunSpec, identity
 from .checkpoint import EVERY, Checkpoint, Reached
 from .compose import compose
@@ -78,9 +79,12 @@ class Prepared:
 def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) -> Prepared:
     """Open data and model; every mistake in `spec` comes out here, before any work."""
     code = code_of(spec)
-    composed = compose(spec, root)
+    model = backbone
+    if model is None and isinstance(spec.scenario, FoolingScenario):
+        model = open_backbone(spec)  # which images fool it, it must be asked itself
+    composed = compose(spec, root, model)
     adapter = load(
-        backbone if backbone is not None else open_backbone(spec),
+        model if model is not None else open_backbone(spec),
         # Without those that are unknown.
         composed.classes if spec.undesired_classes else spec.classes or composed.classes,
         method=code.get(spec.method, spec.method),
@@ -89,6 +93,7 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
         profile=spec.profile,
         seed=spec.seed,
         options=spec.options,
+        guard=spec.guard,
     )
     return Prepared(
         spec,
@@ -191,6 +196,7 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
         counts=counts,
         updates=int(records.column("adapted").sum()),
         resets=int(np.isfinite(records.diagnostic("reset")).sum()),
+        events=dict(sorted(Counter(event.kind for each in records.predictions for event in each.events).items())),
         latency_ms=_latency(records),
         peak_memory_mb=reached.peak_memory_mb,
         seconds=round(reached.seconds, 3),

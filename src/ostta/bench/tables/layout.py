@@ -13,6 +13,7 @@ from ...metrics import mean
 from ..result import Result
 from ..spec import is_frozen, name_of
 from ..suite import METRICS
+from .against_frozen import against_frozen
 from .footnotes import footnotes
 from .suite_figures import FROZEN, Difference, Figure, Names, SuiteFigures
 
@@ -20,7 +21,7 @@ HEADINGS = ("method", "AUROC ↑", "FPR95 ↓", "Acc_D ↑", "Acc_U ↑", "HM �
 DASH = "–"
 # Figures side by side in one block, where not said otherwise.
 WIDTH = 12
-COUNTS = ("updates", "classes", "bank_features", "adapted_parameters", "added_parameters")
+COUNTS = ("updates", "events", "classes", "bank_features", "adapted_parameters", "added_parameters")
 DIGITS = {"ms": 1, "euclidean": 4, "cosine": 4, "wasserstein": 4, "bank_mb": 3, "hm_std": 3, "gpu_memory_gb": 3}
 
 
@@ -70,6 +71,8 @@ def sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
         made.blocks += _blocks(figures, title, printed, partial(_paper, doubts=made.doubts), width)
     if suite.parts:
         made.blocks += _parts(figures, made.doubts)
+    if suite.windows:
+        made.blocks += _windows(figures, width)
     if figures.cost:
         made.blocks += _blocks(figures, "Updates, and milliseconds a step", figures.cost, _own, width)
     made.footnotes += footnotes(figures)
@@ -186,6 +189,35 @@ def _means(figures: SuiteFigures, width: int) -> Iterator[Block]:
             figures.suite.rows,
             tuple((f"{group or 'all others'} ({len(figures.groups[group])})", headings) for group in shown),
             tuple((row, texts) for row, texts in lines if any(text.text != DASH for text in texts)),
+        )
+
+
+def _windows(figures: SuiteFigures, width: int) -> Iterator[Block]:
+    """Each row against the frozen one in windows of the stream: the worst, and how long it took to recover."""
+    names = ("worst window", "its images", "recovered after")
+    found = {place: against_frozen(figures, *place) for place in _places(figures)}
+
+    def cells(row: Names, column: Names) -> tuple[Text, ...]:
+        course = found[row, column]
+        if course is None:
+            return (Text(DASH),) * len(names)
+        worst = course.worst
+        text = f"{worst.value:+.1f} [{worst.low:+.1f}, {worst.high:+.1f}]{'*' if worst.below else ''}"
+        after = "never" if course.recovered is None else f"{course.recovered:,}"
+        return Text(text), Text(f"{worst.start:,}–{worst.start + figures.suite.windows:,}"), Text(after)
+
+    most = max(1, width // len(names))
+    for start in range(0, len(figures.columns), most):
+        columns = figures.columns[start : start + most]
+        yield Block(
+            f"(C+1)-way accuracy less the frozen row's, in windows of {figures.suite.windows} images",
+            figures.suite.rows,
+            tuple((" / ".join(column), names) for column in columns),
+            tuple(
+                (row, tuple(text for column in columns for text in cells(row, column)))
+                for row in figures.rows
+                if any(found[row, column] for column in columns)
+            ),
         )
 
 

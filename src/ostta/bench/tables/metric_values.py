@@ -36,6 +36,10 @@ def metric_value(result: Result, metric: str, fpr95: str = "interpolated", part:
         return (
             result.metrics.acc_desired if result.metrics.accuracy is None and accepts_all else result.metrics.accuracy
         )
+    if metric == "open_accuracy":
+        return _open_accuracy(result)
+    if metric == "events":
+        return float(sum(result.events.values()))
     if metric == "updates":
         return float(result.updates)
     if metric == "ms":
@@ -43,6 +47,17 @@ def metric_value(result: Result, metric: str, fpr95: str = "interpolated", part:
     if metric == "classes":
         return float(_classes(result))
     return _analysis(result, metric)
+
+
+def _open_accuracy(result: Result) -> float | None:
+    """Known images with their class and accepted, and unknown ones rejected, of all images."""
+    sides = (
+        (result.counts["desired"], result.metrics.acc_desired),
+        (result.counts["undesired"], result.metrics.acc_undesired),
+    )
+    known = [(count, share) for count, share in sides if share is not None]
+    total = sum(count for count, _ in known)
+    return sum(count * share for count, share in known) / total if total else None
 
 
 def _analysis(result: Result, metric: str) -> float | None:

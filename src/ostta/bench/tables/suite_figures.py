@@ -75,7 +75,13 @@ class _Place:
     def plain(self) -> bool:
         """Whether the run is as published: the method's own score with LDA, and no option changed."""
         spec = self.cells[0].spec
-        return spec.score in (None, "max") and spec.identifier == "lda" and not spec.options and spec.profile != "field"
+        return (
+            spec.score in (None, "max")
+            and spec.identifier == "lda"
+            and not spec.options
+            and not spec.guard
+            and spec.profile != "field"
+        )
 
     @property
     def asked(self) -> str:
