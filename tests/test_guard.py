@@ -86,11 +86,16 @@ def test_one_class_is_uneven_once_enough_was_accepted() -> None:
 
 
 def test_disagreement_gap_and_estimate_are_of_checks() -> None:
-    signals = seen()
+    signals = seen(max_disagreement=0.6)
     for number in range(CHECKS[1]):
         signals.checked((1, number % 10, number % 3 == 0, number % 10), every=True)
     values = signals.values()
     assert values["disagreement"] == pytest.approx(2 / 3, abs=0.02)
+    # Who trains nothing may accept as many more as it likes.
+    assert values["gap"] == 0
+    for number in range(CHECKS[1]):
+        signals.checked((1, number % 10, number % 3 == 0, number % 10), every=False)
+    values = signals.values()
     assert values["gap"] == pytest.approx(values["disagreement"])
     assert values["estimate"] <= 1 / 3
     assert out(signals) >= {"disagreement", "gap"}
