@@ -58,6 +58,7 @@ def test_the_named_suites_are_there() -> None:
         "ratio",
         "beyond",
         "rare",
+        "hostile",
     }
     assert {name.removeprefix("embedded/") for name in EMBEDDED} == scaled
 

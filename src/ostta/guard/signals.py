@@ -94,6 +94,8 @@ class Signals:
         most, least = SPARSE if self._sparse else CHECKS
         if len(self._checks) >= least:
             found |= _compared(np.array(self._checks)[-most:], self._classes, trains=self._sparse)
+            if len(self._checks) < most:  # two small numbers of answers are never alike even
+                found.pop("estimate", None)
         return found
 
     def out(self, values: Mapping[str, float]) -> dict[str, float]:
