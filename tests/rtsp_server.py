@@ -8,25 +8,31 @@ system's own Python, which knows them; nothing of ostta.
 
 import sys
 
-import gi
 
-gi.require_version("Gst", "1.0")
-gi.require_version("GstRtspServer", "1.0")
-from gi.repository import GLib, Gst, GstRtspServer  # noqa: E402
+def serve(port: str, folder: str, rate: str = "25", width: str = "320", height: str = "240") -> None:
+    # Only the system's own Python has these.
+    import gi
 
-port, folder, rate, width, height = (sys.argv[1:] + ["25", "320", "240"][len(sys.argv) - 3 :])[:5]
-Gst.init(None)
-server = GstRtspServer.RTSPServer()
-server.set_address("127.0.0.1")
-server.set_service(port)
-factory = GstRtspServer.RTSPMediaFactory()
-factory.set_launch(
-    f"( multifilesrc location={folder}/%05d.jpg loop=true caps=image/jpeg,framerate={rate}/1 ! jpegdec ! videoscale "
-    f"! videoconvert ! video/x-raw,format=I420,width={width},height={height} ! identity sync=true "
-    f"! x264enc tune=zerolatency speed-preset=ultrafast key-int-max={rate} ! rtph264pay name=pay0 pt=96 config-interval=1 )"
-)
-factory.set_shared(True)
-server.get_mount_points().add_factory("/door", factory)
-server.attach(None)
-print("ready", flush=True)
-GLib.MainLoop().run()
+    gi.require_version("Gst", "1.0")
+    gi.require_version("GstRtspServer", "1.0")
+    from gi.repository import GLib, Gst, GstRtspServer
+
+    Gst.init(None)
+    server = GstRtspServer.RTSPServer()
+    server.set_address("127.0.0.1")
+    server.set_service(port)
+    factory = GstRtspServer.RTSPMediaFactory()
+    factory.set_launch(
+        f"( multifilesrc location={folder}/%05d.jpg loop=true caps=image/jpeg,framerate={rate}/1 ! jpegdec ! videoscale "
+        f"! videoconvert ! video/x-raw,format=I420,width={width},height={height} ! identity sync=true "
+        f"! x264enc tune=zerolatency speed-preset=ultrafast key-int-max={rate} ! rtph264pay name=pay0 pt=96 config-interval=1 )"
+    )
+    factory.set_shared(True)
+    server.get_mount_points().add_factory("/door", factory)
+    server.attach(None)
+    print("ready", flush=True)
+    GLib.MainLoop().run()
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

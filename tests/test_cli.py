@@ -224,7 +224,7 @@ def test_demo_prints_a_table_and_writes_a_report(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text()
     assert page.count("<img") == 5
     assert "http" not in page.replace("http-equiv", "")
-    assert len(list(tmp_path.glob("*.json"))) == 2
+    assert len(list(tmp_path.glob("*.json"))) == 3
 
 
 def test_stream_one_line_an_image_and_resumes(photos: Path, tmp_path: Path) -> None:

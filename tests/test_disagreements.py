@@ -32,11 +32,11 @@ SAID = {
     "palign_c": {"momentum": "D17", "update": "D16", "over": "D11", "blocks": "D11"},
     "prototypes": {"store": "D18", "wait": "D18", "scale": "D18", "unreliable": "D18", "group": "D18"},
     "tda": {
-        "alpha": "D15", "beta": "D15", "negative_shots": "D12", "entropy_window": "D15", "insert": "D12", "score": "D29"
+        "alpha": "D15", "beta": "D15", "negative_shots": "D12", "entropy_window": "D15", "insert": "D12", "score_of": "D29"
     },
-    "dpe": {"alpha": "D14", "beta": "D14", "align": "D14", "gate": "D13", "score": "D29"},
+    "dpe": {"alpha": "D14", "beta": "D14", "align": "D14", "gate": "D13", "score_of": "D29"},
     "unient": {"scale": "D19", "undesired_weight": "D19"},
-    "entropy": {"loss": "D21", "answer": "D21"},
+    "entropy": {"loss": "D21", "named_from": "D21"},
     "adapter": {"answer_from": "D30", "templates": "D28", "precision": "D32"},
 }  # fmt: skip
 PAPER = {
@@ -47,11 +47,11 @@ PAPER = {
     "palign": {"maple_lr": 5e-4, "over": "all"},
     "palign_c": {"update": "reliable", "momentum": 0.0, "over": "all"},
     "prototypes": {"store": "reliable"},
-    "tda": {"insert": "desired", "score": "cosine"},
-    "dpe": {"score": "cosine"},
+    "tda": {"insert": "desired", "score_of": "cosine"},
+    "dpe": {"score_of": "cosine"},
     "entropy": {"loss": "entropy"},
 }
-MENDED = {"dpe: gate", "palign: blocks", "palign_c: blocks", "entropy: answer", "prototypes: unreliable"}
+MENDED = {"dpe: gate", "palign: blocks", "palign_c: blocks", "entropy: named_from", "prototypes: unreliable"}
 
 
 def setting(option: Option, value: Any) -> str:

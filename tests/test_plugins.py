@@ -309,12 +309,11 @@ def test_a_spec_without_own_code_has_the_key_it_always_had() -> None:
 
 
 def test_ostta_stream_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    images(1)[0].save(tmp_path / "one.png")
-    arguments = ["stream", str(tmp_path / "one.png"), "--classes", "cat,dog", "--method", FILE]
-    arguments += ["--state", str(tmp_path / "state.ostta")]
-    for step in (1, 2):
-        answer = json.loads(CliRunner().invoke(app, arguments, catch_exceptions=False).output)
-        assert answer["step"] == step
+    arguments = ["--classes", "cat,dog", "--method", FILE, "--state", str(tmp_path / "state.ostta")]
+    for step, image in enumerate(images(2), 1):
+        image.save(tmp_path / f"{step}.png")
+        done = CliRunner().invoke(app, ["stream", str(tmp_path / f"{step}.png"), *arguments], catch_exceptions=False)
+        assert json.loads(done.stdout)["step"] == step
 
 
 def test_a_suite_with_two_workers_takes_a_file_beside_it(tmp_path: Path) -> None:

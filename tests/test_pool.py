@@ -19,7 +19,7 @@ from cases import CLASSES, SmallTower, backbone, content, images, same, trace
 from ostta import Error, Verdict
 from ostta.core.groups import layernorm_names
 from ostta.core.scores import unit
-from ostta.core.types import Decision
+from ostta.core.types import NO_EVIDENCE, Decision, Evidence
 from ostta.data.by_name import open_dataset
 from ostta.data.corruptions import corrupt
 from ostta.identifiers import LDA
@@ -41,12 +41,12 @@ class Forced(LDA):
         super().__init__()
         self.verdicts = verdicts
 
-    def peek(self, score: float) -> Decision:
+    def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         return Decision(self.verdicts[len(self.bank) % len(self.verdicts)], 0.0, 0.0, 1.0)
 
 
 def forced(model, *verdicts: Verdict, **options) -> ostta.Adapter:
-    made = ostta.load(model, CLASSES[:4], **options)
+    made = ostta.load(model, CLASSES[:4], "rosita", **options)
     made.identifier = Forced(*verdicts)
     return made
 
@@ -157,7 +157,7 @@ def test_a_subclass_takes_its_own_step(clip) -> None:
             return super().step(image)
 
     plain = ostta.load(clip, CLASSES, method="rosita")
-    other = Louder(clip, CLASSES, "rosita", "lda", "reference", 0, plain.resolved)
+    other = Louder(clip, CLASSES, plain.choice, "reference", 0, plain.resolved)
     pool = StreamPool(clip)
     pool.add("loud", other)
     image = noise(1)[0]
@@ -302,7 +302,7 @@ def test_only_those_that_learn_pay_for_it(clip) -> None:
     kinds = list(Verdict)
     pool, image = StreamPool(clip), noise(1)[0]
     for number in range(8):
-        pool.add(str(number), forced(clip, kinds[number % 4], undesired_bank=6), method="rosita")
+        pool.add(str(number), forced(clip, kinds[number % 4], undesired_bank=6))
     passes = Passes(pool)
     # The banks are still filling: only L_Re of the two reliable desired ones, their augmented views, and their answers.
     assert passes.of(pool, image) == [(8, False), (2, False), (4, True), (2, False)]
@@ -650,7 +650,7 @@ def test_names_and_numbers_that_cannot_be(clip) -> None:
         (lambda: pool.add("a", CLASSES, method="rosita"), "There is a stream 'a' already"),
         (lambda: pool.add("b", one), "in the pool already, as the stream 'a'"),
         (lambda: pool.add("b", ostta.load(clip, CLASSES), method="unient"), "an adapter already"),
-        (lambda: pool.add("b", ostta.load(backbone("wrapped"), CLASSES), method="rosita"), "a backbone of its own"),
+        (lambda: pool.add("b", ostta.load(backbone("wrapped"), CLASSES)), "a backbone of its own"),
         (lambda: pool.add("", CLASSES, method="rosita"), "a text that is not empty"),
         (lambda: pool.add("b", CLASSES, methud="tda", method="rosita"), "no option 'methud'"),
         (lambda: pool.submit("b", None), "There is no stream 'b'; there are a."),

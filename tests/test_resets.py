@@ -111,8 +111,8 @@ def test_streams_of_a_pool_reset_as_adapters_do() -> None:
     pool, alone = StreamPool(model), {}
     for name, every in (("a", 2), ("b", 3), ("c", 0)):
         options: dict[str, Any] = {"losses": ("re",), "reset_every": every, "lr": 1e-3}
-        pool.add(name, CLASSES, **options)
-        alone[name] = ostta.load(model, CLASSES, **options)
+        pool.add(name, CLASSES, method="rosita", **options)
+        alone[name] = ostta.load(model, CLASSES, "rosita", **options)
     resets = dict.fromkeys(alone, 0)
     for image in images(40):
         together = pool.step(dict.fromkeys(alone, image))

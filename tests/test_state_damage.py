@@ -19,7 +19,7 @@ from steady import CLASSES, SIZE, steady_backbone, steady_images
 
 WRAPPED = steady_backbone()
 STATES = {
-    "rosita": {},
+    "rosita": {"method": "rosita"},
     "per_class": {"method": "rosita", "desired_bank": "per_class", "undesired_bank": 8, "k": 2},
     "tda": {"method": "tda", "identifier": "daf", "entropy_window": (0.0, 1.0)},
     "dpe": {"method": "dpe"},
@@ -191,7 +191,7 @@ def test_a_bank_that_cannot_be_meant_is_refused_before_it_is_made() -> None:
         image_size=SIZE,
     )
     classes = [f"class {number}" for number in range(1_000)]
-    for options in ({"k": 10_000, "undesired_bank": 20_000}, {"method": "tda", "shots": 10_000}):
+    for options in ({"method": "rosita", "k": 10_000, "undesired_bank": 20_000}, {"method": "tda", "shots": 10_000}):
         with pytest.raises(Error, match=r"would take 19\.1 GiB, and at most 4 GiB are given"):
             ostta.load(model, classes, **options)
 

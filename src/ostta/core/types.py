@@ -215,7 +215,7 @@ class Prediction:
     pseudo_label: int = -1
     diagnostics: Mapping[str, float] = field(default_factory=dict)
     features: tuple[float, ...] | None = None
-    evidence: Evidence = field(default_factory=lambda: NO_EVIDENCE)
+    evidence: Evidence = field(default_factory=dict)
     warming_up: bool = False
     name: str | None = None
     time: float | None = None

@@ -67,8 +67,8 @@ class StreamPool:
     ...     adapter = pool.add(name, ["cat", "dog", "ship"], seed=3)
     >>> pool
     StreamPool(embedded, 2 streams (door, yard), batch 16, 0 images waiting)
-    >>> pool.step({"door": image, "yard": image})["yard"]
-    Prediction(cat, score 0.45 > 0.00, unreliable)
+    >>> pool.step({"door": image, "yard": image})["yard"].label
+    'cat'
     """
 
     def __init__(
