@@ -20,6 +20,7 @@ import ostta
 from cases import adapter, backbone, content, images, same
 from ostta import Error
 from ostta.files import write_atomically
+from ostta.live.state_keeper import Wanted, opened
 from ostta.state import FORMAT, read_state, write_state
 from ostta.state.file import UPGRADES
 from steady import STEPS, steady_backbone, steady_images
@@ -201,3 +202,15 @@ def test_killed_while_saving_never_leaves_a_broken_file(tmp_path: Path) -> None:
         child.wait()
         steps.append(ostta.Adapter.restore(target, backbone("wrapped")).steps)
     assert any(steps)
+
+
+def test_a_stream_goes_on_as_what_its_state_of_version_0_1_was(tmp_path: Path) -> None:
+    """What is not named comes from the state, not from today's defaults."""
+    path = tmp_path / "old.ostta"
+    path.write_bytes((Path(__file__).parent / "states" / "format1-rosita.ostta").read_bytes())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one = opened(Wanted(classes=None, backbone=steady_backbone()), path)
+    assert (one.method_name, one.score_name, one.identifier_name, one.profile) == ("rosita", "max", "lda", "reference")
+    assert one.guard is None
+    assert one.resolved.adapter.answer == "own"
