@@ -178,10 +178,9 @@ class Adapter:
         self._in_use = _OneCaller()
         # A class that is described need not be known by its name.
         self.unfamiliar = backbone.unfamiliar([name for name in self.classes if name not in prompts])
-        strange = self.unfamiliar
-        if strange:
+        if self.unfamiliar:
             warnings.warn(
-                f"The {backbone.id} model was not trained on {_listed(strange)}: its answers for such classes mean little.",
+                f"The {backbone.id} model was not trained on {_listed(self.unfamiliar)}: its answers for such classes mean little.",
                 stacklevel=3,
             )
 

@@ -184,16 +184,12 @@ class FeatureBank:
         self._next, self._count = following.tolist(), count.tolist()
 
 
-class FeatureWindow:
-    """The unit features of the last `capacity` images, whatever they showed, oldest overwritten first.
+class _Rows:
+    """Unit features in main memory, as rows of an array that is allocated once; the first `len` of them are in use."""
 
-    In main memory, as rows of an array: whoever looks at them all at once does so seldom.
-    """
-
-    def __init__(self, capacity: int, width: int) -> None:
-        require_room("A window of features", (capacity, width))
+    def __init__(self, what: str, capacity: int, width: int) -> None:
+        require_room(what, (capacity, width))
         self._rows: NDArray[np.float32] = np.zeros((capacity, width), np.float32)
-        self._next = 0
         self._count = 0
 
     def __len__(self) -> int:
@@ -205,17 +201,28 @@ class FeatureWindow:
 
     @property
     def rows(self) -> NDArray[np.float32]:
-        """The stored rows, as a view; while the window is not full, from oldest to newest."""
+        """The stored rows, as a view; those of a window that is not full from oldest to newest."""
         return self._rows[: self._count]
+
+    @property
+    def features(self) -> torch.Tensor:
+        return torch.from_numpy(self.rows.copy())
+
+
+class FeatureWindow(_Rows):
+    """The unit features of the last `capacity` images, whatever they showed, oldest overwritten first.
+
+    In main memory, as rows of an array: whoever looks at them all at once does so seldom.
+    """
+
+    def __init__(self, capacity: int, width: int) -> None:
+        super().__init__("A window of features", capacity, width)
+        self._next = 0
 
     @property
     def ordered(self) -> NDArray[np.float32]:
         """The stored rows from oldest to newest, as a new array."""
         return np.roll(self.rows, -self._next if self._count == len(self._rows) else 0, axis=0)
-
-    @property
-    def features(self) -> torch.Tensor:
-        return torch.from_numpy(self.rows.copy())
 
     def push(self, features: NDArray[np.float32]) -> int:
         """Store the row of one image; the place it takes, in which another may have been."""
@@ -242,30 +249,12 @@ class FeatureWindow:
         self._next, self._count = following, count
 
 
-class LowestFeatures:
+class LowestFeatures(_Rows):
     """The unit features of the images with the lowest scores so far, at most `capacity`, in main memory."""
 
     def __init__(self, capacity: int, width: int) -> None:
-        require_room("A dictionary of features", (capacity, width))
-        self._rows: NDArray[np.float32] = np.zeros((capacity, width), np.float32)
+        super().__init__("A dictionary of features", capacity, width)
         self._scores: NDArray[np.float64] = np.zeros(capacity)
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    @property
-    def bytes(self) -> int:
-        return self._rows.nbytes
-
-    @property
-    def rows(self) -> NDArray[np.float32]:
-        """The stored rows, as a view."""
-        return self._rows[: self._count]
-
-    @property
-    def features(self) -> torch.Tensor:
-        return torch.from_numpy(self.rows.copy())
 
     def push(self, features: NDArray[np.float32], score: float) -> None:
         """Store an image; where all is full, in the place of the highest score, if this one is lower."""
