@@ -7,7 +7,9 @@ still where nothing is kept, and grow by at least one a step where something is.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from itertools import compress, pairwise
+from operator import not_
 from types import BuiltinFunctionType, CellType, FunctionType
 from typing import Any, NamedTuple
 
@@ -32,14 +34,15 @@ class Held(NamedTuple):
     @classmethod
     def now(cls) -> Held:
         gc.collect()
-        holders = [each for each in gc.get_objects() if type(each) not in FIXED]
+        objects = gc.get_objects()
+        # A process has a million references and more: what looks at all of them runs inside the interpreter, without a loop here.
+        holders = list(compress(objects, map(not_, map(FIXED.__contains__, map(type, objects)))))
         held = gc.get_referents(*holders)
         # The collector does not track arrays, nor a dictionary of plain values: they are found where they are held.
-        found = [each for each in held if type(each) in UNTRACKED]
+        found = _of(UNTRACKED, held)
         inner = {id(each): len(each) for each in found if type(each) is dict and not gc.is_tracked(each)}
         data = {id(each): each.nbytes for each in found if type(each) is np.ndarray}
-        kinds = {kind for kind in set(map(type, holders)) if issubclass(kind, torch.Tensor)}
-        tensors = [each for each in holders if type(each) in kinds]
+        tensors = _of({kind for kind in set(map(type, holders)) if issubclass(kind, torch.Tensor)}, holders)
         # Views share a storage, which counts once.
         data |= {each.untyped_storage()._cdata: each.untyped_storage().nbytes() for each in tensors}
         return cls(len(held) + sum(inner.values()), sum(data.values()), _graph_nodes(tensors))
@@ -69,18 +72,19 @@ def leak(step: Callable[[], object], *, warm: int, steps: int) -> Held | None:
 def growth(step: Callable[[], object], *, warm: int, steps: int) -> Held:
     """By how much `steps` steps grow what is held, after `warm` steps that fill caches and banks."""
 
-    def window(length: int) -> Held:
-        before = Held.now()
-        for _ in range(length):
-            step()
-        return Held.now().since(before)
-
     for _ in range(warm):
         step()
     # Counting keeps a few things too, the first time more than later, and now and then more by chance: the middle of three.
-    window(0)
-    idle = Held(*(sorted(counts)[1] for counts in zip(*(window(0) for _ in range(3)), strict=True)))
-    return window(steps).since(idle)
+    Held.now()
+    counts = [Held.now() for _ in range(4)]
+    idle = Held(*(sorted(three)[1] for three in zip(*(b.since(a) for a, b in pairwise(counts)), strict=True)))
+    for _ in range(steps):
+        step()
+    return Held.now().since(counts[-1]).since(idle)
+
+
+def _of(kinds: Set[type], objects: list[Any]) -> list[Any]:
+    return list(compress(objects, map(kinds.__contains__, map(type, objects))))
 
 
 def _graph_nodes(tensors: list[torch.Tensor]) -> int:
