@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.types import Error
 from ...data.names import parse_name
+from ..file_model import FileModel
 from ..spec import RunSpec, name_of
 from .paired import OF_THE_STREAM
 
@@ -95,10 +96,9 @@ def _distinct(specs: Mapping[str, RunSpec], name: Callable[[RunSpec], str], fiel
         alike.setdefault(name(spec), []).append(key)
     named = {}
     for text, keys in alike.items():
-        dumped = {key: specs[key].model_dump(mode="json") for key in keys}
-        differ = [field for field in fields if len({_text(each[field]) for each in dumped.values()}) > 1]
+        differ = [field for field in fields if len({_text(getattr(specs[key], field)) for key in keys}) > 1]
         for key in keys:
-            more = " ".join(f"{field}={_text(dumped[key][field])}" for field in differ)
+            more = " ".join(f"{field}={_text(getattr(specs[key], field))}" for field in differ)
             named[key] = f"{text} ({more})" if more else text
     return {key: named[key] for key in specs}
 
@@ -107,6 +107,8 @@ def _text(value: Any) -> str:
     """Without spaces, so that it is one word of a name."""
     if isinstance(value, list | tuple):
         return "+".join(map(_text, value))
+    if isinstance(value, FileModel):
+        value = value.model_dump(mode="json")
     return json.dumps(value, sort_keys=True, default=str) if isinstance(value, dict) else str(value)
 
 
