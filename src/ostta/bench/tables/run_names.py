@@ -34,7 +34,7 @@ def stream_name(spec: RunSpec) -> str:
     """Known and unknown images, and how they come where that is not the usual.
 
     >>> stream_name(RunSpec(desired="cifar10c", undesired="svhn", limit=500))
-    'cifar10c snow / svhn, 500 images'
+    'cifar10c snow / svhn, limit 500'
     >>> stream_name(RunSpec(desired="folder:/data/pets", undesired=None, ratio=0.0))
     'folder:pets / none'
     """
@@ -52,7 +52,7 @@ def stream_name(spec: RunSpec) -> str:
     if spec.ratio != 1.0 and spec.undesired is not None:
         parts.append(f"ratio {spec.ratio:g}")
     if spec.limit is not None:
-        parts.append(f"{spec.limit} images")
+        parts.append(f"limit {spec.limit}")
     return ", ".join(parts)
 
 
