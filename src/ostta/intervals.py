@@ -173,8 +173,17 @@ class Resampling:
             raise Error(f"There is no interval for {metric!r}; there is one for {', '.join(_FIGURES)}.")
         return np.asarray(np.mean([self._of_run(run, metric, by_domain) for run in runs], axis=0))
 
+    def places(self, run: Outcomes) -> NDArray[np.int64]:
+        """The number of each entry's image among all that are drawn from; a KeyError for one that is not among them.
+
+        >>> run = Outcomes.of([0, -1], [0.9, 0.2], [True, False], [0, 0])
+        >>> Resampling([run]).places(run).tolist()
+        [0, 1]
+        """
+        return np.array([self._place[image] for image in run.images], np.int64)
+
     def _of_run(self, run: Outcomes, metric: str, by_domain: bool) -> Values:
-        own, places = np.unique([self._place[image] for image in run.images], return_inverse=True)
+        own, places = np.unique(self.places(run), return_inverse=True)
         weights = self._weights[own]
         figures = []
         for number in np.unique(run.domain) if by_domain else [None]:

@@ -36,7 +36,14 @@ def run(
     dtype: Annotated[str | None, typer.Option(help=f"In place of the suite's. {DTYPE_HELP}")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the result files.")] = Path("ostta-runs"),
-    records: Annotated[bool, typer.Option("--records", help="Also keep the per-image records, as parquet.")] = False,
+    records: Annotated[
+        bool | None,
+        typer.Option(
+            "--records/--no-records",
+            help="Keep the per-image records, as parquet: they are kept unless --no-records is said; --records also makes a result "
+            "anew that has none.",
+        ),
+    ] = None,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Images between two checkpoints of a run.")] = 2_000,
     cache_features: Annotated[
         bool | None,
@@ -66,7 +73,7 @@ def run(
             workers=workers,
             threads=threads,
             engine=engine,
-            keep_records=records or asked.records,
+            keep_records=True if records is None and asked.records else records,
             checkpoint_every=checkpoint_every,
             cache_features=asked.cache_features if cache_features is None else cache_features,
             watch=watch,

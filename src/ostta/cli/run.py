@@ -85,7 +85,14 @@ def run(
     classes: Annotated[str | None, typer.Option(help=CLASSES_HELP)] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the result files.")] = Path("ostta-runs"),
-    records: Annotated[bool, typer.Option("--records", help="Also keep the per-image records, as parquet.")] = False,
+    records: Annotated[
+        bool | None,
+        typer.Option(
+            "--records/--no-records",
+            help="Keep the per-image records, as parquet: they are kept unless --no-records is said; --records also makes a result "
+            "anew that has none.",
+        ),
+    ] = None,
 ) -> None:
     """Run one method on one stream and write one result file; its path is printed last.
 

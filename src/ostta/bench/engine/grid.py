@@ -75,7 +75,7 @@ def run_grid(
     workers: int | None = None,
     threads: int | None = None,
     engine: str = LOCAL,
-    keep_records: bool = False,
+    keep_records: bool | None = None,
     checkpoint_every: int = EVERY,
     cache_features: bool = False,
     watch: Callable[[GridProgress], None] | None = None,

@@ -23,7 +23,8 @@ class Job(FileModel):
     spec: RunSpec
     root: Path | None
     out: Path
-    keep_records: bool = False
+    # As for `ensure_result`.
+    keep_records: bool | None = None
     checkpoint_every: int = EVERY
     cache_features: bool = False
     # The content of the files of code that the spec names: they need not be where the run is carried out.

@@ -231,7 +231,7 @@ def ensure_result(
     prepared: Prepared,
     out: Path,
     *,
-    keep_records: bool = False,
+    keep_records: bool | None = None,
     watch: Watch | None = None,
     checkpoint_every: int = EVERY,
     locked: bool = False,
@@ -239,6 +239,8 @@ def ensure_result(
 ) -> ResultFile:
     """Carry out a run unless its result is already in `out`. `locked` says that this process has the run's lock already.
 
+    `keep_records`: the per-image records are kept beside the result. None: kept, but a result without them is a result. True: such a
+    run is carried out again.
     `cache_features`: image features are kept in `out` and shared by all runs on one stream that need nothing else.
     """
     make_folder(out)
@@ -250,7 +252,7 @@ def ensure_result(
         checkpoint = Checkpoint(out, prepared.key, _identity(prepared), checkpoint_every)
         cache = cache_of(prepared, out) if cache_features else None
         result, records = carry_out(prepared, watch, checkpoint, cache)
-        if keep_records:
+        if keep_records is not False:
             kept = path.with_suffix(".parquet")
             write_records(records, kept)
             result = result.model_copy(update={"records": kept.name})
@@ -267,7 +269,7 @@ def run(
     root: Path | None,
     out: Path,
     *,
-    keep_records: bool = False,
+    keep_records: bool | None = None,
     watch: Watch | None = None,
     checkpoint_every: int = EVERY,
 ) -> Path:

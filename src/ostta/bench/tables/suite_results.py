@@ -80,7 +80,7 @@ def collect_results(
     paths: dict[str, Path] = {}
     strange: list[str] = []
     older = others = 0
-    for path in sorted(folder.glob("*.json"), key=_age):
+    for path in sorted(folder.glob("*.json"), key=age):
         try:
             result = read_result(path)
         except Error:
@@ -107,7 +107,7 @@ def collect_results(
     )
 
 
-def _age(path: Path) -> tuple[int, str]:
+def age(path: Path) -> tuple[int, str]:
     """The order of writing; what cannot be looked at, such as a link to nowhere, is the oldest."""
     try:
         return path.stat().st_mtime_ns, path.name
