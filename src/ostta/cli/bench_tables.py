@@ -46,22 +46,27 @@ def table(
 def report(
     suite: _Suite,
     to: Annotated[Path | None, typer.Option(help="The page; else SUITE.html in the folder of the results.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the data sets, for images of the streams; else the variable OSTTA_DATA."),
+    ] = None,
     fpr95: _Fpr95 = "interpolated",
     out: _Out = Path("ostta-runs"),
     seeds: _Seeds = None,
     limit: _Limit = None,
     only: _Only = None,
 ) -> None:
-    """Write one HTML page about a suite: tables, pictures, failed runs and the options of every run; nothing on it is loaded from elsewhere.
+    """Write one HTML page about a suite: overview, tables, images, charts and the commands; nothing on it is loaded from elsewhere.
 
-    Example: ostta bench report embedded/scores --to scores.html
+    Example: ostta bench report embedded/scores --data DATA --to scores.html
     """
-    from ..bench.report.pages import page_name, suite_report
+    from ..bench.report.suite_page import page_name, suite_report
+    from ..bench.run.seen_images import seen_images
     from ..files import write_atomically
 
     figures = _figures_of(suite, fpr95, out, seeds, limit, only)
     path = out / page_name(suite) if to is None else to
-    write_atomically(path, suite_report(figures).encode())
+    write_atomically(path, suite_report(figures, lambda result: seen_images(result, data)).encode())
     typer.echo(path)
 
 

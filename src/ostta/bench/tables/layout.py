@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Literal
 
 from ...metrics import mean
 from ..result import Result
@@ -25,6 +26,10 @@ COUNTS = ("updates", "events", "classes", "bank_features", "adapted_parameters",
 DIGITS = {"ms": 1, "euclidean": 4, "cosine": 4, "wasserstein": 4, "bank_mb": 3, "hm_std": 3, "gpu_memory_gb": 3}
 
 
+# What a table is about: our figures, means over streams, the paper's figures, domains, windows of the stream, what runs cost.
+Kind = Literal["own", "means", "paper", "parts", "windows", "cost"]
+
+
 @dataclass(frozen=True)
 class Text:
     """One cell. `mark` is the number of a footnote, 0 for none; it belongs to the first word."""
@@ -36,12 +41,13 @@ class Text:
 
 @dataclass(frozen=True)
 class Block:
-    """One table: groups of headed columns, and rows of as many texts as there are headings."""
+    """One table: groups of headed columns, and rows of as many texts as there are headings. `kind` is what it is about."""
 
     title: str
     stub: Names
     groups: tuple[tuple[str, tuple[str, ...]], ...]
     rows: tuple[tuple[Names, tuple[Text, ...]], ...]
+    kind: Kind = "own"
 
 
 @dataclass
@@ -60,7 +66,7 @@ def sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
     made = Sheet(f"{suite.title} ({suite.name}; {suite.what})")
     own = (*suite.metrics, *(difference.name for difference in figures.shown_differences))
     made.blocks += _blocks(figures, "", own, _own, width)
-    made.blocks += _means(figures, width)
+    made.blocks += _of_kind("means", _means(figures, width))
     printed = [
         metric
         for metric in own
@@ -68,15 +74,21 @@ def sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
     ]
     if printed:
         title = "The paper's figures, in brackets the gap to them"
-        made.blocks += _blocks(figures, title, printed, partial(_paper, doubts=made.doubts), width)
+        paper = _blocks(figures, title, printed, partial(_paper, doubts=made.doubts), width)
+        made.blocks += _of_kind("paper", paper)
     if suite.parts:
         made.blocks += _parts(figures, made.doubts)
     if suite.windows:
-        made.blocks += _windows(figures, width)
+        made.blocks += _of_kind("windows", _windows(figures, width))
     if figures.cost:
-        made.blocks += _blocks(figures, "Updates, and milliseconds a step", figures.cost, _own, width)
+        cost = _blocks(figures, "Updates, and milliseconds a step", figures.cost, _own, width)
+        made.blocks += _of_kind("cost", cost)
     made.footnotes += footnotes(figures)
     return made
+
+
+def _of_kind(kind: Kind, blocks: Iterator[Block]) -> Iterator[Block]:
+    return (replace(block, kind=kind) for block in blocks)
 
 
 def heading(figures: SuiteFigures, metric: str) -> str:
@@ -242,6 +254,7 @@ def _parts(figures: SuiteFigures, doubts: list[str]) -> Iterator[Block]:
                 figures.suite.rows,
                 ((" / ".join(column), parts),),
                 tuple((row, tuple(text(figure, metric, False) for figure in line)) for row, line in found.items()),
+                "parts" if text is _own else "paper",
             )
             if text is _own or any(cell.text != DASH for _, cells in block.rows for cell in cells):
                 yield block
