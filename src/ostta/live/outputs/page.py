@@ -7,7 +7,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...core.words import counted
-from ...pages import Bars, Command, Events, Figures, Folded, Key, Page, Part, Picture, Section, Shot, Strip, Text, html_page
+from ...pages import (
+    Bars,
+    Command,
+    Events,
+    Figures,
+    Folded,
+    Key,
+    Page,
+    Part,
+    Picture,
+    Section,
+    Shot,
+    Strip,
+    Text,
+    html_page,
+)
 from ..digest import Digest
 from ..journal import Example
 from . import timeline
