@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from ..core.types import Error
 if TYPE_CHECKING:
     from ..bench.tables.suite_figures import SuiteFigures
 
-_Suite = Annotated[str, typer.Argument(help="See `ostta bench ls`, or a TOML file of yours.")]
+_Suite = Annotated[str, typer.Argument(help="See `ostta bench ls`; or a TOML file of yours, or a folder of results.")]
 _Out = Annotated[Path, typer.Option(help="Folder of the result files.")]
 _Fpr95 = Annotated[str, typer.Option(help="How FPR95 is counted: interpolated (published), strict or undesired.")]
 _Seeds = Annotated[str | None, typer.Option(help="a,b,c in place of the suite's seeds.")]
@@ -45,7 +46,7 @@ def table(
 
 def report(
     suite: _Suite,
-    to: Annotated[Path | None, typer.Option(help="The page; else SUITE.html in the folder of the results.")] = None,
+    to: Annotated[Path | None, typer.Option(help="The page; else SUITE.html in the folder of the results, of a folder report.html.")] = None,
     data: Annotated[
         Path | None,
         typer.Option(help="Folder of the data sets, for images of the streams; else the variable OSTTA_DATA."),
@@ -62,24 +63,22 @@ def report(
     """
     from ..bench.report.suite_page import page_name, suite_report
     from ..bench.run.seen_images import seen_images
+    from ..bench.tables.opening import is_folder
     from ..files import write_atomically
 
     figures = _figures_of(suite, fpr95, out, seeds, limit, only)
-    path = out / page_name(suite) if to is None else to
-    write_atomically(path, suite_report(figures, lambda result: seen_images(result, data)).encode())
+    path = figures.collected.folder / page_name(suite) if to is None else to
+    # Of a folder, only its result files say which sets they are of.
+    images = partial(seen_images, root=data, own=not is_folder(suite))
+    write_atomically(path, suite_report(figures, images).encode())
     typer.echo(path)
 
 
 def _figures_of(
     suite: str, fpr95: str, out: Path, seeds: str | None, limit: int | None, only: list[str] | None
 ) -> SuiteFigures:
-    from ..bench.suite import load_suite
-    from ..bench.tables.suite_figures import SuiteFigures
-    from ..bench.tables.suite_results import collect_results
-    from ..metrics import FPR95
-    from ..registry import pick
+    from ..bench.tables.opening import figures_of
     from .parsing import parse_only, parse_seeds
 
-    pick(fpr95, FPR95, "convention of FPR95")
-    collected = collect_results(load_suite(suite), out, parse_seeds(seeds), limit, parse_only(only or []))
-    return SuiteFigures(collected, fpr95)
+    chosen = parse_only(only or [])
+    return figures_of(suite, out, seeds=parse_seeds(seeds), limit=limit, only=chosen, fpr95=fpr95)

@@ -7,7 +7,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...core.words import counted
-from ...pages import Bars, Command, Events, Figures, Folded, Key, Page, Part, Picture, Section, Shot, Strip, Text, html_page
+from ...pages import (
+    Bars,
+    Command,
+    Events,
+    Figures,
+    Folded,
+    Key,
+    Page,
+    Part,
+    Picture,
+    Section,
+    Shot,
+    Strip,
+    Text,
+    html_page,
+)
 from ..digest import Digest
 from ..journal import Example
 from . import timeline
@@ -95,7 +110,10 @@ def _answers(digest: Digest) -> Iterator[Part]:
     if left > 0:
         counts.append((f"{left} more classes", digest.accepted - sum(count for _, count in counts)))
     rows = [(name, count, 100 * count / digest.seen, False) for name, count in counts]
-    yield Bars("How often each answer came", [*rows, ("I don't know", digest.rejected, 100 * digest.rejected / digest.seen, True)])
+    yield Bars(
+        "How often each answer came",
+        [*rows, ("I don't know", digest.rejected, 100 * digest.rejected / digest.seen, True)],
+    )
 
 
 def _pictures(digest: Digest, examples: ExamplePictures) -> Iterator[Part]:
