@@ -16,8 +16,8 @@ from ..suite import Suite
 from ..tables.layout import Block, Sheet, sheet
 from ..tables.opening import is_folder
 from ..tables.suite_figures import SuiteFigures
-from .overview import overview
 from .lead import lead
+from .overview import overview
 from .run_sections import OpenImages, RunsDrawn, image_sections
 from .runs_again import runs_again
 from .suite_charts import domain_charts, option_charts

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...intervals import RESAMPLES
 from ..failure import FAILED
-from .suite_figures import DELTA, Figure, SuiteFigures
+from .suite_figures import DELTA, Difference, Figure, SuiteFigures
 
 CONVENTIONS = {
     "interpolated": "FPR95 is the share of undesired images accepted where 95 % of the desired ones are, interpolated on the ROC "
@@ -18,8 +18,8 @@ CONVENTIONS = {
     "interpolated.",
 }
 BOLD = (
-    "Bold: the best mean of a column, backbone and stream, and every mean no further from it than the root of the sum of their squared "
-    "standard deviations; of a single seed only the best figure and its equals, which says nothing about other seeds."
+    "Bold: the best figure of a column, backbone and stream, where paired intervals tell it apart from every other row there, "
+    "corrected for their number (Holm). Where none is bold, none is told apart."
 )
 
 
@@ -54,33 +54,62 @@ def _seeds(figures: SuiteFigures) -> str:
     return f"Mean ± sample standard deviation over the seeds {', '.join(map(str, seeds))}, as far as they are there."
 
 
-def _intervals(figures: SuiteFigures) -> list[str]:
-    """What the brackets behind differences are."""
-    if not any(figure.low is not None for figure in _differences(figures)):
-        return []
-    same = any(result.spec.draw == "order" for _, _, result in figures.distinct)
-    several = len({cell.seed for cell in figures.collected.cells}) > 1
-    sentences = [
-        f"In brackets: the paired 95 % interval of a difference over images, from {RESAMPLES:,} resamples of the images that both runs "
-        "saw, desired and undesired ones apart; * where it excludes zero. It is for one comparison: of many, one in twenty would "
-        "exclude zero by chance. Where there is no bracket, a run kept no records."
-    ]
-    if same and several:
-        sentences.append(
-            "The seeds here order the same images, so the spread over seeds does not say how other images would do; the interval does."
+def _intervals(figures: SuiteFigures) -> Iterator[str]:
+    """What the brackets behind differences are, what a star means, and why there is no bracket."""
+    shown = [figure for figure in _differences(figures) if figure.mean is not None]
+    over = Counter(figure.over for figure in shown)
+    if over["images"]:
+        yield (
+            f"In brackets: the paired 95 % interval of a difference over images, from {RESAMPLES:,} resamples of the images that both "
+            f"runs saw, desired and undesired ones apart. {_why_images(figures)}"
         )
+    if over["seeds"]:
+        yield (
+            "Where a run kept no records, the bracket is the paired 95 % interval over the seeds, which draw images of their own "
+            "(Student's t)."
+        )
+    if over["images"] or over["seeds"]:
+        counts = Counter(
+            each.name
+            for each in figures.shown_differences
+            for figure in _differences(figures, each)
+            if figure.low is not None
+        )
+        of = f"the {max(counts.values())} differences" if len(counts) == 1 else "all differences"
+        yield f"* the interval excludes zero, also by Holm's correction for {of} of one metric to one row in these tables."
+    if over[None]:
+        yield _without(figures, over[None], len(shown))
     if figures.groups and len({each.against for each in figures.shown_differences}) > 1:
-        sentences.append(
+        yield (
             "Δ better is the mean over streams of the difference to the better of the frozen row and rosita on each stream, and lowest the "
             "lowest of these; rows without all streams of a group have none."
         )
-    return sentences
 
 
-def _differences(figures: SuiteFigures) -> Iterator[Figure]:
+def _why_images(figures: SuiteFigures) -> str:
+    if len({cell.seed for cell in figures.collected.cells}) == 1:
+        return "There is one seed, so nothing is known about other orders."
+    if any(result.spec.draw == "order" for _, _, result in figures.distinct):
+        return "The seeds here order the same images, so the spread over seeds does not say how other images would do; the interval does."
+    return "An image that several seeds show counts as one."
+
+
+def _without(figures: SuiteFigures, lacking: int, shown: int) -> str:
+    """Why some differences, or all, have no interval."""
+    results = [result for _, _, result in figures.distinct]
+    bare = sum(result.records is None for result in results)
+    reason = f"{bare} of {len(results)} runs kept no records" if bare else "the records are not of the same images"
+    several = len({cell.seed for cell in figures.collected.cells}) > 1
+    seeds = "seeds that order the same images do not say how other images would do" if several else "there is one seed"
+    which = "any difference" if lacking == shown else f"{lacking} of {shown} differences"
+    how = "; `--records` carries such runs out again and keeps them" if bare else ""
+    return f"No interval can be given for {which}: {reason}, and {seeds}{how}."
+
+
+def _differences(figures: SuiteFigures, only: Difference | None = None) -> Iterator[Figure]:
     for row in figures.rows:
         for column in figures.columns:
-            for difference in figures.shown_differences:
+            for difference in figures.shown_differences if only is None else (only,):
                 if (figure := figures.figure(row, column, difference.name)) is not None:
                     yield figure
 

@@ -264,6 +264,7 @@ def _own(figure: Figure, metric: str, signed: bool) -> Text:
     text = number(figure.mean, metric, signed=signed)
     if figure.low is not None and figure.high is not None:
         low, high = (number(bound, metric, signed=True) for bound in (figure.low, figure.high))
+        high += " over seeds" if figure.over == "seeds" else ""
         return Text(f"{text} [{low}, {high}]{'*' if figure.marked else ''}")
     return Text(text if figure.std is None else f"{text} ± {number(figure.std, metric)}", bold=figure.best)
 

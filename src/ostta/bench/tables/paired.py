@@ -11,12 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.types import Error
-from ...intervals import METRICS, Outcomes, Resampling, Values
+from ...intervals import METRICS, OF_SCORES, Outcomes, Resampling, Values
 from ..result import Result
 from ..spec import run_key
 
-# Metrics that depend on all scores, and not on answers.
-OF_SCORES = ("auroc",)
 _COLUMNS = ("label", "score", "known", "index", "source", "number", "domain")
 # What of a spec decides which images a run shows.
 OF_THE_STREAM = (

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.types import Error
 from ...data.names import parse_name
+from ..file_model import FileModel
 from ..spec import RunSpec, name_of
 from .paired import OF_THE_STREAM
 
@@ -33,7 +34,7 @@ def stream_name(spec: RunSpec) -> str:
     """Known and unknown images, and how they come where that is not the usual.
 
     >>> stream_name(RunSpec(desired="cifar10c", undesired="svhn", limit=500))
-    'cifar10c snow / svhn, 500 images'
+    'cifar10c snow / svhn, limit 500'
     >>> stream_name(RunSpec(desired="folder:/data/pets", undesired=None, ratio=0.0))
     'folder:pets / none'
     """
@@ -51,7 +52,7 @@ def stream_name(spec: RunSpec) -> str:
     if spec.ratio != 1.0 and spec.undesired is not None:
         parts.append(f"ratio {spec.ratio:g}")
     if spec.limit is not None:
-        parts.append(f"{spec.limit} images")
+        parts.append(f"limit {spec.limit}")
     return ", ".join(parts)
 
 
@@ -95,10 +96,9 @@ def _distinct(specs: Mapping[str, RunSpec], name: Callable[[RunSpec], str], fiel
         alike.setdefault(name(spec), []).append(key)
     named = {}
     for text, keys in alike.items():
-        dumped = {key: specs[key].model_dump(mode="json") for key in keys}
-        differ = [field for field in fields if len({_text(each[field]) for each in dumped.values()}) > 1]
+        differ = [field for field in fields if len({_text(getattr(specs[key], field)) for key in keys}) > 1]
         for key in keys:
-            more = " ".join(f"{field}={_text(dumped[key][field])}" for field in differ)
+            more = " ".join(f"{field}={_text(getattr(specs[key], field))}" for field in differ)
             named[key] = f"{text} ({more})" if more else text
     return {key: named[key] for key in specs}
 
@@ -107,6 +107,8 @@ def _text(value: Any) -> str:
     """Without spaces, so that it is one word of a name."""
     if isinstance(value, list | tuple):
         return "+".join(map(_text, value))
+    if isinstance(value, FileModel):
+        value = value.model_dump(mode="json")
     return json.dumps(value, sort_keys=True, default=str) if isinstance(value, dict) else str(value)
 
 

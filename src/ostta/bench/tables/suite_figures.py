@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from ...intervals import Values
+from ...metrics import FPR95
 from ..paper.values import PaperValue, find
 from ..result import Result
 from ..spec import run_key
@@ -89,7 +90,9 @@ class SuiteFigures:
         measured = self.suite.differences or (self.headline,)
         self.differences = [Difference(metric, against) for metric in measured for against in (FROZEN, RIVAL)]
         results = (result for place in self._places.values() for result in place.results.values())
-        self.paired = PairedDifferences(collected.folder, results, list({*self.suite.metrics, *measured}))
+        self.paired = PairedDifferences(
+            collected.folder, results, [self._resampled(m) for m in {*self.suite.metrics, *measured}]
+        )
         self._evidence: dict[tuple[Names, Names, str], Evidence] = {}
         for metric in (*self.suite.metrics, *self.cost):
             self._fill(metric)
@@ -279,7 +282,7 @@ class SuiteFigures:
                 other = self._places[against, column]
                 differences = self._differences(place, other, metric)
                 figure = _summed(list(differences.values()))
-                found = evidence(self.paired, place.results, other.results, metric, differences)
+                found = evidence(self.paired, place.results, other.results, self._resampled(metric), differences)
                 if found is not None:
                     known[row, column] = self._evidence[row, column, difference.name] = found
                 if (metric, difference.against) == (self.headline, FROZEN):
@@ -288,6 +291,10 @@ class SuiteFigures:
         for (name, found), marked in zip(known.items(), told_apart(list(known.values())), strict=True):
             place_name = (*name, difference.name, "")
             self._figures[place_name] = _with_evidence(self._figures[place_name], found, marked)
+
+    def _resampled(self, metric: str) -> str:
+        """The name that a metric has in `ostta.intervals`."""
+        return FPR95[self.fpr95] if metric == "fpr95" else metric
 
     def _differences(self, ours: Place, theirs: Place, metric: str, part: str = "") -> dict[int, float]:
         """Seed by seed."""
@@ -348,8 +355,8 @@ class SuiteFigures:
     def _apart(self, one: tuple[Names, Names, str, str], other: tuple[Names, Names, str, str]) -> Evidence | None:
         """How sure the difference between two places of a column is."""
         (ours, theirs), (metric, part) = (self._places[name[0], name[1]] for name in (one, other)), one[2:]
-        # A figure of one domain, or FPR95 by another convention, is not the one that is resampled.
-        resampled = "" if part else metric
+        # The figure of one domain is not the one that is resampled.
+        resampled = "" if part else self._resampled(metric)
         return evidence(
             self.paired, ours.results, theirs.results, resampled, self._differences(ours, theirs, metric, part)
         )
