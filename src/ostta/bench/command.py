@@ -12,6 +12,8 @@ from ..options import canonical
 from .scenario import read_scenario
 from .spec import RunSpec, usual_draw
 
+_STREAM = ("desired", "undesired", "undesired_classes", "limit", "scenario")
+
 
 def run_command(spec: RunSpec) -> str | None:
     """`ostta run` with all that it takes; None for runs that only a suite can ask for.
@@ -19,6 +21,11 @@ def run_command(spec: RunSpec) -> str | None:
     >>> run_command(RunSpec(method="tda", desired="sample:cifar10c", undesired="sample:mnist", limit=50, options={"shots": 5}))
     'ostta run --method tda --desired sample:cifar10c --undesired sample:mnist --limit 50 --set shots=5'
     """
+    try:
+        fields = {name: getattr(spec, name) for name in _STREAM}
+        draw = usual_draw(fields)
+    except Error:
+        return None
     options, scenario, sides = _options(spec), _scenario(spec), _sides(spec)
     if options is None or scenario is None or sides is None:
         return None
@@ -31,8 +38,7 @@ def run_command(spec: RunSpec) -> str | None:
     parts += _named("corruption", spec.corruption, "snow") + _named("severity", spec.severity, 5)
     parts += _named("ratio", f"{spec.ratio:g}", "1") + _named("limit", spec.limit, None)
     parts += scenario
-    fields = {name: getattr(spec, name) for name in ("desired", "undesired", "undesired_classes", "limit", "scenario")}
-    parts += _named("draw", spec.draw, usual_draw(fields)) + _named("seed", spec.seed, 0)
+    parts += _named("draw", spec.draw, draw) + _named("seed", spec.seed, 0)
     parts += _named("device", spec.device, "cpu") + _named("dtype", spec.dtype, "float32")
     parts += ["--guard"] if spec.guard else []
     parts += [f"--set {shlex.quote(f'{name}={value}')}" for name, value in options.items()]
@@ -45,7 +51,10 @@ def needs_data(spec: RunSpec) -> bool:
     >>> needs_data(RunSpec()), needs_data(RunSpec(desired="sample:cifar10c", undesired="sample:mnist"))
     (True, False)
     """
-    return any(parse_name(name).kind == "known" for name in (spec.desired, spec.undesired) if name is not None)
+    try:
+        return any(parse_name(name).kind == "known" for name in (spec.desired, spec.undesired) if name is not None)
+    except Error:  # a set from a package that is not here
+        return True
 
 
 def _named(name: str, value: object, usual: object) -> list[str]:

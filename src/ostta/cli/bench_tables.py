@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -88,7 +89,7 @@ def pictures(
 
 def report(
     suite: _Suite,
-    to: Annotated[Path | None, typer.Option(help="The page; else SUITE.html in the folder of the results.")] = None,
+    to: Annotated[Path | None, typer.Option(help="The page; else SUITE.html in the folder of the results, of a folder report.html.")] = None,
     data: Annotated[
         Path | None,
         typer.Option(help="Folder of the data sets, for images of the streams; else the variable OSTTA_DATA."),
@@ -105,11 +106,14 @@ def report(
     """
     from ..bench.report.suite_page import page_name, suite_report
     from ..bench.run.seen_images import seen_images
+    from ..bench.tables.opening import is_folder
     from ..files import write_atomically
 
     figures = _figures_of(suite, fpr95, out, seeds, limit, only)
-    path = out / page_name(suite) if to is None else to
-    write_atomically(path, suite_report(figures, lambda result: seen_images(result, data)).encode())
+    path = figures.collected.folder / page_name(suite) if to is None else to
+    # Of a folder, only its result files say which sets they are of.
+    images = partial(seen_images, root=data, own=not is_folder(suite))
+    write_atomically(path, suite_report(figures, images).encode())
     typer.echo(path)
 
 

@@ -62,6 +62,6 @@ def demo(
     for remark in finished[0][0].remarks:
         print(remark)
     page = out / "report.html"
-    images = SeenImages(prepared.stream, prepared.adapter.classes, uncorrupted(spec.desired, None))
-    write_atomically(page, demo_page(finished, images).encode())
+    seen = SeenImages(prepared.stream, prepared.adapter.classes, uncorrupted(spec.desired, None))
+    write_atomically(page, demo_page(finished, seen).encode())
     print(f"Report: {page}")

@@ -126,9 +126,7 @@ class Chart:
     def _mark(self, value: float, text: str) -> str:
         share = self.x.share(value)
         anchor = "start" if share < 0.04 else "end" if share > 0.96 else "middle"
-        return (
-            f'<text x="{100 * share:.1f}%" y="{TOP + self.height + 14}" text-anchor="{anchor}">{html.escape(text)}</text>'
-        )
+        return f'<text x="{100 * share:.1f}%" y="{TOP + self.height + 14}" text-anchor="{anchor}">{html.escape(text)}</text>'
 
     def _y(self, value: float) -> float:
         return (1 - self.y.share(value)) * self.height

@@ -188,21 +188,7 @@ class Key:
     words: Sequence[tuple[str, str]]
 
 
-Part = (
-    Text
-    | Bullets
-    | Figures
-    | Table
-    | Bars
-    | Intervals
-    | Picture
-    | Strip
-    | Events
-    | Command
-    | Folded
-    | Grid
-    | Key
-)
+Part = Text | Bullets | Figures | Table | Bars | Intervals | Picture | Strip | Events | Command | Folded | Grid | Key
 
 
 @dataclass(frozen=True)

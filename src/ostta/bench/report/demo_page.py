@@ -38,7 +38,7 @@ from ..result import Result
 from ..spec import is_frozen, name_of
 from ..tables.layout import HEADINGS, rows
 from . import run_charts
-from .image_strips import DONT_KNOW, Images, Judged, changes, shot, stream_shots
+from .image_strips import DONT_KNOW, Images, Judged, changes, shot, stream_shots, truth_of
 from .run_columns import RunColumns, score_limits
 from .runs_again import run_parts
 
@@ -91,7 +91,10 @@ class _Run:
 
 def demo_page(runs: Sequence[tuple[Result, Records]], images: DemoImages) -> str:
     """The page of a frozen run and of others on the same stream."""
-    (first, others) = next(run for run in runs if is_frozen(run[0].spec)), [run for run in runs if not is_frozen(run[0].spec)]
+    (first, others) = (
+        next(run for run in runs if is_frozen(run[0].spec)),
+        [run for run in runs if not is_frozen(run[0].spec)],
+    )
     frozen = _Run(*first)
     after = [_Run(result, records, frozen) for result, records in others]
     everything = [frozen, *after]
@@ -146,7 +149,10 @@ def _stream(frozen: _Run, images: DemoImages) -> Iterator[Part]:
     ]
     if before:
         yield Strip("Desired images as the model knows such things", before)
-        yield Strip(f"The same images as the stream shows them: under {spec.corruption}, severity {spec.severity}", [one for _, one in desired])
+        yield Strip(
+            f"The same images as the stream shows them: under {spec.corruption}, severity {spec.severity}",
+            [one for _, one in desired],
+        )
     else:
         yield Strip("Desired images", [one for _, one in desired])
     undesired = [one for _, one in stream_shots(run, images, desired=False)]
@@ -172,7 +178,10 @@ def _frozen(frozen: _Run, runs: Sequence[_Run], images: Images) -> Iterator[Part
         ("Undesired images that it took for a class", np.flatnonzero(~desired & run.known)),
     ):
         if len(steps):
-            yield Strip(f"{title}: {len(steps):,}", [_answer(frozen, int(step), images) for step in steps[:: max(1, len(steps) // 7)][:7]])
+            yield Strip(
+                f"{title}: {len(steps):,}",
+                [_answer(frozen, int(step), images) for step in steps[:: max(1, len(steps) // 7)][:7]],
+            )
 
 
 def _changed(run: _Run, runs: Sequence[_Run], images: Images) -> Iterator[Part]:
@@ -196,12 +205,21 @@ def _changed(run: _Run, runs: Sequence[_Run], images: Images) -> Iterator[Part]:
 
 
 def _heading(run: _Run) -> str:
-    return f"What adapting changed: {run.name}" if run.result.updates else f"What deciding in another way changed: {run.name}"
+    return (
+        f"What adapting changed: {run.name}"
+        if run.result.updates
+        else f"What deciding in another way changed: {run.name}"
+    )
 
 
 def _figures(run: _Run) -> Figures:
     metrics = run.result.metrics
-    named = [("HM", metrics.hm), ("Acc_D", metrics.acc_desired), ("Acc_U", metrics.acc_undesired), ("AUROC", metrics.auroc)]
+    named = [
+        ("HM", metrics.hm),
+        ("Acc_D", metrics.acc_desired),
+        ("Acc_U", metrics.acc_undesired),
+        ("AUROC", metrics.auroc),
+    ]
     return Figures([(name, _percent(value)) for name, value in named])
 
 
@@ -220,12 +238,15 @@ def _histogram(run: _Run, runs: Sequence[_Run]) -> Picture:
 def _over_time(run: _Run) -> Picture:
     columns = run.judged.run
     chart = run_charts.scores_over_time(columns, score_limits([columns]), run.name)
-    return Picture(chart, f"{run.name}: scores over time", "Each dot is one image when it came; the threshold follows the last 512 scores.")
+    return Picture(
+        chart,
+        f"{run.name}: scores over time",
+        "Each dot is one image when it came; the threshold follows the last 512 scores.",
+    )
 
 
 def _answer(run: _Run, step: int, images: Images) -> Shot:
-    label = int(run.judged.run.labels[step])
-    truth = images.classes[label] if label >= 0 else "none of the classes"
+    truth = truth_of(step, run.judged.run, images.classes)
     said = run.judged.words(step, images.classes)
     return shot(images.image(step), f"Image {step + 1} of the stream, {truth}; {said}", [truth, said], right=False)
 
@@ -235,15 +256,27 @@ def _overview(after: Sequence[_Run]) -> Intervals:
     room = 0.06 * (max(bounds) - min(bounds)) or 1.0
     axis = Axis(min(bounds) - room, max(bounds) + room)
     lines = [
-        Interval(run.name, _points(run.gain), run.gain.difference, run.gain.low, run.gain.high, run.gain.excludes_zero, run.name)
+        Interval(
+            run.name,
+            _points(run.gain),
+            run.gain.difference,
+            run.gain.low,
+            run.gain.high,
+            run.gain.excludes_zero,
+            run.name,
+        )
         for run in after
     ]
     ticks = [(value, f"+{text}" if value > 0 else text) for value, text in axis.shown()]
-    return Intervals("HM less that of the frozen classifier", "points, with the 95 % interval", lines, axis.low, axis.high, ticks)
+    return Intervals(
+        "HM less that of the frozen classifier", "points, with the 95 % interval", lines, axis.low, axis.high, ticks
+    )
 
 
 def _table(results: list[Result]) -> Table:
-    order = sorted(range(1, len(HEADINGS)), key=lambda at: FIRST.index(HEADINGS[at]) if HEADINGS[at] in FIRST else len(FIRST))
+    order = sorted(
+        range(1, len(HEADINGS)), key=lambda at: FIRST.index(HEADINGS[at]) if HEADINGS[at] in FIRST else len(FIRST)
+    )
     lines = [Row(row[0], [Cell(row[at]) for at in order], method=row[0]) for row in rows(results)]
     return Table([HEADINGS[0], *(HEADINGS[at] for at in order)], lines)
 
@@ -264,7 +297,7 @@ def _what_was_run(runs: Sequence[_Run]) -> Iterator[Part]:
     for remark in dict.fromkeys(remark for run in runs for remark in run.result.remarks):
         yield Text(remark, "note")
     for run in runs:
-        yield Folded(run.name, list(run_parts(run.result)))
+        yield Folded(run.name, list(run_parts([run.result])))
 
 
 def _points(gain: Difference) -> str:

@@ -49,7 +49,7 @@ class Judged:
     def words(self, step: int, classes: Sequence[str]) -> str:
         """The answer with the score, beside the threshold where there was one."""
         run = self.run
-        answer = classes[int(run.index[step])] if run.known[step] else DONT_KNOW
+        answer = _class(int(run.index[step]), classes) if run.known[step] else DONT_KNOW
         score, threshold = float(run.scores[step]), float(run.thresholds[step])
         return f"{self.name}: {answer}, {compared(score, threshold if math.isfinite(threshold) else None)}"
 
@@ -79,7 +79,7 @@ def stream_shots(run: RunColumns, images: Images, desired: bool, most: int = MOS
     """Images of one side, evenly through the stream, with their places."""
     steps = np.flatnonzero((run.labels >= 0) == desired)
     for step in _evenly(steps, most):
-        truth = _truth(step, run, images.classes)
+        truth = truth_of(step, run, images.classes)
         yield step, shot(images.image(step), f"Image {step + 1}, {truth}", [truth])
 
 
@@ -94,15 +94,21 @@ def shot(image: Image.Image, alt: str, lines: Iterable[str], right: bool | None 
 
 
 def _shot(step: int, before: Judged, after: Judged, images: Images) -> Shot:
-    truth = _truth(step, before.run, images.classes)
+    truth = truth_of(step, before.run, images.classes)
     answers = [judged.words(step, images.classes) for judged in (before, after)]
     alt = f"Image {step + 1} of the stream, {truth}; {'; '.join(answers)}"
     return shot(images.image(step), alt, [truth, *answers], bool(after.right[step]))
 
 
-def _truth(step: int, run: RunColumns, classes: Sequence[str]) -> str:
+def truth_of(step: int, run: RunColumns, classes: Sequence[str]) -> str:
+    """What an image shows: its class, or none of them."""
     label = int(run.labels[step])
-    return classes[label] if label >= 0 else "none of the classes"
+    return _class(label, classes) if label >= 0 else "none of the classes"
+
+
+def _class(number: int, classes: Sequence[str]) -> str:
+    """Records may have been changed, or be of a class list that was longer."""
+    return classes[number] if 0 <= number < len(classes) else f"class {number}"
 
 
 def _spread(steps: NDArray[np.int64], labels: NDArray[np.int64]) -> list[int]:

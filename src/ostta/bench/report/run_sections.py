@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ...core.types import Error
+from ...core.words import counted
 from ...pages import Bullets, Grid, Part, Picture, Section, Text
 from ..result import Result
+from ..suite import METRICS
 from ..tables.suite_figures import Names, SuiteFigures
 from . import run_charts
 from .image_strips import Images, Judged, changes
@@ -88,12 +90,15 @@ def image_sections(drawn: RunsDrawn, images: OpenImages | None) -> Iterator[Sect
     pairs = list(_pairs(drawn))
     if not pairs or images is None:
         return
-    sections, problems = [], dict[str, None]()
+    sections, problems = list[Section](), dict[str, list[str]]()
+    name = METRICS[drawn.figures.headline].rstrip(" ↑↓")
     for column, (before, after) in pairs:
         if len(sections) == MOST_STREAMS:
             break
         results = [drawn.figures.results(row, column) for row in (before, after)]
-        seed = next((seed for seed in results[0] if seed in results[1] and all(side[seed].records for side in results)), None)
+        seed = next(
+            (seed for seed in results[0] if seed in results[1] and all(side[seed].records for side in results)), None
+        )
         if seed is None:
             continue
         read = [drawn.columns(side[seed]) for side in results]
@@ -102,16 +107,22 @@ def image_sections(drawn: RunsDrawn, images: OpenImages | None) -> Iterator[Sect
         try:
             strips = list(changes(Judged(before[-1], read[0]), Judged(after[-1], read[1]), images(results[0][seed])))
         except Error as problem:
-            problems[f"No images of {' / '.join(column)}: {problem}"] = None
+            problems.setdefault(str(problem), []).append(" / ".join(column))
             continue
-        sections.append(Section(f"{' / '.join(column)}: {before[-1]} and {after[-1]}", strips))
-    left = len(pairs) - len(sections) - len(problems)
-    notes = [*problems, *([f"{left} more streams are not shown: `--only` chooses others."] if left > 0 else [])]
-    about = (
+        about = Text(
+            f"Here {before[-1]}, and {after[-1]}, the row with the best {name} on this stream; seed {seed}.", "note"
+        )
+        sections.append(Section(" / ".join(column), [about, *strips]))
+    left = len(pairs) - len(sections) - sum(map(len, problems.values()))
+    notes = [
+        *(f"No images of {', '.join(streams)}: {problem}" for problem, streams in problems.items()),
+        *([f"{counted(left, 'more stream')} with records, not shown: `--only` chooses others."] if left > 0 else []),
+    ]
+    reading = (
         "Below each image: what it shows, then the answer of each row with its score and, where there was one, the threshold. "
         "A green edge: right with the second row; a red one: wrong."
     )
-    parts: list[Part] = [Text(about, "note")] if sections else []
+    parts: list[Part] = [Text(reading, "note")] if sections else []
     yield Section("Images", [*parts, *([Bullets(notes)] if notes else [])], sections)
 
 
@@ -125,7 +136,9 @@ def _pairs(drawn: RunsDrawn) -> Iterator[tuple[Names, tuple[Names, Names]]]:
             figure = figures.figure(row, column, figures.headline)
             if frozen is None or figure is None or figure.mean is None:
                 continue
-            if all((each, column) in drawn.results for each in (row, frozen)) and (best is None or figure.mean > best[0]):
+            if all((each, column) in drawn.results for each in (row, frozen)) and (
+                best is None or figure.mean > best[0]
+            ):
                 best = figure.mean, frozen, row
         if best is not None:
             yield column, (best[1], best[2])

@@ -162,7 +162,11 @@ def _draw_curves(
     for line, curve in curves.items():
         points = [(x, curve.points[x]) for x in sorted(curve.points)]
         chart.spans(
-            [(x, each.mean - each.std, each.mean + each.std) for x, each in points if each.mean is not None and each.std],
+            [
+                (x, each.mean - each.std, each.mean + each.std)
+                for x, each in points
+                if each.mean is not None and each.std
+            ],
             f"thin {styles[line]}",
         )
         means = [(x, float("nan") if each.mean is None else each.mean) for x, each in points]

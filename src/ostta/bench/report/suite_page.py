@@ -14,6 +14,7 @@ from ...data.overlap import overlap, overlap_sentence
 from ...pages import Bullets, Folded, Page, Part, Section, Text, html_page
 from ..suite import Suite
 from ..tables.layout import Block, Sheet, sheet
+from ..tables.opening import is_folder
 from ..tables.suite_figures import SuiteFigures
 from .lead import lead
 from .overview import overview
@@ -29,11 +30,13 @@ HM = (
 
 
 def page_name(suite: str) -> str:
-    """The file name of a suite's page, from the suite's name or TOML file.
+    """The file name of a suite's page, from the suite's name or TOML file; of a folder's page too.
 
-    >>> page_name("embedded/k"), page_name("mine/own.toml")
-    ('embedded-k.html', 'own.html')
+    >>> page_name("embedded/k"), page_name("mine/own.toml"), page_name(".")
+    ('embedded-k.html', 'own.html', 'report.html')
     """
+    if is_folder(suite):
+        return "report.html"
     name = Path(suite).stem if suite.endswith(".toml") else suite.replace("/", "-")
     return f"{name}.html"
 
@@ -75,8 +78,10 @@ def suite_report(figures: SuiteFigures, images: OpenImages | None = None) -> str
 
 def _kind(suite: Suite) -> str:
     """What kind of page this is; where in the paper, of suites that are of it."""
+    if is_folder(suite.name):
+        return "ostta bench report: a folder of results"
     place = f"; in the paper: {suite.what}" if suite.labels and suite.folder is None else ""
-    return f"Suite {suite.name}{place}"
+    return f"ostta bench report: suite {suite.name}{place}"
 
 
 def _of(made: Sheet, kind: str) -> list[Block]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ...pages import Cell, Row, Table
-from ...pages import Part as PagePart
-from ...pages.parts import Section
+from ...pages import Cell, Part, Row, Section, Table
 from ..tables import layout
 from ..tables.layout import Block, Sheet
 from ..tables.suite_figures import SuiteFigures
@@ -16,16 +14,16 @@ from ..tables.suite_figures import SuiteFigures
 def stream_tables(figures: SuiteFigures, made: Sheet) -> Iterator[Section]:
     """A section a stream, with what the runs cost in the same table. Streams without any result are left out."""
     own = [block for block in made.blocks if block.kind == "own"]
-    costs = [block for block in made.blocks if block.kind == "cost"] or [None] * len(own)
+    costs: list[Block | None] = [block for block in made.blocks if block.kind == "cost"]
     first = _headline(figures)
-    for block, cost in zip(own, costs, strict=True):
+    for block, cost in zip(own, costs or [None] * len(own), strict=True):
         whole = _ordered(block if cost is None else _beside(block, cost), first)
         if any(cell.text != layout.DASH for _, cells in whole.rows for cell in cells):
             name = " / ".join(filter(None, (block.title, block.groups[0][0])))
             yield Section(name or figures.suite.title, [table(whole)])
 
 
-def tables(blocks: Sequence[Block]) -> list[PagePart]:
+def tables(blocks: Sequence[Block]) -> list[Part]:
     """Each block as a table under its own title."""
     return [table(block, block.groups[0][0]) for block in blocks]
 
@@ -58,7 +56,9 @@ def _headline(figures: SuiteFigures) -> list[str]:
 
 def _ordered(block: Block, first: Sequence[str]) -> Block:
     ((name, headings),) = block.groups
-    order = sorted(range(len(headings)), key=lambda at: first.index(headings[at]) if headings[at] in first else len(first))
+    order = sorted(
+        range(len(headings)), key=lambda at: first.index(headings[at]) if headings[at] in first else len(first)
+    )
     return replace(
         block,
         groups=((name, tuple(headings[at] for at in order)),),

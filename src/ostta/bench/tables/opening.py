@@ -28,6 +28,11 @@ def figures_of(
     return SuiteFigures(_collected(what, out, seeds, limit, only), fpr95)
 
 
+def is_folder(what: str) -> bool:
+    """Whether `what` is a folder of results and not a suite."""
+    return not what.endswith(".toml") and what not in suite_names() and Path(what).is_dir()
+
+
 def _collected(
     what: str,
     out: Path,
@@ -35,7 +40,7 @@ def _collected(
     limit: int | None,
     only: Mapping[str, Collection[str]] | None,
 ) -> SuiteResults:
-    if not what.endswith(".toml") and what not in suite_names() and Path(what).is_dir():
+    if is_folder(what):
         if limit is not None:
             raise Error(f"--limit is for suites: the folder {what} has each run with the limit that it was made with.")
         return folder_results(Path(what), seeds, only)

@@ -17,9 +17,9 @@ def rank_blocks(figures: SuiteFigures) -> Iterator[Block]:
             name = METRICS[one.metric].rstrip(" ↑↓")
             lines = zip(one.ranks.methods, one.ranks.average, strict=True)
             yield Block(
-                f"Average rank of {name} over {one.ranks.streams} streams: {one.backbone}",
+                f"Average rank of {name}",
                 figures.suite.rows,
-                (("", ("rank ↓", "told apart from")),),
+                ((f"{one.backbone}, {one.ranks.streams} streams", ("rank ↓", "told apart from")),),
                 tuple((one.rows[method], (Text(f"{rank:.2f}"), _apart(one.ranks, method))) for method, rank in lines),
             )
 

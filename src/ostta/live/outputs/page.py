@@ -110,7 +110,10 @@ def _answers(digest: Digest) -> Iterator[Part]:
     if left > 0:
         counts.append((f"{left} more classes", digest.accepted - sum(count for _, count in counts)))
     rows = [(name, count, 100 * count / digest.seen, False) for name, count in counts]
-    yield Bars("How often each answer came", [*rows, ("I don't know", digest.rejected, 100 * digest.rejected / digest.seen, True)])
+    yield Bars(
+        "How often each answer came",
+        [*rows, ("I don't know", digest.rejected, 100 * digest.rejected / digest.seen, True)],
+    )
 
 
 def _pictures(digest: Digest, examples: ExamplePictures) -> Iterator[Part]:
