@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from ...core.types import Error
 from ...intervals import OF_SCORES, Outcomes, Resampling
+from ...metrics import mean
 from ..tables.evidence import Evidence, of_resampled, told_apart
 from ..tables.metric_values import metric_value
 from ..tables.paired import read_outcomes
@@ -114,10 +114,8 @@ def _right(run: Outcomes) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
 
 
 def _figure(pair: Pair, metric: str) -> Compared:
-    first, second = ([metric_value(filed.result, metric) for filed in side] for side in (pair.first, pair.second))
-    means = [None if None in side else statistics.fmean(filter(None.__ne__, side)) for side in (first, second)]
-    difference = None if means[0] is None or means[1] is None else means[1] - means[0]
-    return Compared(metric, means[0], means[1], difference)
+    first, second = (mean([metric_value(each.result, metric) for each in side]) for side in (pair.first, pair.second))
+    return Compared(metric, first, second, None if first is None or second is None else second - first)
 
 
 def _outcomes(pair: Pair) -> tuple[tuple[list[Outcomes], list[Outcomes]] | None, str]:

@@ -75,15 +75,8 @@ def open_sides(first: Path, second: Path) -> Sides:
         return Sides(first, second, (pair,))
     ours, theirs = _filed(first), _filed(second)
     found = _matched(ours, theirs, lambda spec: (_place(spec), method_key(spec)))
-    rest = [
-        [filed for filed in side if filed not in taken]
-        for side, taken in zip((ours, theirs), _taken(found), strict=True)
-    ]
-    found += _matched(*rest, _place)
-    left = [
-        [filed for filed in side if filed not in taken]
-        for side, taken in zip((ours, theirs), _taken(found), strict=True)
-    ]
+    found += _matched(*_left(ours, theirs, found), _place)
+    left = _left(ours, theirs, found)
     if not found:
         raise Error(
             f"No run of {first} has one in {second} to be compared with: streams, backbones or seeds are others."
@@ -112,9 +105,10 @@ def _matched(ours: list[Filed], theirs: list[Filed], key: Callable[[RunSpec], ob
     return [(first[k][0], second[k][0]) for k in first if len(first[k]) == 1 and len(second.get(k, ())) == 1]
 
 
-def _taken(pairs: Iterable[tuple[Filed, Filed]]) -> list[list[Filed]]:
-    listed = list(pairs)
-    return [[one for one, _ in listed], [other for _, other in listed]]
+def _left(ours: list[Filed], theirs: list[Filed], pairs: list[tuple[Filed, Filed]]) -> tuple[list[Filed], list[Filed]]:
+    """What of each side has no partner yet."""
+    taken = {filed.path for pair in pairs for filed in pair}
+    return [one for one in ours if one.path not in taken], [other for other in theirs if other.path not in taken]
 
 
 def _by_seed(pairs: Iterable[tuple[Filed, Filed]]) -> list[Pair]:
