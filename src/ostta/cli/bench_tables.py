@@ -46,7 +46,10 @@ def table(
 
 def report(
     suite: _Suite,
-    to: Annotated[Path | None, typer.Option(help="The page; else SUITE.html in the folder of the results, of a folder report.html.")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(help="The page; else SUITE.html in the folder of the results, of a folder report.html."),
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(help="Folder of the data sets, for images of the streams; else the variable OSTTA_DATA."),

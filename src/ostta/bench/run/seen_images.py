@@ -60,7 +60,9 @@ def seen_images(result: Result, root: Path | None, *, own: bool = True) -> SeenI
         raise Error(f"The images of '{away}' are on the hub, and a page fetches nothing.")
     other = next((name for name in sets_of(spec) if parse_name(name).kind not in ("known", "sample")), None)
     if other is not None and not own:
-        raise Error(f"A result file names '{other}', and a page of a folder opens only what ships and what is in --data.")
+        raise Error(
+            f"A result file names '{other}', and a page of a folder opens only what ships and what is in --data."
+        )
     if isinstance(spec.scenario, FoolingScenario):
         raise Error("Which images the stream of the scenario fooling has, only its model knows.")
     composed = compose(spec, root)
