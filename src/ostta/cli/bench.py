@@ -31,4 +31,5 @@ def list_suites() -> None:
 app.command("run")(bench_run.run)
 app.command("verify")(bench_run.verify)
 app.command("table")(bench_tables.table)
+app.command("pictures")(bench_tables.pictures)
 app.command("report")(bench_tables.report)

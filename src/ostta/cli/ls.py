@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import ls_results
+
 if TYPE_CHECKING:
     from ..core.options import Option
     from ..registry import Found, Owner
 
 app = typer.Typer(
-    help="List what there is: methods, scores, identifiers, groups, backbones, options, datasets, profiles.",
+    help="List what there is: methods, scores, identifiers, groups, backbones, options, datasets, profiles, results.",
     no_args_is_help=True,
 )
 
@@ -49,6 +51,9 @@ def _cells(row: Iterable[object]) -> list[str]:
 
 
 _Also = Annotated[list[str] | None, typer.Argument(metavar="[FILE.py:NAME]...", help="Those of your own files, too.")]
+
+
+app.command("results")(ls_results.results)
 
 
 @app.command()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from .folder_results import FoundCell
 from .footnotes import footnotes
 from .ranks import ranks_of
 from .suite_figures import FROZEN, Figure, Names, SuiteFigures
@@ -24,17 +25,19 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def runs_csv(figures: SuiteFigures) -> str:
-    """One line a run and seed, as `ostta.bench.load_results` has them; where the suite has other names for an axis, they come first."""
+    """One line a run and seed, as `ostta.bench.load_results` has them; of a suite, with where it stands in the tables."""
     return _csv(run_rows(figures))
 
 
 def run_rows(figures: SuiteFigures) -> list[dict[str, Any]]:
     """The runs that a suite's tables show, each once: where it stands in the tables, then what `tidy_row` says of it."""
     suite, rows = figures.suite, []
+    # The axes of a folder are made from its runs, and say nothing more.
+    named = not any(isinstance(cell, FoundCell) for cell in figures.collected.cells)
     for row, column, result in figures.distinct:
         names = zip((*suite.rows, *suite.columns), (*row, *column), strict=True)
-        at = {f"in_{axis}": name for axis, name in names}
-        rows.append({"suite": suite.name} | at | tidy_row(result, figures.collected.file_of(result)))
+        at = {"suite": suite.name} | {f"in_{axis}": name for axis, name in names}
+        rows.append((at if named else {}) | tidy_row(result, figures.collected.file_of(result)))
     return rows
 
 

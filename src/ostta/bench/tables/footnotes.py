@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ...intervals import RESAMPLES
 from ..failure import FAILED
+from .ranks import ranks_of
 from .suite_figures import DELTA, Difference, Figure, SuiteFigures
 
 CONVENTIONS = {
@@ -31,6 +32,7 @@ def footnotes(figures: SuiteFigures) -> list[str]:
     if any(figures.frozen_row(row, column) for row in figures.rows for column in figures.columns):
         sentences.append("Δ is the difference to the frozen row of the same backbone and stream, seed by seed.")
     sentences += _intervals(figures)
+    sentences += _ranks(figures)
     if any(result.spec.scenario.kind == "continual" for result in results):
         sentences.append(
             "The HM of a continual stream is the mean of its domains' HM; the other figures are over all its images."
@@ -84,6 +86,19 @@ def _intervals(figures: SuiteFigures) -> Iterator[str]:
             "Δ better is the mean over streams of the difference to the better of the frozen row and rosita on each stream, and lowest the "
             "lowest of these; rows without all streams of a group have none."
         )
+
+
+def _ranks(figures: SuiteFigures) -> Iterator[str]:
+    """How ranks were told apart, or why there are none."""
+    found = list(ranks_of(figures))
+    if any(one.ranks is not None for one in found):
+        yield (
+            "Ranks: 1 is the best row of a stream, equals share theirs, and each stream counts once. Rows are told apart by Wilcoxon's "
+            "signed ranks over streams, pair by pair, by Holm's correction, where Friedman's test says that rows differ at all; unlike "
+            "Nemenyi's critical difference, it does not depend on which other rows are in the table. Streams that share images are "
+            "taken as independent, which makes it look surer than it is."
+        )
+    yield from (one.why_not for one in found if one.ranks is None)
 
 
 def _why_images(figures: SuiteFigures) -> str:

@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
 
 from ...metrics import mean
 from ..result import Result
 from ..spec import is_frozen, name_of
 from ..suite import METRICS
 from .against_frozen import against_frozen
+from .blocks import Block as Block
+from .blocks import Kind
+from .blocks import Text as Text
 from .footnotes import footnotes
+from .rank_blocks import rank_blocks
 from .suite_figures import FROZEN, Difference, Figure, Names, SuiteFigures
 
 HEADINGS = ("method", "AUROC ↑", "FPR95 ↓", "Acc_D ↑", "Acc_U ↑", "HM ↑", "ΔHM", "updates", "ms/step")
@@ -24,30 +27,6 @@ DASH = "–"
 WIDTH = 12
 COUNTS = ("updates", "events", "classes", "bank_features", "adapted_parameters", "added_parameters")
 DIGITS = {"ms": 1, "euclidean": 4, "cosine": 4, "wasserstein": 4, "bank_mb": 3, "hm_std": 3, "gpu_memory_gb": 3}
-
-
-# What a table is about: our figures, means over streams, the paper's figures, domains, windows of the stream, what runs cost.
-Kind = Literal["own", "means", "paper", "parts", "windows", "cost"]
-
-
-@dataclass(frozen=True)
-class Text:
-    """One cell. `mark` is the number of a footnote, 0 for none; it belongs to the first word."""
-
-    text: str
-    bold: bool = False
-    mark: int = 0
-
-
-@dataclass(frozen=True)
-class Block:
-    """One table: groups of headed columns, and rows of as many texts as there are headings. `kind` is what it is about."""
-
-    title: str
-    stub: Names
-    groups: tuple[tuple[str, tuple[str, ...]], ...]
-    rows: tuple[tuple[Names, tuple[Text, ...]], ...]
-    kind: Kind = "own"
 
 
 @dataclass
@@ -67,6 +46,7 @@ def sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
     own = (*suite.metrics, *(difference.name for difference in figures.shown_differences))
     made.blocks += _blocks(figures, "", own, _own, width)
     made.blocks += _of_kind("means", _means(figures, width))
+    made.blocks += _of_kind("means", rank_blocks(figures))
     printed = [
         metric
         for metric in own

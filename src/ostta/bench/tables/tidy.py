@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.types import Error
 from ...metrics import BEHIND, FPR95, NAMES
 from ..result import Result
-from .folder_results import read_folder
+from .folder_results import FoundFiles, read_folder
 from .run_names import method_name, stream_name
 
 if TYPE_CHECKING:
@@ -64,8 +64,13 @@ def results_frame(folder: Path) -> pandas.DataFrame:
     files = read_folder(folder)
     if not files.results:
         raise Error(f"There are no results in {folder}; `ostta run --out {folder}` makes one.")
+    return frame(tidy_rows(files))
+
+
+def tidy_rows(files: FoundFiles) -> list[dict[str, Any]]:
+    """The runs of a folder by stream, backbone, method and seed."""
     rows = [tidy_row(result, files.paths[key].name) for key, result in files.results.items()]
-    return frame(sorted(rows, key=lambda row: (row["stream"], row["backbone"], row["name"], row["seed"])))
+    return sorted(rows, key=lambda row: (row["stream"], row["backbone"], row["name"], row["seed"]))
 
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
