@@ -15,6 +15,7 @@ import pytest
 
 from ostta import Error, Prediction, Verdict
 from ostta.bench.command import run_command
+from ostta.bench.compare.stream_images import stream_images
 from ostta.bench.report.demo_page import demo_page
 from ostta.bench.report.suite_page import suite_report
 from ostta.bench.result import Result
@@ -244,13 +245,26 @@ def test_without_the_data_a_sentence_stands_in_the_place_of_images(suite: Suite,
         seen_images(changed, None)
 
 
+@pytest.mark.parametrize(("split", "warned"), [("", True), (":train", False)])
+def test_a_choice_by_a_test_stream_is_warned_of(split: str, warned: bool, tmp_path: Path) -> None:
+    for number, rate in enumerate((1e-3, 3e-3)):
+        spec = RunSpec(method="rosita", options={"lr": rate}, desired=f"cifar10c{split}", undesired="mnist")
+        made(spec, 50.0 + number).write(tmp_path / f"{number}.json")
+    text = suite_report(SuiteFigures(folder_results(tmp_path)))
+    said = words(text)
+    assert "2 rows of rosita differ in lr only. The best HM: " in said
+    assert re.search(r"The best HM: [^.]*lr=0\.003", said)
+    assert ("chosen on test images (cifar10c)" in said) == warned
+    assert ('class="warning"' in text) == warned
+
+
 def test_a_page_of_a_folder_opens_no_set_that_only_a_result_file_names(folder: Path, tmp_path: Path) -> None:
     result = made(RunSpec(desired=f"folder:{tmp_path}", undesired="sample:mnist"), 50.0)
-    with pytest.raises(Error, match="opens only what ships and what is in --data"):
-        seen_images(result, None, own=False)
+    with pytest.raises(Error, match=r"`--open folder:.*` allows it"):
+        stream_images(result, None)
     with pytest.raises(Error, match="on the hub"):
         seen_images(made(RunSpec(desired="hub:someone/something"), 50.0), None)
-    text = suite_report(SuiteFigures(folder_results(folder)), lambda result: seen_images(result, None, own=False))
+    text = suite_report(SuiteFigures(folder_results(folder)), lambda result: stream_images(result, None))
     assert len(Read(text).images) == 2 * (5 + 4 + 7 + 5)
     assert "ostta bench report: a folder of results" in text
 
