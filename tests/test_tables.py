@@ -659,7 +659,7 @@ def test_runs_with_records_are_drawn_three_times_each(suite: Suite, tmp_path: Pa
     text = suite_report(SuiteFigures(with_records(suite, tmp_path, 200, only)))
     titles = re.findall(r"<figcaption><b>(.*?)</b>", text)
     assert titles[-6:] == [
-        f"CLIP, {method}: {what}"
+        f"{method}: {what}"
         for method in ("zero_shot", "rosita")
         for what in ("scores", "scores over time", "accuracies over time")
     ]
