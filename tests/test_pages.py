@@ -15,6 +15,7 @@ import pytest
 
 from ostta import Error, Prediction, Verdict
 from ostta.bench.command import run_command
+from ostta.bench.compare.stream_images import stream_images
 from ostta.bench.report.demo_page import demo_page
 from ostta.bench.report.suite_page import suite_report
 from ostta.bench.result import Result
@@ -70,8 +71,19 @@ def answers(spec: RunSpec, composed: Composed) -> dict[str, np.ndarray]:
 def result_of(spec: RunSpec, composed: Composed, found: dict[str, np.ndarray], **more: object) -> Result:
     desired = found["label"] >= 0
     acc_d, acc_u = 100 * float(found["known"][desired].mean()), 100 * float((~found["known"][~desired]).mean())
-    figures = {"auroc": 90.0, "fpr95": 20.0, "acc_desired": acc_d, "acc_undesired": acc_u, "hm": 2 * acc_d * acc_u / (acc_d + acc_u)}
-    stream = {"hash": composed.stream.hash, "desired": composed.desired, "undesired": composed.undesired, "seed": spec.seed}
+    figures = {
+        "auroc": 90.0,
+        "fpr95": 20.0,
+        "acc_desired": acc_d,
+        "acc_undesired": acc_u,
+        "hm": 2 * acc_d * acc_u / (acc_d + acc_u),
+    }
+    stream = {
+        "hash": composed.stream.hash,
+        "desired": composed.desired,
+        "undesired": composed.undesired,
+        "seed": spec.seed,
+    }
     counts = {"desired": int(desired.sum()), "undesired": int((~desired).sum())}
     return made(spec, None, metrics=figures, stream=stream, counts=counts, **more)  # fmt: skip
 
@@ -166,7 +178,9 @@ def test_the_lead_has_the_result_its_interval_the_images_and_the_seeds(suite: Su
     # Frozen: Acc_D 50, Acc_U 100, HM 66.67. ROSITA: 75 and 80, HM 77.42; +10.75 on each of the two streams of 40 images.
     page = suite_report(SuiteFigures(collect_results(suite, folder)))
     lead = words(re.search(r'<p class="lead">(.*?)</p>', page, re.DOTALL)[1])
-    assert lead.startswith("Over 2 streams, rosita is furthest ahead of the frozen row: HM 77.42 against 66.67, +10.75 (95 % interval ")
+    assert lead.startswith(
+        "Over 2 streams, rosita is furthest ahead of the frozen row: HM 77.42 against 66.67, +10.75 (95 % interval "
+    )
     assert re.search(r"interval ([+-]\d+\.\d\d) to ([+-]\d+\.\d\d) over images; (not )?told apart from zero\)", lead)
     low, high = map(float, re.search(r"interval (\S+) to (\S+)", lead).groups())
     assert low < 10.75 < high
@@ -204,8 +218,13 @@ def test_images_with_their_scores_where_they_changed_sides(page: str, demo: str)
         assert re.search(r"Wrong with \w+, right with rosita: 5 images of 40", text)
         assert re.search(r"Right with \w+, wrong with rosita: 4 images of 40", text)
     read = Read(page)
-    assert len(read.images) == 2 * (5 + 4 + 7 + 7)
-    assert re.search(r"<span>bird</span>\s*<span>zero_shot: I don&#39;t know, 0.2\d+ &lt; 0.4\d+</span>\s*<span>rosita: bird, 0.\d+ &gt; 0.4\d*</span>", page)
+    # At most seven of a kind; wrong with both are the five desired images that neither accepted.
+    assert len(read.images) == 2 * (5 + 4 + 7 + 5)
+    # What it shows, then both answers with score and threshold.
+    shot = r"<span>(\w+)</span>\s*<span>zero_shot: I don&#39;t know, 0.2\d &lt; 0.40</span>\s*<span>rosita: (\w+), 0.6\d &gt; 0.40</span>"
+    found = re.findall(shot, page)
+    assert len(found) > 3
+    assert all(truth == answer for truth, answer in found)
     # As the stream showed them, before that, and the undesired ones.
     assert "Desired images as the model knows such things" in demo
     assert "under snow, severity 5" in demo
@@ -220,20 +239,33 @@ def test_without_the_data_a_sentence_stands_in_the_place_of_images(suite: Suite,
     assert words(text).count("The data are elsewhere.") == 1
     spec = expand(suite)[0].spec
     composed = compose(spec, None)
-    changed = result_of(spec, composed, answers(spec, composed)).model_copy(deep=True)
-    changed.stream.hash = "other"
+    result = result_of(spec, composed, answers(spec, composed))
+    changed = result.model_copy(update={"stream": result.stream.model_copy(update={"hash": "other"})})
     with pytest.raises(Error, match="no longer what this run saw"):
         seen_images(changed, None)
 
 
+@pytest.mark.parametrize(("split", "warned"), [("", True), (":train", False)])
+def test_a_choice_by_a_test_stream_is_warned_of(split: str, warned: bool, tmp_path: Path) -> None:
+    for number, rate in enumerate((1e-3, 3e-3)):
+        spec = RunSpec(method="rosita", options={"lr": rate}, desired=f"cifar10c{split}", undesired="mnist")
+        made(spec, 50.0 + number).write(tmp_path / f"{number}.json")
+    text = suite_report(SuiteFigures(folder_results(tmp_path)))
+    said = words(text)
+    assert "2 rows of rosita differ in lr only. The best HM: " in said
+    assert re.search(r"The best HM: [^.]*lr=0\.003", said)
+    assert ("chosen on test images (cifar10c)" in said) == warned
+    assert ('class="warning"' in text) == warned
+
+
 def test_a_page_of_a_folder_opens_no_set_that_only_a_result_file_names(folder: Path, tmp_path: Path) -> None:
     result = made(RunSpec(desired=f"folder:{tmp_path}", undesired="sample:mnist"), 50.0)
-    with pytest.raises(Error, match="opens only what ships and what is in --data"):
-        seen_images(result, None, own=False)
+    with pytest.raises(Error, match=r"`--open folder:.*` allows it"):
+        stream_images(result, None)
     with pytest.raises(Error, match="on the hub"):
         seen_images(made(RunSpec(desired="hub:someone/something"), 50.0), None)
-    text = suite_report(SuiteFigures(folder_results(folder)), lambda result: seen_images(result, None, own=False))
-    assert len(Read(text).images) == 2 * (5 + 4 + 7 + 7)
+    text = suite_report(SuiteFigures(folder_results(folder)), lambda result: stream_images(result, None))
+    assert len(Read(text).images) == 2 * (5 + 4 + 7 + 5)
     assert "ostta bench report: a folder of results" in text
 
 
@@ -247,7 +279,9 @@ def test_pages_are_safe_and_stand_alone(page: str, demo: str) -> None:
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
         assert "{{ 7 * 7 }}" in text
         assert not re.search(r"https?:|@import|url\(", text)
-        assert all(address.startswith(("data:image/png;base64,", "data:image/jpeg;base64,")) for address in read.fetched)
+        assert all(
+            address.startswith(("data:image/png;base64,", "data:image/jpeg;base64,")) for address in read.fetched
+        )
         assert "Content-Security-Policy" in text
         assert len(text) < 1_500_000
 
@@ -266,13 +300,21 @@ def test_contents_lead_to_what_is_there(page: str, demo: str) -> None:
         read = Read(text)
         assert len(read.links) > 5
         assert len(set(read.ids)) == len(read.ids)
-        assert {link.removeprefix("#") for link in read.links} == set(read.ids)
-    for heading in ("What the stream looked like", "What the frozen classifier did", "What adapting changed: rosita", "What to try next"):
+        assert {link.removeprefix("#") for link in read.links} <= set(read.ids)
+        assert {name for name in read.ids if "-" not in name} <= {link.removeprefix("#") for link in read.links}
+    for heading in (
+        "What the stream looked like",
+        "What the frozen classifier did",
+        "What adapting changed: rosita",
+        "What to try next",
+    ):
         assert f"<h2>{heading}</h2>" in demo
 
 
 def test_an_empty_section_is_left_out() -> None:
-    text = html_page(Page("t", "k", ["l"], (Section("Empty"), Section("Full", [Text("x")]), Section("Also", (), [Section("no")]))))
+    text = html_page(
+        Page("t", "k", ["l"], (Section("Empty"), Section("Full", [Text("x")]), Section("Also", (), [Section("no")])))
+    )
     assert "<h2>Full</h2>" in text
     assert "Empty" not in text
     assert "Also" not in text
@@ -327,7 +369,9 @@ def test_what_only_a_suite_can_ask_for_has_no_command() -> None:
     assert run_command(RunSpec(classes=["a, b", "c"])) is None
 
 
-CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")

@@ -97,6 +97,12 @@ def report(
         Path | None,
         typer.Option(help="Folder of the data sets, for images of the streams; else the variable OSTTA_DATA."),
     ] = None,
+    opened: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--open", help="Of a folder: a data set that a result file names by a path, to be read for the page."
+        ),
+    ] = None,
     fpr95: _Fpr95 = "interpolated",
     out: _Out = Path("ostta-runs"),
     seeds: _Seeds = None,
@@ -107,6 +113,7 @@ def report(
 
     Example: ostta bench report embedded/scores --data DATA --to scores.html
     """
+    from ..bench.compare.stream_images import stream_images
     from ..bench.report.suite_page import page_name, suite_report
     from ..bench.run.seen_images import seen_images
     from ..bench.tables.opening import is_folder
@@ -115,7 +122,8 @@ def report(
     figures = _figures_of(suite, fpr95, out, seeds, limit, only)
     path = figures.collected.folder / page_name(suite) if to is None else to
     # Of a folder, only its result files say which sets they are of.
-    images = partial(seen_images, root=data, own=not is_folder(suite))
+    asking = partial(stream_images, root=data, opened=opened or ())
+    images = asking if is_folder(suite) else partial(seen_images, root=data)
     write_atomically(path, suite_report(figures, images).encode())
     typer.echo(path)
 

@@ -71,8 +71,9 @@ def changes(before: Judged, after: Judged, images: Images, kinds: int = 4) -> It
     for title, steps in list(changed_sides(before, after).items())[:kinds]:
         if len(steps):
             chosen = _spread(steps, before.run.labels)
-            shots = [_shot(step, before, after, images) for step in chosen]
-            yield Strip(f"{title}: {counted(len(steps), 'image')} of {total:,}", shots)
+            # A stream may show an image several times: once is enough here.
+            shots = {one.picture: one for one in (_shot(step, before, after, images) for step in chosen)}
+            yield Strip(f"{title}: {counted(len(steps), 'image')} of {total:,}", list(shots.values()))
 
 
 def stream_shots(run: RunColumns, images: Images, desired: bool, most: int = MOST) -> Iterator[tuple[int, Shot]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..suite import METRICS
 from ..tables.layout import number
-from ..tables.suite_figures import SuiteFigures
+from ..tables.suite_figures import Names, SuiteFigures
 from ..tables.to_frozen import ToFrozen, means_to_frozen, to_frozen
 
 
@@ -20,7 +20,10 @@ def lead(figures: SuiteFigures) -> str:
     where = f"Over {best.streams} streams" if best.streams > 1 else f"On {' / '.join(best.column) or 'this stream'}"
     values = [number(value, metric) for value in (best.value, best.frozen)]
     gain = number(best.difference, metric, signed=True)
-    row, ahead = " / ".join(best.row), best.difference != 0 and (best.difference < 0) == _lower_is_better(figures)
+    row, ahead = (
+        row_name(figures, best.row),
+        best.difference != 0 and (best.difference < 0) == _lower_is_better(figures),
+    )
     who = (
         f"{row} is furthest ahead of the frozen row"
         if ahead
@@ -30,6 +33,11 @@ def lead(figures: SuiteFigures) -> str:
         f"{where}, {who}: {name} {values[0]} against {values[1]}, {gain} ({_sureness(best)}). N = {best.shown:,} images, {_seeds(best.seeds)}. "
         f"{_marks(figures, single)}"
     ).strip()
+
+
+def row_name(figures: SuiteFigures, row: Names) -> str:
+    """A row by its last axis alone, where the others have one entry: the name of the only backbone tells nothing apart."""
+    return row[-1] if len({each[:-1] for each in figures.rows}) == 1 else " / ".join(row)
 
 
 def _sureness(one: ToFrozen) -> str:
@@ -72,7 +80,7 @@ def _without_frozen(figures: SuiteFigures) -> str:
     counts = next(iter(results.values())).counts
     on = f" on {' / '.join(column)}" if any(column) else ""
     return (
-        f"The {'lowest' if lower else 'highest'} {name} is {number(value, figures.headline)}, with {' / '.join(row)}{on}. N = "
+        f"The {'lowest' if lower else 'highest'} {name} is {number(value, figures.headline)}, with {row_name(figures, row)}{on}. N = "
         f"{counts['desired'] + counts['undesired']:,} images, {_seeds(tuple(results))}. There is no frozen row to compare with, and so no interval."
     )
 

@@ -44,7 +44,7 @@ def _differences(figures: SuiteFigures, name: str) -> Iterator[Intervals]:
         panels.setdefault((title, one.row[:-1]), []).append(one)
     for (title, block), found in panels.items():
         about = f"frozen: {name} {number(found[0].frozen, figures.headline)}"
-        yield _panel(", ".join(filter(None, (title, *block))), about, [_difference(one) for one in found])
+        yield _panel(_title(figures, title, block), about, [_difference(one) for one in found])
 
 
 def _difference(one: ToFrozen) -> Interval:
@@ -67,7 +67,13 @@ def _values(figures: SuiteFigures, name: str) -> Iterator[Intervals]:
                     low, high = (None, None) if spread is None else (figure.mean - spread, figure.mean + spread)
                     rows.append(Interval(row[-1], text, figure.mean, low, high, method=row[-1]))
             if rows:
-                yield _panel(", ".join(filter(None, (" / ".join(column), *block))), name, rows)
+                yield _panel(_title(figures, " / ".join(column), block), name, rows)
+
+
+def _title(figures: SuiteFigures, stream: str, block: Names) -> str:
+    """The stream, and the block of rows where there are several."""
+    several = len({row[:-1] for row in figures.rows}) > 1
+    return ", ".join(filter(None, (stream, *(block if several else ()))))
 
 
 def _panel(title: str, about: str, rows: list[Interval]) -> Intervals:

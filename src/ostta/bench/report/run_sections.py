@@ -12,6 +12,7 @@ from ..suite import METRICS
 from ..tables.suite_figures import Names, SuiteFigures
 from . import run_charts
 from .image_strips import Images, Judged, changes
+from .lead import row_name
 from .run_columns import RunColumns, score_limits
 
 # Runs that are drawn, and streams of which images are shown.
@@ -70,7 +71,8 @@ class RunsDrawn:
 
     def _pictures(self, place: Place, read: dict[Place, RunColumns]) -> Iterator[Picture]:
         (row, column), run = place, read[place]
-        name, about = ", ".join(row), ", ".join([*row, *column])
+        name = row_name(self.figures, row)
+        about = ", ".join([name, *column])
         # Scores of one kind have one range in a column; caches score in hundreds what others score in cosines.
         alike = [other for (_, at), other in read.items() if at == column and _scale(other) == _scale(run)]
         limits = score_limits(alike)

@@ -16,8 +16,10 @@ from ..suite import Suite
 from ..tables.layout import Block, Sheet, sheet
 from ..tables.opening import is_folder
 from ..tables.suite_figures import SuiteFigures
+from .choices import choices
 from .lead import lead
 from .overview import overview
+from .rank_panels import rank_panels
 from .run_sections import OpenImages, RunsDrawn, image_sections
 from .runs_again import runs_again
 from .suite_charts import domain_charts, option_charts
@@ -57,9 +59,9 @@ def suite_report(figures: SuiteFigures, images: OpenImages | None = None) -> str
             _kind(suite),
             [lead(figures), collected.missing or there],
             (
-                Section("Overview", list(overview(figures))),
+                Section("Overview", [*overview(figures), *choices(figures)]),
                 Section("Stream by stream", (), list(stream_tables(figures, made))),
-                Section("Means over streams", tables(_of(made, "means"))),
+                Section("Means over streams", [*rank_panels(figures), *tables(_of(made, "means"))]),
                 *image_sections(drawn, images),
                 Section("Along the stream", _titled(_of(made, "windows"))),
                 Section("Against an option", list(option_charts(figures))),

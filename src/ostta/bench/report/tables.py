@@ -30,13 +30,12 @@ def tables(blocks: Sequence[Block]) -> list[Part]:
 
 def table(block: Block, title: str = "") -> Table:
     """A block with one group of columns."""
-    rows, before = [], block.rows[0][0][:-1] if block.rows else ()
-    above = " / ".join(before)
+    rows, before = list[Row](), tuple[str, ...]()
+    several = len({names[:-1] for names, _ in block.rows}) > 1
     for names, texts in block.rows:
-        if names[:-1] != before:
-            before, above = names[:-1], " / ".join(names[:-1])
+        above = " / ".join(names[:-1]) if several and names[:-1] != before else ""
+        before = names[:-1]
         rows.append(Row(names[-1], [cell(text) for text in texts], method=names[-1], above=above))
-        above = ""
     headings = [heading for _, group in block.groups for heading in group]
     return Table([block.stub[-1], *headings], rows, title)
 

@@ -49,18 +49,14 @@ def uncorrupted(desired: str, root: Path | None) -> Dataset | None:
         return None
 
 
-def seen_images(result: Result, root: Path | None, *, own: bool = True) -> SeenImages:
-    """Of a finished run; an Error where the data are not what they were, or would have to be fetched.
-
-    `own`: the sets are named by the person who asks, and not by a result file alone, so that their own sets may be opened too.
+def seen_images(result: Result, root: Path | None) -> SeenImages:
+    """Of a finished run whose sets are named by the person who asks; an Error where the data are not what they were, or would have
+    to be fetched. Where a result file alone names them, `compare.stream_images` asks first.
     """
     spec = result.spec
     away = next((name for name in sets_of(spec) if parse_name(name).kind == "hub"), None)
     if away is not None:
         raise Error(f"The images of '{away}' are on the hub, and a page fetches nothing.")
-    other = next((name for name in sets_of(spec) if parse_name(name).kind not in ("known", "sample")), None)
-    if other is not None and not own:
-        raise Error(f"A result file names '{other}', and a page of a folder opens only what ships and what is in --data.")
     if isinstance(spec.scenario, FoolingScenario):
         raise Error("Which images the stream of the scenario fooling has, only its model knows.")
     composed = compose(spec, root)
