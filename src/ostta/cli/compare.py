@@ -40,7 +40,10 @@ def compare(
     written = {"text": text, "json": as_json}[pick(format_, ("text", "json"), "format")]
     found = compared(open_sides(first, second))
     typer.echo(written(found), nl=False)
-    if to is not None:
+    if to is None:
+        if format_ == "text" and any(each.changes is not None for each in found.pairs):
+            typer.echo("`--to compare.html` writes a page with the images that changed sides.")
+    else:
         page = compare_page(found, lambda result: stream_images(result, data, opened or ()))
         write_atomically(to, page.encode())
         # Beside JSON, which is for programs, the path goes where people look.

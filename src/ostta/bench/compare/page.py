@@ -36,7 +36,7 @@ def compare_page(comparison: Comparison, images: OpenImages) -> str:
     title = "What differs" if len(comparison.pairs) == 1 else "What differs in all pairs"
     return html_page(
         Page(
-            f"{sides.first.name} and {sides.second.name}",
+            _title(comparison),
             "Comparison of two results" if len(comparison.pairs) == 1 else "Comparison of two folders",
             [_lead(comparison), f"A: `{sides.first}`", f"B: `{sides.second}`"],
             (
@@ -49,10 +49,25 @@ def compare_page(comparison: Comparison, images: OpenImages) -> str:
     )
 
 
+def _title(comparison: Comparison) -> str:
+    """The two methods, where there is one pair of different ones; else the names of files or folders."""
+    first, second = comparison.sides.first.name, comparison.sides.second.name
+    if len(comparison.pairs) == 1:
+        pair = comparison.pairs[0].pair
+        names = pair.first[0].name, pair.second[0].name
+        first, second = names if names[0] != names[1] else (first, second)
+    return f"{first} and {second}"
+
+
 def _lead(comparison: Comparison) -> str:
     headline = [figure for each in comparison.pairs for figure in each.figures if figure.metric == "hm"]
     if len(headline) == 1:
-        return f"HM of B minus that of A: {difference(headline[0])} points."
+        figure, images = headline[0], comparison.pairs[0].images
+        one, other = (number(value, "hm") for value in (figure.first, figure.second))
+        if figure.low is None:
+            return f"HM {one} in A and {other} in B: {difference(figure)} points, without an interval."
+        sure = "" if figure.marked else ", which is not told apart from none"
+        return f"HM {one} in A and {other} in B: {difference(figure)} points over {images:,} images{sure}."
     marked = [figure.difference for figure in headline if figure.marked and figure.difference is not None]
     better = sum(value > 0 for value in marked)
     return (

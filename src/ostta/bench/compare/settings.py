@@ -38,17 +38,21 @@ def common(pairs: Iterable[list[Setting]]) -> list[Setting]:
 
 
 def _differing(first: Result, second: Result) -> Iterator[Setting]:
-    one, other = (
-        _flat("", first.model_dump(mode="json", include=set(_PARTS))),
-        _flat("", second.model_dump(mode="json", include=set(_PARTS))),
-    )
+    one, other = (_flat("", result.model_dump(mode="json", include=set(_PARTS))) for result in (first, second))
     for field in sorted({*one, *other}, key=lambda name: (_PARTS.index(name.partition(".")[0]), name)):
-        # What was asked for is among the options too, as it applied; the sides' notes are long and say the same.
-        if field.startswith("spec.options.") or field.endswith(".note"):
-            continue
         texts = [_text(side[field]) if field in side else "–" for side in (one, other)]
-        if texts[0] != texts[1]:
+        if texts[0] != texts[1] and not _said_elsewhere(field, one, other):
             yield Setting(field, *texts)
+
+
+def _said_elsewhere(field: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Options that were set are among those that applied; other options of another method follow from the method; notes are long."""
+    part, _, name = field.partition(".")
+    if part == "spec" and name.startswith("options"):
+        return True
+    alone = (field in one) != (field in other)
+    was_set = any(f"spec.options.{name.rpartition('.')[2]}" in side for side in (one, other))
+    return field.endswith(".note") or (part == "options" and alone and not was_set)
 
 
 def _flat(name: str, value: Any) -> dict[str, Any]:
