@@ -325,7 +325,8 @@ def test_a_continual_run_shows_the_mean_of_its_domains_and_each_of_them(tmp_path
     # The paper's, domain by domain.
     assert figures.figure(("CLIP", "zero_shot"), column, "hm", "gaussian_noise").paper == 43.21
     assert "mean of its domains' HM" in " ".join(sheet(figures).footnotes)
-    (key, picture) = domain_charts(figures)
+    (order, key, picture) = domain_charts(figures)
+    assert "1 gaussian_noise, 2 shot_noise" in order.text
     assert picture.title == "HM of each domain, CLIP, C-10C/MNIST"
     assert picture.svg.count('class="line') == 2
     assert [words for _, words in key.words] == ["zero_shot", "rosita"]

@@ -38,7 +38,7 @@ from ..result import Result
 from ..spec import is_frozen, name_of
 from ..tables.layout import HEADINGS, rows
 from . import run_charts
-from .image_strips import DONT_KNOW, Images, Judged, changes, shot, stream_shots, truth_of
+from .image_strips import DONT_KNOW, Images, Judged, changes, evenly, shot, stream_shots, truth_of
 from .run_columns import RunColumns, score_limits
 from .runs_again import run_parts
 
@@ -148,7 +148,7 @@ def _stream(frozen: _Run, images: DemoImages) -> Iterator[Part]:
         if (clean := images.before_corruption(step)) is not None
     ]
     if before:
-        yield Strip("Desired images as the model knows such things", before)
+        yield Strip(f"Desired images before the {spec.corruption}", before)
         yield Strip(
             f"The same images as the stream shows them: under {spec.corruption}, severity {spec.severity}",
             [one for _, one in desired],
@@ -180,7 +180,7 @@ def _frozen(frozen: _Run, runs: Sequence[_Run], images: Images) -> Iterator[Part
         if len(steps):
             yield Strip(
                 f"{title}: {len(steps):,}",
-                [_answer(frozen, int(step), images) for step in steps[:: max(1, len(steps) // 7)][:7]],
+                [_answer(frozen, step, images) for step in evenly(steps)],
             )
 
 

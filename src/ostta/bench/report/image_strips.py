@@ -19,8 +19,8 @@ from .run_columns import RunColumns
 
 # Pixels of a side at most; smaller images stay as they are.
 LARGEST = 112
-# Images of one kind.
-MOST = 7
+# Images of one kind: one line on a wide page, two on a narrow one.
+MOST = 6
 DONT_KNOW = "I don't know"
 
 
@@ -79,7 +79,7 @@ def changes(before: Judged, after: Judged, images: Images, kinds: int = 4) -> It
 def stream_shots(run: RunColumns, images: Images, desired: bool, most: int = MOST) -> Iterator[tuple[int, Shot]]:
     """Images of one side, evenly through the stream, with their places."""
     steps = np.flatnonzero((run.labels >= 0) == desired)
-    for step in _evenly(steps, most):
+    for step in evenly(steps, most):
         truth = truth_of(step, run, images.classes)
         yield step, shot(images.image(step), f"Image {step + 1}, {truth}", [truth])
 
@@ -116,11 +116,12 @@ def _spread(steps: NDArray[np.int64], labels: NDArray[np.int64]) -> list[int]:
     """Some desired and some undesired ones, in the order of the stream."""
     known, unknown = steps[labels[steps] >= 0], steps[labels[steps] < 0]
     wanted = MOST - min(len(unknown), MOST // 2)
-    chosen = _evenly(known, wanted)
-    return sorted(chosen + _evenly(unknown, MOST - len(chosen)))
+    chosen = evenly(known, wanted)
+    return sorted(chosen + evenly(unknown, MOST - len(chosen)))
 
 
-def _evenly(steps: NDArray[np.int64], most: int) -> list[int]:
+def evenly(steps: NDArray[np.int64], most: int = MOST) -> list[int]:
+    """At most so many of them, from the first to the last."""
     if not len(steps) or most < 1:
         return []
     places = np.unique(np.linspace(0, len(steps) - 1, min(most, len(steps))).astype(np.int64))

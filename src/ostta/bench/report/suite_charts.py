@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ...pages import Axis, Chart, Grid, Key, Part, Picture
+from ...pages import Axis, Chart, Grid, Key, Part, Picture, Text
 from ..result import Result
 from ..suite import METRICS
 from ..tables.suite_figures import Figure, Names, SuiteFigures
@@ -40,7 +40,8 @@ class _Curve(NamedTuple):
 
 
 def domain_charts(figures: SuiteFigures) -> Iterator[Part]:
-    """HM of each domain, where runs have domains: one picture for a column of the suite and a block of its rows."""
+    """HM of each domain, where runs have domains: one chart for a column of the suite and a block of its rows."""
+    before: tuple[object, ...] = ()
     for column in figures.columns:
         for block in dict.fromkeys(row[:-1] for row in figures.rows):
             lines: dict[str, tuple[list[float], bool]] = {}
@@ -50,16 +51,16 @@ def domain_charts(figures: SuiteFigures) -> Iterator[Part]:
                 if found and found[0].domains:
                     names = names or [domain.name for domain in found[0].domains]
                     lines[row[-1]] = [_mean_hm(found, place) for place in range(len(names))], figures.is_frozen(row)
-            if lines:
-                yield _domain_key(lines)
-                title = ", ".join(["HM of each domain", *block, *column])
+            if not lines:
+                continue
+            key, order = _domain_key(lines), ", ".join(f"{place} {name}" for place, name in enumerate(names, 1))
+            if (key, order) != before:
                 seeds = " Means over the seeds." if _several_seeds(figures) else ""
-                yield Picture(
-                    _draw_domains(names, lines, title),
-                    title,
-                    f"The domains in the order of the stream: {', '.join(f'{place} {name}' for place, name in enumerate(names, 1))}.{seeds}",
-                    wide=True,
-                )
+                yield Text(f"The domains in the order of the stream: {order}.{seeds}", "note")
+                yield key
+                before = key, order
+            title = ", ".join(["HM of each domain", *block, *column])
+            yield Picture(_draw_domains(names, lines, title), title, wide=True)
 
 
 def option_charts(figures: SuiteFigures) -> Iterator[Part]:
@@ -146,7 +147,8 @@ def _draw_domains(names: list[str], lines: Mapping[str, tuple[list[float], bool]
     marks = [(place, str(place)) for place in range(1, len(names) + 1) if len(names) <= MOST_NAMED or place % 5 == 0]
     low, high = min(known, default=0.0), max(known, default=100.0)
     chart = Chart(Axis(0.5, len(names) + 0.5, "domain", marks), _percent(low, high), height=190)
-    for name, (values, _) in lines.items():
+    # The frozen line on top: methods that do not move would hide it.
+    for name, (values, _) in sorted(lines.items(), key=lambda line: line[1][1]):
         chart.line(enumerate(values, 1), styles[name], dots=styles[name] != "frozen")
     return chart.svg(about)
 
@@ -159,7 +161,7 @@ def _draw_curves(
     room = 0.05 * (values[-1] - values[0]) or 1.0
     low, high = (values[0] / 1.2, values[-1] * 1.2) if log else (values[0] - room, values[-1] + room)
     chart = Chart(Axis(low, high, scale.label, [(value, f"{value:g}") for value in values], log), limits, height=190)
-    for line, curve in curves.items():
+    for line, curve in sorted(curves.items(), key=lambda each: each[1].frozen):
         points = [(x, curve.points[x]) for x in sorted(curve.points)]
         chart.spans(
             [

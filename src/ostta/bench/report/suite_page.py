@@ -61,13 +61,13 @@ def suite_report(figures: SuiteFigures, images: OpenImages | None = None) -> str
             (
                 Section("Overview", [*overview(figures), *choices(figures)]),
                 Section("Stream by stream", (), list(stream_tables(figures, made))),
-                Section("Means over streams", [*rank_panels(figures), *tables(_of(made, "means"))]),
+                Section("Means over streams", [*rank_panels(figures), *tables(figures, _of(made, "means"))]),
                 *image_sections(drawn, images),
-                Section("Along the stream", _titled(_of(made, "windows"))),
+                Section("Along the stream", _titled(figures, _of(made, "windows"))),
                 Section("Against an option", list(option_charts(figures))),
-                Section("Domain by domain", [*domain_charts(figures), *tables(_of(made, "parts"))]),
+                Section("Domain by domain", [*domain_charts(figures), *_in_figures(figures, _of(made, "parts"))]),
                 drawn.section(),
-                Section("The paper's figures", list(_paper(made))),
+                Section("The paper's figures", list(_paper(figures, made))),
                 Section("How to read this", _bullets([HM] * ("hm" in suite.metrics) + _notes(figures, made))),
                 Section("Failed runs", _bullets(failed)),
                 Section("Remarks", _bullets([*_remarks(figures), *_overlaps(figures), *conventions])),
@@ -94,9 +94,15 @@ def _bullets(items: list[str]) -> list[Part]:
     return [Bullets(items)] if items else []
 
 
-def _titled(blocks: list[Block]) -> list[Part]:
+def _titled(figures: SuiteFigures, blocks: list[Block]) -> list[Part]:
     """Blocks that share one title."""
-    return [Text(f"{blocks[0].title}.", "note"), *tables(blocks)] if blocks else []
+    return [Text(f"{blocks[0].title}.", "note"), *tables(figures, blocks)] if blocks else []
+
+
+def _in_figures(figures: SuiteFigures, blocks: list[Block]) -> list[Part]:
+    """What a chart shows already, folded away."""
+    found = tables(figures, blocks)
+    return [Folded("The same in figures", found)] if found else []
 
 
 def _notes(figures: SuiteFigures, made: Sheet) -> list[str]:
@@ -104,16 +110,16 @@ def _notes(figures: SuiteFigures, made: Sheet) -> list[str]:
     return [note for note in made.footnotes if note != figures.collected.missing]
 
 
-def _paper(made: Sheet) -> Iterator[Part]:
+def _paper(figures: SuiteFigures, made: Sheet) -> Iterator[Part]:
     """What can be compared, with the gap; the rest is folded away."""
     blocks = _of(made, "paper")
     together = [block for block in blocks if _has_gap(block)]
     apart = [block for block in blocks if not _has_gap(block)]
     if together:
         yield Text("In brackets: ours minus the paper's.", "note")
-        yield from tables(together)
+        yield from tables(figures, together)
     if apart:
-        yield Folded("The paper's figures on streams where ours cannot be compared with them", tables(apart))
+        yield Folded("The paper's figures on streams where ours cannot be compared with them", tables(figures, apart))
     if made.doubts:
         yield Text("Doubts about the paper's figures:", "note")
         yield Bullets(made.doubts, numbered=True)

@@ -18,14 +18,15 @@ def stream_tables(figures: SuiteFigures, made: Sheet) -> Iterator[Section]:
     first = _headline(figures)
     for block, cost in zip(own, costs or [None] * len(own), strict=True):
         whole = _ordered(block if cost is None else _beside(block, cost), first)
-        if any(cell.text != layout.DASH for _, cells in whole.rows for cell in cells):
+        if _has_figures(whole):
             name = " / ".join(filter(None, (block.title, block.groups[0][0])))
             yield Section(name or figures.suite.title, [table(whole)])
 
 
-def tables(blocks: Sequence[Block]) -> list[Part]:
-    """Each block as a table under its own title."""
-    return [table(block, block.groups[0][0]) for block in blocks]
+def tables(figures: SuiteFigures, blocks: Sequence[Block]) -> list[Part]:
+    """Each block that has a figure, as a table under its own title."""
+    first = _headline(figures)
+    return [table(_ordered(block, first), block.groups[0][0]) for block in blocks if _has_figures(block)]
 
 
 def table(block: Block, title: str = "") -> Table:
@@ -41,10 +42,14 @@ def table(block: Block, title: str = "") -> Table:
 
 
 def cell(text: layout.Text) -> Cell:
-    """The figure, and what is said about it in smaller letters below; a star belongs to the figure."""
-    figure, _, rest = text.text.partition(" ")
+    """The figure, and what is said about it in smaller letters below; a star belongs to the figure, and no gap needs no brackets."""
+    figure, _, rest = text.text.removesuffix(f" ({layout.DASH})").partition(" ")
     star = "*" if rest.endswith("*") else ""
     return Cell(figure + star, rest.removesuffix("*"), text.bold, text.mark)
+
+
+def _has_figures(block: Block) -> bool:
+    return any(cell.text != layout.DASH for _, cells in block.rows for cell in cells)
 
 
 def _headline(figures: SuiteFigures) -> list[str]:
