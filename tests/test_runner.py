@@ -51,7 +51,7 @@ from ostta.streams import Sample
 
 SAMPLES = {"desired": "sample:cifar10c", "undesired": "sample:mnist"}
 # Times, memory, and nothing else, may differ between two runs of one spec.
-COSTS = ("latency_ms", "peak_memory_mb", "seconds")
+COSTS = ("latency_ms", "peak_memory_mb", "seconds", "load")
 # The last bits of a sum depend on the number of threads, so all runs that are compared have the same.
 THREADS = torch.get_num_threads()
 # A fresh process for a runner, without the seconds that importing torch takes each time.

@@ -14,14 +14,16 @@ from ...registry import pick
 from ..failure import remove_failure, write_failure
 from ..own_code import sources_of
 from ..run.checkpoint import EVERY
+from ..run.load import cores
 from ..run.locks import RunLock, try_lock
 from ..spec import RunSpec, run_key
 from ..suite import Cell, Suite, expand
 from .existing_runs import ExistingRuns
 from .inside import inside
 from .job import Ending, Job, Outcome
-from .local import Step, cores, local
+from .local import Step, local
 from .progress import GridProgress
+from .threads import threads_from_environment
 
 LOCAL, RAY, INSIDE = ENGINES = ("local", "ray", "inside")
 # More only where asked for: each worker has a model in memory.
@@ -78,16 +80,19 @@ def run_grid(
     keep_records: bool = False,
     checkpoint_every: int = EVERY,
     cache_features: bool = False,
+    fresh: bool = False,
     watch: Callable[[GridProgress], None] | None = None,
 ) -> Summary:
     """Carry out `specs` into the folder `out`; what has a result there is skipped, and what fails is noted and does not stop the rest.
 
-    `workers` processes at once, each with `threads` threads; None: up to 4, and the cores shared out between them. `cache_features`:
-    runs on one stream that need nothing but image features share them, and their times are not comparable.
+    `workers` processes at once, each with `threads` threads; None: up to 4, and as OMP_NUM_THREADS says or the cores shared out. `cache_features`:
+    runs on one stream that need nothing but image features share them, and their times are not comparable. `fresh`: each run
+    of the local engine has a new process.
     """
     pick(engine, ENGINES, "engine")
     workers = min(cores(), MOST_WORKERS) if workers is None else workers
-    threads = max(1, cores() // max(1, workers)) if threads is None else threads
+    if threads is None:
+        threads = threads_from_environment() or max(1, cores() // max(1, workers))
     if workers < 1 or threads < 1:
         raise Error(f"A grid needs at least one worker and one thread, not {workers} and {threads}.")
     make_folder(out)
@@ -107,7 +112,7 @@ def run_grid(
         if not waiting:
             break
         locked: list[RunSpec] = []
-        for ending in _endings(engine, grid.jobs(waiting, locked), workers, threads, grid.step):
+        for ending in _endings(engine, grid.jobs(waiting, locked), workers, threads, grid.step, fresh=fresh):
             grid.end(ending)
         waiting = locked
     ended = grid.progress.ended
@@ -174,7 +179,7 @@ class _Grid:
 
 
 def _endings(
-    engine: str, jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int, step: Step
+    engine: str, jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int, step: Step, *, fresh: bool
 ) -> Iterator[Ending]:
     if engine == RAY:
         from .ray_cluster import cluster
@@ -182,4 +187,4 @@ def _endings(
         return cluster(jobs, workers, threads)
     if engine == INSIDE:
         return inside(jobs, threads, step)
-    return local(jobs, workers, threads, step)
+    return local(jobs, workers, threads, step, fresh=fresh)

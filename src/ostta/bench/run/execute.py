@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import platform
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -45,7 +45,9 @@ from ..spec import RunSpec, identity
 from .checkpoint import EVERY, Checkpoint, Reached
 from .compose import compose
 from .features import FeatureCache, cache_of
+from .load import LoadMeter
 from .locks import wait_for_lock
+from .memory import peak_memory, reset_peak
 
 Watch = Callable[[int, int, float | None], None]
 
@@ -138,12 +140,15 @@ def carry_out(
     if before is None:
         before = Reached(prepared.adapter, Records(), 0.0, None)
     adapter, records = before.adapter, before.records
+    _load_libraries()
+    reset_peak(adapter.device)
+    meter = LoadMeter()
     began = time.perf_counter()
 
     def reached() -> Reached:
         seconds = before.seconds + time.perf_counter() - began
-        peaks = [peak for peak in (before.peak_memory_mb, _peak_memory(adapter.device)) if peak is not None]
-        return Reached(adapter, records, seconds, max(peaks, default=None))
+        peaks = [peak for peak in (before.peak_memory_mb, peak_memory(adapter.device)) if peak is not None]
+        return Reached(adapter, records, seconds, max(peaks, default=None), meter.read(before.load))
 
     def after(done: int, hm: float | None) -> None:
         if checkpoint is not None and checkpoint.due(done) and done < total:
@@ -160,6 +165,12 @@ def carry_out(
     with cache.noting(adapter):
         evaluate(adapter, samples, after, records, partial(cache.step, adapter))
     return summarise(prepared, reached()).model_copy(update={"cached_features": cache.used}), records
+
+
+def _load_libraries() -> None:
+    """What the figures at the end need: loaded first, it counts alike in the peak memory of the first run of a process and of all others."""
+    for library in ("pyarrow.parquet", "scipy.spatial.distance", "sklearn.metrics"):
+        importlib.import_module(library)
 
 
 def summarise(prepared: Prepared, reached: Reached) -> Result:
@@ -204,6 +215,7 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
         versions=versions() | packages_of(prepared.spec),
         hardware=_hardware(prepared.adapter.device),
         threads=torch.get_num_threads(),
+        load=reached.load,
     )
 
 
@@ -328,16 +340,3 @@ def _hardware(device: torch.device) -> str:
     processor = f"{platform.machine()} {platform.system()}, {os.cpu_count()} cores"
     where = "" if device.type == "cpu" else f", {described(device)}"
     return f"{processor}{where}, python {platform.python_version()}"
-
-
-def _peak_memory(device: torch.device) -> float | None:
-    """Of the device that the model is on."""
-    if device.type == "cuda":
-        return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
-    try:
-        import resource
-    except ImportError:
-        # Windows does not say.
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (1e6 if sys.platform == "darwin" else 1e3), 1)

@@ -43,6 +43,12 @@ def footnotes(figures: SuiteFigures) -> list[str]:
         sentences.append(
             "No ms/step where image features came from earlier runs on the same images: the figures are the same."
         )
+    busy = sum(result.busy and not result.cached_features for result in results)
+    if busy:
+        sentences.append(
+            f"{busy} of {len(results)} runs shared the machine with other work, and their ms/step is longer than their own: the "
+            "result files say how long each waited for a core."
+        )
     sentences += [_gaps(figures), suite.remark, *_cautions(figures)]
     return [sentence for sentence in sentences if sentence]
 
