@@ -106,8 +106,8 @@ def page_name(suite: str) -> str:
 def suite_report(figures: SuiteFigures) -> str:
     """The page of a suite: tables, pictures, failed runs, and what each run was."""
     collected, suite = figures.collected, figures.suite
-    place = f"in the paper: {suite.what}" if suite.labels else suite.what
-    lead = f"Suite `{suite.name}`; {place}. {collected.found} of {len(collected.cells)} cells have results."
+    named = "; ".join(filter(None, (f"Suite `{suite.name}`", suite.place)))
+    lead = f"{named}. {collected.found} of {len(collected.cells)} cells have results."
     if not collected.found:
         return elements.document(suite.title, f'<p class="missing">{elements.sentence(collected.missing)}</p>')
     made = sheet(figures)

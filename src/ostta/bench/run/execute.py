@@ -48,6 +48,7 @@ from .features import FeatureCache, cache_of
 from .load import LoadMeter
 from .locks import wait_for_lock
 from .memory import peak_memory, reset_peak
+from .names import check_names
 
 Watch = Callable[[int, int, float | None], None]
 
@@ -79,8 +80,9 @@ class Prepared:
 
 
 def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) -> Prepared:
-    """Open data and model; every mistake in `spec` comes out here, before any work."""
+    """Open data and model; every mistake in `spec` comes out here, before any work, and mistyped names before anything is opened."""
     code = code_of(spec)
+    check_names(spec, code)
     model = backbone
     if model is None and isinstance(spec.scenario, FoolingScenario):
         model = open_backbone(spec)  # which images fool it, it must be asked itself

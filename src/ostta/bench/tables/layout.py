@@ -59,7 +59,7 @@ class Sheet:
 def sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
     """Our figures, what they cost, the paper's beside them, and domain by domain where the suite has parts."""
     suite = figures.suite
-    made = Sheet(f"{suite.title} ({suite.name}; {suite.what})")
+    made = Sheet(suite.called)
     own = (*suite.metrics, *(difference.name for difference in figures.shown_differences))
     made.blocks += _blocks(figures, "", own, _own, width)
     made.blocks += _means(figures, width)
