@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -482,11 +483,12 @@ ROWS = [("laion/CLIP-ViT-B-32-laion2B-s34B-b79K", "a model with a text that is m
 @pytest.mark.parametrize("width", [20, 40, 62, 80, 160])
 def test_an_id_is_never_split_on_a_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
     out = Terminal()
     with redirect_stdout(out):
         print_table("Models", ("model", "what it is", "where"), ROWS)
-    printed = out.getvalue().splitlines()
+    printed = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines()
     assert sum(ROWS[0][0] in line for line in printed) == 1
     assert "much" in out.getvalue()
     if width > 40:

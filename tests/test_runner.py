@@ -447,7 +447,11 @@ def test_a_run_that_fails_is_noted_and_stops_no_other(suite: str, tmp_path: Path
         "--workers",
         "2",
     ]
-    done = CliRunner().invoke(app, arguments)
+    refused = CliRunner().invoke(app, arguments)
+    assert refused.exit_code == 1
+    assert "1 of 2 runs cannot be carried out, so nothing was started." in refused.stderr
+    assert not list(out.glob("*.json"))
+    done = CliRunner().invoke(app, [*arguments, "--keep-going"])
     assert done.exit_code == 1
     assert "1 done, 0 skipped, 1 failed" in done.stdout
     lines = [line for line in done.stderr.splitlines() if " failed: " in line]
@@ -822,5 +826,5 @@ def test_runs_inside_one_process_are_those_of_processes_of_their_own(undisturbed
     assert (summary.done, summary.failed) == (3, ())
     assert steps[-1] == 3
     assert content(tmp_path) == content(undisturbed)
-    lost = run_grid([spec(backbone="nowhere/to-be-found")], None, tmp_path, engine="inside")
+    lost = run_grid([spec(backbone="nowhere/to-be-found")], None, tmp_path, engine="inside", keep_going=True)
     assert len(lost.failed) == 1

@@ -298,7 +298,8 @@ def test_a_continual_run_shows_the_mean_of_its_domains_and_each_of_them(tmp_path
     assert [picture.title for picture in pictures] == ["HM of each domain, CLIP, C-10C/MNIST"]
     assert pictures[0].png.startswith(b"\x89PNG")
     lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](figures))))
-    (snow,) = [line for line in lines if line["column"] == "C-10C/MNIST / snow" and line["row"] == "CLIP / rosita"]
+    place = {"backbone": "CLIP", "method": "rosita", "stream": "C-10C/MNIST", "part": "snow"}
+    (snow,) = [line for line in lines if place.items() <= line.items()]
     assert float(snow["mean"]) == 67.0
 
 
@@ -379,8 +380,10 @@ def test_csv_has_every_figure_unrounded(figures: SuiteFigures) -> None:
     lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](figures))))
     assert list(lines[0]) == [
         "suite",
-        "row",
-        "column",
+        "backbone",
+        "method",
+        "stream",
+        "part",
         "metric",
         "mean",
         "std",
@@ -393,7 +396,7 @@ def test_csv_has_every_figure_unrounded(figures: SuiteFigures) -> None:
     ]
     # Four rows, two columns; three metrics, the difference, updates and time.
     assert len(lines) == 4 * 2 * 6
-    found = {(line["row"], line["column"], line["metric"]): line for line in lines}
+    found = {(f"{line['backbone']} / {line['method']}", line["stream"], line["metric"]): line for line in lines}
     assert len(found) == len(lines)
     rosita = found["CLIP / rosita", "C-10C/MNIST", "hm"]
     assert (float(rosita["mean"]), float(rosita["std"]), rosita["seeds"]) == (82.0, math.sqrt(8), "2")
@@ -609,9 +612,9 @@ def test_no_cell_of_the_csv_is_a_formula(tmp_path: Path) -> None:
     for place, cell in enumerate(expand(suite)):
         made(cell.spec, 50.0 + place % 3).write(tmp_path / f"{place}.json")
     lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](SuiteFigures(collect_results(suite, tmp_path))))))
-    written = list(dict.fromkeys(line["row"] for line in lines))
+    written = list(dict.fromkeys(line["kind"] for line in lines))
     assert written == ["'=1+1", "'+cmd", "'-2+3", "'@sum", "-1.5", "+2e-3", "-.5", "'--", "plain", "a=b"]
-    assert {(line["suite"], line["column"]) for line in lines} == {("'=formulas", "'\tx")}
+    assert {(line["suite"], line["stream"]) for line in lines} == {("'=formulas", "'\tx")}
     assert all(float(line["mean"]) for line in lines if line["metric"] == "hm")
 
 
@@ -712,7 +715,7 @@ def test_the_two_commands(tmp_path: Path) -> None:
     assert (code, "28 of other runs" in said) == (1, True)
     chosen = ["--out", str(tmp_path), "--seeds", "0,1", "--limit", "20", "--only", "stream=C-10C/MNIST"]
     code, text, _ = ostta("bench", "table", "embedded/k", *chosen, "--format", "csv", "--fpr95", "strict")
-    assert (code, text.splitlines()[1].split(",")[:4]) == (0, ["embedded/k", "zero_shot", "C-10C/MNIST", "hm"])
+    assert (code, text.splitlines()[1].split(",")[:5]) == (0, ["embedded/k", "zero_shot", "C-10C/MNIST", "", "hm"])
     code, text, _ = ostta("bench", "report", "embedded/k", *chosen, "--to", str(tmp_path / "page.html"))
     assert (code, text.strip()) == (0, str(tmp_path / "page.html"))
     assert "14 of 14 cells have results" in (tmp_path / "page.html").read_text()
@@ -866,7 +869,8 @@ def test_means_over_groups_in_every_format(grouped: SuiteFigures) -> None:
     (found,) = [
         line
         for line in lines
-        if (line["row"], line["column"], line["metric"]) == ("tda / lda", "mean of far", "delta_hm")
+        if [line[name] for name in ("method", "identifier", "corruption", "undesired", "metric")]
+        == ["tda", "lda", "mean of far", "", "delta_hm"]
     ]
     assert (float(found["low"]), float(found["high"])) == (mean.low, mean.high)
     assert FORMATS["latex"](grouped).count("\\begin{tabular}") == len(made_sheet.blocks)

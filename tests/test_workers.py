@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from threadpoolctl import threadpool_info
+from typer.testing import CliRunner
 
 from ostta.bench.engine import freshness as freshness_module
 from ostta.bench.engine import grid as grid_module
@@ -22,6 +23,7 @@ from ostta.bench.engine.freshness import MOST_GROWTH, Freshness
 from ostta.bench.engine.grid import Summary, run_grid
 from ostta.bench.engine.job import Ending, Outcome
 from ostta.bench.engine.loaded import LoadedBackbones
+from ostta.bench.engine.requirements import MissingError
 from ostta.bench.engine.threads import environment, limited, threads_from_environment
 from ostta.bench.result import Load, read_result
 from ostta.bench.run import load as load_module
@@ -29,8 +31,9 @@ from ostta.bench.run.execute import run
 from ostta.bench.run.load import LoadMeter
 from ostta.bench.run.locks import try_lock
 from ostta.bench.run.memory import memory_now, peak_memory, reset_peak
-from ostta.bench.spec import RunSpec, changed
+from ostta.bench.spec import RunSpec, changed, run_key
 from ostta.bench.tables.layout import rows
+from ostta.cli.app import app
 
 SAMPLES = {"desired": "sample:cifar10c", "undesired": "sample:mnist"}
 # What a worker says, without the seconds in which a real one imports its libraries. The seed says how it behaves.
@@ -290,7 +293,7 @@ def test_omp_num_threads_is_respected(
     assert threads_from_environment() == wanted
     given: list[int] = []
 
-    def endings(engine, jobs, workers, threads, step, *, fresh):
+    def endings(engine, jobs, workers, threads, step, *, fresh):  # what `run_grid` hands on
         given.append(threads)
         return iter(())
 
@@ -352,3 +355,55 @@ def test_a_result_says_how_busy_the_machine_was_and_its_row_marks_the_time(tmp_p
     assert rows([busy])[0][-1] == f"{rows([quiet])[0][-1]} (busy machine)"
     assert rows([before])[0][-1] == rows([quiet])[0][-1]
     assert "load" not in before.model_dump(mode="json")
+
+
+# --- what is missing ----------------------------------------------------------------------------------------------------------
+LACKING = [
+    spec(0),
+    spec(1, desired="cifar10c"),
+    spec(2, desired="cifar10c", undesired="svhn"),
+    spec(3, backbone="/nowhere/model"),
+    spec(4, backbone="/nowhere/model", desired="cifar100c"),
+    spec(5, method="nope"),
+]
+
+
+def test_all_that_is_missing_is_said_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("nothing is to be run"))
+    (tmp_path / "data").mkdir()
+    with pytest.raises(MissingError) as raised:
+        run_grid(LACKING, tmp_path / "data", tmp_path / "out", engine="local")
+    found = {frozenset(each.runs): each.reason for each in raised.value.missing}
+    keys = [run_key(each) for each in LACKING]
+    assert "'cifar10'" in found[frozenset(keys[1:3])]
+    assert "/nowhere/model" in found[frozenset(keys[3:5])]
+    assert "'cifar100'" in found[frozenset(keys[4:5])]
+    assert "'svhn'" in found[frozenset(keys[2:3])]
+    assert "There is no method 'nope'" in found[frozenset(keys[5:6])]
+    sentence = str(raised.value)
+    assert sentence.startswith("5 of 6 runs cannot be carried out, so nothing was started. (1) ")
+    assert sentence.endswith("`--keep-going` carries out the other 1.")
+    assert all(each.reason in sentence for each in raised.value.missing)
+    assert "\n" not in sentence
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_what_can_be_run_is_where_a_person_says_so(tmp_path: Path) -> None:
+    summary = run_grid(LACKING[:4], tmp_path, tmp_path / "out", engine="inside", keep_going=True)
+    assert (summary.done, len(summary.failed)) == (1, 3)
+    assert len(list((tmp_path / "out" / "failed").glob("*.json"))) == 3
+
+
+def test_a_suite_that_lacks_data_lists_what_and_how(tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        app, ["bench", "run", "embedded/k", "--data", str(tmp_path), "--out", str(tmp_path / "out")]
+    )
+    assert done.exit_code == 1
+    head, *listed, hint = done.stderr.splitlines()
+    assert head == "14 of 14 runs cannot be carried out, so nothing was started."
+    assert sorted(line.split(" is not in ")[0] for line in listed) == [
+        "  14 runs: The data set 'mnist'",
+        "  7 runs: The data set 'cifar10'",
+        "  7 runs: The data set 'cifar100'",
+    ]
+    assert "ostta data get" in hint

@@ -34,7 +34,7 @@ from .wrapped import wrap
 
 __all__ = [
     "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "BackboneSource", "HasTextTower", "HasTokenStatistics", "ReadsPrompts", "TunesPrompts",
-    "as_backbone", "backbone_names", "check_name", "export", "from_open_clip", "from_transformers", "load", "wrap",
+    "as_backbone", "backbone_names", "check_name", "export", "from_open_clip", "from_transformers", "load", "require", "wrap",
 ]  # fmt: skip
 
 # Whatever stands for a backbone in `ostta.load`.
@@ -202,6 +202,25 @@ def check_name(name_or_folder: str | Path) -> None:
         raise Error(
             f'There is no backbone {name!r}: say "embedded", a folder, or an id of the hub such as {_NAMES[2][0]}.'
         )
+
+
+def require(name: str) -> None:
+    """An Error where the files of a backbone are not here; those of a model on the hub are fetched, if they can be. Nothing is loaded.
+
+    >>> require("embedded")
+    """
+    check_name(name)
+    base, plus, place = name.partition("+maple:")
+    if base in (*SHIPPED, *plugins.registered_names("backbone")):
+        return
+    if base.startswith(PREFIX):
+        folder = Path(base.removeprefix(PREFIX)).expanduser()
+        if not folder.is_dir():
+            raise Error(f"There is no folder {str(folder)!r}; `ostta backbone export` makes one.")
+    elif not Path(base).expanduser().is_dir():
+        model_folder(base)
+    if plus and not Path(place).expanduser().exists():
+        raise Error(f"There are no MaPLe prompts at {place!r} for {base}: docs/maple.md says where to get them.")
 
 
 def _with_maple(base: str, place: Path) -> TwoTowers:

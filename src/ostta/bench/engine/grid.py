@@ -23,6 +23,7 @@ from .inside import inside
 from .job import Ending, Job, Outcome
 from .local import Step, local
 from .progress import GridProgress
+from .requirements import MissingError, missing_for
 from .threads import threads_from_environment
 
 LOCAL, RAY, INSIDE = ENGINES = ("local", "ray", "inside")
@@ -81,6 +82,7 @@ def run_grid(
     checkpoint_every: int = EVERY,
     cache_features: bool = False,
     fresh: bool = False,
+    keep_going: bool = False,
     watch: Callable[[GridProgress], None] | None = None,
 ) -> Summary:
     """Carry out `specs` into the folder `out`; what has a result there is skipped, and what fails is noted and does not stop the rest.
@@ -88,6 +90,9 @@ def run_grid(
     `workers` processes at once, each with `threads` threads; None: up to 4, and as OMP_NUM_THREADS says or the cores shared out. `cache_features`:
     runs on one stream that need nothing but image features share them, and their times are not comparable. `fresh`: each run
     of the local engine has a new process.
+
+    Where a name, a model or a data set that some runs need is missing, nothing is started and a `MissingError` says all that is; with
+    `keep_going` those runs fail, and the others are carried out. On a Ray cluster each run finds out by itself.
     """
     pick(engine, ENGINES, "engine")
     workers = min(cores(), MOST_WORKERS) if workers is None else workers
@@ -107,6 +112,8 @@ def run_grid(
     )
     grid = _Grid(common, GridProgress(specs, workers), watch)
     waiting = [spec for spec in specs if not grid.skip(spec)]
+    if engine != RAY:
+        waiting = grid.able(waiting, keep_going)
     # What another runner has locked gets a second look at the end: it may have finished by then, or died.
     for _ in ("first look", "second look"):
         if not waiting:
@@ -147,6 +154,17 @@ class _Grid:
                 self.progress.start(spec)
                 self._tell()
                 yield self._common.model_copy(update={"spec": spec, "sources": sources}), lock
+
+    def able(self, waiting: Sequence[RunSpec], keep_going: bool) -> list[RunSpec]:
+        """Those of `waiting` for which nothing is missing; the others have failed, or nothing is started at all."""
+        missing = missing_for(waiting, self._common.root)
+        if missing and not keep_going:
+            raise MissingError(missing, self.progress.total)
+        reasons = {key: each.reason for each in missing for key in each.runs}
+        for spec in waiting:
+            if run_key(spec) in reasons:
+                self.end(Ending(spec=spec, state=Outcome.FAILED, reason=reasons[run_key(spec)]))
+        return [spec for spec in waiting if run_key(spec) not in reasons]
 
     def skip(self, spec: RunSpec) -> bool:
         """Whether the result is there already; then the run has ended."""

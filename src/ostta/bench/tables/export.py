@@ -10,7 +10,8 @@ from collections.abc import Callable
 from .layout import WIDTH, Block, Sheet, Text, sheet
 from .suite_figures import FROZEN, Figure, Names, SuiteFigures
 
-CSV_COLUMNS = ("suite", "row", "column", "metric", "mean", "std", "seeds", "paper", "gap", "doubt", "low", "high")
+# Behind the suite's own axes.
+CSV_COLUMNS = ("part", "metric", "mean", "std", "seeds", "paper", "gap", "doubt", "low", "high")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _LATEX = {
@@ -42,13 +43,13 @@ def latex(figures: SuiteFigures) -> str:
 
 
 def long_csv(figures: SuiteFigures) -> str:
-    """One line a figure, unrounded; empty where there is none. A domain's figure has its name behind the column's.
+    """One line a figure, unrounded; empty where there is none. Each axis of the suite has a column; a domain's figure has its name as part.
 
     low and high are the paired interval of a difference, where there is one. Means over the streams of a group come last in each row.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
+    writer.writerow(csv_columns(figures))
     # To the frozen row always, to ROSITA where the tables have it too.
     shown = [each for each in figures.differences if each.against == FROZEN or each in figures.shown_differences]
     differences = [each.name for each in shown]
@@ -58,12 +59,20 @@ def long_csv(figures: SuiteFigures) -> str:
                 _line(writer.writerow, figures, row, column, metric, figures.figure(row, column, metric))
             for part in figures.suite.parts:
                 figure = figures.figure(row, column, figures.headline, part)
-                _line(writer.writerow, figures, row, (*column, part), figures.headline, figure)
+                _line(writer.writerow, figures, row, column, figures.headline, figure, part)
         for group in figures.groups:
             for metric in (*figures.suite.metrics, *differences):
                 figure = figures.group_figure(row, group, metric)
-                _line(writer.writerow, figures, row, (f"mean of {group or 'all others'}",), metric, figure)
+                mean = (f"mean of {group or 'all others'}", *[""] * (len(figures.suite.columns) - 1))
+                _line(writer.writerow, figures, row, mean, metric, figure)
     return out.getvalue()
+
+
+def csv_columns(figures: SuiteFigures) -> list[str]:
+    """The headings: the suite, its axes by name, and the rest; an axis called as one of those has `axis_` before its name."""
+    taken = ("suite", *CSV_COLUMNS)
+    axes = (f"axis_{name}" if name in taken else name for name in (*figures.suite.rows, *figures.suite.columns))
+    return ["suite", *axes, *CSV_COLUMNS]
 
 
 FORMATS: dict[str, Callable[[SuiteFigures], str]] = {"md": markdown, "csv": long_csv, "latex": latex}
@@ -76,10 +85,11 @@ def _line(
     column: Names,
     metric: str,
     figure: Figure | None,
+    part: str = "",
 ) -> None:
     if figure is None:
         return
-    names = [_cell(text) for text in (figures.suite.name, " / ".join(row), " / ".join(column), metric)]
+    names = [_cell(text) for text in (figures.suite.name, *row, *column, part, metric)]
     numbers = ["" if value is None else repr(value) for value in (figure.mean, figure.std)]
     beside = ["" if value is None else repr(value) for value in (figure.paper, figure.gap)]
     bounds = ["" if value is None else repr(value) for value in (figure.low, figure.high)]
