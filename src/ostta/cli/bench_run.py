@@ -52,6 +52,9 @@ def run(
         bool,
         typer.Option("--keep-going", help="Where a model or data are missing for some runs, carry out the others."),
     ] = False,
+    log: Annotated[
+        str | None, typer.Option(help="Write curves on the way: tensorboard:FOLDER, a folder in it for each run.")
+    ] = None,
     fresh: Annotated[
         bool,
         typer.Option("--fresh", help="A new process for each run; else processes live on from run to run."),
@@ -85,6 +88,7 @@ def run(
                 cache_features=asked.cache_features if cache_features is None else cache_features,
                 fresh=fresh,
                 keep_going=keep_going,
+                log=log,
                 watch=watch,
             )
     except MissingError as problem:

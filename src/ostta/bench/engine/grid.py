@@ -16,6 +16,7 @@ from ..own_code import sources_of
 from ..run.checkpoint import EVERY
 from ..run.load import cores
 from ..run.locks import RunLock, try_lock
+from ..run.log import check_log
 from ..spec import RunSpec, run_key
 from ..suite import Cell, Suite, expand
 from .existing_runs import ExistingRuns
@@ -83,6 +84,7 @@ def run_grid(
     cache_features: bool = False,
     fresh: bool = False,
     keep_going: bool = False,
+    log: str | None = None,
     watch: Callable[[GridProgress], None] | None = None,
 ) -> Summary:
     """Carry out `specs` into the folder `out`; what has a result there is skipped, and what fails is noted and does not stop the rest.
@@ -92,7 +94,8 @@ def run_grid(
     of the local engine has a new process.
 
     Where a name, a model or a data set that some runs need is missing, nothing is started and a `MissingError` says all that is; with
-    `keep_going` those runs fail, and the others are carried out. On a Ray cluster each run finds out by itself.
+    `keep_going` those runs fail, and the others are carried out. On a Ray cluster each run finds out by itself. `log` is where curves are
+    written on the way, such as "tensorboard:FOLDER".
     """
     pick(engine, ENGINES, "engine")
     workers = min(cores(), MOST_WORKERS) if workers is None else workers
@@ -109,6 +112,7 @@ def run_grid(
         keep_records=keep_records,
         checkpoint_every=checkpoint_every,
         cache_features=cache_features,
+        log=_placed(log),
     )
     grid = _Grid(common, GridProgress(specs, workers), watch)
     waiting = [spec for spec in specs if not grid.skip(spec)]
@@ -194,6 +198,14 @@ class _Grid:
     def _tell(self) -> None:
         if self._watch is not None:
             self._watch(self.progress)
+
+
+def _placed(log: str | None) -> str | None:
+    """The log with its folder from the root: a process may not be where this one is."""
+    if log is None:
+        return None
+    kind, folder = check_log(log)
+    return f"{kind}:{folder.absolute()}"
 
 
 def _endings(

@@ -10,7 +10,7 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -47,6 +47,7 @@ from .compose import compose
 from .features import FeatureCache, cache_of
 from .load import LoadMeter
 from .locks import wait_for_lock
+from .log import Thinned, open_log
 from .memory import peak_memory, reset_peak
 from .names import check_names
 
@@ -135,13 +136,17 @@ def carry_out(
     watch: Watch | None = None,
     checkpoint: Checkpoint | None = None,
     cache: FeatureCache | None = None,
+    log: str | None = None,
 ) -> tuple[Result, Records]:
-    """Run the stream through the adapter and sum up; with a `checkpoint`, from where it was left; with a `cache`, by the features in it where there are."""
+    """Run the stream through the adapter and sum up; with a `checkpoint`, from where it was left; with a `cache`, by the features in it
+    where there are. `log` is where curves are written on the way, such as "tensorboard:FOLDER".
+    """
     total = len(prepared.stream)
     before = checkpoint.read(prepared.adapter) if checkpoint is not None else None
     if before is None:
         before = Reached(prepared.adapter, Records(), 0.0, None)
     adapter, records = before.adapter, before.records
+    told = None if log is None else Thinned(open_log(log, prepared.path(Path()).stem, len(records) + 1), total)
     _load_libraries()
     reset_peak(adapter.device)
     meter = LoadMeter()
@@ -155,18 +160,24 @@ def carry_out(
     def after(done: int, hm: float | None) -> None:
         if checkpoint is not None and checkpoint.due(done) and done < total:
             checkpoint.write(reached())
+        if told is not None:
+            told.step(done, records.predictions[-1], hm)
         if watch is not None:
             watch(done, total, hm)
 
-    if cache is None:
-        evaluate(adapter, prefetched(prepared.stream.starting_at(len(records))), after, records)
-        return summarise(prepared, reached()), records
-    samples = prepared.stream.starting_at(len(records), cache.lacks)
-    if not cache.covers(prepared.stream):
-        samples = prefetched(samples)
-    with cache.noting(adapter):
-        evaluate(adapter, samples, after, records, partial(cache.step, adapter))
-    return summarise(prepared, reached()).model_copy(update={"cached_features": cache.used}), records
+    with nullcontext() if told is None else closing(told):
+        if cache is None:
+            evaluate(adapter, prefetched(prepared.stream.starting_at(len(records))), after, records)
+        else:
+            samples = prepared.stream.starting_at(len(records), cache.lacks)
+            if not cache.covers(prepared.stream):
+                samples = prefetched(samples)
+            with cache.noting(adapter):
+                evaluate(adapter, samples, after, records, partial(cache.step, adapter))
+        result = summarise(prepared, reached()).model_copy(update={"cached_features": cache is not None and cache.used})
+        if told is not None:
+            told.end(result)
+    return result, records
 
 
 def _load_libraries() -> None:
@@ -250,6 +261,7 @@ def ensure_result(
     checkpoint_every: int = EVERY,
     locked: bool = False,
     cache_features: bool = False,
+    log: str | None = None,
 ) -> ResultFile:
     """Carry out a run unless its result is already in `out`. `locked` says that this process has the run's lock already.
 
@@ -263,7 +275,7 @@ def ensure_result(
             return ResultFile(path, fresh=False)
         checkpoint = Checkpoint(out, prepared.key, _identity(prepared), checkpoint_every)
         cache = cache_of(prepared, out) if cache_features else None
-        result, records = carry_out(prepared, watch, checkpoint, cache)
+        result, records = carry_out(prepared, watch, checkpoint, cache, log)
         if keep_records:
             kept = path.with_suffix(".parquet")
             write_records(records, kept)

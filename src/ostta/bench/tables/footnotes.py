@@ -57,24 +57,25 @@ def _seeds(figures: SuiteFigures) -> str:
     seeds = sorted({cell.seed for cell in figures.collected.cells})
     if len(seeds) == 1:
         return f"One seed ({seeds[0]}): there is no spread."
-    return f"Mean ± sample standard deviation over the seeds {', '.join(map(str, seeds))}, as far as they are there."
+    spread = f"Mean ± sample standard deviation over the seeds {', '.join(map(str, seeds))}, as far as they are there."
+    # Without a limit there is nothing to draw from.
+    if any(cell.spec.draw == "order" or cell.spec.limit is None for cell in figures.collected.cells):
+        spread += (
+            " Seeds order the same images, so this spread does not say how other images would do: with a limit and "
+            '`draw = "images"` each seed draws its own.'
+        )
+    return spread
 
 
 def _intervals(figures: SuiteFigures) -> list[str]:
     """What the brackets behind differences are."""
     if not any(figure.low is not None for figure in _differences(figures)):
         return []
-    same = any(result.spec.draw == "order" for _, _, result in figures.distinct)
-    several = len({cell.seed for cell in figures.collected.cells}) > 1
     sentences = [
         f"In brackets: the paired 95 % interval of a difference over images, from {RESAMPLES:,} resamples of the images that both runs "
         "saw, desired and undesired ones apart; * where it excludes zero. It is for one comparison: of many, one in twenty would "
         "exclude zero by chance. Where there is no bracket, a run kept no records."
     ]
-    if same and several:
-        sentences.append(
-            "The seeds here order the same images, so the spread over seeds does not say how other images would do; the interval does."
-        )
     if figures.groups and len({each.against for each in figures.shown_differences}) > 1:
         sentences.append(
             "Δ better is the mean over streams of the difference to the better of the frozen row and rosita on each stream, and lowest the "
