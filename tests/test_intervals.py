@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ostta import Error, metrics
-from ostta.intervals import METRICS, Interval, Outcomes, Resampling, interval, paired_difference
+from ostta.intervals import METRICS, OF_SCORES, Interval, Outcomes, Resampling, interval, paired_difference
 
 
 def simulated(seed: int, desired: int = 150, undesired: int = 150, shift: float = 0.0, first: int = 0) -> Outcomes:
@@ -52,14 +52,15 @@ def test_equal_runs_differ_by_exactly_nothing_in_any_order(metric: str) -> None:
     assert paired_difference(other, runs, metric).difference == -once.difference
 
 
-def test_auroc_of_a_resample_by_weights_is_that_of_repeated_images() -> None:
+@pytest.mark.parametrize("metric", OF_SCORES)
+def test_a_figure_of_scores_by_weights_is_that_of_repeated_images(metric: str) -> None:
     run = simulated(3, 20, 15)
     drawn = Resampling([run], resamples=20, seed=4)
-    values = drawn.values([run], "auroc")
+    values = drawn.values([run], metric)
     for column in (1, 7, 20):
         times = np.array([drawn._weights[drawn._place[image], column] for image in run.images], int)
         again = np.repeat(np.arange(len(times)), times)
-        assert values[column] == pytest.approx(metrics.separation(run.labels[again], run.scores[again])["auroc"])
+        assert values[column] == pytest.approx(metrics.separation(run.labels[again], run.scores[again])[metric])
         # Desired and undesired images are drawn apart, so that their shares stay.
         assert times[run.labels >= 0].sum() == 20
         assert times[run.labels < 0].sum() == 15
@@ -127,8 +128,8 @@ def test_what_cannot_be_paired_is_refused() -> None:
         paired_difference([simulated(1)], [simulated(1, first=7)], "hm")
     with pytest.raises(Error, match="not 1 and 0"):
         paired_difference([simulated(1)], [], "hm")
-    with pytest.raises(Error, match="no interval for 'fpr95'"):
-        paired_difference([simulated(1)], [simulated(1)], "fpr95")
+    with pytest.raises(Error, match="no interval for 'ms'"):
+        paired_difference([simulated(1)], [simulated(1)], "ms")
     with pytest.raises(Error, match="at least 1, not 0"):
         Resampling([simulated(1)], resamples=0)
 

@@ -260,7 +260,7 @@ def public() -> Iterator[tuple[str, Callable[..., object]]]:
     """Every function, class and method that a person gets at by the names the package says are public."""
     exported = [
         (room, name)
-        for room in (ostta, ostta.backbones, ostta.identifiers, ostta.live, ostta.sources)
+        for room in (ostta, ostta.backbones, ostta.bench, ostta.identifiers, ostta.live, ostta.sources)
         for name in room.__all__
     ]
     things = {id(thing): thing for thing in [Records, *(getattr(room, name) for room, name in exported)]}

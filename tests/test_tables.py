@@ -21,10 +21,11 @@ import pytest
 
 from ostta import Error, metrics
 from ostta.bench.paper.values import find
-from ostta.bench.report import pages
-from ostta.bench.report.pages import suite_report
+from ostta.bench.report import run_sections
 from ostta.bench.report.run_columns import RunColumns
-from ostta.bench.report.suite_pictures import domain_pictures, strips
+from ostta.bench.report.suite_charts import domain_charts, option_charts
+from ostta.bench.report.suite_page import suite_report
+from ostta.bench.report.tables import cell as page_cell
 from ostta.bench.result import Result, read_result
 from ostta.bench.spec import RunSpec
 from ostta.bench.suite import Suite, expand, load_suite, read_suite, suite_names
@@ -34,6 +35,7 @@ from ostta.bench.tables.metric_values import metric_value
 from ostta.bench.tables.suite_figures import DELTA, SuiteFigures
 from ostta.bench.tables.suite_results import SuiteResults, collect_results
 from ostta.cli import main
+from ostta.pages import Grid
 
 SUITE = """
 title = "By hand"
@@ -140,27 +142,56 @@ def test_deltas_are_taken_seed_by_seed(figures: SuiteFigures) -> None:
     assert figures.figure(ROSITA, TINY, DELTA).mean == pytest.approx(0.5)
 
 
-def test_bold_is_the_best_mean_and_what_the_spread_cannot_tell_from_it(
-    figures: SuiteFigures, suite: Suite, folder: Path
-) -> None:
-    best = {place: figures.figure(*place, "hm").best for place in HM}
-    assert best[ROSITA, MNIST]
-    assert not best[FROZEN, MNIST]  # 11 apart, combined spread sqrt(2 + 8) = 3.2
-    assert best[ROSITA, TINY]
-    assert best[FROZEN, TINY]  # 0.5 apart, combined spread sqrt(2 + 0.5) = 1.6
-    assert not best[OTHER_FROZEN, MNIST]  # alone with its backbone: best of nothing
-    # One seed has no spread: the best figure and its equals.
-    one = SuiteFigures(collect_results(suite, folder, seeds=[0]))
-    assert [one.figure(row, TINY, "hm").best for row in (FROZEN, ROSITA)] == [False, True]
-    assert [one.figure(row, TINY, "auroc").best for row in (FROZEN, ROSITA)] == [True, True]
+def test_nothing_is_bold_where_no_interval_can_be_had(figures: SuiteFigures) -> None:
+    """These runs kept no records, and their seeds order the same images: 11 points apart says nothing about other images."""
+    assert not any(figures.figure(*place, metric).best for place in HM for metric in ("hm", "auroc", "fpr95"))
+    assert "No interval can be given for any difference: 5 of 5" not in FORMATS["md"](figures)
+    assert re.search(
+        r"No interval can be given for any difference: (\d+) of \1 runs kept no records, and seeds that order the same images",
+        FORMATS["md"](figures),
+    )
 
 
-def test_lower_is_better_for_fpr95(suite: Suite, tmp_path: Path) -> None:
-    for cell in expand(suite, seeds=[0], only={"backbone": ["CLIP"], "stream": ["C-10C/MNIST"]}):
-        metrics = made(cell.spec, 50.0).metrics.model_dump()
-        fpr95 = 30.0 if cell.row == ROSITA else 20.0
-        made(cell.spec, 50.0, metrics=metrics | {"fpr95": fpr95}).write(tmp_path / f"{cell.row[1]}.json")
-    figures = SuiteFigures(collect_results(suite, tmp_path, seeds=[0]))
+DRAWN = SUITE.replace("seeds = [0, 1]", "seeds = [0, 1, 2]\nlimit = 40").replace(
+    "[axes]", '[base]\ndraw = "images"\n\n[axes]'
+)
+
+
+def drawn_by_seed(
+    folder: Path, figure: str, better: tuple[float, ...], fields: dict[str, object] | None = None
+) -> SuiteFigures:
+    """CLIP on MNIST, three seeds that draw images: the frozen row has 40, 60 and 50, rosita so much more."""
+    (folder / "drawn.toml").write_text(DRAWN)
+    suite = read_suite(folder / "drawn.toml", "paper/drawn")
+    only = {"backbone": ["CLIP"], "stream": ["C-10C/MNIST"]}
+    for cell in expand(suite, only=only):
+        value = (40.0, 60.0, 50.0)[cell.seed] + (better[cell.seed] if cell.row == ROSITA else 0.0)
+        numbers = made(cell.spec, 50.0).metrics.model_dump() | {figure: value}
+        made(cell.spec, 50.0, metrics=numbers).write(folder / f"{cell.row[1]}{cell.seed}.json")
+    return SuiteFigures(collect_results(suite, folder, only=only))
+
+
+def test_bold_goes_by_pairs_and_not_by_the_spread_of_each(tmp_path: Path) -> None:
+    figures = drawn_by_seed(tmp_path, "hm", (1.4, 1.6, 1.8))
+    frozen, rosita = (figures.figure(row, MNIST, "hm") for row in (FROZEN, ROSITA))
+    # Ten points from seed to seed, and 1.6 between the rows, which every seed agrees on: t = 1.6 / (0.2 / sqrt(3)) = 13.9.
+    assert (frozen.std, rosita.mean - frozen.mean) == (10.0, pytest.approx(1.6))
+    assert (frozen.best, rosita.best) == (False, True)
+    delta = figures.figure(ROSITA, MNIST, DELTA)
+    assert (delta.over, delta.marked) == ("seeds", True)
+    # 4.303 standard errors to each side, by Student's t with two degrees of freedom.
+    assert delta.high - delta.mean == pytest.approx(4.30265 * 0.2 / math.sqrt(3), rel=1e-4)
+
+
+def test_the_best_of_rows_that_are_not_told_apart_is_not_bold(tmp_path: Path) -> None:
+    figures = drawn_by_seed(tmp_path, "hm", (9.0, -5.0, 1.0))
+    assert figures.figure(ROSITA, MNIST, DELTA).mean > 0
+    assert not any(figures.figure(row, MNIST, "hm").best for row in (FROZEN, ROSITA))
+    assert not figures.figure(ROSITA, MNIST, DELTA).marked
+
+
+def test_lower_is_better_for_fpr95(tmp_path: Path) -> None:
+    figures = drawn_by_seed(tmp_path, "fpr95", (1.4, 1.6, 1.8))
     assert [figures.figure(row, MNIST, "fpr95").best for row in (FROZEN, ROSITA)] == [True, False]
 
 
@@ -294,11 +325,14 @@ def test_a_continual_run_shows_the_mean_of_its_domains_and_each_of_them(tmp_path
     # The paper's, domain by domain.
     assert figures.figure(("CLIP", "zero_shot"), column, "hm", "gaussian_noise").paper == 43.21
     assert "mean of its domains' HM" in " ".join(sheet(figures).footnotes)
-    pictures = list(domain_pictures(figures))
-    assert [picture.title for picture in pictures] == ["HM of each domain, CLIP, C-10C/MNIST"]
-    assert pictures[0].png.startswith(b"\x89PNG")
-    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](figures))))
-    (snow,) = [line for line in lines if line["column"] == "C-10C/MNIST / snow" and line["row"] == "CLIP / rosita"]
+    (order, key, picture) = domain_charts(figures)
+    assert "1 gaussian_noise, 2 shot_noise" in order.text
+    assert picture.title == "HM of each domain, CLIP, C-10C/MNIST"
+    assert picture.svg.count('class="line') == 2
+    assert [words for _, words in key.words] == ["zero_shot", "rosita"]
+    lines = list(csv.DictReader(io.StringIO(FORMATS["figures"](figures))))
+    (snow,) = [line for line in lines if (line["backbone"], line["method"], line["part"]) == ("CLIP", "rosita", "snow")]
+    assert snow["stream"] == "C-10C/MNIST"
     assert float(snow["mean"]) == 67.0
 
 
@@ -324,7 +358,7 @@ def test_a_difference_has_the_digits_of_what_it_is_of(tmp_path: Path) -> None:
         }  # fmt: skip
         made(cell.spec, 50.0, analyses=analyses).write(tmp_path / f"{place}.json")
     text = FORMATS["md"](SuiteFigures(collect_results(suite, tmp_path, only=only)))
-    assert tables_of(text)[0][3][2:] == ["**1.3027**", "**0.5000**", "**1.2000**", "+0.0027"]
+    assert tables_of(text)[0][3][2:] == ["1.3027", "0.5000", "1.2000", "+0.0027"]
 
 
 @pytest.mark.parametrize(
@@ -359,8 +393,8 @@ def test_markdown_parses_back(figures: SuiteFigures) -> None:
     assert first[1][2].endswith(":")
     rows = {(line[0], line[1]): line[2:] for line in first[2:]}
     assert list(rows) == figures.rows
-    assert rows[FROZEN] == ["**90.00 ± 0.00**", "**20.00 ± 0.00**", "71.00 ± 1.41", "–"]
-    assert rows[ROSITA][2:] == ["**82.00 ± 2.83**", "+11.00 ± 1.41"]
+    assert rows[FROZEN] == ["90.00 ± 0.00", "20.00 ± 0.00", "71.00 ± 1.41", "–"]
+    assert rows[ROSITA][2:] == ["82.00 ± 2.83", "+11.00 ± 1.41"]
     assert rows[OTHER_FROZEN][2:] == ["83.00", "–"]
     assert rows["MaPLe", "rosita"] == ["–"] * 4
     printed = next(table for table in tables if any("84.17" in cell for line in table for cell in line))
@@ -370,38 +404,37 @@ def test_markdown_parses_back(figures: SuiteFigures) -> None:
     assert re.search(r"^\[2\] zero_shot keeps nothing", text, flags=re.MULTILINE)
     cost = tables[-1]
     assert cost[3][2:] == ["41 ± 0", "12.5 ± 0.0", "41 ± 0", "12.5 ± 0.0"]
-    for sentence in (figures.collected.missing, "A remark of the suite.", "Bold: the best mean"):
+    for sentence in (figures.collected.missing, "A remark of the suite.", "No interval can be given"):
         assert sentence in text
     assert "not the published images (7); a doubtful figure (3)" in text
 
 
 def test_csv_has_every_figure_unrounded(figures: SuiteFigures) -> None:
-    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](figures))))
+    lines = list(csv.DictReader(io.StringIO(FORMATS["figures"](figures))))
     assert list(lines[0]) == [
-        "suite",
-        "row",
-        "column",
-        "metric",
-        "mean",
-        "std",
-        "seeds",
-        "paper",
-        "gap",
-        "doubt",
-        "low",
-        "high",
-    ]
+        "suite", "backbone", "method", "stream", "part", "group", "metric", "mean", "std", "seeds", "low", "high", "over", "images",
+        "marked", "best", "paper", "gap", "doubt",
+    ]  # fmt: skip
     # Four rows, two columns; three metrics, the difference, updates and time.
     assert len(lines) == 4 * 2 * 6
-    found = {(line["row"], line["column"], line["metric"]): line for line in lines}
+    found = {(line["backbone"], line["method"], line["stream"], line["metric"]): line for line in lines}
     assert len(found) == len(lines)
-    rosita = found["CLIP / rosita", "C-10C/MNIST", "hm"]
+    rosita = found["CLIP", "rosita", "C-10C/MNIST", "hm"]
     assert (float(rosita["mean"]), float(rosita["std"]), rosita["seeds"]) == (82.0, math.sqrt(8), "2")
     assert (float(rosita["paper"]), float(rosita["gap"])) == (84.17, 82.0 - 84.17)
-    assert found["CLIP / rosita", "C-10C/MNIST", "delta_hm"]["mean"] == "11.0"
-    assert found["CLIP / rosita", "C-10C/Tiny", "hm"]["gap"] == ""
-    assert found["MaPLe / rosita", "C-10C/Tiny", "hm"]["mean"] == ""
-    assert found["MaPLe / zero_shot", "C-10C/MNIST", "hm"]["doubt"]
+    assert found["CLIP", "rosita", "C-10C/MNIST", "delta_hm"]["mean"] == "11.0"
+    assert found["CLIP", "rosita", "C-10C/Tiny", "hm"]["gap"] == ""
+    assert found["MaPLe", "rosita", "C-10C/Tiny", "hm"]["mean"] == ""
+    assert found["MaPLe", "zero_shot", "C-10C/MNIST", "hm"]["doubt"]
+
+
+def test_csv_of_a_suite_has_one_row_a_run_and_seed(figures: SuiteFigures) -> None:
+    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](figures))))
+    assert len(lines) == sum(value is not None for values in HM.values() for value in values)
+    found = {(line["in_backbone"], line["method"], line["in_stream"], line["seed"]): line for line in lines}
+    assert len(found) == len(lines)
+    assert found["CLIP", "rosita", "C-10C/MNIST", "1"]["hm"] == "84.0"
+    assert found["CLIP", "rosita", "C-10C/MNIST", "1"]["backbone"] == "openai/clip-vit-base-patch16"
 
 
 def test_latex_is_whole_and_escaped(figures: SuiteFigures) -> None:
@@ -426,7 +459,7 @@ def test_latex_is_whole_and_escaped(figures: SuiteFigures) -> None:
         for line in lines:
             spanned = sum(int(span) - 1 for span in re.findall(r"\\multicolumn\{(\d+)\}", line))
             assert len(re.split(r"(?<!\\)&", line)) + spanned == len(columns)
-    assert r"\textbf{82.00 $\pm$ 2.83}" in text
+    assert r"82.00 $\pm$ 2.83" in text
     assert r"83.63$^{2}$ (--)" in text
     assert r"zero\_shot" in text
 
@@ -466,7 +499,8 @@ def test_options_that_a_suite_varies_are_drawn(name: str, labels: set[str], tmp_
             continual(cell.spec, ("fog",), [50.0]).write(tmp_path / f"{place}.json")
         else:
             made(cell.spec, 50.0).write(tmp_path / f"{place}.json")
-    assert {picture.title for picture in strips(SuiteFigures(collect_results(suite, tmp_path)))} == labels
+    parts = list(option_charts(SuiteFigures(collect_results(suite, tmp_path))))
+    assert {picture.title for part in parts if isinstance(part, Grid) for picture in part.parts} == labels
 
 
 class Page(HTMLParser):
@@ -482,13 +516,11 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self._inside = tag == "td" or (self._inside and tag in ("b", "sup"))
+        self._inside = tag == "td" or (self._inside and tag in ("b", "sup", "small"))
         if tag == "td":
             self.cells.append("")
         for name, value in attrs:
-            if name in ("src", "href", "srcset", "action", "data") and not (value or "").startswith(
-                "data:image/png;base64,"
-            ):
+            if name in ("src", "href", "srcset", "action", "data") and not (value or "").startswith("#s"):
                 self.outside.append(f"{name}={value}")
             if name.startswith("on"):
                 self.outside.append(name)
@@ -505,19 +537,21 @@ def test_the_page_has_every_figure_of_the_tables_once(figures: SuiteFigures) -> 
     page = Page(suite_report(figures))
     blocks = sheet(figures).blocks
     expected = [_shown(cell) for block in blocks for _, cells in block.rows for cell in cells]
-    assert sorted(cell for cell in page.cells if cell) == sorted(expected)
+    assert sorted(page.cells) == sorted(expected)
     assert page.cells.count("82.00 ± 2.83") == 1
     assert page.cells.count("84.17 (-2.17)") == 1
     text = suite_report(figures)
-    assert text.count("<details>") == 9  # the resolved options of each run
+    # The runs of each place, their options inside, and the paper's figures on the stream that cannot be compared.
+    assert text.count("<details>") == 5 + 1
+    assert text.index("84.17") < text.index("<details>") < text.index("80.06")
     assert "0.001 (backbone)" in text
     assert "made here, seeds 0, 1; not the official files." in text
-    assert "9 of 16 cells have results" in text
+    assert "7 of 16 cells have no result" in text
 
 
 def _shown(cell: Text) -> str:
-    figure, space, rest = cell.text.partition(" ")
-    return f"{figure}{cell.mark or ''}{space}{rest}"
+    shown = page_cell(cell)
+    return f"{shown.text}{shown.mark or ''}{' ' * bool(shown.small)}{shown.small}"
 
 
 HOSTILE = "<script>alert(1)</script> & \"'"
@@ -540,7 +574,8 @@ def test_the_page_escapes_what_others_wrote_and_fetches_nothing(tmp_path: Path) 
     (results / "failed" / "x.json").write_text(json.dumps({"spec": failed, "reason": HOSTILE}))
     text = suite_report(SuiteFigures(collect_results(suite, results)))
     page = Page(text)
-    assert "script" not in page.tags
+    assert page.tags.count("script") == 1  # the page's own
+    assert "<script>alert" not in text
     assert page.outside == []
     assert not re.search(r"@import|url\(", text)
     assert text.count("&lt;script&gt;") >= 5
@@ -608,10 +643,10 @@ def test_no_cell_of_the_csv_is_a_formula(tmp_path: Path) -> None:
     suite = read_suite(tmp_path / "formulas.toml", "=formulas")
     for place, cell in enumerate(expand(suite)):
         made(cell.spec, 50.0 + place % 3).write(tmp_path / f"{place}.json")
-    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](SuiteFigures(collect_results(suite, tmp_path))))))
-    written = list(dict.fromkeys(line["row"] for line in lines))
+    lines = list(csv.DictReader(io.StringIO(FORMATS["figures"](SuiteFigures(collect_results(suite, tmp_path))))))
+    written = list(dict.fromkeys(line["kind"] for line in lines))
     assert written == ["'=1+1", "'+cmd", "'-2+3", "'@sum", "-1.5", "+2e-3", "-.5", "'--", "plain", "a=b"]
-    assert {(line["suite"], line["column"]) for line in lines} == {("'=formulas", "'\tx")}
+    assert {(line["suite"], line["stream"]) for line in lines} == {("'=formulas", "'\tx")}
     assert all(float(line["mean"]) for line in lines if line["metric"] == "hm")
 
 
@@ -623,10 +658,11 @@ def test_a_suite_whose_skips_leave_nothing_says_so(tmp_path: Path) -> None:
 
 def test_a_page_without_results_is_one_sentence(suite: Suite, tmp_path: Path) -> None:
     page = suite_report(SuiteFigures(collect_results(suite, tmp_path)))
-    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    body = re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.DOTALL)
     said = " ".join(re.sub(r"<[^>]+>", " ", body).split())
     assert said == (
-        f"By hand By hand None of the 16 cells of paper/hand has a result in {tmp_path}; ostta bench run paper/hand --out "
+        "By hand ostta bench report: suite paper/hand; in the paper: Section 6: tab:cifar By hand "
+        f"None of the 16 cells of paper/hand has a result in {tmp_path}; ostta bench run paper/hand --out "
         f"{tmp_path} makes them."
     )
 
@@ -651,27 +687,28 @@ def with_records(suite: Suite, folder: Path, images: int, only: dict[str, list[s
 def test_runs_with_records_are_drawn_three_times_each(suite: Suite, tmp_path: Path) -> None:
     only = {"backbone": ["CLIP"], "stream": ["C-10C/MNIST"]}
     text = suite_report(SuiteFigures(with_records(suite, tmp_path, 200, only)))
-    titles = re.findall(r'<img alt="([^"]*)"', text)
-    assert titles == [
-        f"{what}: C-10C/MNIST, CLIP, {method}"
+    titles = re.findall(r"<figcaption><b>(.*?)</b>", text)
+    assert titles[-6:] == [
+        f"{method}: {what}"
         for method in ("zero_shot", "rosita")
-        for what in ("Scores", "Scores over time", "Accuracies over time")
+        for what in ("scores", "scores over time", "accuracies over time")
     ]
+    assert text.count('class="chart"') == 6
     (tmp_path / "0.parquet").write_bytes(b"junk")
     (tmp_path / "1.parquet").unlink()
     broken = suite_report(SuiteFigures(collect_results(suite, tmp_path, seeds=[0], only=only)))
-    assert broken.count("<img") == 0
+    assert broken.count('class="chart"') == 0
     assert broken.count("cannot be read") == 2
 
 
 def test_a_page_of_many_long_runs_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, most = 2, pages.MOST_PICTURED
-    monkeypatch.setattr(pages, "MOST_PICTURED", shown)
+    shown, most = 2, run_sections.MOST_PICTURED
+    monkeypatch.setattr(run_sections, "MOST_PICTURED", shown)
     collected = with_records(load_suite("embedded/loss-ablation"), tmp_path, 20_000, {"stream": ["C-10C/MNIST"]})
     text = suite_report(SuiteFigures(collected))
-    assert text.count("<img") == 3 * shown
+    assert text.count('class="chart"') == 3 * shown
     assert f"{8 - shown} more runs kept records" in text
-    assert len(text) * most / shown < 6_000_000
+    assert len(text) * most / shown < 1_500_000
 
 
 def test_a_trace_gives_the_running_accuracies_by_hand(tmp_path: Path) -> None:
@@ -711,8 +748,8 @@ def test_the_two_commands(tmp_path: Path) -> None:
     code, _, said = ostta("bench", "table", "embedded/k", "--out", str(tmp_path))
     assert (code, "28 of other runs" in said) == (1, True)
     chosen = ["--out", str(tmp_path), "--seeds", "0,1", "--limit", "20", "--only", "stream=C-10C/MNIST"]
-    code, text, _ = ostta("bench", "table", "embedded/k", *chosen, "--format", "csv", "--fpr95", "strict")
-    assert (code, text.splitlines()[1].split(",")[:4]) == (0, ["embedded/k", "zero_shot", "C-10C/MNIST", "hm"])
+    code, text, _ = ostta("bench", "table", "embedded/k", *chosen, "--format", "figures", "--fpr95", "strict")
+    assert (code, text.splitlines()[1].split(",")[:3]) == (0, ["embedded/k", "zero_shot", "C-10C/MNIST"])
     code, text, _ = ostta("bench", "report", "embedded/k", *chosen, "--to", str(tmp_path / "page.html"))
     assert (code, text.strip()) == (0, str(tmp_path / "page.html"))
     assert "14 of 14 cells have results" in (tmp_path / "page.html").read_text()
@@ -862,16 +899,12 @@ def test_means_over_groups_in_every_format(grouped: SuiteFigures) -> None:
     text = FORMATS["md"](grouped)
     assert re.search(r"\| \+\d+\.\d\d \[\+\d+\.\d\d, \+\d+\.\d\d\]\\\* \|", text)
     assert "the paired 95 % interval of a difference over images, from 1,000 resamples" in text
-    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](grouped))))
-    (found,) = [
-        line
-        for line in lines
-        if (line["row"], line["column"], line["metric"]) == ("tda / lda", "mean of far", "delta_hm")
-    ]
+    lines = list(csv.DictReader(io.StringIO(FORMATS["figures"](grouped))))
+    (found,) = [line for line in lines if (line["method"], line["group"], line["metric"]) == ("tda", "far", "delta_hm")]
     assert (float(found["low"]), float(found["high"])) == (mean.low, mean.high)
     assert FORMATS["latex"](grouped).count("\\begin{tabular}") == len(made_sheet.blocks)
     page = Page(suite_report(grouped))
-    assert any(re.fullmatch(r"\+\d+\.\d\d \[\+\d+\.\d\d, \+\d+\.\d\d\]\*", cell) for cell in page.cells)
+    assert any(re.fullmatch(r"\+\d+\.\d\d\* \[\+\d+\.\d\d, \+\d+\.\d\d\]", cell) for cell in page.cells)
 
 
 def test_records_of_other_images_give_no_interval(grouped: SuiteFigures, tmp_path: Path) -> None:

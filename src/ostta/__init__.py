@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,12 @@ except metadata.PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
 __all__ = [
-    "Adapter", "Decision", "Error", "Event", "ImageSource", "Prediction", "StreamPool", "Verdict", "__version__", "backbones", "identifiers",
-    "load", "options", "plugins", "scores", "sources",
+    "Adapter", "Decision", "Error", "Event", "ImageSource", "Prediction", "StreamPool", "Verdict", "__version__", "backbones", "bench",
+    "identifiers", "load", "options", "plugins", "scores", "sources",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
+    from . import bench
     from .live import StreamPool
 else:  # a checker that saw this function would take any name for one of the package
 
@@ -30,6 +32,8 @@ else:  # a checker that saw this function would take any name for one of the pac
             from .live import StreamPool
 
             return StreamPool
+        if name == "bench":
+            return importlib.import_module(".bench", __name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -20,7 +20,7 @@ False
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,13 +29,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .core.types import Error
+from .weighted_figures import FIGURES, Shown
+from .weighted_figures import Values as Values
 
 RESAMPLES = 1_000
 LEVEL = 0.95
 # The metrics that an interval can be had for, by the names of `ostta.metrics`.
-METRICS = ("auroc", "acc_desired", "acc_undesired", "hm", "accepted_desired", "accuracy", "open_accuracy")
+METRICS = tuple(FIGURES)
+# Of them, those that depend on all scores and not on answers.
+OF_SCORES = ("auroc", "fpr95", "fpr95_strict", "fpr95_undesired")
 
-Values = NDArray[np.float64]
 # An image: its side and data set as one text, and its number there.
 Image = tuple[str, int]
 
@@ -169,18 +172,27 @@ class Resampling:
         >>> Resampling([run], resamples=3).values([run], "hm").tolist()
         [100.0, 100.0, 100.0, 100.0]
         """
-        if metric not in _FIGURES:
-            raise Error(f"There is no interval for {metric!r}; there is one for {', '.join(_FIGURES)}.")
+        if metric not in FIGURES:
+            raise Error(f"There is no interval for {metric!r}; there is one for {', '.join(FIGURES)}.")
         return np.asarray(np.mean([self._of_run(run, metric, by_domain) for run in runs], axis=0))
 
+    def places(self, run: Outcomes) -> NDArray[np.int64]:
+        """The number of each entry's image among all that are drawn from; a KeyError for one that is not among them.
+
+        >>> run = Outcomes.of([0, -1], [0.9, 0.2], [True, False], [0, 0])
+        >>> Resampling([run]).places(run).tolist()
+        [0, 1]
+        """
+        return np.array([self._place[image] for image in run.images], np.int64)
+
     def _of_run(self, run: Outcomes, metric: str, by_domain: bool) -> Values:
-        own, places = np.unique([self._place[image] for image in run.images], return_inverse=True)
+        own, places = np.unique(self.places(run), return_inverse=True)
         weights = self._weights[own]
         figures = []
         for number in np.unique(run.domain) if by_domain else [None]:
             part = slice(None) if number is None else run.domain == number
             columns: Iterable[Any] = (places, run.labels, run.scores, run.accepted, run.index)
-            figures.append(_FIGURES[metric](_Shown(weights, *(column[part] for column in columns))))
+            figures.append(FIGURES[metric](Shown(weights, *(column[part] for column in columns))))
         return np.asarray(np.mean(figures, axis=0))
 
 
@@ -201,82 +213,3 @@ def _draws(count: int, resamples: int, chance: np.random.Generator) -> NDArray[n
     """How often each of `count` images is drawn, one column a resample."""
     drawn = chance.integers(count, size=(resamples, count)) + count * np.arange(resamples)[:, None]
     return np.bincount(drawn.ravel(), minlength=resamples * count).reshape(resamples, count).T
-
-
-@dataclass(frozen=True, eq=False)
-class _Shown:
-    """A run's entries, or those of one domain, and the weights of all images, of which `places` are the entries' own.
-
-    All sums are of whole numbers, which are exact, so the order of the entries does not change a bit.
-    """
-
-    weights: NDArray[np.float32]
-    places: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    scores: Values
-    accepted: NDArray[np.bool_]
-    index: NDArray[np.int64]
-
-    @property
-    def desired(self) -> NDArray[np.bool_]:
-        return self.labels >= 0
-
-    def share(self, which: NDArray[np.bool_], of: NDArray[np.bool_]) -> Values:
-        """In percent; NaN where there is nothing of which to have a share."""
-        counts = [np.bincount(self.places[entries], minlength=len(self.weights)) for entries in (which & of, of)]
-        sums = (np.stack(counts).astype(np.float32) @ self.weights).astype(np.float64)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(100 * sums[0] / sums[1])
-
-
-def _acc_desired(shown: _Shown) -> Values:
-    return shown.share(shown.accepted & (shown.index == shown.labels), shown.desired)
-
-
-def _acc_undesired(shown: _Shown) -> Values:
-    return shown.share(~shown.accepted, ~shown.desired)
-
-
-def _accepted_desired(shown: _Shown) -> Values:
-    return shown.share(shown.accepted, shown.desired)
-
-
-def _accuracy(shown: _Shown) -> Values:
-    return shown.share(shown.index == shown.labels, shown.desired)
-
-
-def _open_accuracy(shown: _Shown) -> Values:
-    """A known image is right where it is accepted and its class is, an unknown one where it is rejected."""
-    right = np.where(shown.desired, shown.accepted & (shown.index == shown.labels), ~shown.accepted)
-    return shown.share(right, np.ones(len(right), bool))
-
-
-def _hm(shown: _Shown) -> Values:
-    first, second = _acc_desired(shown), _acc_undesired(shown)
-    total = first + second
-    return np.asarray(np.where(total == 0, 0.0, 2 * first * second / np.where(total == 0, 1.0, total)))
-
-
-def _auroc(shown: _Shown) -> Values:
-    """By weighted ranks: for each desired image the undesired ones below it, and half of those with its score."""
-    desired, undesired = np.flatnonzero(shown.desired), np.flatnonzero(~shown.desired)
-    undesired = undesired[np.argsort(shown.scores[undesired], kind="stable")]
-    below = np.zeros((len(undesired) + 1, shown.weights.shape[1]), np.float32)
-    np.cumsum(shown.weights[shown.places[undesired]], axis=0, out=below[1:])
-    first, last = (np.searchsorted(shown.scores[undesired], shown.scores[desired], side) for side in ("left", "right"))
-    ours = shown.weights[shown.places[desired]]
-    won = np.einsum("ij,ij->j", ours, below[first] + below[last], dtype=np.float64) / 2
-    pairs = ours.sum(axis=0, dtype=np.float64) * below[-1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(100 * won / pairs)
-
-
-_FIGURES: dict[str, Callable[[_Shown], Values]] = {
-    "auroc": _auroc,
-    "acc_desired": _acc_desired,
-    "acc_undesired": _acc_undesired,
-    "hm": _hm,
-    "accepted_desired": _accepted_desired,
-    "accuracy": _accuracy,
-    "open_accuracy": _open_accuracy,
-}

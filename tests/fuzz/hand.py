@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ostta.bench.report.pages import suite_report
+from ostta.bench.report.suite_page import suite_report
 from ostta.bench.suite import Suite, expand
 from ostta.bench.tables.export import FORMATS
 from ostta.bench.tables.suite_figures import SuiteFigures

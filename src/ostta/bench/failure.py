@@ -37,8 +37,8 @@ def remove_failure(out: Path, spec: RunSpec) -> None:
     _path(out, spec).unlink(missing_ok=True)
 
 
-def read_failures(folder: Path, wanted: Collection[str]) -> tuple[Failure, ...]:
-    """The failed runs in `folder` with these keys, and the files that cannot be read."""
+def read_failures(folder: Path, wanted: Collection[str] | None = None) -> tuple[Failure, ...]:
+    """The failed runs in `folder`, or those with these keys, and the files that cannot be read."""
     found = []
     for path in sorted((folder / FAILED).glob("*.json")):
         try:
@@ -48,7 +48,7 @@ def read_failures(folder: Path, wanted: Collection[str]) -> tuple[Failure, ...]:
         except (Error, OSError, ValueError, KeyError, TypeError, RecursionError):
             found.append(Failure(readable(path.name), "This note of a failed run cannot be read."))
             continue
-        if key in wanted:
+        if wanted is None or key in wanted:
             options = [f"{name}={value}" for name, value in spec.options.items()]
             parts = [spec.backbone, spec.method, *options, spec.desired, spec.undesired or "closed set"]
             found.append(Failure(", ".join([*parts, spec.scenario.kind, f"seed {spec.seed}"]), reason))

@@ -1,7 +1,8 @@
-"""`ostta bench table` and `ostta bench report`: what a folder has of a suite, as tables or as a page."""
+"""`ostta bench table`, `pictures` and `report`: what a folder has of a suite, or at all, as tables, pictures or a page."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +13,11 @@ from ..core.types import Error
 if TYPE_CHECKING:
     from ..bench.tables.suite_figures import SuiteFigures
 
-_Suite = Annotated[str, typer.Argument(help="See `ostta bench ls`, or a TOML file of yours.")]
-_Out = Annotated[Path, typer.Option(help="Folder of the result files.")]
+PARQUET = "parquet"
+_Suite = Annotated[
+    str, typer.Argument(help="See `ostta bench ls`; or a TOML file of yours; or a folder, for whatever lies there.")
+]
+_Out = Annotated[Path, typer.Option(help="Folder of a suite's result files.")]
 _Fpr95 = Annotated[str, typer.Option(help="How FPR95 is counted: interpolated (published), strict or undesired.")]
 _Seeds = Annotated[str | None, typer.Option(help="a,b,c in place of the suite's seeds.")]
 _Limit = Annotated[int | None, typer.Option(help="As it was given to the runs.")]
@@ -22,59 +26,113 @@ _Only = Annotated[list[str] | None, typer.Option(help="axis=entry,entry, as ofte
 
 def table(
     suite: _Suite,
-    format_: Annotated[str, typer.Option("--format", help="md, csv or latex.")] = "md",
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="md or latex: tables; csv or parquet: one row a run and seed; figures: CSV of all figures and their intervals; "
+            "json: everything.",
+        ),
+    ] = "md",
+    to: Annotated[Path | None, typer.Option(help="A file to write to, in place of the terminal.")] = None,
     fpr95: _Fpr95 = "interpolated",
     out: _Out = Path("ostta-runs"),
     seeds: _Seeds = None,
     limit: _Limit = None,
     only: _Only = None,
 ) -> None:
-    """Print the tables of a suite from the results that are there: frozen row first, spread over seeds, the paper's figures beside.
+    """Print the tables of a suite, or of whatever lies in a folder: frozen row first, paired intervals, the paper's figures beside.
 
     Example: ostta bench table embedded/k --format latex --only stream=C-10C/MNIST
+
+    Example: ostta bench table ostta-runs --format parquet --to runs.parquet
     """
+    from ..bench.tables.data_export import run_rows
     from ..bench.tables.export import FORMATS
+    from ..bench.tables.tidy import parquet
+    from ..files import write_atomically
     from ..registry import pick
 
-    write = FORMATS[pick(format_, FORMATS, "format")]
+    pick(format_, [*FORMATS, PARQUET], "format")
+    if format_ == PARQUET and to is None:
+        raise Error("A parquet file cannot be printed: name a file with `--to runs.parquet`.")
     figures = _figures_of(suite, fpr95, out, seeds, limit, only)
     if not figures.collected.found:
         raise Error(figures.collected.missing)
-    typer.echo(write(figures), nl=False)
+    if to is None:
+        typer.echo(FORMATS[format_](figures), nl=False)
+        return
+    write_atomically(to, parquet(run_rows(figures)) if format_ == PARQUET else FORMATS[format_](figures).encode())
+    typer.echo(to)
+
+
+def pictures(
+    suite: _Suite,
+    to: Annotated[Path, typer.Option(help="The folder of the pictures.")] = Path("ostta-pictures"),
+    format_: Annotated[str, typer.Option("--format", help="svg, pdf or png, or several: svg,pdf.")] = "svg,pdf",
+    out: _Out = Path("ostta-runs"),
+    seeds: _Seeds = None,
+    limit: _Limit = None,
+    only: _Only = None,
+) -> None:
+    """Draw a suite, or whatever lies in a folder, for papers and slides: differences to the frozen row, and average ranks over streams.
+
+    Example: ostta bench pictures ostta-runs --to figures --format pdf
+    """
+    from ..bench.pictures.saving import save_pictures
+
+    formats = [name.strip() for name in format_.split(",")]
+    paths, sentences = save_pictures(_figures_of(suite, "interpolated", out, seeds, limit, only), to, formats)
+    for line in (*sentences, *paths):
+        typer.echo(line)
 
 
 def report(
     suite: _Suite,
-    to: Annotated[Path | None, typer.Option(help="The page; else SUITE.html in the folder of the results.")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(help="The page; else SUITE.html in the folder of the results, of a folder report.html."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the data sets, for images of the streams; else the variable OSTTA_DATA."),
+    ] = None,
+    opened: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--open", help="Of a folder: a data set that a result file names by a path, to be read for the page."
+        ),
+    ] = None,
     fpr95: _Fpr95 = "interpolated",
     out: _Out = Path("ostta-runs"),
     seeds: _Seeds = None,
     limit: _Limit = None,
     only: _Only = None,
 ) -> None:
-    """Write one HTML page about a suite: tables, pictures, failed runs and the options of every run; nothing on it is loaded from elsewhere.
+    """Write one HTML page about a suite: overview, tables, images, charts and the commands; nothing on it is loaded from elsewhere.
 
-    Example: ostta bench report embedded/scores --to scores.html
+    Example: ostta bench report embedded/scores --data DATA --to scores.html
     """
-    from ..bench.report.pages import page_name, suite_report
+    from ..bench.compare.stream_images import stream_images
+    from ..bench.report.suite_page import page_name, suite_report
+    from ..bench.run.seen_images import seen_images
+    from ..bench.tables.opening import is_folder
     from ..files import write_atomically
 
     figures = _figures_of(suite, fpr95, out, seeds, limit, only)
-    path = out / page_name(suite) if to is None else to
-    write_atomically(path, suite_report(figures).encode())
+    path = figures.collected.folder / page_name(suite) if to is None else to
+    # Of a folder, only its result files say which sets they are of.
+    asking = partial(stream_images, root=data, opened=opened or ())
+    images = asking if is_folder(suite) else partial(seen_images, root=data)
+    write_atomically(path, suite_report(figures, images).encode())
     typer.echo(path)
 
 
 def _figures_of(
     suite: str, fpr95: str, out: Path, seeds: str | None, limit: int | None, only: list[str] | None
 ) -> SuiteFigures:
-    from ..bench.suite import load_suite
-    from ..bench.tables.suite_figures import SuiteFigures
-    from ..bench.tables.suite_results import collect_results
-    from ..metrics import FPR95
-    from ..registry import pick
+    from ..bench.tables.opening import figures_of
     from .parsing import parse_only, parse_seeds
 
-    pick(fpr95, FPR95, "convention of FPR95")
-    collected = collect_results(load_suite(suite), out, parse_seeds(seeds), limit, parse_only(only or []))
-    return SuiteFigures(collected, fpr95)
+    chosen = parse_only(only or [])
+    return figures_of(suite, out, seeds=parse_seeds(seeds), limit=limit, only=chosen, fpr95=fpr95)

@@ -24,9 +24,9 @@ def demo(
     from rich.table import Table
 
     from .. import backbones
-    from ..bench.report.pages import report
-    from ..bench.report.run_pictures import overview
+    from ..bench.report.demo_page import demo_page
     from ..bench.run.execute import carry_out, prepare
+    from ..bench.run.seen_images import SeenImages, uncorrupted
     from ..bench.spec import RunSpec, name_of
     from ..bench.tables.layout import HEADINGS, rows
     from ..files import make_folder, write_atomically
@@ -62,6 +62,6 @@ def demo(
     for remark in finished[0][0].remarks:
         print(remark)
     page = out / "report.html"
-    write_atomically(page, report(finished, "ostta demo: known or unknown, then which class").encode())
-    write_atomically(out / "overview.png", overview({name_of(result.spec): records for result, records in finished}))
+    seen = SeenImages(prepared.stream, prepared.adapter.classes, uncorrupted(spec.desired, None))
+    write_atomically(page, demo_page(finished, seen).encode())
     print(f"Report: {page}")

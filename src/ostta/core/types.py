@@ -230,7 +230,7 @@ class Prediction:
             label = f"I don't know, best class {f'number {self.index}' if self.best is None else self.best}"
         sureness = "reliable" if self.verdict.reliable else "unreliable"
         # A class may be called by anything, even by several lines.
-        return f"Prediction({' '.join(label.split())}, score {_compared(self.score, self.threshold)}, {sureness})"
+        return f"Prediction({' '.join(label.split())}, score {compared(self.score, self.threshold)}, {sureness})"
 
     def to_dict(self) -> dict[str, Any]:
         """What `to_json` writes, as plain Python values; a value that is not finite stays what it is. `features` only if asked for,
@@ -267,8 +267,12 @@ class Prediction:
 _ORIGIN = ("name", "time", "frame")
 
 
-def _compared(score: float, threshold: float | None) -> str:
-    """Both numbers, in as many digits as are needed to see that they differ, and that the score is not zero."""
+def compared(score: float, threshold: float | None) -> str:
+    """Both numbers, in as many digits as are needed to see that they differ, and that the score is not zero.
+
+    >>> compared(0.412, 0.36), compared(0.36012, 0.36), compared(0.5, None)
+    ('0.41 > 0.36', '0.3601 > 0.3600', '0.50')
+    """
     if threshold is None:
         return next((text for text in _rounded(score) if float(text) or not score), repr(score))
     sign = ">" if score > threshold else "<" if score < threshold else "="

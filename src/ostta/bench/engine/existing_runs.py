@@ -18,7 +18,7 @@ _BESIDE_THE_STREAM = {"backbone", "method", "score", "identifier", "profile", "o
 class ExistingRuns:
     """The results in `out`. As in `execute.existing`, a result counts only for the weights and the stream that there are now."""
 
-    def __init__(self, out: Path, root: Path | None, keep_records: bool = False) -> None:
+    def __init__(self, out: Path, root: Path | None, keep_records: bool | None = None) -> None:
         self._out, self._root, self._keep_records = out, root, keep_records
         self._results: dict[str, list[Result]] = {}
         self._seen: set[str] = set()

@@ -1,18 +1,14 @@
-"""A suite's tables in the formats that people take them away in: Markdown, LaTeX (booktabs) and CSV."""
+"""A suite's tables in the formats that people take them away in: Markdown and LaTeX (booktabs), and as data."""
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Callable
 
+from .data_export import figures_csv, figures_json, runs_csv
 from .layout import WIDTH, Block, Sheet, Text, sheet
-from .suite_figures import FROZEN, Figure, Names, SuiteFigures
+from .suite_figures import SuiteFigures
 
-CSV_COLUMNS = ("suite", "row", "column", "metric", "mean", "std", "seeds", "paper", "gap", "doubt", "low", "high")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": r"\textbar{}",
@@ -41,54 +37,13 @@ def latex(figures: SuiteFigures) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def long_csv(figures: SuiteFigures) -> str:
-    """One line a figure, unrounded; empty where there is none. A domain's figure has its name behind the column's.
-
-    low and high are the paired interval of a difference, where there is one. Means over the streams of a group come last in each row.
-    """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    # To the frozen row always, to ROSITA where the tables have it too.
-    shown = [each for each in figures.differences if each.against == FROZEN or each in figures.shown_differences]
-    differences = [each.name for each in shown]
-    for row in figures.rows:
-        for column in figures.columns:
-            for metric in (*figures.suite.metrics, *differences, *figures.cost):
-                _line(writer.writerow, figures, row, column, metric, figures.figure(row, column, metric))
-            for part in figures.suite.parts:
-                figure = figures.figure(row, column, figures.headline, part)
-                _line(writer.writerow, figures, row, (*column, part), figures.headline, figure)
-        for group in figures.groups:
-            for metric in (*figures.suite.metrics, *differences):
-                figure = figures.group_figure(row, group, metric)
-                _line(writer.writerow, figures, row, (f"mean of {group or 'all others'}",), metric, figure)
-    return out.getvalue()
-
-
-FORMATS: dict[str, Callable[[SuiteFigures], str]] = {"md": markdown, "csv": long_csv, "latex": latex}
-
-
-def _line(
-    write: Callable[[list[object]], object],
-    figures: SuiteFigures,
-    row: Names,
-    column: Names,
-    metric: str,
-    figure: Figure | None,
-) -> None:
-    if figure is None:
-        return
-    names = [_cell(text) for text in (figures.suite.name, " / ".join(row), " / ".join(column), metric)]
-    numbers = ["" if value is None else repr(value) for value in (figure.mean, figure.std)]
-    beside = ["" if value is None else repr(value) for value in (figure.paper, figure.gap)]
-    bounds = ["" if value is None else repr(value) for value in (figure.low, figure.high)]
-    write([*names, *numbers, figure.seeds, *beside, _cell(figure.doubt), *bounds])
-
-
-def _cell(text: str) -> str:
-    """A text that a spreadsheet would take for a formula has an apostrophe before it, which spreadsheets do not show."""
-    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
+FORMATS: dict[str, Callable[[SuiteFigures], str]] = {
+    "md": markdown,
+    "latex": latex,
+    "csv": runs_csv,
+    "figures": figures_csv,
+    "json": figures_json,
+}
 
 
 def _markdown_table(block: Block) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from ...intervals import RESAMPLES
 from ..failure import FAILED
-from .suite_figures import DELTA, Figure, SuiteFigures
+from .ranks import ranks_of
+from .suite_figures import DELTA, Difference, Figure, SuiteFigures
 
 CONVENTIONS = {
     "interpolated": "FPR95 is the share of undesired images accepted where 95 % of the desired ones are, interpolated on the ROC "
@@ -18,8 +19,8 @@ CONVENTIONS = {
     "interpolated.",
 }
 BOLD = (
-    "Bold: the best mean of a column, backbone and stream, and every mean no further from it than the root of the sum of their squared "
-    "standard deviations; of a single seed only the best figure and its equals, which says nothing about other seeds."
+    "Bold: the best figure of a column, backbone and stream, where paired intervals tell it apart from every other row there, "
+    "corrected for their number (Holm). Where none is bold, none is told apart."
 )
 
 
@@ -31,6 +32,7 @@ def footnotes(figures: SuiteFigures) -> list[str]:
     if any(figures.frozen_row(row, column) for row in figures.rows for column in figures.columns):
         sentences.append("Δ is the difference to the frozen row of the same backbone and stream, seed by seed.")
     sentences += _intervals(figures)
+    sentences += _ranks(figures)
     if any(result.spec.scenario.kind == "continual" for result in results):
         sentences.append(
             "The HM of a continual stream is the mean of its domains' HM; the other figures are over all its images."
@@ -43,6 +45,12 @@ def footnotes(figures: SuiteFigures) -> list[str]:
         sentences.append(
             "No ms/step where image features came from earlier runs on the same images: the figures are the same."
         )
+    busy = sum(result.busy and not result.cached_features for result in results)
+    if busy:
+        sentences.append(
+            f"{busy} of {len(results)} runs shared the machine with other work, and their ms/step is longer than their own: the "
+            "result files say how long each waited for a core."
+        )
     sentences += [_gaps(figures), suite.remark, *_cautions(figures)]
     return [sentence for sentence in sentences if sentence]
 
@@ -51,36 +59,85 @@ def _seeds(figures: SuiteFigures) -> str:
     seeds = sorted({cell.seed for cell in figures.collected.cells})
     if len(seeds) == 1:
         return f"One seed ({seeds[0]}): there is no spread."
-    return f"Mean ± sample standard deviation over the seeds {', '.join(map(str, seeds))}, as far as they are there."
-
-
-def _intervals(figures: SuiteFigures) -> list[str]:
-    """What the brackets behind differences are."""
-    if not any(figure.low is not None for figure in _differences(figures)):
-        return []
-    same = any(result.spec.draw == "order" for _, _, result in figures.distinct)
-    several = len({cell.seed for cell in figures.collected.cells}) > 1
-    sentences = [
-        f"In brackets: the paired 95 % interval of a difference over images, from {RESAMPLES:,} resamples of the images that both runs "
-        "saw, desired and undesired ones apart; * where it excludes zero. It is for one comparison: of many, one in twenty would "
-        "exclude zero by chance. Where there is no bracket, a run kept no records."
-    ]
-    if same and several:
-        sentences.append(
-            "The seeds here order the same images, so the spread over seeds does not say how other images would do; the interval does."
+    spread = f"Mean ± sample standard deviation over the seeds {', '.join(map(str, seeds))}, as far as they are there."
+    # Without a limit there is nothing to draw from.
+    if any(cell.spec.draw == "order" or cell.spec.limit is None for cell in figures.collected.cells):
+        spread += (
+            " Seeds order the same images, so this spread does not say how other images would do: with a limit and "
+            '`draw = "images"` each seed draws its own.'
         )
+    return spread
+
+
+def _intervals(figures: SuiteFigures) -> Iterator[str]:
+    """What the brackets behind differences are, what a star means, and why there is no bracket."""
+    shown = [figure for figure in _differences(figures) if figure.mean is not None]
+    over = Counter(figure.over for figure in shown)
+    if over["images"]:
+        yield (
+            f"In brackets: the paired 95 % interval of a difference over images, from {RESAMPLES:,} resamples of the images that both "
+            f"runs saw, desired and undesired ones apart. {_why_images(figures)}"
+        )
+    if over["seeds"]:
+        yield (
+            "Where a run kept no records, the bracket is the paired 95 % interval over the seeds, which draw images of their own "
+            "(Student's t)."
+        )
+    if over["images"] or over["seeds"]:
+        counts = Counter(
+            each.name
+            for each in figures.shown_differences
+            for figure in _differences(figures, each)
+            if figure.low is not None
+        )
+        of = f"the {max(counts.values())} differences" if len(counts) == 1 else "all differences"
+        yield f"* the interval excludes zero, also by Holm's correction for {of} of one metric to one row in these tables."
+    if over[None]:
+        yield _without(figures, over[None], len(shown))
     if figures.groups and len({each.against for each in figures.shown_differences}) > 1:
-        sentences.append(
+        yield (
             "Δ better is the mean over streams of the difference to the better of the frozen row and rosita on each stream, and lowest the "
             "lowest of these; rows without all streams of a group have none."
         )
-    return sentences
 
 
-def _differences(figures: SuiteFigures) -> Iterator[Figure]:
+def _ranks(figures: SuiteFigures) -> Iterator[str]:
+    """How ranks were told apart, or why there are none."""
+    found = list(ranks_of(figures))
+    if any(one.ranks is not None for one in found):
+        yield (
+            "Ranks: 1 is the best row of a stream, equals share theirs, and each stream counts once. Rows are told apart by Wilcoxon's "
+            "signed ranks over streams, pair by pair, by Holm's correction, where Friedman's test says that rows differ at all; unlike "
+            "Nemenyi's critical difference, it does not depend on which other rows are in the table. Streams that share images are "
+            "taken as independent, which makes it look surer than it is."
+        )
+    yield from (one.why_not for one in found if one.ranks is None)
+
+
+def _why_images(figures: SuiteFigures) -> str:
+    if len({cell.seed for cell in figures.collected.cells}) == 1:
+        return "There is one seed, so nothing is known about other orders."
+    if any(result.spec.draw == "order" for _, _, result in figures.distinct):
+        return "Images are drawn and not seeds: seeds that order the same images do not say how other images would do."
+    return "An image that several seeds show counts as one."
+
+
+def _without(figures: SuiteFigures, lacking: int, shown: int) -> str:
+    """Why some differences, or all, have no interval."""
+    results = [result for _, _, result in figures.distinct]
+    bare = sum(result.records is None for result in results)
+    reason = f"{bare} of {len(results)} runs kept no records" if bare else "the records are not of the same images"
+    several = len({cell.seed for cell in figures.collected.cells}) > 1
+    seeds = "seeds that order the same images do not say how other images would do" if several else "there is one seed"
+    which = "any difference" if lacking == shown else f"{lacking} of {shown} differences"
+    how = "; `--records` carries such runs out again and keeps them" if bare else ""
+    return f"No interval can be given for {which}: {reason}, and {seeds}{how}."
+
+
+def _differences(figures: SuiteFigures, only: Difference | None = None) -> Iterator[Figure]:
     for row in figures.rows:
         for column in figures.columns:
-            for difference in figures.shown_differences:
+            for difference in figures.shown_differences if only is None else (only,):
                 if (figure := figures.figure(row, column, difference.name)) is not None:
                     yield figure
 

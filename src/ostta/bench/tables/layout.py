@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ...metrics import mean
@@ -14,34 +14,21 @@ from ..result import Result
 from ..spec import is_frozen, name_of
 from ..suite import METRICS
 from .against_frozen import against_frozen
+from .blocks import Block as Block
+from .blocks import Kind
+from .blocks import Text as Text
 from .footnotes import footnotes
+from .rank_blocks import rank_blocks
 from .suite_figures import FROZEN, Difference, Figure, Names, SuiteFigures
 
 HEADINGS = ("method", "AUROC ↑", "FPR95 ↓", "Acc_D ↑", "Acc_U ↑", "HM ↑", "ΔHM", "updates", "ms/step")
 DASH = "–"
+# Behind a time that was taken beside other programs.
+BUSY = " (busy machine)"
 # Figures side by side in one block, where not said otherwise.
 WIDTH = 12
 COUNTS = ("updates", "events", "classes", "bank_features", "adapted_parameters", "added_parameters")
 DIGITS = {"ms": 1, "euclidean": 4, "cosine": 4, "wasserstein": 4, "bank_mb": 3, "hm_std": 3, "gpu_memory_gb": 3}
-
-
-@dataclass(frozen=True)
-class Text:
-    """One cell. `mark` is the number of a footnote, 0 for none; it belongs to the first word."""
-
-    text: str
-    bold: bool = False
-    mark: int = 0
-
-
-@dataclass(frozen=True)
-class Block:
-    """One table: groups of headed columns, and rows of as many texts as there are headings."""
-
-    title: str
-    stub: Names
-    groups: tuple[tuple[str, tuple[str, ...]], ...]
-    rows: tuple[tuple[Names, tuple[Text, ...]], ...]
 
 
 @dataclass
@@ -57,10 +44,11 @@ class Sheet:
 def sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
     """Our figures, what they cost, the paper's beside them, and domain by domain where the suite has parts."""
     suite = figures.suite
-    made = Sheet(f"{suite.title} ({suite.name}; {suite.what})")
+    made = Sheet(suite.called)
     own = (*suite.metrics, *(difference.name for difference in figures.shown_differences))
     made.blocks += _blocks(figures, "", own, _own, width)
-    made.blocks += _means(figures, width)
+    made.blocks += _of_kind("means", _means(figures, width))
+    made.blocks += _of_kind("means", rank_blocks(figures))
     printed = [
         metric
         for metric in own
@@ -68,15 +56,21 @@ def sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
     ]
     if printed:
         title = "The paper's figures, in brackets the gap to them"
-        made.blocks += _blocks(figures, title, printed, partial(_paper, doubts=made.doubts), width)
+        paper = _blocks(figures, title, printed, partial(_paper, doubts=made.doubts), width)
+        made.blocks += _of_kind("paper", paper)
     if suite.parts:
         made.blocks += _parts(figures, made.doubts)
     if suite.windows:
-        made.blocks += _windows(figures, width)
+        made.blocks += _of_kind("windows", _windows(figures, width))
     if figures.cost:
-        made.blocks += _blocks(figures, "Updates, and milliseconds a step", figures.cost, _own, width)
+        cost = _blocks(figures, "Updates, and milliseconds a step", figures.cost, _own, width)
+        made.blocks += _of_kind("cost", cost)
     made.footnotes += footnotes(figures)
     return made
+
+
+def _of_kind(kind: Kind, blocks: Iterator[Block]) -> Iterator[Block]:
+    return (replace(block, kind=kind) for block in blocks)
 
 
 def heading(figures: SuiteFigures, metric: str) -> str:
@@ -118,7 +112,7 @@ def _row(result: Result, frozen: Result | None) -> tuple[str, ...]:
         *(number(getattr(metrics, name), name) for name in ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")),
         delta,
         str(result.updates),
-        number(None if result.cached_features else result.latency_ms.total.mean, "ms"),
+        number(None if result.cached_features else result.latency_ms.total.mean, "ms") + (BUSY if result.busy else ""),
     )
 
 
@@ -242,6 +236,7 @@ def _parts(figures: SuiteFigures, doubts: list[str]) -> Iterator[Block]:
                 figures.suite.rows,
                 ((" / ".join(column), parts),),
                 tuple((row, tuple(text(figure, metric, False) for figure in line)) for row, line in found.items()),
+                "parts" if text is _own else "paper",
             )
             if text is _own or any(cell.text != DASH for _, cells in block.rows for cell in cells):
                 yield block
@@ -251,8 +246,10 @@ def _own(figure: Figure, metric: str, signed: bool) -> Text:
     text = number(figure.mean, metric, signed=signed)
     if figure.low is not None and figure.high is not None:
         low, high = (number(bound, metric, signed=True) for bound in (figure.low, figure.high))
-        return Text(f"{text} [{low}, {high}]{'*' if figure.excludes_zero else ''}")
-    return Text(text if figure.std is None else f"{text} ± {number(figure.std, metric)}", bold=figure.best)
+        high += " over seeds" if figure.over == "seeds" else ""
+        return Text(f"{text} [{low}, {high}]{'*' if figure.marked else ''}")
+    text = text if figure.std is None else f"{text} ± {number(figure.std, metric)}"
+    return Text(text + (BUSY if figure.busy else ""), bold=figure.best)
 
 
 def _paper(figure: Figure, metric: str, signed: bool, doubts: list[str]) -> Text:

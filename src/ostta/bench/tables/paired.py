@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.types import Error
-from ...intervals import METRICS, Outcomes, Resampling
+from ...intervals import METRICS, OF_SCORES, Outcomes, Resampling, Values
 from ..result import Result
 from ..spec import run_key
-
-Values = NDArray[np.float64]
 
 _COLUMNS = ("label", "score", "known", "index", "source", "number", "domain")
 # What of a spec decides which images a run shows.
@@ -48,6 +47,37 @@ def read_outcomes(path: Path) -> Outcomes:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """What of a run's records is kept: its figures in all resamples, and what it said of each image in the order of the stream."""
+
+    values: dict[str, Values]
+    # Of the images in their order: two runs can be paired where it is the same.
+    order: int
+    places: NDArray[np.int64]
+    answers: NDArray[np.int64]
+    index: NDArray[np.int64]
+    scores: Values
+
+    def said(self, metric: str) -> NDArray[Any]:
+        """What of it the metric depends on."""
+        if metric in OF_SCORES:
+            return self.scores
+        return self.index if metric == "accuracy" else self.answers
+
+
+@dataclass(frozen=True, eq=False)
+class PairedDifference:
+    """The mean over pairs of runs, of the images as they are and in each resample.
+
+    images: how many different ones. changed: on how many of them the two sides differ, in any pair.
+    """
+
+    resampled: Values
+    images: int
+    changed: int
+
+
 class PairedDifferences:
     """Differences between the runs of a suite in the same resamples, as far as records are there.
 
@@ -58,8 +88,7 @@ class PairedDifferences:
     def __init__(self, folder: Path, results: Iterable[Result], metrics: Sequence[str]) -> None:
         self._folder, self._metrics = folder, [metric for metric in metrics if metric in METRICS]
         self.unusable: list[str] = []
-        self._values: dict[str, dict[str, Values]] = {}
-        self._images: dict[str, int] = {}
+        self._measured: dict[str, _Measured | None] = {}
         # One run of each stream is enough to know which images there are.
         kept = [result for result in results if result.records is not None and self._metrics]
         streams = {_stream(result): result for result in kept}
@@ -69,40 +98,46 @@ class PairedDifferences:
     def __bool__(self) -> bool:
         return self._resampling is not None
 
-    def difference(self, ours: Sequence[Result], theirs: Sequence[Result], metric: str) -> Values | None:
-        """The mean over pairs of runs, of the images as they are and in each resample; None where it cannot be had."""
+    def difference(self, ours: Sequence[Result], theirs: Sequence[Result], metric: str) -> PairedDifference | None:
+        """One run a seed on each side; None where it cannot be had."""
         if self._resampling is None or metric not in self._metrics or not ours:
             return None
-        parts = []
+        parts, images, changed = [], set[int](), set[int]()
         for one, other in zip(ours, theirs, strict=True):
             if one.stream.hash != other.stream.hash or _stream(one) != _stream(other):
                 return None
-            first, second = self._of(one).get(metric), self._of(other).get(metric)
+            first, second = self._of(one), self._of(other)
             if first is None or second is None:
                 return None
-            if self._images[run_key(one.spec)] != self._images[run_key(other.spec)]:
+            if first.order != second.order:
                 self._give_up(one)
                 return None
-            parts.append(first - second)
+            parts.append(first.values[metric] - second.values[metric])
+            images.update(first.places.tolist())
+            changed.update(first.places[first.said(metric) != second.said(metric)].tolist())
         mean: Values = np.mean(parts, axis=0)
-        return mean if np.isfinite(mean[0]) else None
+        return PairedDifference(mean, len(images), len(changed)) if np.isfinite(mean[0]) else None
 
-    def _of(self, result: Result) -> dict[str, Values]:
+    def _of(self, result: Result) -> _Measured | None:
         key = run_key(result.spec)
-        if key not in self._values:
-            outcomes, resampling = self._read(result), self._resampling
-            self._images[key] = 0 if outcomes is None else hash(frozenset(outcomes.images))
-            continual = result.spec.scenario.kind == "continual"
-            try:
-                self._values[key] = (
-                    {}
-                    if outcomes is None or resampling is None
-                    # The HM of a continual stream is the mean of its domains'.
-                    else {m: resampling.values([outcomes], m, by_domain=continual and m == "hm") for m in self._metrics}
-                )
-            except KeyError:
-                self._values[key] = self._give_up(result)
-        return self._values[key]
+        if key not in self._measured:
+            self._measured[key] = self._measure(result)
+        return self._measured[key]
+
+    def _measure(self, result: Result) -> _Measured | None:
+        outcomes, drawn = self._read(result), self._resampling
+        if outcomes is None or drawn is None:
+            return None
+        continual = result.spec.scenario.kind == "continual"
+        try:
+            # The HM of a continual stream is the mean of its domains'.
+            values = {m: drawn.values([outcomes], m, by_domain=continual and m == "hm") for m in self._metrics}
+            places = drawn.places(outcomes)
+        except KeyError:
+            self._give_up(result)
+            return None
+        answers = np.where(outcomes.accepted, outcomes.index, -1)
+        return _Measured(values, hash(tuple(outcomes.images)), places, answers, outcomes.index, outcomes.scores)
 
     def _read(self, result: Result) -> Outcomes | None:
         if result.records is None:
@@ -113,10 +148,9 @@ class PairedDifferences:
             self._give_up(result)
             return None
 
-    def _give_up(self, result: Result) -> dict[str, Values]:
+    def _give_up(self, result: Result) -> None:
         if result.records is not None and result.records not in self.unusable:
             self.unusable.append(result.records)
-        return {}
 
 
 def _stream(result: Result) -> str:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from ...intervals import interval
+from ...intervals import Values
+from ...metrics import FPR95
 from ..paper.values import PaperValue, find
 from ..result import Result
 from ..spec import run_key
 from ..suite import METRICS, Cell
+from .evidence import Evidence, Over, evidence, of_resampled, told_apart
 from .metric_values import metric_value, why_not_comparable
-from .paired import PairedDifferences, Values
+from .paired import PairedDifferences
+from .places import Names as Names
+from .places import Place, grouped, stream_of
 from .suite_results import SuiteResults
 
-Names = tuple[str, ...]
 FROZEN, RIVAL = "zero_shot", "rosita"
 # The headline's difference to the frozen row, whatever the headline is.
 DELTA = "delta"
@@ -31,7 +34,9 @@ COST = ("updates", "ms")
 class Figure:
     """One figure. None: there is none. `std` is the sample standard deviation over `seeds` runs, None for a single one.
 
-    low, high: the paired 95 % interval of a difference, where the runs kept records.
+    low, high: the paired 95 % interval of a difference, where there is one. `over` says what was drawn for it: "images", of which there
+    were so many different ones, or "seeds". marked: it excludes zero, also by Holm's correction for all differences of its kind.
+    best: better than every other row of its column, backbone and stream, by the same measure.
     paper: the paper's figure, with its `doubt`. gap: ours minus the paper's, where that means something; else `apart` says why not.
     """
 
@@ -45,6 +50,11 @@ class Figure:
     apart: str = ""
     low: float | None = None
     high: float | None = None
+    over: Over | None = None
+    images: int = 0
+    marked: bool = False
+    # A time, of which at least one was taken on a busy machine.
+    busy: bool = False
 
     @property
     def excludes_zero(self) -> bool:
@@ -63,32 +73,6 @@ class Difference:
         return f"{DELTA}_{self.metric}" + ("" if self.against == FROZEN else f"_to_{self.against}")
 
 
-@dataclass(frozen=True)
-class _Place:
-    """The cells of one row and column, one for each seed, and their results as far as they are there."""
-
-    cells: tuple[Cell, ...]
-    results: dict[int, Result]
-    shortened: bool
-
-    @property
-    def plain(self) -> bool:
-        """Whether the run is as published: the method's own score with LDA, and no option changed."""
-        spec = self.cells[0].spec
-        return (
-            spec.score in (None, "max")
-            and spec.identifier == "lda"
-            and not spec.options
-            and not spec.guard
-            and spec.profile != "field"
-        )
-
-    @property
-    def asked(self) -> str:
-        """What its runs are asked for, whatever the seed."""
-        return repr(sorted((name, repr(value)) for name, value in self.cells[0].fields.items() if name != "seed"))
-
-
 class SuiteFigures:
     """The figures of a suite by row, column and metric, and by part for those domains that the suite shows on their own.
 
@@ -101,19 +85,21 @@ class SuiteFigures:
         self.collected, self.suite, self.fpr95 = collected, collected.suite, fpr95
         self.headline = "hm" if "hm" in self.suite.metrics else self.suite.metrics[0]
         self.cost = tuple(metric for metric in COST if metric not in self.suite.metrics)
-        self._places = self._grouped()
+        self._places = grouped(collected)
         self.columns = list(dict.fromkeys(column for _, column in self._places))
         self.rows = self._ordered_rows()
         self._figures: dict[tuple[Names, Names, str, str], Figure] = {}
+        measured = self.suite.differences or (self.headline,)
+        self.differences = [Difference(metric, against) for metric in measured for against in (FROZEN, RIVAL)]
+        results = (result for place in self._places.values() for result in place.results.values())
+        self.paired = PairedDifferences(
+            collected.folder, results, [self._resampled(m) for m in {*self.suite.metrics, *measured}]
+        )
+        self._evidence: dict[tuple[Names, Names, str], Evidence] = {}
         for metric in (*self.suite.metrics, *self.cost):
             self._fill(metric)
         for part in self.suite.parts:
             self._fill(self.headline, part)
-        measured = self.suite.differences or (self.headline,)
-        self.differences = [Difference(metric, against) for metric in measured for against in (FROZEN, RIVAL)]
-        results = (result for place in self._places.values() for result in place.results.values())
-        self.paired = PairedDifferences(collected.folder, results, measured)
-        self._resampled: dict[tuple[Names, Names, str], Values] = {}
         for difference in self.differences:
             self._fill_difference(difference)
         self.groups = self._grouped_columns(len(self.suite.columns))
@@ -139,7 +125,7 @@ class SuiteFigures:
         place = self._places.get((row, column))
         if place is None or self._is_reference(method, row, column):
             return None
-        return self._references[method].get((column, _stream(place.cells[0])))
+        return self._references[method].get((column, stream_of(place.cells[0])))
 
     @property
     def shown_differences(self) -> list[Difference]:
@@ -163,9 +149,53 @@ class SuiteFigures:
         if not means or len(means) < len(columns):
             return Figure(None, None, 0)
         mean = Figure(statistics.fmean(means), None, min(figure.seeds for figure in found if figure is not None))
-        resampled = [self._resampled.get((row, column, metric)) for column in columns]
-        known = [values for values in resampled if values is not None]
-        return _with_interval(mean, np.mean(known, axis=0)) if len(known) == len(columns) else mean
+        return _with_evidence(mean, *self._of_groups.get(metric, {}).get((row, group), (None, False)))
+
+    def means_over(self, columns: Mapping[Names, Sequence[Names]], metric: str | None = None) -> dict[Names, Figure]:
+        """Each row's mean difference to the frozen row over the given columns, all rows corrected together."""
+        name = f"{DELTA}_{metric or self.headline}"
+        asked = {(row, ""): [self._evidence.get((row, column, name)) for column in of] for row, of in columns.items()}
+        found = self._means(asked)
+        figures = {row: [self._figures[row, column, name, ""] for column in of] for row, of in columns.items()}
+        return {
+            row: _with_evidence(
+                Figure(statistics.fmean(f.mean for f in of if f.mean is not None), None, min(f.seeds for f in of)),
+                *found.get((row, ""), (None, False)),
+            )
+            for row, of in figures.items()
+        }
+
+    @cached_property
+    def _of_groups(self) -> dict[str, dict[tuple[Names, str], tuple[Evidence, bool]]]:
+        """How sure the means over groups of columns are, by difference; those of one difference are corrected together."""
+        places = list(itertools.product(self.rows, self.groups.items()))
+        return {
+            name: self._means(
+                {
+                    (row, group): [self._evidence.get((row, column, name)) for column in of]
+                    for row, (group, of) in places
+                }
+            )
+            for name in (difference.name for difference in self.differences)
+        }
+
+    def _means(
+        self, parts: Mapping[tuple[Names, str], Sequence[Evidence | None]]
+    ) -> dict[tuple[Names, str], tuple[Evidence, bool]]:
+        known = {place: made for place, each in parts.items() if (made := self._mean_evidence(each)) is not None}
+        marks = told_apart(list(known.values()))
+        return {place: (made, mark) for (place, made), mark in zip(known.items(), marks, strict=True)}
+
+    @staticmethod
+    def _mean_evidence(parts: Sequence[Evidence | None]) -> Evidence | None:
+        """Of the mean over streams; None where one of them has no interval over images."""
+        known = [part for part in parts if part is not None]
+        values = [part.resampled for part in known if part.resampled is not None]
+        if not values or len(values) < len(parts):
+            return None
+        resampled: Values = np.mean(values, axis=0)
+        # Streams may share images: at least so many have changed, and so many are different.
+        return of_resampled(resampled, max(part.changed for part in known), max(part.images for part in known))
 
     def to_better(self, row: Names, column: Names) -> float | None:
         """The headline minus that of the better of the frozen row and ROSITA on this stream."""
@@ -200,7 +230,7 @@ class SuiteFigures:
                 method = place.cells[0].spec.method
                 # The frozen classifier has no options to speak of; a changed ROSITA is not ROSITA.
                 if method in found and (place.plain if plain else method == FROZEN):
-                    found[method].setdefault((column, _stream(place.cells[0])), row)
+                    found[method].setdefault((column, stream_of(place.cells[0])), row)
         return found
 
     def _is_reference(self, method: str, row: Names, column: Names) -> bool:
@@ -208,7 +238,7 @@ class SuiteFigures:
         place = self._places.get((row, column))
         if place is None or place.cells[0].spec.method != method:
             return False
-        chosen = self._references[method].get((column, _stream(place.cells[0])))
+        chosen = self._references[method].get((column, stream_of(place.cells[0])))
         return chosen is not None and self._places[chosen, column].asked == place.asked
 
     def _grouped_columns(self, axes: int) -> dict[str, list[Names]]:
@@ -220,27 +250,13 @@ class SuiteFigures:
             found.setdefault(", ".join(filter(None, (by_name[axis][name] for axis, name in named))), []).append(column)
         return found if any(found) else {}
 
-    def _grouped(self) -> dict[tuple[Names, Names], _Place]:
-        cells: dict[tuple[Names, Names], list[tuple[int, Cell]]] = {}
-        for number, cell in enumerate(self.collected.cells):
-            cells.setdefault((cell.row, cell.column), []).append((number, cell))
-        places = {}
-        for name, numbered in cells.items():
-            found = {cell.seed: self.collected.result(cell) for _, cell in numbered}
-            places[name] = _Place(
-                tuple(cell for _, cell in numbered),
-                {seed: result for seed, result in found.items() if result is not None},
-                any(number in self.collected.shortened for number, _ in numbered),
-            )
-        return places
-
     def _ordered_rows(self) -> list[Names]:
         """As in the suite, but in each block of rows the frozen one first."""
         rows = list(dict.fromkeys(row for row, _ in self._places))
         blocks = list(dict.fromkeys(row[:-1] for row in rows))
         return sorted(rows, key=lambda row: (blocks.index(row[:-1]), not self.is_frozen(row)))
 
-    def _values(self, place: _Place, metric: str, part: str) -> dict[int, float]:
+    def _values(self, place: Place, metric: str, part: str) -> dict[int, float]:
         if metric == "hm_std":
             # Of all seeds together: one number, filed under the first seed.
             figures = list(self._values(place, "hm", part).values())
@@ -253,6 +269,8 @@ class SuiteFigures:
             figure = _summed(list(self._values(place, metric, part).values()))
             if metric == "hm_std":
                 figure = replace(figure, seeds=len(place.results))
+            if metric == "ms" and figure.mean is not None:
+                figure = replace(figure, busy=any(result.busy for result in place.results.values()))
             if metric in self.suite.metrics:
                 figure = self._beside_paper(figure, place, metric, part)
             self._figures[row, column, metric, part] = figure
@@ -260,25 +278,34 @@ class SuiteFigures:
             self._mark_best([(row, column, metric, part) for row, column in group], metric)
 
     def _fill_difference(self, difference: Difference) -> None:
-        metric = difference.metric
+        metric, known = difference.metric, dict[tuple[Names, Names], Evidence]()
         for (row, column), place in self._places.items():
             figure = Figure(None, None, 0)
             against = self.reference_row(difference.against, row, column)
             if against is not None:
                 other = self._places[against, column]
-                ours, base = self._values(place, metric, ""), self._values(other, metric, "")
-                seeds = [seed for seed in ours if seed in base]
-                figure = _summed([ours[seed] - base[seed] for seed in seeds])
-                first, second = ([each.results[seed] for seed in seeds] for each in (place, other))
-                resampled = self.paired.difference(first, second, metric)
-                if resampled is not None:
-                    self._resampled[row, column, difference.name] = resampled
-                    figure = _with_interval(figure, resampled)
+                differences = self._differences(place, other, metric)
+                figure = _summed(list(differences.values()))
+                found = evidence(self.paired, place.results, other.results, self._resampled(metric), differences)
+                if found is not None:
+                    known[row, column] = self._evidence[row, column, difference.name] = found
                 if (metric, difference.against) == (self.headline, FROZEN):
                     figure = self._delta_beside_paper(figure, (row, column), (against, column))
             self._figures[row, column, difference.name, ""] = figure
+        for (name, found), marked in zip(known.items(), told_apart(list(known.values())), strict=True):
+            place_name = (*name, difference.name, "")
+            self._figures[place_name] = _with_evidence(self._figures[place_name], found, marked)
 
-    def _beside_paper(self, figure: Figure, place: _Place, metric: str, part: str) -> Figure:
+    def _resampled(self, metric: str) -> str:
+        """The name that a metric has in `ostta.intervals`."""
+        return FPR95[self.fpr95] if metric == "fpr95" else metric
+
+    def _differences(self, ours: Place, theirs: Place, metric: str, part: str = "") -> dict[int, float]:
+        """Seed by seed."""
+        own, base = self._values(ours, metric, part), self._values(theirs, metric, part)
+        return {seed: own[seed] - base[seed] for seed in own if seed in base}
+
+    def _beside_paper(self, figure: Figure, place: Place, metric: str, part: str) -> Figure:
         cell = place.cells[0]
         printed = _printed(cell, metric, part)
         if printed is None:
@@ -310,49 +337,46 @@ class SuiteFigures:
         """The places that are compared with each other: one column, one backbone, one stream."""
         groups: dict[tuple[Names, str], list[tuple[Names, Names]]] = {}
         for (row, column), place in self._places.items():
-            groups.setdefault((column, _stream(place.cells[0])), []).append((row, column))
+            groups.setdefault((column, stream_of(place.cells[0])), []).append((row, column))
         yield from groups.values()
 
     def _mark_best(self, names: list[tuple[Names, Names, str, str]], metric: str) -> None:
-        """The best mean, and every mean that is no further from it than their combined spread."""
+        """The best mean, if it is told apart from every other one by its paired interval, corrected for their number."""
         arrow = METRICS[metric][-1] if metric in self.suite.metrics else ""
         means = {name: mean for name in names if (mean := self._figures[name].mean) is not None}
         if arrow not in ("↑", "↓") or len(means) < 2:
             return
         top = max(means, key=means.__getitem__) if arrow == "↑" else min(means, key=means.__getitem__)
-        for name, mean in means.items():
-            spread = math.hypot(self._figures[name].std or 0.0, self._figures[top].std or 0.0)
-            if abs(means[top] - mean) <= spread:
-                self._figures[name] = replace(self._figures[name], best=True)
+        # The same runs may be shown in several rows.
+        runs = {name: self._places[name[0], name[1]].keys for name in means}
+        rivals = [name for name in means if runs[name] != runs[top]]
+        found = [each for name in rivals if (each := self._apart(top, name)) is not None]
+        if rivals and len(found) == len(rivals) and all(told_apart(found)):
+            for name in means:
+                if runs[name] == runs[top]:
+                    self._figures[name] = replace(self._figures[name], best=True)
+
+    def _apart(self, one: tuple[Names, Names, str, str], other: tuple[Names, Names, str, str]) -> Evidence | None:
+        """How sure the difference between two places of a column is."""
+        (ours, theirs), (metric, part) = (self._places[name[0], name[1]] for name in (one, other)), one[2:]
+        # The figure of one domain is not the one that is resampled.
+        resampled = "" if part else self._resampled(metric)
+        return evidence(
+            self.paired, ours.results, theirs.results, resampled, self._differences(ours, theirs, metric, part)
+        )
 
 
-def _with_interval(figure: Figure, resampled: Values) -> Figure:
-    found = interval(resampled)
-    return replace(figure, low=found.low, high=found.high) if math.isfinite(found.low) else figure
+def _with_evidence(figure: Figure, found: Evidence | None, marked: bool) -> Figure:
+    if found is None:
+        return figure
+    bounds = found.interval
+    return replace(figure, low=bounds.low, high=bounds.high, over=found.over, images=found.images, marked=marked)
 
 
 def _summed(values: list[float]) -> Figure:
     if not values:
         return Figure(None, None, 0)
     return Figure(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
-
-
-def _stream(cell: Cell) -> str:
-    """Backbone and stream of a cell: what a frozen row must share with it, whatever the method and its options."""
-    names = (
-        "backbone",
-        "desired",
-        "undesired",
-        "corruption",
-        "severity",
-        "ratio",
-        "limit",
-        "classes",
-        "scenario",
-        "draw",
-        "undesired_classes",
-    )
-    return repr([getattr(cell.spec, name) for name in names])
 
 
 def _printed(cell: Cell, metric: str, part: str) -> PaperValue | None:

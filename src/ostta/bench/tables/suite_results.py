@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from ...core.types import Error
@@ -42,7 +43,7 @@ class SuiteResults:
     def file_of(self, result: Result) -> str:
         return self.paths[run_key(result.spec)].name
 
-    @property
+    @cached_property
     def found(self) -> int:
         return sum(self.result(cell) is not None for cell in self.cells)
 
@@ -80,7 +81,7 @@ def collect_results(
     paths: dict[str, Path] = {}
     strange: list[str] = []
     older = others = 0
-    for path in sorted(folder.glob("*.json"), key=_age):
+    for path in sorted(folder.glob("*.json"), key=age):
         try:
             result = read_result(path)
         except Error:
@@ -107,7 +108,7 @@ def collect_results(
     )
 
 
-def _age(path: Path) -> tuple[int, str]:
+def age(path: Path) -> tuple[int, str]:
     """The order of writing; what cannot be looked at, such as a link to nowhere, is the oldest."""
     try:
         return path.stat().st_mtime_ns, path.name

@@ -1,0 +1,77 @@
+"""Rows that differ in options only: on which stream the best of them was found, and a warning where that is a test stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...core.types import Error
+from ...data.names import parse_name
+from ...pages import Text
+from ..result import Result
+from ..suite import METRICS
+from ..tables.suite_figures import Names, SuiteFigures
+
+# What rows must share to be one thing with several values of its options.
+SAME = ("backbone", "method", "score", "identifier", "profile", "guard")
+
+
+def choices(figures: SuiteFigures) -> Iterator[Text]:
+    """One sentence or two for each group of such rows; none for suites of the paper, whose point is to show how figures vary."""
+    if figures.suite.labels:
+        return
+    name, lower = METRICS[figures.headline].rstrip(" ↑↓"), METRICS[figures.headline].endswith("↓")
+    for rows in _groups(figures):
+        found: dict[Names, list[str]] = {}
+        results = list[Result]()
+        for column in figures.columns:
+            values = {
+                row: figure.mean
+                for row in rows
+                if (figure := figures.figure(row, column, figures.headline)) is not None and figure.mean is not None
+            }
+            if len(values) > 1:
+                best = (min if lower else max)(values, key=values.__getitem__)
+                found.setdefault(best, []).append(" / ".join(column))
+                results.append(next(iter(figures.results(best, column).values())))
+        if not found:
+            continue
+        first = "; ".join(f"{row[-1]} on {', '.join(columns)}" for row, columns in found.items())
+        said = f"{len(rows)} rows of {results[0].spec.method} differ in {_options(figures, rows)} only. The best {name}: {first}."
+        tested = [result for result in results if not _trains(result.spec.desired)]
+        if tested:
+            yield Text(
+                f"{said} Whoever chooses one by this has chosen on test images ({tested[0].spec.desired}): its figures on these streams are then "
+                "too good to be reported. Choose on training images, such as `cifar10c:train`, and report other streams.",
+                "warning",
+            )
+        else:
+            yield Text(f"{said} This choice is made on training images: report others with it.", "note")
+
+
+def _groups(figures: SuiteFigures) -> list[list[Names]]:
+    groups: dict[tuple[object, ...], dict[Names, str]] = {}
+    for row in figures.rows:
+        result = _one(figures, row)
+        if result is not None:
+            shared = tuple(getattr(result.spec, field) for field in SAME)
+            groups.setdefault(shared, {})[row] = repr(sorted(result.spec.options.items()))
+    # The same run may be shown in several rows.
+    return [list(rows) for rows in groups.values() if len(set(rows.values())) > 1]
+
+
+def _options(figures: SuiteFigures, rows: list[Names]) -> str:
+    """The names of the options whose values differ."""
+    asked = [result.spec.options for row in rows if (result := _one(figures, row)) is not None]
+    names = dict.fromkeys(name for options in asked for name in options)
+    return " and ".join(name for name in names if len({repr(options.get(name)) for options in asked}) > 1)
+
+
+def _one(figures: SuiteFigures, row: Names) -> Result | None:
+    return next((found for column in figures.columns for found in figures.results(row, column).values()), None)
+
+
+def _trains(desired: str) -> bool:
+    try:
+        return parse_name(desired).split == "train"
+    except Error:
+        return False

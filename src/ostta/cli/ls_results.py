@@ -1,0 +1,48 @@
+"""`ostta ls results`: the runs of a folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def results(
+    folder: Annotated[Path, typer.Argument(help="Folder of the result files.")] = Path("ostta-runs"),
+    format_: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
+) -> None:
+    """The results in a folder, one line a run and seed. Example: ostta ls results ostta-runs"""
+    from ..bench.tables.folder_results import read_folder
+    from ..bench.tables.layout import number
+    from ..bench.tables.tidy import tidy_rows
+    from ..registry import pick
+    from .listing import print_table
+
+    pick(format_, ("text", "json"), "format")
+    files = read_folder(folder)
+    rows = tidy_rows(files)
+    if format_ == "json":
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    print_table(
+        f"Results in {folder}",
+        ("stream", "backbone", "method", "seed", "images", "HM", "AUROC", "records", "file"),
+        [
+            (
+                row["stream"],
+                row["backbone"],
+                row["name"],
+                str(row["seed"]),
+                f"{row['images_desired'] + row['images_undesired']:,}",
+                number(row["hm"], "hm"),
+                number(row["auroc"], "auroc"),
+                "yes" if row["records"] and (folder / row["records"]).is_file() else "no",
+                row["file"],
+            )
+            for row in rows
+        ],
+    )
+    if files.strange:
+        typer.echo(f"{len(files.strange)} JSON files are no results of this version: {', '.join(files.strange[:3])}.")
