@@ -326,6 +326,7 @@ def test_a_chart_has_gaps_and_stays_inside_its_axes() -> None:
     drawn = chart.svg(ODD)
     assert 'd="M0 100L500 50M700 0L1000 0"' in drawn
     assert "<script" not in drawn
+    assert Axis(-1e308, 1e308).shown() == Axis(0, float("inf")).shown() == Axis(float("nan"), 1).shown() == []
     assert [text for _, text in Axis(0.19, 0.41).shown()] == ["0.20", "0.25", "0.30", "0.35", "0.40"]
     assert Read(html_page(Page("t", "k", [], [Section("s", [Picture(drawn, "p")])]))).open == []
 

@@ -152,10 +152,14 @@ def test_nothing_is_bold_where_no_interval_can_be_had(figures: SuiteFigures) -> 
     )
 
 
-DRAWN = SUITE.replace("seeds = [0, 1]", "seeds = [0, 1, 2]\nlimit = 40").replace("[axes]", '[base]\ndraw = "images"\n\n[axes]')
+DRAWN = SUITE.replace("seeds = [0, 1]", "seeds = [0, 1, 2]\nlimit = 40").replace(
+    "[axes]", '[base]\ndraw = "images"\n\n[axes]'
+)
 
 
-def drawn_by_seed(folder: Path, figure: str, better: tuple[float, ...], fields: dict[str, object] | None = None) -> SuiteFigures:
+def drawn_by_seed(
+    folder: Path, figure: str, better: tuple[float, ...], fields: dict[str, object] | None = None
+) -> SuiteFigures:
     """CLIP on MNIST, three seeds that draw images: the frozen row has 40, 60 and 50, rosita so much more."""
     (folder / "drawn.toml").write_text(DRAWN)
     suite = read_suite(folder / "drawn.toml", "paper/drawn")
