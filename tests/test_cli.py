@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ import pytest
 from cases import images
 from ostta.bench.result import read_result
 from ostta.cli import main
+from ostta.cli.listing import print_table
 from ostta.cli.output import guarded_output
 from ostta.core.types import Error
 from ostta.live import state_keeper
@@ -468,3 +470,56 @@ def test_the_process_itself_ends_as_quietly(shell: str, code: int, words: str) -
         ["bash", "-c", shell, "bash", *command("ls", "profiles")], capture_output=True, text=True, env=environment()
     )
     assert (done.returncode, done.stderr) == (code, words)
+
+
+# --- lists -------------------------------------------------------------------------------------------------------------------
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+ROWS = [("laion/CLIP-ViT-B-32-laion2B-s34B-b79K", "a model with a text that is much too long for one line", "here")]
+
+
+@pytest.mark.parametrize("width", [20, 40, 62, 80, 160])
+def test_an_id_is_never_split_on_a_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Terminal()
+    with redirect_stdout(out):
+        print_table("Models", ("model", "what it is", "where"), ROWS)
+    printed = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines()
+    assert sum(ROWS[0][0] in line for line in printed) == 1
+    assert "much" in out.getvalue()
+    if width > 40:
+        assert max(map(len, printed)) <= width
+
+
+def test_a_list_in_a_pipe_is_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    out = io.StringIO()
+    with redirect_stdout(out):
+        print_table("Models", ("model", "what it is", "where"), ROWS)
+    assert out.getvalue().splitlines()[2] == "  ".join(ROWS[0])
+    assert len(out.getvalue().splitlines()) == 3
+
+
+# --- names before data --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--method", "nope"], "There is no method 'nope'"),
+        (["--score", "nope"], "There is no score 'nope'"),
+        (["--identifier", "nope"], "There is no identifier 'nope'"),
+        (["--backbone", "nope"], "There is no backbone 'nope'"),
+        (["--set", "nope=1"], "There is no option 'nope'"),
+        (["--set", "lr=quick"], "takes a number"),
+        (["--corruption", "nope"], "There is no corruption 'nope'"),
+        (["--undesired", "nope"], "There is no data set 'nope'"),
+    ],
+)
+def test_names_are_checked_before_data(arguments: list[str], words: str, tmp_path: Path) -> None:
+    # There is no folder of data sets, so that the data would be complained about.
+    done = ostta("run", "--desired", "cifar10c", "--out", str(tmp_path / "out"), *arguments)
+    assert (done.returncode, words in done.stderr, "OSTTA_DATA" in done.stderr) == (1, True, False), done.stderr

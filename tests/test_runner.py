@@ -51,7 +51,7 @@ from ostta.streams import Sample
 
 SAMPLES = {"desired": "sample:cifar10c", "undesired": "sample:mnist"}
 # Times, memory, and nothing else, may differ between two runs of one spec.
-COSTS = ("latency_ms", "peak_memory_mb", "seconds")
+COSTS = ("latency_ms", "peak_memory_mb", "seconds", "load")
 # The last bits of a sum depend on the number of threads, so all runs that are compared have the same.
 THREADS = torch.get_num_threads()
 # A fresh process for a runner, without the seconds that importing torch takes each time.
@@ -447,7 +447,11 @@ def test_a_run_that_fails_is_noted_and_stops_no_other(suite: str, tmp_path: Path
         "--workers",
         "2",
     ]
-    done = CliRunner().invoke(app, arguments)
+    refused = CliRunner().invoke(app, arguments)
+    assert refused.exit_code == 1
+    assert "1 of 2 runs cannot be carried out, so nothing was started." in refused.stderr
+    assert not list(out.glob("*.json"))
+    done = CliRunner().invoke(app, [*arguments, "--keep-going"])
     assert done.exit_code == 1
     assert "1 done, 0 skipped, 1 failed" in done.stdout
     lines = [line for line in done.stderr.splitlines() if " failed: " in line]
@@ -822,5 +826,5 @@ def test_runs_inside_one_process_are_those_of_processes_of_their_own(undisturbed
     assert (summary.done, summary.failed) == (3, ())
     assert steps[-1] == 3
     assert content(tmp_path) == content(undisturbed)
-    lost = run_grid([spec(backbone="nowhere/to-be-found")], None, tmp_path, engine="inside")
+    lost = run_grid([spec(backbone="nowhere/to-be-found")], None, tmp_path, engine="inside", keep_going=True)
     assert len(lost.failed) == 1

@@ -348,18 +348,88 @@ def test_an_impossible_run_says_which() -> None:
         _ = cell.spec
 
 
-def test_bench_ls_names_all_suites(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["ostta", "bench", "ls"])
-    monkeypatch.setenv("COLUMNS", "160")
+def listed(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What `ostta bench ls` prints into a pipe, however wide the terminal is said to be."""
+    monkeypatch.setattr(sys, "argv", ["ostta", "bench", "ls", *arguments])
+    monkeypatch.setenv("COLUMNS", "40")
     out = io.StringIO()
     with redirect_stdout(out), pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code in (0, None)
-    lines = out.getvalue().splitlines()
+    return out.getvalue().splitlines()
+
+
+def test_bench_ls_names_all_suites_one_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = listed(monkeypatch=monkeypatch)
     for name in NAMES:
-        assert any(f"│ {name} " in line for line in lines), name
+        assert any(line.startswith(f"{name} ") for line in lines), name
     (line,) = [line for line in lines if "paper/seeds" in line]
-    assert re.search(r"tab-app:random-seeds\s*│\s*80 │", line)  # 2 methods, 8 streams, 5 seeds
+    assert re.search(r"tab-app:random-seeds\s+80$", line)  # 2 methods, 8 streams, 5 seeds
+    assert not any("│" in line for line in lines)
+
+
+OWN = """
+base = { desired = "sample:cifar10c", limit = 8, draw = "images" }
+seeds = [0, 1]
+[axes]
+method = ["zero_shot", "rosita"]
+undesired = ["sample:mnist", "sample:cifar10"]
+"""
+
+
+def test_a_suite_of_ones_own_needs_axes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(OWN)
+    suite = load_suite(str(path))
+    assert (suite.title, suite.what, suite.labels, suite.place) == ("mine", "", (), "")
+    assert (suite.rows, suite.columns) == (("method",), ("undesired",))
+    assert suite.metrics == ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")
+    assert {cell.spec.draw for cell in expand(suite)} == {"images"}
+    lines = listed(str(path), monkeypatch=monkeypatch)
+    assert any(re.match(rf"{re.escape(str(path))} .* 8$", line) for line in lines)
+    assert any(re.match(r"undesired +columns +sample:mnist, sample:cifar10$", line) for line in lines)
+    for given, rows, columns in (
+        ('rows = ["undesired"]', ("undesired",), ("method",)),
+        ('columns = ["method"]', ("undesired",), ("method",)),
+        ('rows = ["method", "undesired"]', ("method", "undesired"), ()),
+    ):
+        path.write_text(f"{given}\n{OWN}")
+        again = load_suite(str(path))
+        assert (again.rows, again.columns) == (rows, columns)
+    path.write_text("[axes]\ndesired = ['cifar10c', 'cifar100c']\n")
+    assert load_suite(str(path)).rows == ("desired",)
+
+
+def test_the_words_of_ones_own_suite_are_not_the_papers(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f'what = "mine"\nlabels = ["tab:mine"]\n{OWN}')
+    assert load_suite(str(path)).place == "mine"
+    assert load_suite("embedded/k").place.startswith("in the paper: ")
+
+
+def test_all_that_is_wrong_with_a_file_is_said_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(
+        'titel = "x"\nmetrics = ["harmonic"]\nlimit = "many"\n[base]\ndesird = "cifar10c"\nseverity = "high"\n'
+        '[axes.method]\na = { methd = "zero_shot" }\n"b,c" = { severity = [5] }\n'
+    )
+    with pytest.raises(Error) as raised:
+        load_suite(str(path))
+    sentence = str(raised.value)
+    assert "6 problems" in sentence
+    assert "\n" not in sentence
+    for words in (
+        "base: unknown metrics or fields: ['desird']; severity: ",
+        "axes.method.a: the entry 'a' sets 'methd', which is no field of a run; did you mean 'method'",
+        "axes.method.b,c: ",
+        "metrics: unknown metrics or fields: 'harmonic'",
+        "limit: ",
+        "titel: there is no such field",
+    ):
+        assert words in sentence
+    path.write_text("title = 'x'\n")
+    with pytest.raises(Error, match=r"\(axes: "):
+        load_suite(str(path))
 
 
 def test_the_page_lists_every_suite_with_its_runs(suites: dict[str, Suite]) -> None:

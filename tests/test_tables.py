@@ -330,8 +330,9 @@ def test_a_continual_run_shows_the_mean_of_its_domains_and_each_of_them(tmp_path
     assert picture.title == "HM of each domain, CLIP, C-10C/MNIST"
     assert picture.svg.count('class="line') == 2
     assert [words for _, words in key.words] == ["zero_shot", "rosita"]
-    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](figures))))
-    (snow,) = [line for line in lines if line["column"] == "C-10C/MNIST / snow" and line["row"] == "CLIP / rosita"]
+    lines = list(csv.DictReader(io.StringIO(FORMATS["figures"](figures))))
+    (snow,) = [line for line in lines if (line["backbone"], line["method"], line["part"]) == ("CLIP", "rosita", "snow")]
+    assert snow["stream"] == "C-10C/MNIST"
     assert float(snow["mean"]) == 67.0
 
 
@@ -393,7 +394,7 @@ def test_markdown_parses_back(figures: SuiteFigures) -> None:
     rows = {(line[0], line[1]): line[2:] for line in first[2:]}
     assert list(rows) == figures.rows
     assert rows[FROZEN] == ["90.00 ± 0.00", "20.00 ± 0.00", "71.00 ± 1.41", "–"]
-    assert rows[ROSITA][2:] == ["**82.00 ± 2.83**", "+11.00 ± 1.41"]
+    assert rows[ROSITA][2:] == ["82.00 ± 2.83", "+11.00 ± 1.41"]
     assert rows[OTHER_FROZEN][2:] == ["83.00", "–"]
     assert rows["MaPLe", "rosita"] == ["–"] * 4
     printed = next(table for table in tables if any("84.17" in cell for line in table for cell in line))
@@ -403,38 +404,37 @@ def test_markdown_parses_back(figures: SuiteFigures) -> None:
     assert re.search(r"^\[2\] zero_shot keeps nothing", text, flags=re.MULTILINE)
     cost = tables[-1]
     assert cost[3][2:] == ["41 ± 0", "12.5 ± 0.0", "41 ± 0", "12.5 ± 0.0"]
-    for sentence in (figures.collected.missing, "A remark of the suite.", "Bold: the best mean"):
+    for sentence in (figures.collected.missing, "A remark of the suite.", "No interval can be given"):
         assert sentence in text
     assert "not the published images (7); a doubtful figure (3)" in text
 
 
 def test_csv_has_every_figure_unrounded(figures: SuiteFigures) -> None:
-    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](figures))))
+    lines = list(csv.DictReader(io.StringIO(FORMATS["figures"](figures))))
     assert list(lines[0]) == [
-        "suite",
-        "row",
-        "column",
-        "metric",
-        "mean",
-        "std",
-        "seeds",
-        "paper",
-        "gap",
-        "doubt",
-        "low",
-        "high",
-    ]
+        "suite", "backbone", "method", "stream", "part", "group", "metric", "mean", "std", "seeds", "low", "high", "over", "images",
+        "marked", "best", "paper", "gap", "doubt",
+    ]  # fmt: skip
     # Four rows, two columns; three metrics, the difference, updates and time.
     assert len(lines) == 4 * 2 * 6
-    found = {(line["row"], line["column"], line["metric"]): line for line in lines}
+    found = {(line["backbone"], line["method"], line["stream"], line["metric"]): line for line in lines}
     assert len(found) == len(lines)
-    rosita = found["CLIP / rosita", "C-10C/MNIST", "hm"]
+    rosita = found["CLIP", "rosita", "C-10C/MNIST", "hm"]
     assert (float(rosita["mean"]), float(rosita["std"]), rosita["seeds"]) == (82.0, math.sqrt(8), "2")
     assert (float(rosita["paper"]), float(rosita["gap"])) == (84.17, 82.0 - 84.17)
-    assert found["CLIP / rosita", "C-10C/MNIST", "delta_hm"]["mean"] == "11.0"
-    assert found["CLIP / rosita", "C-10C/Tiny", "hm"]["gap"] == ""
-    assert found["MaPLe / rosita", "C-10C/Tiny", "hm"]["mean"] == ""
-    assert found["MaPLe / zero_shot", "C-10C/MNIST", "hm"]["doubt"]
+    assert found["CLIP", "rosita", "C-10C/MNIST", "delta_hm"]["mean"] == "11.0"
+    assert found["CLIP", "rosita", "C-10C/Tiny", "hm"]["gap"] == ""
+    assert found["MaPLe", "rosita", "C-10C/Tiny", "hm"]["mean"] == ""
+    assert found["MaPLe", "zero_shot", "C-10C/MNIST", "hm"]["doubt"]
+
+
+def test_csv_of_a_suite_has_one_row_a_run_and_seed(figures: SuiteFigures) -> None:
+    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](figures))))
+    assert len(lines) == sum(value is not None for values in HM.values() for value in values)
+    found = {(line["in_backbone"], line["method"], line["in_stream"], line["seed"]): line for line in lines}
+    assert len(found) == len(lines)
+    assert found["CLIP", "rosita", "C-10C/MNIST", "1"]["hm"] == "84.0"
+    assert found["CLIP", "rosita", "C-10C/MNIST", "1"]["backbone"] == "openai/clip-vit-base-patch16"
 
 
 def test_latex_is_whole_and_escaped(figures: SuiteFigures) -> None:
@@ -459,7 +459,7 @@ def test_latex_is_whole_and_escaped(figures: SuiteFigures) -> None:
         for line in lines:
             spanned = sum(int(span) - 1 for span in re.findall(r"\\multicolumn\{(\d+)\}", line))
             assert len(re.split(r"(?<!\\)&", line)) + spanned == len(columns)
-    assert r"\textbf{82.00 $\pm$ 2.83}" in text
+    assert r"82.00 $\pm$ 2.83" in text
     assert r"83.63$^{2}$ (--)" in text
     assert r"zero\_shot" in text
 
@@ -643,10 +643,10 @@ def test_no_cell_of_the_csv_is_a_formula(tmp_path: Path) -> None:
     suite = read_suite(tmp_path / "formulas.toml", "=formulas")
     for place, cell in enumerate(expand(suite)):
         made(cell.spec, 50.0 + place % 3).write(tmp_path / f"{place}.json")
-    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](SuiteFigures(collect_results(suite, tmp_path))))))
-    written = list(dict.fromkeys(line["row"] for line in lines))
+    lines = list(csv.DictReader(io.StringIO(FORMATS["figures"](SuiteFigures(collect_results(suite, tmp_path))))))
+    written = list(dict.fromkeys(line["kind"] for line in lines))
     assert written == ["'=1+1", "'+cmd", "'-2+3", "'@sum", "-1.5", "+2e-3", "-.5", "'--", "plain", "a=b"]
-    assert {(line["suite"], line["column"]) for line in lines} == {("'=formulas", "'\tx")}
+    assert {(line["suite"], line["stream"]) for line in lines} == {("'=formulas", "'\tx")}
     assert all(float(line["mean"]) for line in lines if line["metric"] == "hm")
 
 
@@ -748,8 +748,8 @@ def test_the_two_commands(tmp_path: Path) -> None:
     code, _, said = ostta("bench", "table", "embedded/k", "--out", str(tmp_path))
     assert (code, "28 of other runs" in said) == (1, True)
     chosen = ["--out", str(tmp_path), "--seeds", "0,1", "--limit", "20", "--only", "stream=C-10C/MNIST"]
-    code, text, _ = ostta("bench", "table", "embedded/k", *chosen, "--format", "csv", "--fpr95", "strict")
-    assert (code, text.splitlines()[1].split(",")[:4]) == (0, ["embedded/k", "zero_shot", "C-10C/MNIST", "hm"])
+    code, text, _ = ostta("bench", "table", "embedded/k", *chosen, "--format", "figures", "--fpr95", "strict")
+    assert (code, text.splitlines()[1].split(",")[:3]) == (0, ["embedded/k", "zero_shot", "C-10C/MNIST"])
     code, text, _ = ostta("bench", "report", "embedded/k", *chosen, "--to", str(tmp_path / "page.html"))
     assert (code, text.strip()) == (0, str(tmp_path / "page.html"))
     assert "14 of 14 cells have results" in (tmp_path / "page.html").read_text()
@@ -899,16 +899,12 @@ def test_means_over_groups_in_every_format(grouped: SuiteFigures) -> None:
     text = FORMATS["md"](grouped)
     assert re.search(r"\| \+\d+\.\d\d \[\+\d+\.\d\d, \+\d+\.\d\d\]\\\* \|", text)
     assert "the paired 95 % interval of a difference over images, from 1,000 resamples" in text
-    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](grouped))))
-    (found,) = [
-        line
-        for line in lines
-        if (line["row"], line["column"], line["metric"]) == ("tda / lda", "mean of far", "delta_hm")
-    ]
+    lines = list(csv.DictReader(io.StringIO(FORMATS["figures"](grouped))))
+    (found,) = [line for line in lines if (line["method"], line["group"], line["metric"]) == ("tda", "far", "delta_hm")]
     assert (float(found["low"]), float(found["high"])) == (mean.low, mean.high)
     assert FORMATS["latex"](grouped).count("\\begin{tabular}") == len(made_sheet.blocks)
     page = Page(suite_report(grouped))
-    assert any(re.fullmatch(r"\+\d+\.\d\d \[\+\d+\.\d\d, \+\d+\.\d\d\]\*", cell) for cell in page.cells)
+    assert any(re.fullmatch(r"\+\d+\.\d\d\* \[\+\d+\.\d\d, \+\d+\.\d\d\]", cell) for cell in page.cells)
 
 
 def test_records_of_other_images_give_no_interval(grouped: SuiteFigures, tmp_path: Path) -> None:

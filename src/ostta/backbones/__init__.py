@@ -34,7 +34,7 @@ from .wrapped import wrap
 
 __all__ = [
     "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "BackboneSource", "HasTextTower", "HasTokenStatistics", "ReadsPrompts", "TunesPrompts",
-    "as_backbone", "backbone_names", "export", "from_open_clip", "from_transformers", "load", "wrap",
+    "as_backbone", "backbone_names", "check_name", "export", "from_open_clip", "from_transformers", "load", "require", "wrap",
 ]  # fmt: skip
 
 # Whatever stands for a backbone in `ostta.load`.
@@ -181,6 +181,20 @@ def _load(name_or_folder: str | Path) -> TwoTowers:
             f"The backbone {name!r} is in a file, which only a command line or a suite may name: in Python, give what makes "
             'it, or `ostta.plugins.from_file("path/file.py:Name")`.'
         )
+    check_name(name_or_folder)
+    return load_folder(model_folder(name), name)
+
+
+def check_name(name_or_folder: str | Path) -> None:
+    """An Error where neither a folder nor a model on the hub can be called so; nothing is opened or asked.
+
+    >>> check_name("embedded"), check_name("openai/clip-vit-base-patch16")
+    (None, None)
+    """
+    name = str(name_or_folder).partition("+maple:")[0]
+    known = (*SHIPPED, *plugins.registered_names("backbone"))
+    if name in known or name.startswith(PREFIX) or Path(name).expanduser().is_dir():
+        return
     if isinstance(name_or_folder, Path) or name.startswith((".", "/", "~")):
         raise Error(f"There is no folder {name!r}.")
     if "/" not in name:
@@ -188,7 +202,25 @@ def _load(name_or_folder: str | Path) -> TwoTowers:
         raise Error(
             f'There is no backbone {name!r}: say "embedded", a folder, or an id of the hub such as {_NAMES[2][0]}.'
         )
-    return load_folder(model_folder(name), name)
+
+
+def require(name: str) -> None:
+    """An Error where the files of a backbone are not here; those of a model on the hub are fetched, if they can be. Nothing is loaded.
+
+    >>> require("embedded")
+    """
+    check_name(name)
+    base, plus, place = name.partition("+maple:")
+    if base in (*SHIPPED, *plugins.registered_names("backbone")):
+        return
+    if base.startswith(PREFIX):
+        folder = Path(base.removeprefix(PREFIX)).expanduser()
+        if not folder.is_dir():
+            raise Error(f"There is no folder {str(folder)!r}; `ostta backbone export` makes one.")
+    elif not Path(base).expanduser().is_dir():
+        model_folder(base)
+    if plus and not Path(place).expanduser().exists():
+        raise Error(f"There are no MaPLe prompts at {place!r} for {base}: docs/maple.md says where to get them.")
 
 
 def _with_maple(base: str, place: Path) -> TwoTowers:

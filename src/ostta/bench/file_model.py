@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from ..core.checks import one_line
+
+# In place of pydantic's, which a reader of the file would have to think about.
+_WORDS = {"extra_forbidden": "there is no such field", "missing": "it is not there, and must be"}
 
 
 class FileModel(BaseModel):
@@ -32,6 +36,24 @@ class FileModel(BaseModel):
 
 def first_problem(problem: ValidationError) -> str:
     """Where in the content and what, for the end of a sentence."""
-    first = problem.errors()[0]
-    place = ".".join(map(str, first["loc"])) or "the whole"
-    return one_line(f"{place}: {first['msg']}")
+    return _said(problem.errors()[0])
+
+
+def all_problems(problem: ValidationError, place: Callable[[tuple[Any, ...]], str] | None = None) -> list[str]:
+    """Every place and what is wrong there. `place` says a place in words, where its numbers would tell a reader little."""
+    errors = problem.errors()
+    inner = [error["loc"] for error in errors]
+    said = [
+        _said(error, place)
+        for error in errors
+        # A list that lost all it had to other problems is not itself one.
+        if error["type"] != "too_short" or not any(loc[: len(error["loc"])] == error["loc"] != loc for loc in inner)
+    ]
+    return list(dict.fromkeys(said))
+
+
+def _said(error: Any, place: Callable[[tuple[Any, ...]], str] | None = None) -> str:
+    where = ".".join(map(str, error["loc"])) if place is None else place(error["loc"])
+    # pydantic puts these words before what a check of ours says.
+    what = _WORDS.get(error["type"], error["msg"].removeprefix("Value error, "))
+    return one_line(f"{where}: {what}" if where else what)

@@ -95,6 +95,32 @@ class Latency(FileModel):
     total: Quantiles
 
 
+# A process that waited for a core more than this part of its time shared it; without that figure, so many times the cores in the average.
+BUSY_WAIT, BUSY_AVERAGE = 0.1, 1.25
+
+
+class Load(FileModel):
+    """How busy the machine was: the load average of the last minute when the run ended, the run itself among it, and the cores to use.
+
+    `waited`: of the time in which the run could have gone on, the part in which no core was free for it. None: the system does not say.
+    """
+
+    cores: int
+    average: float | None = None
+    waited: float | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether times taken then are longer than the run's own.
+
+        >>> Load(cores=2, average=1.1, waited=0.01).busy, Load(cores=2, average=6.0, waited=0.55).busy
+        (False, True)
+        """
+        if self.waited is not None:
+            return self.waited > BUSY_WAIT
+        return self.average is not None and self.average > BUSY_AVERAGE * self.cores
+
+
 class Analyses(FileModel):
     """What the paper measures beside the five figures; `ostta.analyses` has the formulas. None: this run cannot give it.
 
@@ -114,7 +140,8 @@ class Result(FileModel):
     """The content of a result file.
 
     `domains` and the plain mean of their HM are there where the scenario has several. The mean is the headline of a continual run;
-    it is None where a domain has no HM. `peak_memory_mb` is None where the system does not say.
+    it is None where a domain has no HM. `peak_memory_mb` is from the first image on, with model and data open; None where the system
+    does not say.
     """
 
     later: ClassVar[tuple[str, ...]] = (
@@ -125,6 +152,7 @@ class Result(FileModel):
         "resets",
         "cached_features",
         "events",
+        "load",
     )
 
     schema_version: int = SCHEMA
@@ -158,6 +186,13 @@ class Result(FileModel):
     resets: int = 0
     # How often each kind of event came: what the guard did, and resets.
     events: dict[str, int] = Field(default_factory=dict)
+    # How busy the machine was; files from before that do not say.
+    load: Load | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether the run's times were taken on a busy machine."""
+        return self.load is not None and self.load.busy
 
     @model_validator(mode="before")
     @classmethod

@@ -3,7 +3,10 @@
 A file says what every run has in common (`base`), along which axes runs differ, which combinations make no sense, and what of it is
 a row or a column. Two sets of files share their names: `paper/` as published, `embedded/` the same scaled to the model that ships.
 
-    [axes]
+    [base]
+    desired = "folder:pets"
+    draw = "images"                                     # each seed draws its own images, and not only their order
+    [axes]                                              # the one part that a file must have
     method = ["zero_shot", "rosita"]                    # a field of RunSpec, and the values it takes
     [axes.stream]                                       # or named entries, each setting fields
     "C-10C/SVHN" = { desired = "cifar10c", undesired = "svhn" }
@@ -14,7 +17,8 @@ a row or a column. Two sets of files share their names: `paper/` as published, `
     [axes.undesired]
     MNIST = { undesired = "mnist", group = "far" }      # `group`: tables have the mean over the columns of each
 
-An empty `undesired` means a closed set. Code of one's own is named as "file.py:Name", from the folder of the suite.
+An empty `undesired` means a closed set. Code of one's own is named as "file.py:Name", from the folder of the suite. Where a file
+does not say what rows and columns are, axes that set nothing but the stream are columns, and the others rows.
 """
 
 from __future__ import annotations
@@ -26,22 +30,36 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ..core.checks import one_line
 from ..core.types import Error
-from ..registry import pick
-from .file_model import FileModel, first_problem
+from ..metrics import NAMES
+from ..registry import nearest, pick
+from .file_model import FileModel, all_problems, first_problem
 from .own_code import asked
 from .paper.mapping import Filters, filters_of
 from .spec import RunSpec, usual_draw
 
 FOLDER = Path(__file__).parent / "suites"
 FIELDS = set(RunSpec.model_fields)
+
+# What makes the stream of a run: axes of nothing else are columns, unless the file says otherwise.
+_OF_STREAM = {
+    "desired",
+    "undesired",
+    "undesired_classes",
+    "corruption",
+    "severity",
+    "ratio",
+    "scenario",
+    "limit",
+    "classes",
+}
 
 # What a table can show, by the names of the paper's figures, and how it is headed. `accuracy` is over all desired images, accepted or not.
 METRICS = {
@@ -87,15 +105,16 @@ class Entry(FileModel):
 
     @model_validator(mode="after")
     def _known(self) -> Entry:
-        unknown = sorted(set(self.fields) - FIELDS)
-        if unknown:
-            raise ValueError(f"the entry {self.name!r} sets {unknown[0]!r}, which is no field of a run")
-        _refuse_impossible(self.fields)
+        problems = [
+            f"the entry {self.name!r} sets {name!r}, which is no field of a run{nearest(name, sorted(FIELDS))}"
+            for name in sorted(set(self.fields) - FIELDS)
+        ]
+        problems += _impossible({name: value for name, value in self.fields.items() if name in FIELDS})
         if "," in self.name:
-            raise ValueError(
+            problems.append(
                 f"the entry {self.name!r} has a comma in its name, which would split it on the command line"
             )
-        return self
+        return _without(problems, self)
 
 
 class Axis(FileModel):
@@ -115,7 +134,9 @@ class Skip(FileModel):
 class Suite(FileModel):
     """The content of a suite file.
 
-    what: section and table of the paper. labels: its LaTeX labels. figures: filters that all cells have in common. parts: the domains
+    Only `axes` must be there; a title is made from the file's name, and the five figures are the usual metrics.
+
+    what: section and table of the paper, or a word of one's own. labels: its LaTeX labels. figures: filters that all cells have in common. parts: the domains
     of a run that have figures of their own, beside the whole. records: the per-image records are needed, for pictures and
     intervals. cache_features: runs that need nothing but image features share them, stream by stream; their times are then not shown.
     windows: so many images a window, in which rows are set against the frozen one; 0 for no such table.
@@ -123,16 +144,16 @@ class Suite(FileModel):
     """
 
     name: str
-    title: str
-    what: str
-    labels: tuple[str, ...]
+    title: str = ""
+    what: str = ""
+    labels: tuple[str, ...] = ()
     remark: str = ""
     base: dict[str, Any] = Field(default_factory=dict)
-    axes: tuple[Axis, ...]
+    axes: tuple[Axis, ...] = Field(min_length=1)
     skip: tuple[Skip, ...] = ()
-    rows: tuple[str, ...]
+    rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    metrics: tuple[str, ...] = Field(min_length=1)
+    metrics: tuple[str, ...] = Field(NAMES, min_length=1)
     seeds: tuple[int, ...] = Field((0,), min_length=1)
     limit: int | None = None
     figures: Filters = Field(default_factory=dict)
@@ -142,23 +163,65 @@ class Suite(FileModel):
     differences: tuple[str, ...] = ()
     windows: int = Field(0, ge=0)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _filled_in(cls, content: Any) -> Any:
+        """What a file leaves out and can be known: its title, and which axes are rows and which columns."""
+        if not isinstance(content, dict):
+            return content
+        filled = {"title": Path(str(content.get("name", ""))).stem, **content}
+        axes = {axis["name"]: axis["entries"] for axis in content.get("axes", ()) if isinstance(axis, dict)}
+        rows, columns = (content.get(side) for side in ("rows", "columns"))
+        if rows is None and columns is None:
+            columns = [name for name, entries in axes.items() if _of_stream(entries)]
+            columns = columns[1:] if len(columns) == len(axes) else columns
+            rows = [name for name in axes if name not in columns]
+        elif rows is None and isinstance(columns, list):
+            rows = [name for name in axes if name not in columns]
+        elif columns is None and isinstance(rows, list):
+            columns = [name for name in axes if name not in rows]
+        return {**filled, "rows": rows, "columns": columns}
+
     @model_validator(mode="after")
     def _fits_together(self) -> Suite:
         names = {axis.name: {entry.name for entry in axis.entries} for axis in self.axes}
+        problems = []
         if sorted([*self.rows, *self.columns]) != sorted(names):
-            raise ValueError(f"every axis is a row or a column, once: there are {', '.join(names)}")
+            problems.append(f"every axis is a row or a column, once: there are {', '.join(names)}")
         for skip in self.skip:
             for axis, entries in skip.where.items():
                 strange = set(entries) - names.get(axis, set())
                 if axis not in names or strange:
-                    raise ValueError(
+                    problems.append(
                         f"a skip rule speaks of {axis} = {sorted(strange) or entries}, which does not exist"
                     )
-        unknown = set(self.metrics) - set(METRICS) | set(self.differences) - set(self.metrics)
-        if unknown or set(self.base) - FIELDS:
-            raise ValueError(f"unknown metrics or fields: {sorted(unknown | (set(self.base) - FIELDS))}")
-        _refuse_impossible(self.base)
-        return self
+        unknown = sorted(set(self.differences) - set(self.metrics))
+        if unknown:
+            problems.append(f"unknown metrics or fields: differences of {unknown}, which are no metrics of the suite")
+        return _without(problems, self)
+
+    @field_validator("base")
+    @classmethod
+    def _possible(cls, base: dict[str, Any]) -> dict[str, Any]:
+        unknown = sorted(set(base) - FIELDS)
+        problems = [f"unknown metrics or fields: {unknown}"] if unknown else []
+        return _without([*problems, *_impossible({name: base[name] for name in base if name in FIELDS})], base)
+
+    @field_validator("metrics")
+    @classmethod
+    def _known(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [f"{name!r}{nearest(name, list(METRICS))}" for name in metrics if name not in METRICS]
+        return _without([f"unknown metrics or fields: {each}" for each in unknown], metrics)
+
+    @property
+    def place(self) -> str:
+        """Where its figures come from, for a heading: "in the paper: ..." only where it is a table or a figure of it."""
+        return f"in the paper: {self.what}" if self.labels and self.folder is None else self.what
+
+    @property
+    def called(self) -> str:
+        """Title, name and place, for the head of a table."""
+        return f"{self.title} ({'; '.join(filter(None, (self.name, self.what)))})"
 
     @property
     def folder(self) -> Path | None:
@@ -170,12 +233,28 @@ class Suite(FileModel):
         return "paper" if self.name.startswith("paper/") else "embedded"
 
 
-def _refuse_impossible(fields: Mapping[str, Any]) -> None:
+def _impossible(fields: Mapping[str, Any]) -> list[str]:
     """Fields of a run that none can have, such as a number in the place of options, are found when the file is read."""
     try:
         RunSpec(**fields)
     except ValidationError as problem:
-        raise ValueError(first_problem(problem)) from None
+        return all_problems(problem)
+    return []
+
+
+_Checked = TypeVar("_Checked")
+
+
+def _without(problems: Sequence[str], checked: _Checked) -> _Checked:
+    """`checked` where there are no problems, else one error with all of them."""
+    if problems:
+        raise ValueError("; ".join(problems))
+    return checked
+
+
+def _of_stream(entries: Any) -> bool:
+    """Whether all entries of an axis set nothing but the stream."""
+    return all(isinstance(entry, dict) and set(entry.get("fields", ())) <= _OF_STREAM for entry in entries)
 
 
 @dataclass(frozen=True)
@@ -232,15 +311,30 @@ def read_suite(path: Path, name: str) -> Suite:
     """A suite file of any folder."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-        return Suite(**{**content, "name": name, "axes": [_axis(*item) for item in content["axes"].items()]})
+        axes = content.get("axes", {})
+        if not isinstance(axes, dict):
+            raise ValueError("axes: a table of axes, each with its entries")
+        return Suite(**{**content, "name": name, "axes": [_axis(*item) for item in axes.items()]})
     except OSError as problem:
         raise Error(f"The suite file {path} cannot be read ({problem.strerror}).") from None
     except ValidationError as problem:
-        raise Error(f"{path} is not a suite file ({first_problem(problem)}).") from None
+        found = all_problems(problem, partial(_place, content))
+        count = f"{len(found)} problems: " if len(found) > 1 else ""
+        raise Error(f"{path} is not a suite file ({count}{'; '.join(found)}).") from None
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise Error(f"{path} is not a suite file ({one_line(problem)}).") from None
     except RecursionError:
         raise Error(f"{path} is not a suite file (it is nested too deeply).") from None
+
+
+def _place(content: Mapping[str, Any], loc: tuple[Any, ...]) -> str:
+    """A place in the file by the names of axes and entries."""
+    if len(loc) < 2 or loc[0] != "axes":
+        return ".".join(map(str, loc))
+    name = list(content["axes"])[loc[1]]
+    entries = content["axes"][name]
+    inner = [list(entries)[loc[3]], *loc[4:]] if len(loc) > 3 else loc[2:]
+    return ".".join(map(str, ["axes", name, *inner]))
 
 
 def _axis(name: str, content: Any) -> dict[str, Any]:

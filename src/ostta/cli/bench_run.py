@@ -21,10 +21,14 @@ def run(
         str, typer.Option(help="i/n: the i-th of n parts, for machines that share nothing; i is 1 to n.")
     ] = "1/1",
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Runs at once, a process each; else as many as cores, up to 4.")
+        int | None, typer.Option(min=1, help="Runs at once, in a process each; else as many as cores, up to 4.")
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads of each run; else the cores shared out between the workers.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Threads of each run; else as OMP_NUM_THREADS says, or the cores shared out between the workers.",
+        ),
     ] = None,
     engine: Annotated[
         str,
@@ -51,33 +55,52 @@ def run(
             help="Share image features between runs on one stream that need nothing else; no times then. Else as the suite says."
         ),
     ] = None,
+    keep_going: Annotated[
+        bool,
+        typer.Option("--keep-going", help="Where a model or data are missing for some runs, carry out the others."),
+    ] = False,
+    log: Annotated[
+        str | None, typer.Option(help="Write curves on the way: tensorboard:FOLDER, a folder in it for each run.")
+    ] = None,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="A new process for each run; else processes live on from run to run."),
+    ] = False,
 ) -> None:
     """Carry out all runs of a suite; those with a result in the folder are skipped, and failed ones are tried again.
 
     Example: ostta bench run embedded/table-cifar --limit 100 --only method=zero_shot,rosita --workers 2 --data DATA
     """
     from ..bench.engine.grid import plan, run_grid
+    from ..bench.engine.requirements import MissingError
     from ..bench.spec import changed
     from ..bench.suite import load_suite
-    from .grid_progress import duration, grid_progress, title
+    from .grid_progress import duration, grid_progress, tell_missing, title
 
     asked = load_suite(suite)
     specs = plan(asked, parse_seeds(seeds), limit, parse_only(only or []), parse_shard(shard))
     given = {"device": None if device is None else parse_device(device), "dtype": dtype}
     specs = [changed(spec, **{name: value for name, value in given.items() if value is not None}) for spec in specs]
-    with grid_progress() as watch:
-        summary = run_grid(
-            specs,
-            data,
-            out,
-            workers=workers,
-            threads=threads,
-            engine=engine,
-            keep_records=True if records is None and asked.records else records,
-            checkpoint_every=checkpoint_every,
-            cache_features=asked.cache_features if cache_features is None else cache_features,
-            watch=watch,
-        )
+    try:
+        with grid_progress() as watch:
+            summary = run_grid(
+                specs,
+                data,
+                out,
+                workers=workers,
+                threads=threads,
+                engine=engine,
+                keep_records=True if records is None and asked.records else records,
+                checkpoint_every=checkpoint_every,
+                cache_features=asked.cache_features if cache_features is None else cache_features,
+                fresh=fresh,
+                keep_going=keep_going,
+                log=log,
+                watch=watch,
+            )
+    except MissingError as problem:
+        tell_missing(problem)
+        raise typer.Exit(1) from None
     for ending in summary.failed:
         typer.echo(f"{title(ending.spec)} failed: {ending.reason}", err=True)
     counts = [f"{summary.done} done", f"{summary.skipped} skipped", f"{len(summary.failed)} failed"]

@@ -6,12 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from ..bench.engine.job import Outcome
 from ..bench.engine.progress import GridProgress
+from ..bench.engine.requirements import MissingError
 from ..bench.spec import RunSpec
+from ..core.words import counted
 
 # Seconds between two lines where nobody watches.
 PAUSE = 30.0
@@ -62,6 +65,16 @@ def title(spec: RunSpec) -> str:
     """A run in a few words."""
     sets = "own domains" if spec.scenario.kind == "domains" else f"{spec.desired}/{spec.undesired or 'closed'}"
     return f"{spec.method} {sets} seed {spec.seed}"
+
+
+def tell_missing(problem: MissingError) -> None:
+    """All that is missing, one line each, with how to get it and what can be done without."""
+    typer.echo(problem.head, err=True)
+    for each in problem.missing:
+        typer.echo(f"  {counted(len(each.runs), 'run')}: {each.reason}", err=True)
+    typer.echo("`ostta data get NAME --data FOLDER` fetches many data sets; `ostta ls datasets` says which.", err=True)
+    if problem.way_out:
+        typer.echo(problem.way_out, err=True)
 
 
 def duration(seconds: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import ls_results
+from .listing import print_table
 
 if TYPE_CHECKING:
     from ..core.options import Option
@@ -20,30 +20,6 @@ app = typer.Typer(
     help="List what there is: methods, scores, identifiers, groups, backbones, options, datasets, profiles, results.",
     no_args_is_help=True,
 )
-
-
-def _print(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    rows = list(rows)
-    if not sys.stdout.isatty():
-        _print_lines(title, [headings, *rows])
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    Console(markup=False).print(table)
-
-
-def _print_lines(title: str, rows: Sequence[Sequence[str]]) -> None:
-    """One line a row, for a reader such as `grep` or `less`: there is no width to fit into."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    typer.echo(title)
-    for row in rows:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _cells(row: Iterable[object]) -> list[str]:
@@ -59,7 +35,7 @@ app.command("results")(ls_results.results)
 @app.command()
 def methods(also: _Also = None) -> None:
     """The methods: what each trains, remembers and costs. Example: ostta ls methods"""
-    _print(
+    print_table(
         "Methods",
         ("method", "trains", "remembers", "passes of the image tower", "paper"),
         [(found.name, *dataclasses.astuple(found.of.facts)) for found in _every("method", also)],
@@ -71,7 +47,7 @@ def groups() -> None:
     """The groups of parameters that a method can train: its option `group`. Example: ostta ls groups"""
     from ..methods.trained_overlay import GROUPS
 
-    _print("Groups of parameters", ("group", "what is trained"), GROUPS.items())
+    print_table("Groups of parameters", ("group", "what is trained"), GROUPS.items())
 
 
 @app.command()
@@ -79,20 +55,20 @@ def backbones() -> None:
     """The backbones that are known by name. Example: ostta ls backbones"""
     from ..backbones import backbone_names
 
-    _print("Backbones", ("backbone", "what it is", "how to get it"), backbone_names())
+    print_table("Backbones", ("backbone", "what it is", "how to get it"), backbone_names())
 
 
 @app.command()
 def identifiers(also: _Also = None) -> None:
     """The identifiers. Example: ostta ls identifiers"""
     rows = [(found.name, found.of.about) for found in _every("identifier", also)]
-    _print("Identifiers", ("identifier", "what it does"), rows)
+    print_table("Identifiers", ("identifier", "what it does"), rows)
 
 
 @app.command()
 def scores(also: _Also = None) -> None:
     """The scores. Example: ostta ls scores"""
-    _print("Scores", ("score", "what it is"), [(found.name, found.of.about) for found in _every("score", also)])
+    print_table("Scores", ("score", "what it is"), [(found.name, found.of.about) for found in _every("score", also)])
 
 
 def _every(kind: Owner, also: Sequence[str] | None) -> list[Found]:
@@ -111,7 +87,7 @@ def datasets() -> None:
     """The data sets that are known by name. Example: ostta ls datasets"""
     from ..data.by_name import dataset_names
 
-    _print(
+    print_table(
         "Data sets",
         ("data set", "images", "classes", "where it comes from; ROOT is your data folder"),
         [_cells((row.name, row.images, row.classes, row.where)) for row in dataset_names()],
@@ -143,7 +119,7 @@ def options(
     if not listed:
         typer.echo(f"{of} has no options.")
         return
-    _print(
+    print_table(
         f"Options of {of}",
         ("option", "takes", "default", "paper", "no.", "what it means"),
         [(one.name, one.takes, one.text(one.default), _paper(one), one.number or "–", one.about) for one in listed],
@@ -160,7 +136,7 @@ def profiles(also: _Also = None) -> None:
     from ..profiles import ABOUT, chosen
 
     known = {owner: options_of(options) for owner, options in (owners() | _owners_in(also or [])).items()}
-    _print(
+    print_table(
         "Profiles: what is chosen where nothing is named",
         ("profile", "method", "score", "identifier", "options", "what it is"),
         [
@@ -176,7 +152,7 @@ def profiles(also: _Also = None) -> None:
             for picked in [chosen(profile)]
         ],
     )
-    _print(
+    print_table(
         "Where the paper's text and the published code disagree",
         ("of", "option", "no.", "reference", "paper", "what it is about"),
         [

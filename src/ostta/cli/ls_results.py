@@ -18,7 +18,7 @@ def results(
     from ..bench.tables.layout import number
     from ..bench.tables.tidy import tidy_rows
     from ..registry import pick
-    from .ls import _print
+    from .listing import print_table
 
     pick(format_, ("text", "json"), "format")
     files = read_folder(folder)
@@ -26,7 +26,7 @@ def results(
     if format_ == "json":
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
-    _print(
+    print_table(
         f"Results in {folder}",
         ("stream", "backbone", "method", "seed", "images", "HM", "AUROC", "records", "file"),
         [

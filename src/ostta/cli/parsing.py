@@ -40,6 +40,19 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     return options
 
 
+def parse_values(pairs: Sequence[str]) -> dict[str, list[str]]:
+    """As `parse_options`, with every text of an option that is given several times.
+
+    >>> parse_values(["lr=1e-3,3e-3", "losses=re", "losses=re,d"])
+    {'lr': ['1e-3,3e-3'], 'losses': ['re', 're,d']}
+    """
+    values: dict[str, list[str]] = {}
+    for pair in pairs:
+        for name, value in parse_options([pair]).items():
+            values.setdefault(name, []).append(value)
+    return values
+
+
 def parse_only(texts: Sequence[str]) -> dict[str, list[str]]:
     """Entries of axes from texts such as "method=rosita,zero_shot"."""
     only: dict[str, list[str]] = {}

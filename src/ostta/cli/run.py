@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..core.types import Error
-from .parsing import CLASSES_HELP, DEVICE_HELP, DTYPE_HELP, parse_device, parse_options
+from .parsing import CLASSES_HELP, DEVICE_HELP, DTYPE_HELP, parse_device, parse_seeds, parse_values
+from .run_config import read_config
+
+if TYPE_CHECKING:
+    from ..bench.spec import RunSpec
 
 
 def run(
@@ -18,9 +22,16 @@ def run(
     method: Annotated[
         str | None, typer.Option(help="See `ostta ls methods`; or file.py:Name of your own; else the profile's.")
     ] = None,
-    desired: Annotated[str, typer.Option(help="Data set of the known classes; see `ostta ls datasets`.")] = "cifar10c",
+    desired: Annotated[
+        str | None,
+        typer.Option(
+            help="Data set of the known classes; see `ostta ls datasets`; cifar10c if nothing is said, or without a data folder the "
+            "sample that ships."
+        ),
+    ] = None,
     undesired: Annotated[
-        str | None, typer.Option(help="Data set of the unknown images; mnist if nothing is said.")
+        str | None,
+        typer.Option(help="Data set of the unknown images; mnist if nothing is said, or the sample that ships."),
     ] = None,
     undesired_classes: Annotated[
         str | None,
@@ -64,6 +75,10 @@ def run(
     ] = None,
     ratio: Annotated[float, typer.Option(help="Undesired images per desired one; 0 for a closed set.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of order, corruption and augmentation.")] = 0,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="Several, 0,1,2, in place of --seed: a table with their mean and spread, frozen row first."),
+    ] = None,
     draw: Annotated[
         str | None,
         typer.Option(
@@ -80,7 +95,11 @@ def run(
     ] = False,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="key=value, as often as needed: --set lr=1e-3; see `ostta ls options`."),
+        typer.Option(
+            "--set",
+            help="key=value, as often as needed: --set lr=1e-3; see `ostta ls options`. Several values, --set lr=1e-3,3e-3, make a grid; "
+            "of an option that is a list itself, by giving it several times.",
+        ),
     ] = None,
     classes: Annotated[str | None, typer.Option(help=CLASSES_HELP)] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
@@ -93,8 +112,24 @@ def run(
             "anew that has none.",
         ),
     ] = None,
+    log: Annotated[
+        str | None, typer.Option(help="Write curves on the way: tensorboard:FOLDER, a folder in it for each run.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Of several runs, so many at once; else as many as cores, up to 4.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            is_eager=True,
+            callback=read_config,
+            help="A TOML file with these options by name, and a table `set`; what is typed comes first.",
+        ),
+    ] = None,
 ) -> None:
     """Run one method on one stream and write one result file; its path is printed last.
+
+    With several seeds or several values of an option: all of them, a table, a page, and a suite file, whose path is printed last.
 
     Example: ostta run --method rosita --desired cifar10c --undesired svhn --limit 1000 --data DATA --set losses=re,d
 
@@ -102,17 +137,19 @@ def run(
 
     Example: ostta run --desired folder:pets --undesired-classes "ferret,parrot" --limit 500
 
+    Example: ostta run --seeds 0,1,2 --set lr=1e-3,3e-3,1e-2 --desired cifar10c:train --limit 500 --draw images --data DATA
+
+    Example: ostta run --config run.toml --seed 3
+
     Example: ostta run --scenario frequent --images-per-domain 250 --corruptions snow,fog,jpeg --data DATA
     """
     from ..bench.own_code import asked
-    from ..bench.result import read_result
-    from ..bench.run import execute
+    from ..bench.run.log import check_log
     from ..bench.scenario import read_scenario
-    from ..bench.spec import checked_spec, name_of, usual_draw
-    from ..bench.tables.layout import HEADINGS, rows
+    from ..bench.spec import changed, checked_spec, usual_draw
+    from ..bench.sweep import sweep_of
     from ..data.class_names import described, parse_classes
     from ..profiles import chosen
-    from .run_progress import progress_line
 
     built = read_scenario(
         scenario,
@@ -124,14 +161,17 @@ def run(
     wanted = chosen(profile, method, score, identifier)
     if undesired is not None and undesired_classes is not None:
         raise Error("Give --undesired, another data set, or --undesired-classes, classes of the desired one; not both.")
-    unknown = desired if undesired_classes is not None else undesired or "mnist"
+    if log is not None:
+        check_log(log)
+    needs_unknown = ratio > 0 and undesired_classes is None
+    known, unknown = _sets(desired, undesired, data, needs_unknown=needs_unknown)
     names, descriptions = (None, ()) if classes is None else described(parse_classes(classes))
-    options = parse_options(set_ or [])
+    options = parse_values(set_ or [])
     if descriptions and "descriptions" in options:
         raise Error("`descriptions` is given twice: the file of --classes has them too.")
     stream: dict[str, Any] = {
-        "desired": desired,
-        "undesired": unknown if ratio > 0 else None,
+        "desired": known,
+        "undesired": None if ratio <= 0 else known if undesired_classes is not None else unknown,
         "undesired_classes": None if undesired_classes is None else list(parse_classes(undesired_classes)),
         "limit": limit,
         "scenario": built,
@@ -143,7 +183,7 @@ def run(
         score=wanted.score,
         identifier=wanted.identifier,
         profile=profile,
-        options=options | ({"descriptions": list(descriptions)} if descriptions else {}),
+        options={"descriptions": list(descriptions)} if descriptions else {},
         corruption=corruption,
         severity=severity,
         ratio=ratio,
@@ -154,14 +194,51 @@ def run(
         device=parse_device(device),
         dtype=dtype,
     )
-    prepared = execute.prepare(asked(spec), data)
+    sweep = sweep_of(asked(spec), options, parse_seeds(seeds) or [seed])
+    if sweep.values or len(sweep.seeds) > 1:
+        from .run_several import run_several
+
+        run_several(sweep, data, out, records=records, log=log, workers=workers)
+    else:
+        _run_one(changed(sweep.spec, seed=sweep.seeds[0]), data, out, records=records, log=log)
+
+
+def _sets(desired: str | None, undesired: str | None, data: Path | None, *, needs_unknown: bool) -> tuple[str, str]:
+    """The data sets; where none is named and there is no folder of data sets, the samples that ship, and that is said."""
+    from ..data.from_catalogue import ROOT_VARIABLE, given_root
+
+    samples = given_root(data) is None
+    known = desired or ("sample:cifar10c" if samples else "cifar10c")
+    unknown = undesired or ("sample:mnist" if samples else "mnist")
+    taken = [name for name, given in ((known, desired), (unknown, undesired or not needs_unknown)) if not given]
+    if samples and taken:
+        print(
+            f"No data folder is given, so the samples that ship stand in: {' and '.join(taken)}. "
+            f"Other sets need --data or {ROOT_VARIABLE}, your own images --desired folder:PATH."
+        )
+    return known, unknown
+
+
+def _run_one(spec: RunSpec, data: Path | None, out: Path, *, records: bool | None, log: str | None) -> None:
+    from ..bench.result import read_result
+    from ..bench.run import execute
+    from ..bench.spec import is_frozen, name_of
+    from ..bench.tables.frozen_result import frozen_result
+    from ..bench.tables.layout import HEADINGS, rows
+    from .run_progress import progress_line
+
+    prepared = execute.prepare(spec, data)
     for remark in filter(None, prepared.remarks):
         print(remark)
     with progress_line(name_of(spec)) as watch:
-        path = execute.ensure_result(prepared, out, keep_records=records, watch=watch).path
+        path = execute.ensure_result(prepared, out, keep_records=records, watch=watch, log=log).path
     result = read_result(path)
-    for heading, cell in zip(HEADINGS, rows([result])[0], strict=True):
-        print(f"{heading:<10} {cell}")
+    frozen = frozen_result(result, out)
+    for heading, cell in zip(HEADINGS, rows([result] if frozen is None else [frozen, result])[-1], strict=True):
+        none = heading == "ΔHM" and frozen is None and not is_frozen(spec)
+        print(
+            f"{heading:<10} {cell}{' (no frozen result of this stream here: --method zero_shot makes it)' if none else ''}"
+        )
     if result.domains:
         print(f"HM of each domain, mean {_percent(result.hm_mean_domains)}:")
         for domain in result.domains:

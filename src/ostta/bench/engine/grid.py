@@ -14,14 +14,18 @@ from ...registry import pick
 from ..failure import remove_failure, write_failure
 from ..own_code import sources_of
 from ..run.checkpoint import EVERY
+from ..run.load import cores
 from ..run.locks import RunLock, try_lock
+from ..run.log import check_log
 from ..spec import RunSpec, run_key
 from ..suite import Cell, Suite, expand
 from .existing_runs import ExistingRuns
 from .inside import inside
 from .job import Ending, Job, Outcome
-from .local import Step, cores, local
+from .local import Step, local
 from .progress import GridProgress
+from .requirements import MissingError, missing_for
+from .threads import threads_from_environment
 
 LOCAL, RAY, INSIDE = ENGINES = ("local", "ray", "inside")
 # More only where asked for: each worker has a model in memory.
@@ -78,16 +82,25 @@ def run_grid(
     keep_records: bool | None = None,
     checkpoint_every: int = EVERY,
     cache_features: bool = False,
+    fresh: bool = False,
+    keep_going: bool = False,
+    log: str | None = None,
     watch: Callable[[GridProgress], None] | None = None,
 ) -> Summary:
     """Carry out `specs` into the folder `out`; what has a result there is skipped, and what fails is noted and does not stop the rest.
 
-    `workers` processes at once, each with `threads` threads; None: up to 4, and the cores shared out between them. `cache_features`:
-    runs on one stream that need nothing but image features share them, and their times are not comparable.
+    `workers` processes at once, each with `threads` threads; None: up to 4, and as OMP_NUM_THREADS says or the cores shared out. `cache_features`:
+    runs on one stream that need nothing but image features share them, and their times are not comparable. `fresh`: each run
+    of the local engine has a new process.
+
+    Where a name, a model or a data set that some runs need is missing, nothing is started and a `MissingError` says all that is; with
+    `keep_going` those runs fail, and the others are carried out. On a Ray cluster each run finds out by itself. `log` is where curves are
+    written on the way, such as "tensorboard:FOLDER".
     """
     pick(engine, ENGINES, "engine")
     workers = min(cores(), MOST_WORKERS) if workers is None else workers
-    threads = max(1, cores() // max(1, workers)) if threads is None else threads
+    if threads is None:
+        threads = threads_from_environment() or max(1, cores() // max(1, workers))
     if workers < 1 or threads < 1:
         raise Error(f"A grid needs at least one worker and one thread, not {workers} and {threads}.")
     make_folder(out)
@@ -99,15 +112,18 @@ def run_grid(
         keep_records=keep_records,
         checkpoint_every=checkpoint_every,
         cache_features=cache_features,
+        log=_placed(log),
     )
     grid = _Grid(common, GridProgress(specs, workers), watch)
     waiting = [spec for spec in specs if not grid.skip(spec)]
+    if engine != RAY:
+        waiting = grid.able(waiting, keep_going)
     # What another runner has locked gets a second look at the end: it may have finished by then, or died.
     for _ in ("first look", "second look"):
         if not waiting:
             break
         locked: list[RunSpec] = []
-        for ending in _endings(engine, grid.jobs(waiting, locked), workers, threads, grid.step):
+        for ending in _endings(engine, grid.jobs(waiting, locked), workers, threads, grid.step, fresh=fresh):
             grid.end(ending)
         waiting = locked
     ended = grid.progress.ended
@@ -143,6 +159,17 @@ class _Grid:
                 self._tell()
                 yield self._common.model_copy(update={"spec": spec, "sources": sources}), lock
 
+    def able(self, waiting: Sequence[RunSpec], keep_going: bool) -> list[RunSpec]:
+        """Those of `waiting` for which nothing is missing; the others have failed, or nothing is started at all."""
+        missing = missing_for(waiting, self._common.root)
+        if missing and not keep_going:
+            raise MissingError(missing, self.progress.total)
+        reasons = {key: each.reason for each in missing for key in each.runs}
+        for spec in waiting:
+            if run_key(spec) in reasons:
+                self.end(Ending(spec=spec, state=Outcome.FAILED, reason=reasons[run_key(spec)]))
+        return [spec for spec in waiting if run_key(spec) not in reasons]
+
     def skip(self, spec: RunSpec) -> bool:
         """Whether the result is there already; then the run has ended."""
         if not self._existing.has(spec):
@@ -173,8 +200,16 @@ class _Grid:
             self._watch(self.progress)
 
 
+def _placed(log: str | None) -> str | None:
+    """The log with its folder from the root: a process may not be where this one is."""
+    if log is None:
+        return None
+    kind, folder = check_log(log)
+    return f"{kind}:{folder.absolute()}"
+
+
 def _endings(
-    engine: str, jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int, step: Step
+    engine: str, jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int, step: Step, *, fresh: bool
 ) -> Iterator[Ending]:
     if engine == RAY:
         from .ray_cluster import cluster
@@ -182,4 +217,4 @@ def _endings(
         return cluster(jobs, workers, threads)
     if engine == INSIDE:
         return inside(jobs, threads, step)
-    return local(jobs, workers, threads, step)
+    return local(jobs, workers, threads, step, fresh=fresh)

@@ -27,6 +27,7 @@ class Job(FileModel):
     keep_records: bool | None = None
     checkpoint_every: int = EVERY
     cache_features: bool = False
+    log: str | None = None
     # The content of the files of code that the spec names: they need not be where the run is carried out.
     sources: list[str] = Field(default_factory=list)
 
@@ -64,6 +65,7 @@ def attempt(job: Job, watch: Watch | None = None, backbone: Backbone | None = No
             checkpoint_every=job.checkpoint_every,
             locked=True,
             cache_features=job.cache_features,
+            log=job.log,
         )
     except Error as problem:
         return Ending(spec=job.spec, state=Outcome.FAILED, reason=str(problem))

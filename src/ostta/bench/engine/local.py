@@ -1,57 +1,95 @@
-"""The local engine: a bounded number of processes, a fresh one for each run."""
+"""The local engine: a bounded number of processes that live on from one run to the next.
+
+A process is used again where that changes nothing: for runs of ostta's own code, on the same GPU, as long as it is as good as a new
+one (`freshness.py`). A run with code from outside, in a file or registered by a package, has a process to itself, as nobody knows what
+such code leaves behind.
+"""
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from queue import SimpleQueue
-from threading import Thread
-from typing import IO
 
+from ..own_code import files_of, packages_of
 from ..run.locks import RunLock
 from ..spec import RunSpec
-from .job import Ending, Job, Outcome
+from .job import Ending, Job
+from .process import Process, Said
 
 Step = Callable[[RunSpec, int, int], None]
-_TAIL = 4_000
-# Windows has no such signal.
-_KILLED = getattr(signal, "SIGKILL", 9)
 
 
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def local(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int, step: Step) -> Iterator[Ending]:
+def local(
+    jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int, step: Step, *, fresh: bool = False
+) -> Iterator[Ending]:
     """The endings of `jobs` as they come. A job is taken, with its lock, when there is room for it.
 
-    `step(spec, images, of how many)` is told now and then. Whoever stops reading ends the processes.
+    `step(spec, images, of how many)` is told now and then. `fresh`: a new process for each run. Whoever stops reading ends the processes.
     """
-    events: SimpleQueue[tuple[_Run, bytes]] = SimpleQueue()
-    running: list[_Run] = []
+    events: SimpleQueue[Said] = SimpleQueue()
+    places: list[Process | None] = [None] * workers
     try:
         while True:
-            while len(running) < workers and (taken := next(jobs, None)) is not None:
-                place = min(set(range(workers)) - {run.place for run in running})
-                running.append(_Run(*taken, threads, events, place))
-            if not running:
+            while (free := _free(places)) and (taken := next(jobs, None)) is not None:
+                alone = fresh or _has_outside_code(taken[0].spec)
+                _start(*taken, places, free, threads, events, alone=alone)
+            busy = [process for process in places if process is not None and process.job is not None]
+            if not busy:
                 return
-            run, line = events.get()
-            if line:
-                run.hear(line, step)
+            process, line = events.get()
+            if process not in places:
+                continue  # the last words of one that was replaced
+            if line and not process.finishes(line):
+                process.tell(line, step)
+            elif (ending := process.ending(line)) is not None:
+                if not process.stays:
+                    places[places.index(process)] = None
+                yield ending
             else:
-                running.remove(run)
-                yield run.ending()
+                places[places.index(process)] = None  # it ended while it had nothing to do
     finally:
-        for run in running:
-            run.kill()
+        for each in places:
+            if each is not None:
+                each.end()
+
+
+def _free(places: list[Process | None]) -> list[int]:
+    """The places without a run; those with a process that waits come first."""
+    free = [place for place, process in enumerate(places) if process is None or process.job is None]
+    return sorted(free, key=lambda place: places[place] is None)
+
+
+def _start(
+    job: Job,
+    lock: RunLock,
+    places: list[Process | None],
+    free: list[int],
+    threads: int,
+    events: SimpleQueue[Said],
+    *,
+    alone: bool,
+) -> None:
+    """The job goes to a process that waits for one like it, else to a new one in the place of another."""
+    for place in () if alone else free:
+        process, gpu = places[place], _own_gpu(job.spec.device, place)
+        if process is not None and process.variables == gpu:
+            process.carry_out(job, lock)
+            return
+    place = free[-1]  # an empty one, if there is any
+    old = places[place]
+    if old is not None:
+        old.end()
+    try:
+        new = places[place] = Process(threads, _own_gpu(job.spec.device, place), events, once=alone)
+    except BaseException:
+        lock.release()
+        raise
+    new.carry_out(job, lock)
+
+
+def _has_outside_code(spec: RunSpec) -> bool:
+    return bool(files_of(spec) or packages_of(spec))
 
 
 def _own_gpu(device: str, place: int) -> dict[str, str]:
@@ -65,78 +103,3 @@ def _own_gpu(device: str, place: int) -> dict[str, str]:
         [number.strip() for number in shown.split(",")] if shown else list(map(str, range(torch.cuda.device_count())))
     )
     return {"CUDA_VISIBLE_DEVICES": gpus[place % len(gpus)]} if gpus else {}
-
-
-class _Run:
-    """One process, and what it has said so far."""
-
-    def __init__(
-        self, job: Job, lock: RunLock, threads: int, events: SimpleQueue[tuple[_Run, bytes]], place: int
-    ) -> None:
-        """`place` is its number among those that run at the same time, by which it gets a GPU."""
-        self._job, self.place = job, place
-        self._ending: Ending | None = None
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
-        # -P: a file in the working folder must not stand in for a library. A session of its own: Ctrl-C is for the parent to deal with.
-        # The lock goes over to the child; with no copy left here, it lasts exactly as long as the child.
-        with lock:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "ostta.bench.engine.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                env={**os.environ, "OMP_NUM_THREADS": str(threads), **_own_gpu(job.spec.device, place)},
-                pass_fds=lock.inherited,
-                start_new_session=True,
-            )
-        assert self._process.stdin is not None
-        # A pipe is broken where the process has ended already; then `ending` says so.
-        with suppress(BrokenPipeError):
-            self._process.stdin.write(job.model_dump_json().encode() + b"\n")
-            self._process.stdin.flush()
-        Thread(target=self._listen, args=(events,), daemon=True).start()
-
-    def _listen(self, events: SimpleQueue[tuple[_Run, bytes]]) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
-            for line in lines:
-                events.put((self, line))
-        events.put((self, b""))
-
-    def hear(self, line: bytes, step: Step) -> None:
-        message = json.loads(line)
-        if "ending" in message:
-            self._ending = Ending.model_validate(message["ending"])
-        else:
-            step(self._job.spec, message["done"], message["total"])
-
-    def ending(self) -> Ending:
-        """How it ended, once it has."""
-        code = self._process.wait()
-        if self._ending is None:
-            self._errors.seek(0)
-            said = self._errors.read().decode(errors="replace")[-_TAIL:]
-            self._ending = Ending(
-                spec=self._job.spec, state=Outcome.FAILED, reason=_end_of_process(code), trace=said or None
-            )
-        self._close()
-        return self._ending
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._close()
-
-    def _close(self) -> None:
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError):
-            self._process.stdin.close()
-        self._errors.close()
-
-
-def _end_of_process(code: int) -> str:
-    if code == -_KILLED:
-        return "The process of this run was killed, as the system does where memory runs out."
-    if code < 0:
-        return f"The process of this run was ended by the signal {signal.Signals(-code).name}."
-    return f"The process of this run ended with code {code} before it had a result."

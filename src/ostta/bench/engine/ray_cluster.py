@@ -12,6 +12,7 @@ from ...core.types import Error
 from ...files import write_atomically
 from ..run.locks import RunLock
 from .job import Ending, Job, Outcome, attempt
+from .threads import environment
 
 # Results are small; Ray's own choice would be a third of the machine's memory.
 _STORE_BYTES = 256_000_000
@@ -30,7 +31,7 @@ def cluster(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int) -> 
         max_calls=1,
         max_retries=0,
         num_cpus=threads,
-        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(threads)}},
+        runtime_env={"env_vars": environment(threads)},
     )(_carry_out)
     running: dict[Any, tuple[Job, RunLock]] = {}
     try:

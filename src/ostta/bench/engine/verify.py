@@ -71,7 +71,16 @@ def verify(
             )
     with tempfile.TemporaryDirectory(prefix="ostta-verify-") as folder:
         out = Path(folder)
-        summary = run_grid([filed.spec], root, out, workers=1, threads=filed.threads, keep_records=False, watch=watch)
+        summary = run_grid(
+            [filed.spec],
+            root,
+            out,
+            workers=1,
+            threads=filed.threads,
+            keep_records=False,
+            watch=watch,
+            keep_going=True,
+        )
         if summary.failed:
             raise Error(f"The run of {path} cannot be carried out: {summary.failed[0].reason}")
         (made,) = out.glob("*.json")

@@ -1,45 +1,87 @@
-"""The process of one run: `python -m ostta.bench.engine.worker`, started by `local.py`. A job comes in as one line, messages go out as lines.
+"""The process of runs: `python -m ostta.bench.engine.worker`, started by `local.py`. Jobs come in as lines, messages go out as lines.
 
-Standard input stays open as long as the parent lives. Its end is the sign that nobody waits for this run any more.
+It carries out one run after another, and keeps what takes long to get: the libraries and the last backbone. `freshness.py` says what
+else is as it was at the start. With each job comes its lock, where the system has locks: over the socket whose number is the argument.
+Standard input stays open as long as the parent lives. Its end is the sign that nobody waits for a run any more.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
 from threading import Thread
 
-from .job import Job, attempt
+from .freshness import Freshness
+from .job import Ending, Job, attempt
+from .loaded import LoadedBackbones
 
 # Seconds between two messages about progress.
 PAUSE = 0.2
 
 
 def main() -> None:
-    """Carry out the job on standard input."""
+    """Carry out the jobs on standard input, until it ends or this process is not fit for another one."""
+    locks = socket.socket(fileno=int(sys.argv[1])) if len(sys.argv) > 1 else None
+    lines: SimpleQueue[bytes] = SimpleQueue()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as messages:
         # What libraries print must not get between the messages.
         os.dup2(2, 1)
-        job = Job.model_validate_json(sys.stdin.buffer.readline())
-        Thread(target=_end_with_parent, daemon=True).start()
-        told = -PAUSE
+        Thread(target=_listen, args=(lines,), daemon=True).start()
 
-        def watch(done: int, total: int, hm: float | None) -> None:
-            nonlocal told
-            if time.monotonic() - told >= PAUSE or done == total:
-                told = time.monotonic()
-                print(json.dumps({"done": done, "total": total}), file=messages, flush=True)
+        def tell(message: dict[str, object]) -> None:
+            print(json.dumps(message), file=messages, flush=True)
 
-        ending = attempt(job, watch)
-        print(json.dumps({"ending": ending.model_dump(mode="json")}), file=messages, flush=True)
+        loaded, freshness, stays = LoadedBackbones(most=1), Freshness(), True
+        while stays:
+            job = Job.model_validate_json(lines.get())
+            freshness.begin()
+            with _lock_from(locks):
+                ending = _carried_out(job, loaded, tell)
+            stays = freshness.restored(ending)
+            tell({"ending": ending.model_dump(mode="json"), "stays": stays})
+    # Without the usual end, which waits for threads that a run may have left.
+    os._exit(0)
 
 
-def _end_with_parent() -> None:
+def _carried_out(job: Job, loaded: LoadedBackbones, tell: Callable[[dict[str, object]], None]) -> Ending:
+    told = -PAUSE
+
+    def watch(done: int, total: int, hm: float | None) -> None:
+        nonlocal told
+        if time.monotonic() - told >= PAUSE or done == total:
+            told = time.monotonic()
+            tell({"done": done, "total": total})
+
+    return attempt(job, watch, loaded.of(job.spec))
+
+
+@contextmanager
+def _lock_from(locks: socket.socket | None) -> Iterator[None]:
+    """The lock of a job lasts until its run has ended, or until this process has, whichever is first."""
+    if locks is None:
+        yield
+        return
+    _, held, _, _ = socket.recv_fds(locks, 1, 1)
+    try:
+        yield
+    finally:
+        for handle in held:
+            os.close(handle)
+
+
+def _listen(lines: SimpleQueue[bytes]) -> None:
     # Below Python's own buffers, whose lock would be in the way of a normal end.
-    while os.read(0, 1):
-        pass
+    unfinished = b""
+    while received := os.read(0, 65_536):
+        *whole, unfinished = (unfinished + received).split(b"\n")
+        for line in whole:
+            lines.put(line)
     os._exit(1)
 
 

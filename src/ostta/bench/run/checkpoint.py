@@ -18,6 +18,7 @@ from ...adapter import Adapter
 from ...core.types import Error, Event, Prediction, Timing, Verdict
 from ...evaluate import Records
 from ...files import make_folder, parse_json, write_atomically
+from ..result import Load
 
 FOLDER = ".checkpoints"
 EVERY = 2_000
@@ -37,6 +38,7 @@ class Reached:
     records: Records
     seconds: float
     peak_memory_mb: float | None
+    load: Load | None = None
 
 
 class Checkpoint:
@@ -67,7 +69,8 @@ class Checkpoint:
             method, score, identifier = (part.given for part in fresh.choice.parts().values())
             place = self.folder / manifest["state"]
             adapter = Adapter.restore(place, fresh.backbone, method=method, score=score, identifier=identifier)
-            reached = Reached(adapter, records, manifest["seconds"], manifest["peak_memory_mb"])
+            load = None if manifest.get("load") is None else Load(**manifest["load"])
+            reached = Reached(adapter, records, manifest["seconds"], manifest["peak_memory_mb"], load)
         except (Error, OSError, ValueError, KeyError, TypeError):
             return None
         if len(records) != manifest["position"]:
@@ -90,6 +93,7 @@ class Checkpoint:
             "parts": self._parts,
             "seconds": reached.seconds,
             "peak_memory_mb": reached.peak_memory_mb,
+            "load": None if reached.load is None else reached.load.model_dump(),
         }
         write_atomically(self.folder / f"{self.key}.json", json.dumps(manifest, indent=1).encode())
         for old in self.folder.glob(f"{self.key}-*.ostta"):

@@ -165,6 +165,10 @@ class Sets:
         if self.spec.undesired_classes is not None:
             source = Drawn(dataset, np.flatnonzero(dataset.labels >= 0))
         if wanted is None or wanted >= len(source):
+            if self.draws and desired:
+                self._say(
+                    f"{dataset.name}: all {len(source):,} images are shown, so that a seed draws their order only."
+                )
             return source
         if self.draws:
             how = f"drawn by seed {self.spec.seed}, as many of each class as there can be"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import platform
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -45,7 +45,11 @@ from ..spec import RunSpec, identity
 from .checkpoint import EVERY, Checkpoint, Reached
 from .compose import compose
 from .features import FeatureCache, cache_of
+from .load import LoadMeter
 from .locks import wait_for_lock
+from .log import Thinned, open_log
+from .memory import peak_memory, reset_peak
+from .names import check_names
 
 Watch = Callable[[int, int, float | None], None]
 
@@ -77,8 +81,9 @@ class Prepared:
 
 
 def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) -> Prepared:
-    """Open data and model; every mistake in `spec` comes out here, before any work."""
+    """Open data and model; every mistake in `spec` comes out here, before any work, and mistyped names before anything is opened."""
     code = code_of(spec)
+    check_names(spec, code)
     model = backbone
     if model is None and isinstance(spec.scenario, FoolingScenario):
         model = open_backbone(spec)  # which images fool it, it must be asked itself
@@ -131,35 +136,54 @@ def carry_out(
     watch: Watch | None = None,
     checkpoint: Checkpoint | None = None,
     cache: FeatureCache | None = None,
+    log: str | None = None,
 ) -> tuple[Result, Records]:
-    """Run the stream through the adapter and sum up; with a `checkpoint`, from where it was left; with a `cache`, by the features in it where there are."""
+    """Run the stream through the adapter and sum up; with a `checkpoint`, from where it was left; with a `cache`, by the features in it
+    where there are. `log` is where curves are written on the way, such as "tensorboard:FOLDER".
+    """
     total = len(prepared.stream)
     before = checkpoint.read(prepared.adapter) if checkpoint is not None else None
     if before is None:
         before = Reached(prepared.adapter, Records(), 0.0, None)
     adapter, records = before.adapter, before.records
+    told = None if log is None else Thinned(open_log(log, prepared.path(Path()).stem, len(records) + 1), total)
+    _load_libraries()
+    reset_peak(adapter.device)
+    meter = LoadMeter()
     began = time.perf_counter()
 
     def reached() -> Reached:
         seconds = before.seconds + time.perf_counter() - began
-        peaks = [peak for peak in (before.peak_memory_mb, _peak_memory(adapter.device)) if peak is not None]
-        return Reached(adapter, records, seconds, max(peaks, default=None))
+        peaks = [peak for peak in (before.peak_memory_mb, peak_memory(adapter.device)) if peak is not None]
+        return Reached(adapter, records, seconds, max(peaks, default=None), meter.read(before.load))
 
     def after(done: int, hm: float | None) -> None:
         if checkpoint is not None and checkpoint.due(done) and done < total:
             checkpoint.write(reached())
+        if told is not None:
+            told.step(done, records.predictions[-1], hm)
         if watch is not None:
             watch(done, total, hm)
 
-    if cache is None:
-        evaluate(adapter, prefetched(prepared.stream.starting_at(len(records))), after, records)
-        return summarise(prepared, reached()), records
-    samples = prepared.stream.starting_at(len(records), cache.lacks)
-    if not cache.covers(prepared.stream):
-        samples = prefetched(samples)
-    with cache.noting(adapter):
-        evaluate(adapter, samples, after, records, partial(cache.step, adapter))
-    return summarise(prepared, reached()).model_copy(update={"cached_features": cache.used}), records
+    with nullcontext() if told is None else closing(told):
+        if cache is None:
+            evaluate(adapter, prefetched(prepared.stream.starting_at(len(records))), after, records)
+        else:
+            samples = prepared.stream.starting_at(len(records), cache.lacks)
+            if not cache.covers(prepared.stream):
+                samples = prefetched(samples)
+            with cache.noting(adapter):
+                evaluate(adapter, samples, after, records, partial(cache.step, adapter))
+        result = summarise(prepared, reached()).model_copy(update={"cached_features": cache is not None and cache.used})
+        if told is not None:
+            told.end(result)
+    return result, records
+
+
+def _load_libraries() -> None:
+    """What the figures at the end need: loaded first, it counts alike in the peak memory of the first run of a process and of all others."""
+    for library in ("pyarrow.parquet", "scipy.spatial.distance", "sklearn.metrics"):
+        importlib.import_module(library)
 
 
 def summarise(prepared: Prepared, reached: Reached) -> Result:
@@ -204,6 +228,7 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
         versions=versions() | packages_of(prepared.spec),
         hardware=_hardware(prepared.adapter.device),
         threads=torch.get_num_threads(),
+        load=reached.load,
     )
 
 
@@ -236,6 +261,7 @@ def ensure_result(
     checkpoint_every: int = EVERY,
     locked: bool = False,
     cache_features: bool = False,
+    log: str | None = None,
 ) -> ResultFile:
     """Carry out a run unless its result is already in `out`. `locked` says that this process has the run's lock already.
 
@@ -251,7 +277,7 @@ def ensure_result(
             return ResultFile(path, fresh=False)
         checkpoint = Checkpoint(out, prepared.key, _identity(prepared), checkpoint_every)
         cache = cache_of(prepared, out) if cache_features else None
-        result, records = carry_out(prepared, watch, checkpoint, cache)
+        result, records = carry_out(prepared, watch, checkpoint, cache, log)
         if keep_records is not False:
             kept = path.with_suffix(".parquet")
             write_records(records, kept)
@@ -330,16 +356,3 @@ def _hardware(device: torch.device) -> str:
     processor = f"{platform.machine()} {platform.system()}, {os.cpu_count()} cores"
     where = "" if device.type == "cpu" else f", {described(device)}"
     return f"{processor}{where}, python {platform.python_version()}"
-
-
-def _peak_memory(device: torch.device) -> float | None:
-    """Of the device that the model is on."""
-    if device.type == "cuda":
-        return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
-    try:
-        import resource
-    except ImportError:
-        # Windows does not say.
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (1e6 if sys.platform == "darwin" else 1e3), 1)

@@ -40,6 +40,11 @@ class RunLock:
         self.release()
 
 
+def have_locks() -> bool:
+    """Whether this system has locks that one process can hand over to another."""
+    return _flock() is not None
+
+
 def try_lock(out: Path, spec: RunSpec) -> RunLock | None:
     """The lock on the run `spec` of the folder `out`; None where another process has it."""
     handle = _open(out, spec)

@@ -85,7 +85,7 @@ def figure_rows(figures: SuiteFigures) -> list[dict[str, Any]]:
         names = dict(zip(suite.rows, row, strict=True))
         names |= dict(zip(suite.columns, column or [""] * len(suite.columns), strict=True))
         # An axis may be called as one of our columns is.
-        named = {f"{axis} (axis)" if axis in _OURS else axis: name for axis, name in names.items()}
+        named = {f"axis_{axis}" if axis in _OURS else axis: name for axis, name in names.items()}
         values = {name: metric if name == "metric" else getattr(figure, name) for name in FIGURE_COLUMNS}
         rows.append({"suite": suite.name} | named | {"part": part, "group": group} | values)
     return rows

@@ -45,6 +45,12 @@ def footnotes(figures: SuiteFigures) -> list[str]:
         sentences.append(
             "No ms/step where image features came from earlier runs on the same images: the figures are the same."
         )
+    busy = sum(result.busy and not result.cached_features for result in results)
+    if busy:
+        sentences.append(
+            f"{busy} of {len(results)} runs shared the machine with other work, and their ms/step is longer than their own: the "
+            "result files say how long each waited for a core."
+        )
     sentences += [_gaps(figures), suite.remark, *_cautions(figures)]
     return [sentence for sentence in sentences if sentence]
 
@@ -53,7 +59,14 @@ def _seeds(figures: SuiteFigures) -> str:
     seeds = sorted({cell.seed for cell in figures.collected.cells})
     if len(seeds) == 1:
         return f"One seed ({seeds[0]}): there is no spread."
-    return f"Mean ± sample standard deviation over the seeds {', '.join(map(str, seeds))}, as far as they are there."
+    spread = f"Mean ± sample standard deviation over the seeds {', '.join(map(str, seeds))}, as far as they are there."
+    # Without a limit there is nothing to draw from.
+    if any(cell.spec.draw == "order" or cell.spec.limit is None for cell in figures.collected.cells):
+        spread += (
+            " Seeds order the same images, so this spread does not say how other images would do: with a limit and "
+            '`draw = "images"` each seed draws its own.'
+        )
+    return spread
 
 
 def _intervals(figures: SuiteFigures) -> Iterator[str]:

@@ -23,6 +23,8 @@ from .suite_figures import FROZEN, Difference, Figure, Names, SuiteFigures
 
 HEADINGS = ("method", "AUROC ↑", "FPR95 ↓", "Acc_D ↑", "Acc_U ↑", "HM ↑", "ΔHM", "updates", "ms/step")
 DASH = "–"
+# Behind a time that was taken beside other programs.
+BUSY = " (busy machine)"
 # Figures side by side in one block, where not said otherwise.
 WIDTH = 12
 COUNTS = ("updates", "events", "classes", "bank_features", "adapted_parameters", "added_parameters")
@@ -42,7 +44,7 @@ class Sheet:
 def sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
     """Our figures, what they cost, the paper's beside them, and domain by domain where the suite has parts."""
     suite = figures.suite
-    made = Sheet(f"{suite.title} ({suite.name}; {suite.what})")
+    made = Sheet(suite.called)
     own = (*suite.metrics, *(difference.name for difference in figures.shown_differences))
     made.blocks += _blocks(figures, "", own, _own, width)
     made.blocks += _of_kind("means", _means(figures, width))
@@ -110,7 +112,7 @@ def _row(result: Result, frozen: Result | None) -> tuple[str, ...]:
         *(number(getattr(metrics, name), name) for name in ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")),
         delta,
         str(result.updates),
-        number(None if result.cached_features else result.latency_ms.total.mean, "ms"),
+        number(None if result.cached_features else result.latency_ms.total.mean, "ms") + (BUSY if result.busy else ""),
     )
 
 
@@ -246,7 +248,8 @@ def _own(figure: Figure, metric: str, signed: bool) -> Text:
         low, high = (number(bound, metric, signed=True) for bound in (figure.low, figure.high))
         high += " over seeds" if figure.over == "seeds" else ""
         return Text(f"{text} [{low}, {high}]{'*' if figure.marked else ''}")
-    return Text(text if figure.std is None else f"{text} ± {number(figure.std, metric)}", bold=figure.best)
+    text = text if figure.std is None else f"{text} ± {number(figure.std, metric)}"
+    return Text(text + (BUSY if figure.busy else ""), bold=figure.best)
 
 
 def _paper(figure: Figure, metric: str, signed: bool, doubts: list[str]) -> Text:

@@ -53,6 +53,8 @@ class Figure:
     over: Over | None = None
     images: int = 0
     marked: bool = False
+    # A time, of which at least one was taken on a busy machine.
+    busy: bool = False
 
     @property
     def excludes_zero(self) -> bool:
@@ -267,6 +269,8 @@ class SuiteFigures:
             figure = _summed(list(self._values(place, metric, part).values()))
             if metric == "hm_std":
                 figure = replace(figure, seeds=len(place.results))
+            if metric == "ms" and figure.mean is not None:
+                figure = replace(figure, busy=any(result.busy for result in place.results.values()))
             if metric in self.suite.metrics:
                 figure = self._beside_paper(figure, place, metric, part)
             self._figures[row, column, metric, part] = figure

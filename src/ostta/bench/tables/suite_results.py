@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from ...core.types import Error
@@ -42,7 +43,7 @@ class SuiteResults:
     def file_of(self, result: Result) -> str:
         return self.paths[run_key(result.spec)].name
 
-    @property
+    @cached_property
     def found(self) -> int:
         return sum(self.result(cell) is not None for cell in self.cells)
 

@@ -1,0 +1,186 @@
+"""Several seeds, or several values of options, on one stream: written down as a suite, so that tables, pages and a second start work as for any other.
+
+A sweep compares values on a stream, and so chooses one on it. On which images that was is said wherever its figures are shown, as a
+choice made on test images looks better on them than it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core.types import Error
+from ..data.catalogue import CATALOGUE
+from ..data.names import parse_name
+from ..files import make_folder, write_atomically
+from ..options import canonical
+from .own_code import code_of, sets_of
+from .scenario import DomainsScenario
+from .spec import RunSpec, changed, is_frozen, name_of
+
+# What an entry says; the rest of a spec is the same for all runs.
+_OF_ENTRY = ("method", "score", "identifier", "profile", "guard", "options")
+FROZEN = "zero_shot"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Runs like `spec` with every combination of `values`, by the name of the option, and each of `seeds`."""
+
+    spec: RunSpec
+    values: Mapping[str, Sequence[Any]]
+    seeds: Sequence[int]
+
+    def entries(self) -> dict[str, RunSpec]:
+        """The rows, frozen one first: what each is called, and its spec."""
+        found: dict[str, RunSpec] = {}
+        if not is_frozen(self.spec):
+            plain = {name: getattr(RunSpec(), name) for name in _OF_ENTRY} | {"method": FROZEN}
+            found[FROZEN] = changed(self.spec, **plain, plugins={})
+        for chosen in itertools.product(*self.values.values()):
+            given = dict(zip(self.values, chosen, strict=True))
+            name = " ".join(f"{option}={_word(value)}" for option, value in given.items()) or name_of(self.spec)
+            found[_tidy(name)] = changed(self.spec, options={**self.spec.options, **given})
+        return found
+
+    def write(self, out: Path, *, records: bool = False, best: str = "") -> Path:
+        """The suite file in the folder `out`; `best` is the row with the best figure, once it is known."""
+        rows = {name: _set_fields(spec) for name, spec in self.entries().items()}
+        own = _set_fields(self.spec)
+        base = {name: value for name, value in own.items() if name not in (*_OF_ENTRY, "seed", "plugins")}
+        entries = {name: {key: row[key] for key in _OF_ENTRY if key in row} for name, row in rows.items()}
+        content = {
+            "title": f"{name_of(self.spec)}, {self._what()}",
+            "what": shown_stream(self.spec),
+            "remark": " ".join(filter(None, (f"The best HM is that of {best}." if best else "", self.remark()))),
+            "seeds": list(self.seeds),
+            "records": records,
+            "base": base,
+            "axes": {"variant": entries},
+        }
+        name = hashlib.sha256(json.dumps([content["title"], base, entries], sort_keys=True).encode()).hexdigest()[:8]
+        path = out / f"sweep-{name}.toml"
+        make_folder(out)
+        write_atomically(path, "".join(f"{key} = {_toml(value)}\n" for key, value in content.items()).encode())
+        return path
+
+    def remark(self) -> str:
+        """On which images a value is chosen here, and what that means; empty where there is nothing to choose from."""
+        if len(list(itertools.product(*self.values.values()))) < 2:
+            return ""
+        where, sides = shown_stream(self.spec), {_images(name) for name in sets_of(self.spec)}
+        if "test" in sides:
+            return (
+                f"WARNING: values of options were compared on test images ({where}). The best of them looks better here than it is: do "
+                "not report its figure on this stream. Choose on training images, such as cifar10c:train, and report on test images."
+            )
+        if "own" in sides:
+            return (
+                f"Values of options were compared on {where}. The best of them looks better on these images than on others: report it on "
+                "images that had no part in the choice."
+            )
+        return f"Values of options were compared on training images ({where}): report the chosen one on test images."
+
+    def _what(self) -> str:
+        if not self.values:
+            return f"seeds {', '.join(map(str, self.seeds))}"
+        return "; ".join(f"{name} {', '.join(map(_word, values))}" for name, values in self.values.items())
+
+
+def sweep_of(spec: RunSpec, given: Mapping[str, Sequence[str]], seeds: Sequence[int]) -> Sweep:
+    """The sweep that was typed: `given` has the texts of each option, in which commas are between values, but for options that are lists.
+
+    >>> sweep_of(RunSpec(), {"lr": ["1e-3,3e-3"], "losses": ["re,d"]}, [0]).values
+    {'lr': [0.001, 0.003]}
+    """
+    code = code_of(spec)
+    names = [None if name is None else code.get(name, name) for name in (spec.method, spec.score, spec.identifier)]
+    alone, several = dict(spec.options), dict[str, list[Any]]()
+    for option, texts in given.items():
+        read = [value for text in texts for value in _read(names, option, text)]
+        if len(read) > 1:
+            several[option] = read
+        else:
+            alone[option] = read[0]
+    for option, values in several.items():
+        if len({json.dumps(value) for value in values}) < len(values):
+            raise Error(f"A value of `{option}` is given twice: {', '.join(map(_word, values))}.")
+    return Sweep(changed(spec, options=alone), several, tuple(seeds))
+
+
+def shown_stream(spec: RunSpec) -> str:
+    """The stream of a run in a few words.
+
+    >>> shown_stream(RunSpec(undesired="svhn", limit=500))
+    'cifar10c under snow 5 against svhn, 500 desired images'
+    """
+    if isinstance(spec.scenario, DomainsScenario):
+        known = " and ".join(dict.fromkeys(domain.desired for domain in spec.scenario.domains))
+    else:
+        known = spec.desired
+        if spec.scenario.kind == "single" and parse_name(known).corrupted:
+            known += f" under {spec.corruption} {spec.severity}"
+    kind = "" if spec.scenario.kind == "single" else f", scenario {spec.scenario.kind}"
+    images = "" if spec.limit is None else f", {spec.limit:,} desired images"
+    unknown = "no undesired images" if spec.undesired is None else spec.undesired
+    return f"{known} against {unknown}{kind}{images}"
+
+
+def _images(name: str) -> str:
+    """Whether a set has test images, training images, or images of one's own."""
+    parsed = parse_name(name)
+    if parsed.kind == "sample":
+        return "test"
+    if parsed.kind != "known":
+        return "own"
+    split = parsed.split or next(iter(CATALOGUE[parsed.base].splits))
+    return "training" if "train" in split else "test"
+
+
+def _read(names: Sequence[Any], option: str, text: str) -> list[Any]:
+    """The values in a text, by the option's type; whoever runs them says what is wrong with one."""
+    method, score, identifier = names
+    whole = canonical(method, score, identifier, {option: text})
+    (value,) = whole.values()
+    if isinstance(value, list):
+        return [value]
+    parts = [part.strip() for part in text.split(",")]
+    return [next(iter(canonical(method, score, identifier, {option: part}).values())) for part in parts]
+
+
+def _set_fields(spec: RunSpec) -> dict[str, Any]:
+    """The fields that are not at their default."""
+    usual, given = RunSpec().model_dump(mode="json"), spec.model_dump(mode="json")
+    return {name: value for name, value in given.items() if value != usual.get(name) and value is not None} | (
+        {"undesired": ""} if spec.undesired is None else {}
+    )
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "+".join(map(_word, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _tidy(name: str) -> str:
+    return name.replace(",", " ")
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML has it, on one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        # JSON writes this one as it is, and TOML does not allow it.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{_toml(str(name))} = {_toml(each)}" for name, each in value.items() if each is not None)
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return repr(value)

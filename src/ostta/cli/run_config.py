@@ -1,0 +1,57 @@
+"""`ostta run --config run.toml`: what would be typed, written in a file. What is typed beside it comes first.
+
+method = "rosita"
+desired = "folder:pets"
+undesired-classes = ["ferret", "parrot"]
+limit = 500
+seeds = [0, 1, 2]
+[set]
+lr = [1e-3, 3e-3]
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ..core.types import Error
+from ..registry import nearest
+
+
+def read_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Make what the file says the defaults of the command."""
+    if path is None:
+        return None
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise Error(f"The configuration {path} cannot be read ({problem.strerror}).") from None
+    except ValueError as problem:
+        raise Error(f"The configuration {path} is not TOML ({problem}).") from None
+    known = {option.lstrip("-"): each for each in context.command.params for option in each.opts}
+    found: dict[str, Any] = {}
+    problems = []
+    for name, value in content.items():
+        parameter = known.get(name.replace("_", "-"))
+        if parameter is None or parameter.name in (None, "config"):
+            problems.append(f"there is no option {name!r}{nearest(name, sorted(set(known) - {'config', 'help'}))}")
+        elif isinstance(value, dict) != (name == "set"):
+            problems.append(f"{name!r} {'is a table of options' if name == 'set' else 'is not a table'}")
+        else:
+            found[str(parameter.name)] = _typed(value)
+    if problems:
+        raise Error(f"The configuration {path} cannot be used: {'; '.join(problems)}.")
+    context.default_map = {**(context.default_map or {}), **found}
+    return path
+
+
+def _typed(value: Any) -> Any:
+    """As it would have been typed."""
+    if isinstance(value, dict):
+        return [f"{name}={_typed(each)}" for name, each in value.items()]
+    if isinstance(value, list):
+        return ",".join(str(_typed(each)) for each in value)
+    return value if isinstance(value, bool) else str(value)
