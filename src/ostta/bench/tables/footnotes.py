@@ -118,7 +118,7 @@ def _why_images(figures: SuiteFigures) -> str:
     if len({cell.seed for cell in figures.collected.cells}) == 1:
         return "There is one seed, so nothing is known about other orders."
     if any(result.spec.draw == "order" for _, _, result in figures.distinct):
-        return "The seeds here order the same images, so the spread over seeds does not say how other images would do; the interval does."
+        return "Images are drawn and not seeds: seeds that order the same images do not say how other images would do."
     return "An image that several seeds show counts as one."
 
 
