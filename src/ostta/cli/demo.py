@@ -61,6 +61,8 @@ def demo(
     Console().print(table)
     for remark in finished[0][0].remarks:
         print(remark)
+    for busy in [result.load.remark for result, _ in finished if result.load is not None and result.busy][:1]:
+        print(busy)
     page = out / "report.html"
     write_atomically(page, report(finished, "ostta demo: known or unknown, then which class").encode())
     write_atomically(out / "overview.png", overview({name_of(result.spec): records for result, records in finished}))
