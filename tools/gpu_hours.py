@@ -12,6 +12,7 @@ prints it for the frozen model. Reading, corrupting and augmenting images is don
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import re
 import statistics
@@ -36,7 +37,18 @@ ACCEPTED = 0.5
 VERDICTS = {"unreliable": 0.5, "reliable undesired": 0.25, "reliable desired": 0.25}
 # Passes that wait for one another: of ROSITA for each verdict, as in docs/speed.md; of the others for an accepted image.
 PASSES_OF_ROSITA = {"unreliable": 1, "reliable undesired": 2, "reliable desired": 5}
-PASSES = {"zero_shot": 1, "tda": 1, "dpe": 1, "prototypes": 3, "unient": 3, "entropy": 3, "tpt": 5, "tpt_c": 5, "palign": 7, "palign_c": 7}
+PASSES = {
+    "zero_shot": 1,
+    "tda": 1,
+    "dpe": 1,
+    "prototypes": 3,
+    "unient": 3,
+    "entropy": 3,
+    "tpt": 5,
+    "tpt_c": 5,
+    "palign": 7,
+    "palign_c": 7,
+}
 TUNES_PROMPTS = ("tpt", "tpt_c", "palign", "palign_c")
 
 
@@ -81,7 +93,7 @@ def forwards(shape: str, what: str, classes: int) -> float:
     points = sorted(measured()[shape, what].items())
     if classes <= points[0][0]:
         return points[0][1]
-    for (few, less), (many, more) in zip(points, points[1:], strict=False):
+    for (few, less), (many, more) in itertools.pairwise(points):
         if classes <= many:
             return less + (more - less) * (classes - few) / (many - few)
     return points[-1][1]
@@ -112,7 +124,9 @@ def seconds(method: str, backbone: str, classes: int, least: float) -> float:
         return sum(share * each[verdict] for verdict, share in VERDICTS.items())
     if method in TUNES_PROMPTS:
         # TPT on MaPLe passes the selected views with graph, as PAlign does, and was not measured by itself.
-        what = f"{'palign_c' if method.endswith('_c') else 'palign'}, MaPLe" if prompts or "palign" in method else method
+        what = (
+            f"{'palign_c' if method.endswith('_c') else 'palign'}, MaPLe" if prompts or "palign" in method else method
+        )
         accepted = longer(cost(what), PASSES[method])
         return ACCEPTED * accepted + (1 - ACCEPTED) * longer(cost("zero_shot"), 1)
     return longer(cost(method), PASSES[method])
@@ -194,7 +208,14 @@ def tables() -> dict[str, str]:
     floors = [f"{1000 * each:.1f} ms" for each in least_times().values()]
     return {
         "hours": _table(
-            ("of the paper", "command", "runs", "million images", *(f"hours, pass ≥ {each}" for each in floors), "data"),
+            (
+                "of the paper",
+                "command",
+                "runs",
+                "million images",
+                *(f"hours, pass ≥ {each}" for each in floors),
+                "data",
+            ),
             suite_rows(),
         ),
         "check": _table(("a step", *(f"model, pass ≥ {each}" for each in floors), "printed"), check_rows()),

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 from typer.main import get_command
 
 # A link to a file of the repository that is no page: the built site does not have it.
@@ -67,14 +66,14 @@ def options() -> str:
     return "\n\n".join(parts)
 
 
-def _described(command: click.Command, path: str) -> Iterator[str]:
-    context = click.Context(command, info_name=path)
+def _described(command: Any, path: str) -> Iterator[str]:
+    context = command.context_class(command, info_name=path)
     yield f"## {path}"
     yield _prose(command.help or "")
     yield f"```\n{' '.join([path, *command.collect_usage_pieces(context)])}\n```"
     parameters = [each for each in command.params if not getattr(each, "hidden", False) and each.name != "help"]
     if parameters:
-        yield "\n".join(["| | |", "|---|---|", *(_row(each, context) for each in parameters)])
+        yield "\n".join(["| option | what it does |", "|---|---|", *(_row(each, context) for each in parameters)])
     for name, inner in getattr(command, "commands", {}).items():
         yield from _described(inner, f"{path} {name}")
 
@@ -86,18 +85,19 @@ def _prose(text: str) -> str:
         if paragraph.startswith("\b"):
             parts.append("```\n" + paragraph.removeprefix("\b\n") + "\n```")
         else:
-            parts.append(paragraph.replace("<", "&lt;"))
+            said, example, call = paragraph.replace("<", "&lt;").partition("Example: ")
+            parts.append(f"{said}{example}`{' '.join(call.split())}`" if example else said)
     return "\n\n".join(parts)
 
 
-def _row(parameter: click.Parameter, context: click.Context) -> str:
-    if isinstance(parameter, click.Argument):
-        names, about = parameter.make_metavar(context), getattr(parameter, "help", None) or ""
-    else:
-        record = parameter.get_help_record(context) or ("", "")
-        names, about = record
-    return f"| `{_cell(names)}` | {_cell(about)} |"
+def _row(parameter: Any, context: Any) -> str:
+    names, about = parameter.get_help_record(context) or (parameter.name, "")
+    return f"| `{_line(names)}` | {_cell(about)} |"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    return _line(text).replace("<", "&lt;")
