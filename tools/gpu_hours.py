@@ -161,9 +161,10 @@ def suite_rows() -> Iterable[tuple[str, ...]]:
             for least in times.values()
         ]
         sets = sorted({each for spec in specs for each in (spec.desired, spec.undesired) if each})
+        section = suite.what.partition(":")[0]
         labels = ", ".join(label for label in suite.labels if not label.startswith("tableDetailed"))
         yield (
-            labels, f"`ostta bench run {suite.name}`", f"{len(specs)}", f"{shown / 1e6:.2f}",
+            f"{section}: {labels}", f"`ostta bench run {suite.name}`", f"{len(specs)}", f"{shown / 1e6:.2f}",
             *(_hours(each) for each in hours), ", ".join(f"`{each}`" for each in sets),
         )  # fmt: skip
 
