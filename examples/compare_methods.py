@@ -11,7 +11,7 @@ from ostta.evaluate import evaluate
 from ostta.intervals import paired_difference
 from ostta.streams import SingleDomain
 
-IMAGES = 80  # of each side; the samples have 1,000
+IMAGES = 50  # of each side; the samples have 1,000
 theirs, ours = sys.argv[1:3] if len(sys.argv) > 2 else ("zero_shot", "field")
 
 # Known images under snow, unknown digits, in one random order that the seed decides. Labels are for the evaluation alone.

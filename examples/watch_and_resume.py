@@ -18,13 +18,13 @@ if len(sys.argv) > 2:
     images, classes = ostta.sources.open(sys.argv[1], every=5), sys.argv[2].split(",")
 else:
     snowy, digits = open_dataset("sample:cifar10c"), open_dataset("sample:mnist")
-    images = (image for number in range(60) for image in (snowy.image(number), digits.image(number)))
+    images = (image for number in range(30) for image in (snowy.image(number), digits.image(number)))
     classes = snowy.classes
 
 # ROSITA trains the LayerNorms. The guard compares it with the frozen model and takes back what harms.
 adapter = ostta.load("embedded", classes, method="rosita", guard=True)
 stream = iter(images)
-for prediction in adapter.stream(itertools.islice(stream, 80)):
+for prediction in adapter.stream(itertools.islice(stream, 40)):
     for event in prediction.events:
         print(f"image {adapter.steps}: {event.kind}: {event.sentence}")
 adapter.save(STATE)  # written whole or not at all; a crash leaves the last one
