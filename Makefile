@@ -1,6 +1,7 @@
 # make demo    the main job on the embedded model and data: table on the screen, report.html in ostta-demo/
 # make test    lint, types, import contracts and tests
 # make test-all   the same with the tests that take long: processes that are killed, a Ray cluster, a real RTSP server
+# make docs    the pages as a site, in site/index.html
 # make fuzz    100,000 damaged inputs of every kind; COUNT and SEED for others, KINDS for some kinds only
 # PIP_ARGS     extra arguments for pip, such as --index-url for a CPU build of torch
 
@@ -11,7 +12,7 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON := $(shell for p in python3.11 python3 python3.12 python3.13 python; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c "$(NEW_ENOUGH)" 2>/dev/null && echo $$p && break; done)
 
-.PHONY: demo test test-all lint fuzz bench clean
+.PHONY: demo test test-all lint docs fuzz bench clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/ostta demo
@@ -29,6 +30,10 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/dev.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo site/index.html
 
 fuzz: $(VENV)/dev.stamp
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz $(KINDS) --count $(or $(COUNT),100000) --seed $(or $(SEED),0)
@@ -49,4 +54,4 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp
 	@touch $@
 
 clean:
-	rm -rf $(VENV) ostta-demo ostta-runs fuzz-failures .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) ostta-demo ostta-runs site fuzz-failures .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,4 +1,4 @@
-"""The README's example runs as it stands, and its claims about commands are true."""
+"""The README: short, its three lines are three and run as they stand, and what it says of commands and figures is true."""
 
 from __future__ import annotations
 
@@ -7,24 +7,54 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+from ostta.data import open_dataset
+from pages import ROOT, blocks, links
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_python_example_runs(
+def test_three_lines_are_three_and_print_what_they_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(example.strip().splitlines()) <= 12
+    (example,) = blocks(ROOT / "README.md", "python")
+    lines = [line for line in example.splitlines() if line]
+    assert len(lines) == 3
+    for word, line in zip(("import ostta", "ostta.load(", "adapter.step("), lines, strict=True):
+        assert word in line
+    photos = open_dataset("sample:cifar10")
+    photos.image(photos.labels.tolist().index(photos.classes.index("cat"))).save(tmp_path / "photo.png")
     monkeypatch.chdir(tmp_path)
     exec(compile(example, "README.md", "exec"), {})
-    said = re.findall(r"^print\(.*?\)  # (.*)$", example, flags=re.MULTILINE)
-    assert len(said) == 2
-    assert capsys.readouterr().out.splitlines() == said
-    assert (tmp_path / "camera.ostta").exists()
+    (said,) = re.findall(r"^print\(.*?\)  # (.*)$", example, flags=re.MULTILINE)
+    assert capsys.readouterr().out.splitlines() == [said]
 
 
-def test_files_that_the_readme_names_exist() -> None:
-    root = Path(__file__).resolve().parents[1]
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        if not target.startswith("http"):
-            assert (root / target).exists(), target
+def test_it_fits_a_screen_or_two() -> None:
+    assert len(README.split()) < 800
+
+
+def test_the_commands_of_make_exist_and_do_what_is_said() -> None:
+    rules = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"`?make ([a-z-]+)", README):
+        assert re.search(rf"^{target}:", rules, flags=re.MULTILINE), target
+    assert "VENV := .venv" in rules  # where the README says that `ostta` is
+
+
+def test_the_picture_and_the_links_are_there() -> None:
+    assert "docs/demo.png" in links(ROOT / "README.md")
+    # Every page that is not reached from another page of its kind is reached from here.
+    pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} - {"docs/index.md"}
+    assert pages <= {link.partition("#")[0] for link in links(ROOT / "README.md")}
+
+
+def test_samples_that_it_names_ship() -> None:
+    for name in re.findall(r"`(sample:\w+)`", README):
+        assert len(open_dataset(name)) == 1000
+
+
+def test_the_table_of_the_demo_is_consistent() -> None:
+    found = re.findall(r"^\| (\w+) \|((?: [\d.]+ \|){5})$", README, flags=re.MULTILINE)
+    rows = {name: [float(cell) for cell in cells.split("|")[:-1]] for name, cells in found}
+    assert list(rows) == ["zero_shot", "rosita", "field"]
+    for _, _, desired, undesired, hm in rows.values():
+        assert hm == pytest.approx(2 * desired * undesired / (desired + undesired), abs=0.01)

@@ -27,7 +27,7 @@ from ostta.bench.report.suite_charts import domain_charts, option_charts
 from ostta.bench.report.suite_page import suite_report
 from ostta.bench.report.tables import cell as page_cell
 from ostta.bench.result import Result, read_result
-from ostta.bench.spec import RunSpec
+from ostta.bench.spec import RunSpec, changed
 from ostta.bench.suite import Suite, expand, load_suite, read_suite, suite_names
 from ostta.bench.tables.export import FORMATS
 from ostta.bench.tables.layout import Text, number, sheet
@@ -249,6 +249,17 @@ def test_what_is_missing_is_one_sentence_with_its_command(figures: SuiteFigures,
     assert collect_results(suite, folder, only={"backbone": ["CLIP"]}).missing == ""
     with pytest.raises(Error, match="There is no folder"):
         collect_results(suite, folder / "absent")
+
+
+def test_results_of_another_device_are_found_where_it_is_named(suite: Suite, tmp_path: Path) -> None:
+    cell = expand(suite, seeds=[0])[0]
+    made(changed(cell.spec, device="cuda"), 80.0).write(tmp_path / "gpu.json")
+    assert collect_results(suite, tmp_path).found == 0
+    found = collect_results(suite, tmp_path, given={"device": "cuda"})
+    assert found.found == 1
+    assert found.command.endswith("--device cuda")
+    # Which of several GPUs it was makes no other run.
+    assert collect_results(suite, tmp_path, given={"device": "cuda:1"}).found == 1
 
 
 def test_the_newest_of_two_results_counts_and_strange_files_are_named(suite: Suite, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.types import Error
+from .parsing import DTYPE_HELP
 
 if TYPE_CHECKING:
     from ..bench.tables.suite_figures import SuiteFigures
@@ -22,6 +23,8 @@ _Fpr95 = Annotated[str, typer.Option(help="How FPR95 is counted: interpolated (p
 _Seeds = Annotated[str | None, typer.Option(help="a,b,c in place of the suite's seeds.")]
 _Limit = Annotated[int | None, typer.Option(help="As it was given to the runs.")]
 _Only = Annotated[list[str] | None, typer.Option(help="axis=entry,entry, as often as needed: --only method=rosita.")]
+_Device = Annotated[str | None, typer.Option(help="That of the runs: cpu, cuda or mps.")]
+_Dtype = Annotated[str | None, typer.Option(help=f"That of the runs. {DTYPE_HELP}")]
 
 
 def table(
@@ -40,6 +43,8 @@ def table(
     seeds: _Seeds = None,
     limit: _Limit = None,
     only: _Only = None,
+    device: _Device = None,
+    dtype: _Dtype = None,
 ) -> None:
     """Print the tables of a suite, or of whatever lies in a folder: frozen row first, paired intervals, the paper's figures beside.
 
@@ -56,7 +61,7 @@ def table(
     pick(format_, [*FORMATS, PARQUET], "format")
     if format_ == PARQUET and to is None:
         raise Error("A parquet file cannot be printed: name a file with `--to runs.parquet`.")
-    figures = _figures_of(suite, fpr95, out, seeds, limit, only)
+    figures = _figures_of(suite, fpr95, out, seeds, limit, only, device, dtype)
     if not figures.collected.found:
         raise Error(figures.collected.missing)
     if to is None:
@@ -74,6 +79,8 @@ def pictures(
     seeds: _Seeds = None,
     limit: _Limit = None,
     only: _Only = None,
+    device: _Device = None,
+    dtype: _Dtype = None,
 ) -> None:
     """Draw a suite, or whatever lies in a folder, for papers and slides: differences to the frozen row, and average ranks over streams.
 
@@ -82,7 +89,8 @@ def pictures(
     from ..bench.pictures.saving import save_pictures
 
     formats = [name.strip() for name in format_.split(",")]
-    paths, sentences = save_pictures(_figures_of(suite, "interpolated", out, seeds, limit, only), to, formats)
+    figures = _figures_of(suite, "interpolated", out, seeds, limit, only, device, dtype)
+    paths, sentences = save_pictures(figures, to, formats)
     for line in (*sentences, *paths):
         typer.echo(line)
 
@@ -108,6 +116,8 @@ def report(
     seeds: _Seeds = None,
     limit: _Limit = None,
     only: _Only = None,
+    device: _Device = None,
+    dtype: _Dtype = None,
 ) -> None:
     """Write one HTML page about a suite: overview, tables, images, charts and the commands; nothing on it is loaded from elsewhere.
 
@@ -119,7 +129,7 @@ def report(
     from ..bench.tables.opening import is_folder
     from ..files import write_atomically
 
-    figures = _figures_of(suite, fpr95, out, seeds, limit, only)
+    figures = _figures_of(suite, fpr95, out, seeds, limit, only, device, dtype)
     path = figures.collected.folder / page_name(suite) if to is None else to
     # Of a folder, only its result files say which sets they are of.
     asking = partial(stream_images, root=data, opened=opened or ())
@@ -129,10 +139,19 @@ def report(
 
 
 def _figures_of(
-    suite: str, fpr95: str, out: Path, seeds: str | None, limit: int | None, only: list[str] | None
+    suite: str,
+    fpr95: str,
+    out: Path,
+    seeds: str | None,
+    limit: int | None,
+    only: list[str] | None,
+    device: str | None,
+    dtype: str | None,
 ) -> SuiteFigures:
     from ..bench.tables.opening import figures_of
     from .parsing import parse_only, parse_seeds
 
+    # Results may be read where there is no such device.
+    given = {name: value for name, value in {"device": device, "dtype": dtype}.items() if value is not None}
     chosen = parse_only(only or [])
-    return figures_of(suite, out, seeds=parse_seeds(seeds), limit=limit, only=chosen, fpr95=fpr95)
+    return figures_of(suite, out, seeds=parse_seeds(seeds), limit=limit, only=chosen, fpr95=fpr95, given=given)

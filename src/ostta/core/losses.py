@@ -1,6 +1,6 @@
 """The losses, as pure functions of one image's features or logits.
 
-ReDUCe in the paper: L_Re is equation 5, L_D equation 7, L_U equation 8. `Neighbours` are found first and treated as constants, so
+ReDUCe in the paper: L_Re is equation 5, L_D equation 6, L_U equation 7. `Neighbours` are found first and treated as constants, so
 the gradient with respect to the feature f is the closed form of the appendix: for each positive z+ that counts, -z+/tau plus the
 softmax-weighted mean of the negatives over tau, all over the normaliser.
 """

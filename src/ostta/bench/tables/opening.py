@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ...core.types import Error
 from ...metrics import FPR95
@@ -22,10 +23,14 @@ def figures_of(
     limit: int | None = None,
     only: Mapping[str, Collection[str]] | None = None,
     fpr95: str = "interpolated",
+    given: Mapping[str, Any] | None = None,
 ) -> SuiteFigures:
-    """The figures of the suite called `what`, from the results in `out`; or, where `what` is a folder, of whatever lies there."""
+    """The figures of the suite called `what`, from the results in `out`; or, where `what` is a folder, of whatever lies there.
+
+    `given` as in `collect_results`.
+    """
     pick(fpr95, FPR95, "convention of FPR95")
-    return SuiteFigures(_collected(what, out, seeds, limit, only), fpr95)
+    return SuiteFigures(_collected(what, out, seeds, limit, only, given or {}), fpr95)
 
 
 def is_folder(what: str) -> bool:
@@ -39,9 +44,12 @@ def _collected(
     seeds: Sequence[int] | None,
     limit: int | None,
     only: Mapping[str, Collection[str]] | None,
+    given: Mapping[str, Any],
 ) -> SuiteResults:
     if is_folder(what):
+        if given:
+            raise Error(f"--{next(iter(given))} is for suites: the folder {what} has each run as it was made.")
         if limit is not None:
             raise Error(f"--limit is for suites: the folder {what} has each run with the limit that it was made with.")
         return folder_results(Path(what), seeds, only)
-    return collect_results(load_suite(what), out, seeds, limit, only)
+    return collect_results(load_suite(what), out, seeds, limit, only, given)

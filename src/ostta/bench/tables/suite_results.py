@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from ...core.types import Error
 from ...files import readable
@@ -68,13 +69,18 @@ def collect_results(
     seeds: Sequence[int] | None = None,
     limit: int | None = None,
     only: Mapping[str, Collection[str]] | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> SuiteResults:
-    """Expand `suite` and read what `folder` has of it; of several results with one spec, the newest file."""
-    cells = tuple(expand(suite, seeds, limit, only))
-    full = expand(suite, seeds, None, only)
+    """Expand `suite` and read what `folder` has of it; of several results with one spec, the newest file.
+
+    `given` are fields that the runs had in place of the suite's, such as the device.
+    """
+    given = given or {}
+    cells = tuple(_changed(cell, given) for cell in expand(suite, seeds, limit, only))
+    full = [_changed(cell, given) for cell in expand(suite, seeds, None, only)]
     if not folder.is_dir():
         raise Error(
-            f"There is no folder {folder} to read results from; `{_command(suite, folder, seeds, limit, only)}` makes it."
+            f"There is no folder {folder} to read results from; `{_command(suite, folder, seeds, limit, only, given)}` makes it."
         )
     wanted = {run_key(cell.spec) for cell in cells}
     results: dict[str, Result] = {}
@@ -104,8 +110,12 @@ def collect_results(
         tuple(strange),
         older,
         others,
-        _command(suite, folder, seeds, limit, only),
+        _command(suite, folder, seeds, limit, only, given),
     )
+
+
+def _changed(cell: Cell, given: Mapping[str, Any]) -> Cell:
+    return replace(cell, fields={**cell.fields, **given}) if given else cell
 
 
 def age(path: Path) -> tuple[int, str]:
@@ -122,6 +132,7 @@ def _command(
     seeds: Sequence[int] | None,
     limit: int | None,
     only: Mapping[str, Collection[str]] | None,
+    given: Mapping[str, Any],
 ) -> str:
     parts = ["ostta bench run", shlex.quote(suite.name), f"--out {shlex.quote(str(folder))}"]
     if seeds is not None:
@@ -130,4 +141,5 @@ def _command(
         parts.append(f"--limit {limit}")
     for axis, names in (only or {}).items():
         parts += ["--only", shlex.quote(f"{axis}={','.join(names)}")]
+    parts += [f"--{name} {value}" for name, value in given.items()]
     return " ".join(parts)

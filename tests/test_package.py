@@ -1,0 +1,170 @@
+"""Wheel and sdist: what is in them, what they say of themselves, and that the wheel works where nothing else is installed."""
+
+from __future__ import annotations
+
+import email
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+VERSION = PROJECT["project"]["version"]
+MODULE = [sys.executable, "-m"]
+
+
+def _call(*command: str, **more) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with both; the wheel is made from the sdist, so that a file the sdist lacks is missing in it too."""
+    pytest.importorskip("hatchling", reason="the build tool is not installed")
+    folder = tmp_path_factory.mktemp("dist")
+    _call(*MODULE, "build", "--no-isolation", "--outdir", str(folder), str(ROOT))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    (path,) = built.glob("*.whl")
+    assert path.name == f"ostta-{VERSION}-py3-none-any.whl"
+    return path
+
+
+def _sources() -> set[str]:
+    """Every file of the package: code, the embedded model, samples, suites, the paper's figures, templates, pages."""
+    files = (path for path in (ROOT / "src" / "ostta").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(ROOT / "src").as_posix() for path in files}
+
+
+def test_the_wheel_has_every_file_of_the_package_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as opened:
+        names = {name for name in opened.namelist() if ".dist-info/" not in name}
+    assert names == _sources()
+    # By name, so that a file that moves is noticed.
+    for kind in ("model/model.safetensors", "sample/cifar10.parquet", "suites/paper/table-cifar.toml", "py.typed"):
+        assert any(name.endswith(kind) for name in names), kind
+
+
+def test_the_sdist_has_the_sources_and_what_the_project_says(built: Path) -> None:
+    (path,) = built.glob("*.tar.gz")
+    with tarfile.open(path) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    assert {f"src/{name}" for name in _sources()} <= names
+    included = {entry.strip("/") for entry in PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]} - {
+        "src"
+    }
+    always = {"pyproject.toml", "PKG-INFO", ".gitignore"}
+    assert {name for name in names if not name.startswith("src/")} == included | always
+    assert not [name for name in names if "golden" in name or "conftest" in name]
+
+
+def test_both_are_what_an_index_takes(built: Path) -> None:
+    said = _call(*MODULE, "twine", "check", "--strict", *map(str, sorted(built.iterdir())))
+    assert said.count("PASSED") == 2
+
+
+def test_the_metadata_are_those_of_the_project(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as opened:
+        data = email.message_from_bytes(opened.read(f"ostta-{VERSION}.dist-info/METADATA"))
+        scripts = opened.read(f"ostta-{VERSION}.dist-info/entry_points.txt").decode()
+    assert (data["Name"], data["Version"], data["License-Expression"]) == ("ostta", VERSION, "Apache-2.0")
+    assert set(data.get_all("Provides-Extra")) == set(PROJECT["project"]["optional-dependencies"])
+    assert data.get_payload().startswith("# ostta")
+    assert "ostta = ostta.cli:main" in scripts
+
+
+def test_the_version_is_said_alike_everywhere() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    released = re.findall(r"^## ([\d.]+) \((\S+)\)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.M)
+    assert released[0] == (VERSION, cited["date-released"])
+    assert str(cited["version"]) == VERSION
+    supported = VERSION.rpartition(".")[0]
+    assert f"The newest minor version: {supported}." in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+
+
+# Of version 1.2.0 of the format: what must be there, and what may be, in the file and in a reference.
+REQUIRED = {"cff-version", "message", "title", "authors"}
+KNOWN = REQUIRED | {
+    "abstract", "commit", "contact", "date-released", "doi", "identifiers", "keywords", "license", "license-url", "preferred-citation",
+    "references", "repository", "repository-artifact", "repository-code", "type", "url", "version",
+}  # fmt: skip
+OF_A_REFERENCE = {"type", "title", "authors", "year", "journal", "url", "doi", "volume", "issue", "start", "end"}
+
+
+def test_the_citation_file_has_the_keys_of_its_format() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert REQUIRED <= set(cited) <= KNOWN
+    assert cited["cff-version"] == "1.2.0"
+    assert cited["type"] in ("software", "dataset")
+    assert cited["license"] == PROJECT["project"]["license"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", cited["date-released"])
+    for reference in cited["references"]:
+        assert {"type", "title", "authors"} <= set(reference) <= OF_A_REFERENCE
+    people = [*cited["authors"], *(who for reference in cited["references"] for who in reference["authors"])]
+    assert all(set(who) == {"name"} or {"family-names", "given-names"} <= set(who) for who in people)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.stem
+)
+def test_templates_of_issues_are_forms(path: Path) -> None:
+    form = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if path.stem == "config":
+        assert set(form) <= {"blank_issues_enabled", "contact_links"}
+        return
+    assert {"name", "description", "body"} <= set(form)
+    asked = [field["id"] for field in form["body"]]
+    assert len(set(asked)) == len(asked)
+    for field in form["body"]:
+        assert field["type"] in ("textarea", "input", "dropdown", "checkboxes")
+        assert field["attributes"]["label"]
+
+
+THREE_LINES = """
+import ostta, torch
+adapter = ostta.load(ostta.backbones.wrap(None, torch.eye(4)), ["cat", "dog", "ship", "fox"])
+print(adapter.step_features(torch.tensor([1.0, 0.1, 0.0, 0.0])).label)
+"""
+WITHOUT_EXTRAS = """
+import importlib.util, ostta
+assert importlib.util.find_spec("transformers") is None
+try:
+    ostta.load("embedded", ["cat"])
+except ostta.Error as problem:
+    print(problem)
+"""
+
+
+@pytest.mark.slow
+def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
+    """Slow: torch is installed anew, which takes minutes on a busy machine."""
+    venv.create(tmp_path / "empty", with_pip=True)
+    python, ostta = (str(tmp_path / "empty" / "bin" / name) for name in ("python", "ostta"))
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    more = shlex.split(os.environ.get("PIP_ARGS", ""))
+    # As the Makefile installs, but for the extras.
+    _call(
+        python, "-m", "pip", "--disable-pip-version-check", "install", "-q", "-c", str(ROOT / "constraints.txt"),
+        "--only-binary", ":all:", *more, f"{wheel}[cli]", env=clean,
+    )  # fmt: skip
+    assert _call(ostta, "--version", cwd=tmp_path, env=clean).strip() == VERSION
+    assert _call(python, "-c", THREE_LINES, cwd=tmp_path, env=clean).strip() == "cat"
+    # What is not installed is named, with how to get it.
+    (sentence,) = _call(python, "-c", WITHOUT_EXTRAS, cwd=tmp_path, env=clean).splitlines()
+    assert "pip install" in sentence
+    assert _call(python, "-m", "pip", "check", env=clean).strip() == "No broken requirements found."
