@@ -1,0 +1,69 @@
+// Fields for the options of what was chosen, with what the server says of each.
+
+import { html } from "./dom.js";
+
+/** An input that suits the kind of value: "true or false", "one of a, b", "a whole number", "a number", or text. */
+function inputFor(option) {
+  const usual = `default: ${Array.isArray(option.default) ? option.default.join(", ") : option.default}`;
+  if (option.kind.startsWith("true or false")) {
+    return html("select", {}, html("option", { value: "" }, usual), ["true", "false"].map((value) => html("option", { value }, value)));
+  }
+  if (option.kind.startsWith("one of ")) {
+    return html("select", {}, html("option", { value: "" }, usual), option.kind.slice(7).split(", ").map((value) => html("option", { value }, value)));
+  }
+  const number = /^a (whole )?number/.test(option.kind) && !option.kind.includes(" or ");
+  return html("input", { type: "text", inputmode: number ? "decimal" : null, placeholder: usual, autocomplete: "off", spellcheck: "false" });
+}
+
+/** What was typed as the value that is meant: numbers and yes or no as such, the rest as text, which the server reads by its kind. */
+function meant(text, kind) {
+  if (kind.startsWith("true or false")) return text === "true";
+  if (/^a (whole )?number/.test(kind) && text.trim() !== "" && Number.isFinite(Number(text))) return Number(text);
+  return text;
+}
+
+/**
+ * `options` are lists by owner: by the names of methods, scores and identifiers, and "adapter" and "guard". `chosen()` says which
+ * names are chosen. Fields of what is not chosen are not shown, and what was typed in them is kept but not sent.
+ */
+export function optionFields(options, chosen) {
+  const node = html("div", { class: "options" });
+  const inputs = new Map();
+
+  const owners = () => {
+    const now = chosen();
+    const wanted = [now.method, now.score, now.identifier, "adapter", now.guard === "false" ? "" : "guard"];
+    return wanted.filter((owner) => options[owner]?.length);
+  };
+
+  function line(owner, option) {
+    const key = `${owner}/${option.name}`;
+    if (!inputs.has(key)) inputs.set(key, inputFor(option));
+    const input = inputs.get(key);
+    const id = `option-${owner}-${option.name}`;
+    input.id = id;
+    input.setAttribute("aria-describedby", `${id}-help`);
+    return html("p", { class: "field" }, html("label", { for: id }, html("code", {}, option.name)), input,
+      html("small", { id: `${id}-help` }, `${option.about} (${option.kind})`));
+  }
+
+  function draw() {
+    node.replaceChildren(...owners().map((owner) => html("details", {},
+      html("summary", {}, `Options of ${owner === "adapter" || owner === "guard" ? `the ${owner}` : owner}`),
+      html("div", { class: "grid" }, options[owner].map((option) => line(owner, option))))));
+  }
+
+  function values() {
+    const found = {};
+    for (const owner of owners()) {
+      for (const option of options[owner]) {
+        const typed = inputs.get(`${owner}/${option.name}`).value;
+        if (typed !== "") found[option.name] = meant(typed, option.kind);
+      }
+    }
+    return found;
+  }
+
+  draw();
+  return { node, draw, values };
+}

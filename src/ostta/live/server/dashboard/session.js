@@ -1,0 +1,107 @@
+// One session in full.
+
+import * as api from "./api.js";
+import { actions } from "./actions.js";
+import { acceptedChart, scoresChart } from "./charts_over_time.js";
+import { classTable } from "./class_table.js";
+import { html, setText } from "./dom.js";
+import { eventList } from "./event_list.js";
+import { figures } from "./figures.js";
+import { histogram } from "./histogram.js";
+import { keptImages } from "./kept_images.js";
+import { Live } from "./live.js";
+import { light } from "./marks.js";
+import { MOST, Seen } from "./seen.js";
+import { tryImage } from "./try_image.js";
+import { ago, count, percent, rate } from "./words.js";
+
+// The shortest time between two drawings, in milliseconds.
+const PAUSE = 250;
+
+export function session(id, info, tools) {
+  const { tell, complain, say } = tools;
+  const seen = new Seen();
+  let current = null;
+  const heading = html("h1", {}, "Session");
+  const lamp = html("p", { class: "lamp" });
+  const about = html("p", { class: "lead" });
+  const problem = html("p", { class: "bad", hidden: true });
+  const numbers = figures(["images", "images a second", "accepted lately", "I don't know", "not readable", "last image", "saved"]);
+  const parts = [histogram(), acceptedChart(), scoresChart()];
+  const [table, list, kept] = [classTable(), eventList(), keptImages(id, info)];
+  const trial = tryImage(id, tools);
+  const bar = actions(id, tools, (changed) => { show(changed); refresh(); });
+
+  function show(next) {
+    current = next;
+    document.title = `${next.name} · ostta`;
+    setText(heading, next.name);
+    if (lamp.dataset.light !== next.guard_light + next.frozen) {
+      lamp.replaceChildren(html("span", {}, "Guard: "), light(next), next.frozen ? html("strong", { class: "frozen" }, "frozen: nothing is learned") : "");
+    }
+    lamp.dataset.light = next.guard_light + next.frozen;
+    setText(about, `Method ${next.method}, score ${next.score}, identifier ${next.identifier}, profile ${next.profile}.` +
+      (next.warming_up ? " It is warming up: the threshold is too young to be trusted." : ""));
+    problem.hidden = !next.problem;
+    setText(problem, next.problem ?? "");
+    numbers.show({
+      images: count(next.images), "images a second": rate(next.images_per_second), "accepted lately": percent(next.accepted_share),
+      "I don't know": count(next.rejected), "not readable": count(next.refused), "last image": ago(next.last_image),
+      saved: next.saved_steps === null || next.saved_steps === undefined ? "never" : `at step ${count(next.saved_steps)}`,
+    });
+    table.show(next);
+    bar.show(next);
+  }
+
+  let waiting = 0;
+  /** Draws the charts soon, once for many images. */
+  function redraw() {
+    if (waiting) return;
+    waiting = setTimeout(() => {
+      waiting = 0;
+      parts.forEach((part) => part.show(seen));
+      list.show(seen.events);
+      kept.show(current);
+    }, PAUSE);
+  }
+
+  async function refresh() {
+    await seen.replace(() => api.recent(id, MOST));
+    redraw();
+  }
+
+  const live = new Live({
+    address: api.eventsOf(id),
+    listeners: {
+      prediction: (point) => seen.add("points", point) && redraw(),
+      guard: (event) => {
+        if (!seen.add("events", event)) return;
+        say(event.sentence);
+        redraw();
+      },
+      session: show,
+      gap: refresh,
+    },
+    opened: refresh,
+    poll: async ({ eventsCome }) => {
+      show(await api.session(id, 8));
+      if (!eventsCome) await refresh();
+    },
+    tell: (status, error) => {
+      tell(status);
+      if (status === "refused") {
+        complain(error);
+        if (error.status === 404) live.close();
+      }
+    },
+  });
+
+  const resized = new ResizeObserver(redraw);
+  const charts = html("div", { class: "charts" }, parts.map((part) => part.node));
+  resized.observe(charts);
+  const node = html("div", {},
+    html("p", { class: "back" }, html("a", { href: "#/" }, "All sessions")),
+    html("div", { class: "title" }, heading, lamp), about, problem, numbers.node, bar.node,
+    charts, html("div", { class: "columns" }, table.node, list.node, trial.node, kept.node));
+  return { title: "Session", node, live, close: () => { live.close(); trial.close(); resized.disconnect(); clearTimeout(waiting); } };
+}
