@@ -80,9 +80,9 @@ function place(next, moveFocus) {
 let drawing = 0;
 
 /** Shows the page that the address names. */
-async function route(moveFocus = true) {
-  const [, word, id] = decodeURI(location.hash || "#/").split("/");
-  complain(null);
+async function route(moveFocus = true, again = false) {
+  const [, word, id] = (location.hash || "#/").split("/");
+  if (!again) complain(null);
   for (const link of document.querySelectorAll("nav a")) {
     const here = link.getAttribute("href") === `#/${word ?? ""}`;
     if (here) link.setAttribute("aria-current", "page");
@@ -94,13 +94,14 @@ async function route(moveFocus = true) {
     const info = await about();
     if (mine !== drawing) return;
     const next = word === "sessions" && id ? session(id, info, tools) : word === "new" ? newSession(info, tools) : overview(info, tools);
+    complain(null);
     place(next, moveFocus);
   } catch (error) {
     if (mine !== drawing) return;
-    complain(error);
+    if (!again) complain(error);
     if (error.status !== 401) {
       tell("lost");
-      setTimeout(() => mine === drawing && route(moveFocus), 3000);
+      setTimeout(() => mine === drawing && route(moveFocus, true), 3000);
     }
   }
 }

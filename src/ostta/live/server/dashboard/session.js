@@ -30,7 +30,7 @@ export function session(id, info, tools) {
   const parts = [histogram(), acceptedChart(), scoresChart()];
   const [table, list, kept] = [classTable(), eventList(), keptImages(id, info)];
   const trial = tryImage(id, tools);
-  const bar = actions(id, tools, (changed) => { show(changed); refresh(); });
+  const bar = actions(id, tools, (changed) => { show(changed); live.guarded(refresh); });
 
   function show(next) {
     current = next;
@@ -80,7 +80,7 @@ export function session(id, info, tools) {
         redraw();
       },
       session: show,
-      gap: refresh,
+      gap: () => live.guarded(refresh),
     },
     opened: refresh,
     poll: async ({ eventsCome }) => {
@@ -89,10 +89,11 @@ export function session(id, info, tools) {
     },
     tell: (status, error) => {
       tell(status);
-      if (status === "refused") {
-        complain(error);
-        if (error.status === 404) live.close();
-      }
+      if (status !== "refused") return;
+      if (error.status !== 404) return void complain(error);
+      // It was deleted, or never was.
+      live.close();
+      node.replaceChildren(html("h1", {}, "No such session"), html("p", {}, error.message), html("p", {}, html("a", { href: "#/" }, "All sessions")));
     },
   });
 

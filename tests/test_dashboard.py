@@ -1,0 +1,264 @@
+"""The dashboard in a real browser: made, fed, watched and deleted by the keyboard, with what a screen reader would hear."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import shutil
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from ostta.data import open_dataset
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="Debian's chromium is not installed")
+playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]  # fmt: skip
+SCRIPT = "<script>document.title='wrong'</script>"
+TOKEN = "a-token-of-the-tests-0123456789abcdef"
+# What must have a name of its own for those who hear the page.
+NAMED = ("button", "link", "textbox", "combobox", "searchbox", "spinbutton", "img", "table", "region", "navigation", "dialog", "group")
+
+
+class Server:
+    """The server's address, and requests beside the browser's."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def ask(self, path: str, body: bytes | None = None, kind: str = "application/json") -> Any:
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": kind}
+        with urllib.request.urlopen(urllib.request.Request(f"{self.address}{path}", body, headers), timeout=30) as answer:
+            return json.load(answer)
+
+    def make(self, name: str, *classes: str) -> str:
+        asked = {"name": name, "classes": classes or ["cat", "dog", "ship"]}
+        return str(self.ask("/sessions", json.dumps(asked).encode())["id"])
+
+    def feed(self, session: str, images: int, start: int = 0) -> None:
+        photos = open_dataset("sample:cifar10")
+        sent = [base64.b64encode(encoded(photos.image(number))).decode() for number in range(start, start + images)]
+        self.ask(f"/sessions/{session}/images", json.dumps({"images": sent}).encode())
+
+
+def encoded(image: Image.Image) -> bytes:
+    content = io.BytesIO()
+    image.save(content, "PNG")
+    return content.getvalue()
+
+
+@pytest.fixture(scope="module")
+def context(server: Server) -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=BROWSER, args=FLAGS)
+        yield browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def signed_in(context: Any, server: Server) -> Any:
+    """A page behind the sign-in form, after a wrong token and the right one."""
+    page = context.new_page()
+    page.goto(server.address)
+    page.get_by_label("Token").fill("wrong")
+    page.get_by_role("button", name="Sign in").click()
+    playwright.expect(page.get_by_role("alert")).to_contain_text("token")
+    page.get_by_label("Token").fill(TOKEN)
+    page.keyboard.press("Enter")
+    playwright.expect(page.get_by_role("heading", level=1)).to_have_text("Sessions")
+    return page
+
+
+@pytest.fixture
+def page(signed_in: Any, server: Server) -> Iterator[Any]:
+    """The page, at the overview; whatever the test does, nothing goes wrong in the console and nobody else is asked."""
+    wrong: list[str] = []
+    hosts: set[str] = set()
+    listeners = {
+        "console": lambda message: message.type in ("error", "warning") and wrong.append(message.text),
+        "pageerror": lambda error: wrong.append(str(error)),
+        "request": lambda request: hosts.add(re.sub(r"^(blob:)?(\w+://[^/]*).*", r"\2", request.url)),
+    }
+    signed_in.goto(f"{server.address}/#/")
+    for name, listener in listeners.items():
+        signed_in.on(name, listener)
+    yield signed_in
+    for name, listener in listeners.items():
+        signed_in.remove_listener(name, listener)
+    expected = getattr(signed_in, "expected", None)
+    signed_in.expected = None
+    assert [text for text in wrong if not (expected and expected in text)] == []
+    assert hosts <= {server.address}
+
+
+def tab_to(page: Any, role: str, name: str) -> None:
+    """Moves the focus by the Tab key to an element, and sees that the focus can be seen."""
+    wanted = page.get_by_role(role, name=name, exact=True)
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if wanted.evaluate("node => node === document.activeElement"):
+            assert wanted.evaluate("node => getComputedStyle(node).outlineStyle") == "solid"
+            return
+    raise AssertionError(f"the Tab key does not reach {role} {name!r}")
+
+
+def unnamed(page: Any) -> list[str]:
+    """Lines of what a screen reader hears that have a role and no name."""
+    heard = page.locator("body").aria_snapshot().splitlines()
+    return [line for line in heard if re.match(rf"\s*- ({'|'.join(NAMED)})(:| \[|$)", line)]
+
+
+def figure(page: Any, name: str) -> Any:
+    return page.locator("dl.figures div", has=page.get_by_text(name, exact=True)).locator("dd")
+
+
+def test_a_session_is_made_with_the_keyboard_alone(page: Any) -> None:
+    tab_to(page, "link", "New session")
+    page.keyboard.press("Enter")
+    playwright.expect(page.get_by_role("heading", level=1)).to_be_focused()
+    tab_to(page, "textbox", "Name (may be left empty)")
+    page.keyboard.type("front door")
+    tab_to(page, "textbox", "Classes, one a line")
+    page.keyboard.type(f"cat: a photo of a house cat; a kitten\ndog\n{SCRIPT}")
+    tab_to(page, "button", "Make the session")
+    page.keyboard.press("Enter")
+    heading = page.get_by_role("heading", level=1, name="front door")
+    playwright.expect(heading).to_be_focused()
+    assert page.get_by_role("rowheader", name=SCRIPT).inner_text() == SCRIPT
+    assert page.title() == "front door · ostta"
+    assert unnamed(page) == []
+
+
+def test_an_error_is_the_servers_sentence(page: Any) -> None:
+    page.goto(page.url.split("#")[0] + "#/new")
+    page.expected = "422"
+    page.get_by_label("Classes, one a line").fill("cat\ncat")
+    page.get_by_role("button", name="Make the session").click()
+    playwright.expect(page.get_by_role("alert")).to_contain_text("cat")
+    assert page.url.endswith("#/new")
+
+
+def test_classes_are_read_as_everywhere(page: Any) -> None:
+    from ostta.data.class_names import parse_classes
+
+    for text in ("cat\ndog", "cat: a kitten; a photo of a cat\n\n dog ", "time 12:30\nold: a: b"):
+        read = page.evaluate("text => import('/static/new_session.js').then(module => module.readClasses(text))", text)
+        expected = parse_classes(text)
+        assert read == (dict(expected) if isinstance(expected, dict) else list(expected))
+
+
+def test_an_image_is_answered_and_news_arrive_by_themselves(page: Any, server: Server) -> None:
+    session = server.make("yard")
+    page.get_by_role("link", name="yard").click()
+    dropped = base64.b64encode(encoded(open_dataset("sample:cifar10").image(0))).decode()
+    page.evaluate(
+        """content => {
+          const transfer = new DataTransfer();
+          const bytes = Uint8Array.from(atob(content), letter => letter.charCodeAt(0));
+          transfer.items.add(new File([bytes], "one.png", { type: "image/png" }));
+          document.querySelector(".drop").dispatchEvent(new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer: transfer }));
+        }""",
+        dropped,
+    )
+    answer = page.locator(".answer")
+    playwright.expect(answer.get_by_role("table").first).to_be_visible()
+    assert answer.get_attribute("aria-live") == "polite"
+    assert answer.locator(".said").inner_text() in ("cat", "dog", "ship", "I don't know")
+    assert answer.get_by_role("rowheader").all_inner_texts()[:3] != []
+    # Nothing was learned or counted.
+    assert server.ask(f"/sessions/{session}")["steps"] == 0
+    playwright.expect(page.get_by_text("Live", exact=True)).to_be_visible()
+    server.feed(session, 40)
+    playwright.expect(figure(page, "images")).to_have_text("40")
+    playwright.expect(page.get_by_role("img", name=re.compile("Histogram of the last 40 scores"))).to_be_visible()
+    page.locator("#image").set_input_files({"name": "two.png", "mimeType": "image/png", "buffer": base64.b64decode(dropped)})
+    playwright.expect(answer).to_contain_text("nearest known images")
+    page.expected = "422"
+    page.locator("#image").set_input_files({"name": "bad.png", "mimeType": "image/png", "buffer": b"no image"})
+    playwright.expect(page.get_by_role("alert")).to_contain_text("image")
+
+
+def test_buttons_do_what_they_say(page: Any, server: Server) -> None:
+    session = server.make("gate")
+    server.feed(session, 3)
+    page.get_by_role("link", name="gate").click()
+    button = lambda name: page.get_by_role("button", name=name, exact=True)  # noqa: E731
+    button("Freeze").click()
+    playwright.expect(page.locator(".lamp")).to_contain_text("frozen")
+    assert server.ask(f"/sessions/{session}")["frozen"] is True
+    button("Thaw").click()
+    playwright.expect(button("Freeze")).to_be_visible()
+    assert server.ask(f"/sessions/{session}")["frozen"] is False
+
+    button("Rename").click()
+    playwright.expect(page.get_by_label("New name")).to_be_focused()
+    page.get_by_label("New name").fill(f"gate {SCRIPT}")
+    page.keyboard.press("Enter")
+    playwright.expect(page.get_by_role("heading", level=1)).to_have_text(f"gate {SCRIPT}")
+    playwright.expect(button("Rename")).to_be_focused()
+
+    with page.expect_download() as waiting:
+        button("Export").click()
+    exported = Path(waiting.value.path()).read_bytes()
+    assert re.fullmatch(r"gate-[\w.-]+\.ostta", waiting.value.suggested_filename)
+    button("Reset").click()
+    playwright.expect(page.get_by_role("dialog").get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Escape")
+    assert server.ask(f"/sessions/{session}")["steps"] == 3
+    button("Reset").click()
+    page.get_by_role("dialog").get_by_role("button", name="Reset").click()
+    playwright.expect(page.locator("#message")).not_to_be_empty()
+    assert server.ask(f"/sessions/{session}")["steps"] == 0
+    button("Replace state").click()
+    page.get_by_label("State file").set_input_files({"name": "gate.ostta", "mimeType": "application/octet-stream", "buffer": exported})
+    page.get_by_role("dialog").get_by_role("button", name="Replace").click()
+    playwright.expect(page.locator("#message")).to_contain_text("replaced")
+    assert server.ask(f"/sessions/{session}")["steps"] == 3
+
+    button("Delete").click()
+    assert unnamed(page) == []
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    playwright.expect(page.get_by_role("heading", level=1)).to_have_text("Sessions")
+    assert session not in {each["id"] for each in server.ask("/sessions")["sessions"]}
+
+
+def test_narrow_and_heard(page: Any, server: Server) -> None:
+    long = server.make("a long name without any space " + "x" * 60, "a class with a very long name " + "y" * 60, "dog")
+    server.feed(long, 5)
+    page.set_viewport_size({"width": 420, "height": 800})
+    for address, heading in (("#/", "Sessions"), (f"#/sessions/{long}", "a long name"), ("#/new", "New session")):
+        page.goto(f"{server.address}/{address}")
+        playwright.expect(page.get_by_role("heading", level=1)).to_contain_text(heading)
+        page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+        if "sessions/" in address:
+            playwright.expect(figure(page, "images")).to_have_text("5")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 420
+        assert unnamed(page) == []
+        for landmark in ("banner", "navigation", "main", "contentinfo"):
+            assert page.get_by_role(landmark).count() == 1
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_a_connection_that_is_lost_comes_back(page: Any, server: Server) -> None:
+    session = server.make("roof")
+    playwright.expect(page.get_by_role("link", name="roof")).to_be_visible()
+    page.expected = "Failed to load resource"
+    page.context.set_offline(True)
+    playwright.expect(page.locator("#connection")).to_have_text("Connection lost, trying again")
+    page.context.set_offline(False)
+    playwright.expect(page.locator("#message")).to_have_text("The connection is back.")
+    page.route("**/events", lambda route: route.abort())
+    page.goto(f"{server.address}/#/sessions/{session}")
+    playwright.expect(page.locator("#connection")).to_contain_text("Asking every 2 seconds")
+    server.feed(session, 2)
+    playwright.expect(figure(page, "images")).to_have_text("2")
+    page.unroute("**/events")
