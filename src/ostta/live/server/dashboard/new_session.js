@@ -25,6 +25,18 @@ const field = (id, label, input, help) => {
 };
 const choice = (names, first) => html("select", {}, html("option", { value: "" }, first), names.map((name) => html("option", { value: name }, name)));
 
+const PARTS = ["method", "score", "identifier"];
+
+/** Which method, score and identifier the session will have, by what is chosen and what the profile says of the rest. */
+function parts(info, choices) {
+  const named = PARTS.some((part) => choices[part].value);
+  const own = info.profile_choices[choices.profile.value || (named ? "reference" : "field")];
+  const found = Object.fromEntries(PARTS.map((part) => [part, choices[part].value || own[part]]));
+  // An identifier that is named may need a score of its own.
+  if (!choices.score.value && choices.identifier.value) found.score = "";
+  return found;
+}
+
 export function newSession(info, { run, go, say }) {
   const name = html("input", { type: "text", autocomplete: "off" });
   const classes = html("textarea", { rows: 6, required: true, placeholder: EXAMPLE, spellcheck: "false" });
@@ -32,17 +44,23 @@ export function newSession(info, { run, go, say }) {
     profile: choice(info.profiles, "as recommended"), method: choice(info.methods, "as the profile says"),
     score: choice(info.scores, "as the profile says"), identifier: choice(info.identifiers, "as the profile says"),
   };
-  const guard = html("select", {}, html("option", { value: "" }, "as the profile says"), html("option", { value: "true" }, "on"), html("option", { value: "false" }, "off"));
+  const guard = html("select", {}, html("option", { value: "" }, "on"), html("option", { value: "false" }, "off"));
   const seed = html("input", { type: "number", min: 0, step: 1, placeholder: "0" });
-  const options = optionFields(info.options, () => ({ ...Object.fromEntries(Object.entries(choices).map(([key, input]) => [key, input.value])), guard: guard.value }));
-  for (const input of [...Object.values(choices), guard]) input.addEventListener("change", options.draw);
+  const options = optionFields(info.options, () => [...Object.values(parts(info, choices)), "adapter", guard.value ? "" : "guard"]);
+  const redraw = () => {
+    options.draw();
+    const found = parts(info, choices);
+    for (const part of PARTS) choices[part].options[0].textContent = `as the profile says${found[part] && !choices[part].value ? `: ${found[part]}` : ""}`;
+  };
+  for (const input of [...Object.values(choices), guard]) input.addEventListener("change", redraw);
+  redraw();
   const make = html("button", { class: "main" }, "Make the session");
 
   const asked = () => {
     const wanted = { classes: readClasses(classes.value) };
     if (name.value.trim()) wanted.name = name.value.trim();
     for (const [key, input] of Object.entries(choices)) if (input.value) wanted[key] = input.value;
-    if (guard.value) wanted.guard = guard.value === "true";
+    if (guard.value) wanted.guard = false;
     if (seed.value) wanted.seed = Number(seed.value);
     const chosen = options.values();
     if (Object.keys(chosen).length) wanted.options = chosen;
@@ -79,6 +97,6 @@ export function newSession(info, { run, go, say }) {
     html("h2", {}, "From a state file"),
     html("form", { submit: submitFile, "aria-label": "From a state file" },
       html("p", { class: "note" }, "A state that was exported here, or saved by ", html("code", {}, "ostta stream"), ", goes on where it stood. It must be of the same backbone."),
-      field("state-file", "State file", file), field("import-name", "Name (may be left empty)", importName), take));
+      field("state-file", "State file", file), field("import-name", "Its name (may be left empty)", importName), take));
   return { title: "New session", node };
 }

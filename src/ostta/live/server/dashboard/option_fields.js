@@ -23,18 +23,15 @@ function meant(text, kind) {
 }
 
 /**
- * `options` are lists by owner: by the names of methods, scores and identifiers, and "adapter" and "guard". `chosen()` says which
- * names are chosen. Fields of what is not chosen are not shown, and what was typed in them is kept but not sent.
+ * `options` are lists by owner: by the names of methods, scores and identifiers, and "adapter" and "guard". `chosen()` says whose
+ * are of use. Fields of what is not chosen are not shown, and what was typed in them is kept but not sent.
  */
 export function optionFields(options, chosen) {
   const node = html("div", { class: "options" });
   const inputs = new Map();
 
-  const owners = () => {
-    const now = chosen();
-    const wanted = [now.method, now.score, now.identifier, "adapter", now.guard === "false" ? "" : "guard"];
-    return wanted.filter((owner) => options[owner]?.length);
-  };
+  // A score and an identifier may have one name.
+  const owners = () => [...new Set(chosen())].filter((owner) => options[owner]?.length);
 
   function line(owner, option) {
     const key = `${owner}/${option.name}`;

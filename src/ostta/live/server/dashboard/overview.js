@@ -62,6 +62,7 @@ export function overview(info, { tell, complain }) {
       html("thead", {}, html("tr", {}, COLUMNS.map(([name, key]) => html("th", { scope: "col", class: key }, name)))),
       body));
   const nothing = html("p", { class: "lead" });
+  const first = html("p", { hidden: true }, html("a", { class: "button main", href: "#/new" }, "Make the first session"));
   const filter = html("input", { id: "filter", type: "search", input: () => draw() });
   const order = html("select", { id: "order", change: () => draw() },
     Object.entries(ORDERS).map(([value, [name]]) => html("option", { value }, name)));
@@ -96,6 +97,7 @@ export function overview(info, { tell, complain }) {
       "need attention": count(attention),
     });
     controls.hidden = !sessions.length;
+    first.hidden = sessions.length > 0;
     table.hidden = !shown.length;
     setText(nothing, !sessions.length
       ? "There is no session yet. A session is a stream of images, such as a camera's, with the classes to be told apart."
@@ -110,7 +112,6 @@ export function overview(info, { tell, complain }) {
     tell: (status, problem) => { tell(status); if (status === "refused") complain(problem); },
   });
   const node = html("div", {},
-    html("div", { class: "title" }, html("h1", {}, "Sessions"), html("a", { class: "button main", href: "#/new" }, "New session")),
-    totals.node, controls, nothing, table);
+    html("h1", {}, "Sessions"), totals.node, controls, nothing, first, table);
   return { title: "Sessions", node, live, close: () => live.close() };
 }
