@@ -252,6 +252,24 @@ def test_narrow_and_heard(page: Any, server: Server) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
+def test_images_are_shown_only_where_they_are_kept(page: Any, server: Server) -> None:
+    session = server.make("hall")
+    server.feed(session, 2)
+    page.get_by_role("link", name="hall").click()
+    playwright.expect(page.get_by_text("This server keeps no images")).to_be_visible()
+    picture = f"data:image/png;base64,{base64.b64encode(encoded(Image.new('RGB', (8, 8), 'red'))).decode()}"
+    kept = [{"step": 2, "score": 0.5, "label": SCRIPT, "known": True, "thumbnail": picture}]
+    page.route("**/info", lambda route: route.fulfill(json={**server.ask("/info"), "keeps_images": True}))
+    page.route("**/kept?which=*", lambda route: route.fulfill(json={"images": kept}))
+    page.reload()
+    playwright.expect(page.get_by_role("img", name=f"Step 2: {SCRIPT}, score 0.500")).to_have_count(2)
+    assert page.get_by_text("This server was started to keep small copies").is_visible()
+    page.unroute("**/info")
+    page.unroute("**/kept?which=*")
+    page.goto(server.address)
+    page.reload()
+
+
 def test_a_connection_that_is_lost_comes_back(page: Any, server: Server) -> None:
     session = server.make("roof")
     playwright.expect(page.get_by_role("link", name="roof")).to_be_visible()
