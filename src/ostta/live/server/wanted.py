@@ -13,6 +13,7 @@ from ...core.options import PROFILES, options_of
 from ...core.types import Error
 from ...files import is_unicode
 from ...options import owners
+from ...profiles import chosen
 from ...registry import Owner, everything, find, names, pick
 
 PARTS: tuple[Owner, ...] = ("method", "score", "identifier")
@@ -89,6 +90,10 @@ def choices() -> dict[str, Any]:
         "scores": names("score"),
         "identifiers": names("identifier"),
         "profiles": list(PROFILES),
+        # What each profile chooses where it is not named; a score of None is the one that the identifier needs, or `max`.
+        "profile_choices": {
+            profile: {part: getattr(chosen(profile), part) for part in PARTS} for profile in PROFILES
+        },
         "options": {owner: _options(options) for owner, options in owners().items()},
     }
 

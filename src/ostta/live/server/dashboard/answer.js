@@ -26,7 +26,7 @@ function bestClasses(scores, known) {
 function likeness(evidence) {
   const rows = Object.entries(LIKENESS).filter(([key]) => Number.isFinite(evidence[key])).map(([key, name]) => [name, evidence[key], evidence[key], key]);
   if (!rows.length) return html("p", { class: "note" }, "This score keeps no images to compare with, or has too few yet: there is no likeness to show.");
-  return bars("Likeness, 1 is the same", rows, (index) => rows[index][3]);
+  return bars("Likeness: 1 is the same, 0 and less is not alike", rows, (index) => rows[index][3]);
 }
 
 function verdict(prediction) {

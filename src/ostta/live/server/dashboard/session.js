@@ -13,10 +13,11 @@ import { Live } from "./live.js";
 import { light } from "./marks.js";
 import { MOST, Seen } from "./seen.js";
 import { tryImage } from "./try_image.js";
-import { ago, count, percent, rate } from "./words.js";
+import { ago, count, listed, percent, rate } from "./words.js";
 
-// The shortest time between two drawings, in milliseconds.
+// The shortest times between two drawings, and between two questions for the session's figures, in milliseconds.
 const PAUSE = 250;
+const ASK = 1000;
 
 export function session(id, info, tools) {
   const { tell, complain, say } = tools;
@@ -41,6 +42,7 @@ export function session(id, info, tools) {
     }
     lamp.dataset.light = next.guard_light + next.frozen;
     setText(about, `Method ${next.method}, score ${next.score}, identifier ${next.identifier}, profile ${next.profile}.` +
+      (next.unfamiliar?.length ? ` The model was not trained on ${listed(next.unfamiliar)}: do not expect much there.` : "") +
       (next.warming_up ? " It is warming up: the threshold is too young to be trusted." : ""));
     problem.hidden = !next.problem;
     setText(problem, next.problem ?? "");
@@ -65,21 +67,33 @@ export function session(id, info, tools) {
     }, PAUSE);
   }
 
+  let asking = 0;
+  /** Asks for the session's own figures soon, once for many images. */
+  function update() {
+    asking ||= setTimeout(() => {
+      asking = 0;
+      live.guarded(async () => show(await api.session(id, 8)));
+    }, ASK);
+  }
+
   async function refresh() {
     await seen.replace(() => api.recent(id, MOST));
     redraw();
   }
 
+  function take(kind, item) {
+    if (!seen.add(kind, item)) return false;
+    redraw();
+    update();
+    return true;
+  }
+
   const live = new Live({
     address: api.eventsOf(id),
     listeners: {
-      prediction: (point) => seen.add("points", point) && redraw(),
-      guard: (event) => {
-        if (!seen.add("events", event)) return;
-        say(event.sentence);
-        redraw();
-      },
-      session: show,
+      prediction: (point) => take("points", point),
+      guard: (event) => take("events", event) && say(event.sentence),
+      session: (event) => take("events", event),
       gap: () => live.guarded(refresh),
     },
     opened: refresh,
@@ -104,5 +118,5 @@ export function session(id, info, tools) {
     html("p", { class: "back" }, html("a", { href: "#/" }, "All sessions")),
     html("div", { class: "title" }, heading, lamp), about, problem, numbers.node, bar.node,
     charts, html("div", { class: "columns" }, table.node, list.node, trial.node, kept.node));
-  return { title: "Session", node, live, close: () => { live.close(); trial.close(); resized.disconnect(); clearTimeout(waiting); } };
+  return { title: "Session", node, live, close: () => { live.close(); trial.close(); resized.disconnect(); clearTimeout(waiting); clearTimeout(asking); } };
 }

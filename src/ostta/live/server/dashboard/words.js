@@ -6,6 +6,13 @@ export const count = (number) => whole.format(number ?? 0);
 
 export const counted = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
+/** A few names, and how many more there are. */
+export function listed(names, most = 5) {
+  const shown = names.slice(0, most).map((name) => `“${name}”`);
+  if (names.length > most) shown.push(`${names.length - most} more`);
+  return shown.length > 1 ? `${shown.slice(0, -1).join(", ")} and ${shown.at(-1)}` : shown.join("");
+}
+
 /** A share as a percentage; a dash where there is none. */
 export const percent = (share) => (share === null || share === undefined ? "–" : `${Math.round(share * 100)} %`);
 
