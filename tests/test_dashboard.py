@@ -22,7 +22,11 @@ from ostta.data import open_dataset
 from ostta.data.class_descriptions import read_line
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="Debian's chromium is not installed")
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason="Debian's chromium is not installed"),
+    # Classes with odd names are the point here.
+    pytest.mark.filterwarnings("ignore:The embedded model was not trained on"),
+]
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 

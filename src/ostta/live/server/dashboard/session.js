@@ -42,7 +42,7 @@ export function session(id, info, tools) {
     }
     lamp.dataset.light = next.guard_light + next.frozen;
     setText(about, `Method ${next.method}, score ${next.score}, identifier ${next.identifier}, profile ${next.profile}.` +
-      (next.unfamiliar?.length ? ` The model was not trained on ${listed(next.unfamiliar)}: do not expect much there.` : "") +
+      (next.unfamiliar?.length ? ` The model was not trained on ${listed(next.unfamiliar)}: its answers for such classes mean little.` : "") +
       (next.warming_up ? " It is warming up: the threshold is too young to be trusted." : ""));
     problem.hidden = !next.problem;
     setText(problem, next.problem ?? "");
