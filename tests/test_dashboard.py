@@ -34,7 +34,19 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "-
 SCRIPT = "<script>x</script>"
 TOKEN = "a-token-of-the-tests-0123456789abcdef"
 # What must have a name of its own for those who hear the page.
-NAMED = ("button", "link", "textbox", "combobox", "searchbox", "spinbutton", "img", "table", "region", "navigation", "dialog")
+NAMED = (
+    "button",
+    "link",
+    "textbox",
+    "combobox",
+    "searchbox",
+    "spinbutton",
+    "img",
+    "table",
+    "region",
+    "navigation",
+    "dialog",
+)
 
 
 class Server:
@@ -45,7 +57,9 @@ class Server:
 
     def ask(self, path: str, body: bytes | None = None, kind: str = "application/json") -> Any:
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": kind}
-        with urllib.request.urlopen(urllib.request.Request(f"{self.address}{path}", body, headers), timeout=30) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(f"{self.address}{path}", body, headers), timeout=30
+        ) as answer:
             return json.load(answer)
 
     def make(self, name: str, *classes: str) -> str:
@@ -149,6 +163,14 @@ def figure(page: Any, name: str) -> Any:
     return page.locator("dl.figures div", has=page.get_by_text(name, exact=True)).locator("dd")
 
 
+def test_the_files_are_open_to_everybody_and_asked_for_anew(server: Server) -> None:
+    for path, kind in (("/", "text/html"), ("/static/main.js", "javascript"), ("/static/page.css", "text/css")):
+        with urllib.request.urlopen(server.address + path, timeout=30) as answer:
+            assert kind in answer.headers["content-type"]
+            assert answer.headers["cache-control"] == "no-cache"
+            assert "'unsafe-inline'" not in answer.headers["content-security-policy"]
+
+
 def test_a_session_is_made_with_the_keyboard_alone(page: Any) -> None:
     tab_to(page, "link", "New session")
     page.keyboard.press("Enter")
@@ -206,7 +228,9 @@ def test_an_image_is_answered_and_news_arrive_by_themselves(page: Any, server: S
     server.feed(session, 40)
     playwright.expect(figure(page, "images")).to_have_text("40")
     playwright.expect(page.get_by_role("img", name=re.compile("Histogram of the last 40 scores"))).to_be_visible()
-    page.locator("#image").set_input_files({"name": "two.png", "mimeType": "image/png", "buffer": base64.b64decode(dropped)})
+    page.locator("#image").set_input_files(
+        {"name": "two.png", "mimeType": "image/png", "buffer": base64.b64decode(dropped)}
+    )
     playwright.expect(answer).to_contain_text("nearest known images")
     page.expected = "422"
     page.locator("#image").set_input_files({"name": "bad.png", "mimeType": "image/png", "buffer": b"no image"})
@@ -245,7 +269,9 @@ def test_buttons_do_what_they_say(page: Any, server: Server) -> None:
     playwright.expect(page.locator("#message")).not_to_be_empty()
     assert server.ask(f"/sessions/{session}")["steps"] == 0
     button("Replace state").click()
-    page.get_by_label("State file").set_input_files({"name": "gate.ostta", "mimeType": "application/octet-stream", "buffer": exported})
+    page.get_by_label("State file").set_input_files(
+        {"name": "gate.ostta", "mimeType": "application/octet-stream", "buffer": exported}
+    )
     page.get_by_role("dialog").get_by_role("button", name="Replace").click()
     playwright.expect(page.locator("#message")).to_contain_text("replaced")
     assert server.ask(f"/sessions/{session}")["steps"] == 3

@@ -78,7 +78,9 @@ def test_nothing_that_a_strict_content_security_policy_refuses() -> None:
     for name, text in TEXTS.items():
         if name.endswith(".js"):
             # Data becomes text, never markup, code or a style attribute.
-            assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|DOMParser|style:", text), name
+            assert not re.findall(
+                r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|DOMParser|style:", text
+            ), name
 
 
 def test_no_address_outside() -> None:

@@ -58,13 +58,22 @@ def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens 
     app.add_exception_handler(RequestValidationError, _problem)
     add_routes(app, engine, wanted, tokens or Tokens(), metrics, Bodies(wanted.limits))
     if (DASHBOARD / "index.html").is_file():
-        app.mount("/static", StaticFiles(directory=DASHBOARD), name="static")
+        app.mount("/static", _PageFiles(directory=DASHBOARD), name="static")
 
         @app.get("/", include_in_schema=False)
         async def page() -> FileResponse:
             return FileResponse(DASHBOARD / "index.html", headers={"cache-control": "no-cache"})
 
     return Gate(app, wanted, tokens or Tokens(), metrics)
+
+
+class _PageFiles(StaticFiles):
+    """Browsers ask each time whether a file is still the same: files of two versions would not fit together."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        answer = super().file_response(*args, **kwargs)
+        answer.headers["cache-control"] = "no-cache"
+        return answer
 
 
 async def _problem(request: Request, raised: Exception) -> Response:

@@ -90,9 +90,7 @@ def choices() -> dict[str, Any]:
         "identifiers": names("identifier"),
         "profiles": list(PROFILES),
         # What each profile chooses where it is not named; a score of None is the one that the identifier needs, or `max`.
-        "profile_choices": {
-            profile: {part: getattr(chosen(profile), part) for part in PARTS} for profile in PROFILES
-        },
+        "profile_choices": {profile: {part: getattr(chosen(profile), part) for part in PARTS} for profile in PROFILES},
         "options": {owner: _options(options) for owner, options in owners().items()},
     }
 
