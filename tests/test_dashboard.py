@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import base64
-import io
-import json
 import re
 import shutil
-import socket
-import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +13,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-import ostta
+from ostta.core.types import EVENTS
 from ostta.data import open_dataset
 from ostta.data.class_descriptions import read_line
+from served import TOKEN, Server, encoded, running
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
@@ -32,70 +29,14 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]  # fmt: skip
 SCRIPT = "<script>x</script>"
-TOKEN = "a-token-of-the-tests-0123456789abcdef"
 # What must have a name of its own for those who hear the page.
-NAMED = (
-    "button",
-    "link",
-    "textbox",
-    "combobox",
-    "searchbox",
-    "spinbutton",
-    "img",
-    "table",
-    "region",
-    "navigation",
-    "dialog",
-)
-
-
-class Server:
-    """The server's address, and requests beside the browser's."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def ask(self, path: str, body: bytes | None = None, kind: str = "application/json") -> Any:
-        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": kind}
-        with urllib.request.urlopen(
-            urllib.request.Request(f"{self.address}{path}", body, headers), timeout=30
-        ) as answer:
-            return json.load(answer)
-
-    def make(self, name: str, *classes: str) -> str:
-        asked = {"name": name, "classes": classes or open_dataset("sample:cifar10").classes}
-        return str(self.ask("/sessions", json.dumps(asked).encode())["id"])
-
-    def feed(self, session: str, images: int) -> None:
-        """Photographs of the classes and digits, which are none, in turn."""
-        sets = open_dataset("sample:cifar10"), open_dataset("sample:mnist")
-        sent = [base64.b64encode(encoded(sets[number % 2].image(number))).decode() for number in range(images)]
-        self.ask(f"/sessions/{session}/images", json.dumps({"images": sent}).encode())
-
-
-def encoded(image: Image.Image) -> bytes:
-    content = io.BytesIO()
-    image.save(content, "PNG")
-    return content.getvalue()
+NAMED = "button|link|textbox|combobox|searchbox|spinbutton|img|table|region|navigation|dialog"
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A server in a thread of this process, at a port that was free."""
-    import uvicorn
-
-    from ostta.live.server import LocalEngine, Settings, Token, Tokens, create_app
-
-    app = create_app(LocalEngine(ostta.StreamPool("embedded")), Settings(), Tokens([Token(TOKEN)]))
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        running = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1))  # type: ignore[arg-type]
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            yield Server(f"http://127.0.0.1:{listening.getsockname()[1]}")
-        finally:
-            running.should_exit = True
-            thread.join(30)
+    with running() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +97,7 @@ def tab_to(page: Any, role: str, name: str) -> None:
 def unnamed(page: Any) -> list[str]:
     """Lines of what a screen reader hears that have a role and no name."""
     heard = page.locator("body").aria_snapshot().splitlines()
-    return [line for line in heard if re.match(rf"\s*- ({'|'.join(NAMED)})(:| \[|$)", line)]
+    return [line for line in heard if re.match(rf"\s*- ({NAMED})(:| \[|$)", line)]
 
 
 def figure(page: Any, name: str) -> Any:
@@ -298,6 +239,26 @@ def test_narrow_and_heard(page: Any, server: Server) -> None:
         for landmark in ("banner", "navigation", "main", "contentinfo"):
             assert page.get_by_role(landmark).count() == 1
     page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_events_are_shown_with_their_evidence(page: Any, server: Server) -> None:
+    session = server.make("cellar")
+    events = [
+        {"step": 8, "time": 1.0 + place, "kind": kind, "sentence": f"{SCRIPT} `lr`", "evidence": {"evenness": 0.122}}
+        for place, kind in enumerate(EVENTS)
+    ]
+    page.route("**/recent?limit=*", lambda route: route.fulfill(json={"points": [], "events": events}))
+    page.goto(f"{server.address}/#/sessions/{session}")
+    items = page.locator("ol.events li")
+    playwright.expect(items).to_have_count(len(EVENTS))
+    for item, kind in zip(items.all(), reversed(EVENTS), strict=True):
+        item.scroll_into_view_if_needed()
+        playwright.expect(item).to_be_in_viewport()
+        text = item.inner_text()
+        assert text.startswith(f"{kind.replace('_', ' ')} at step 8, ")
+        assert f"{SCRIPT} lr" in text
+        assert "Evidence: evenness 0.122" in text
+    page.unroute("**/recent?limit=*")
 
 
 def test_images_are_shown_only_where_they_are_kept(page: Any, server: Server) -> None:

@@ -12,18 +12,28 @@ const steps = (points, width, height) => {
 };
 const when = (points) => `From ${clock(points[0].time)} to ${clock(points.at(-1).time)}.`;
 
-/** Runs of `size` points in their order; the last may be shorter. */
-const cut = (points, size) => Array.from({ length: Math.ceil(points.length / size) }, (_, part) => points.slice(part * size, (part + 1) * size));
+/** Runs of points by their steps, so that a bar stays what it is while new points come; the first and the last may be shorter. */
+function cut(points, size) {
+  const runs = [];
+  const part = (point) => Math.floor((point.step - 1) / size);
+  points.forEach((point, index) => {
+    if (index && part(point) === part(points[index - 1])) runs.at(-1).push(point);
+    else runs.push([point]);
+  });
+  return runs;
+}
 
 function drawAccepted({ points }, width, height) {
   if (!points.length) return NOTHING;
-  const size = Math.max(10, Math.ceil(points.length / 25));
+  const size = [10, 20, 50].find((each) => each * 25 >= points.length) ?? 100;
   const base = height - BOTTOM;
   const y = scale(0, 1, base, TOP);
   const [defs, striped] = stripes();
-  const bars = cut(points, size).map((part, index) => {
+  let before = 0;
+  const bars = cut(points, size).map((part) => {
     const share = part.filter((point) => point.known).length / part.length;
-    const left = LEFT + ((index * size) / points.length) * (width - LEFT - RIGHT) + 0.5;
+    const left = LEFT + (before / points.length) * (width - LEFT - RIGHT) + 0.5;
+    before += part.length;
     const wide = Math.max(1, (part.length / points.length) * (width - LEFT - RIGHT) - 1);
     return svg("g", {},
       svg("rect", { class: "known", x: left, width: wide, y: y(share), height: base - y(share) }),

@@ -136,6 +136,6 @@ byId("sign-out").addEventListener("click", (event) => run(event.currentTarget, a
   await route();
 }));
 // The address of "Skip to the content" is no page.
-document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+document.querySelector(".skip-link").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 window.addEventListener("hashchange", () => route());
 route(false);

@@ -49,7 +49,7 @@ export function session(id, info, tools) {
     numbers.show({
       images: count(next.images), "images a second": rate(next.images_per_second), "accepted lately": percent(next.accepted_share),
       "I don't know": count(next.rejected), "not readable": count(next.refused), "last image": ago(next.last_image),
-      saved: next.saved_steps === null || next.saved_steps === undefined ? "never" : `at step ${count(next.saved_steps)}`,
+      saved: next.saved_steps === null || next.saved_steps === undefined ? "never" : `step ${count(next.saved_steps)}`,
     });
     table.show(next);
     bar.show(next);
