@@ -289,7 +289,7 @@ class Session:
     # --- following ----------------------------------------------------------------------------------------------------------
     def told_after(self, number: int) -> list[Told]:
         """What is still known of what came after that number, in order; a `gap` in front where something is not."""
-        found: list[Point | Happened] = [point for point in self._after(self.points, number)]
+        found: list[Point | Happened] = list(self._after(self.points, number))
         found += self._after(self.events, number)
         found.sort(key=lambda each: each.number)
         told = [
