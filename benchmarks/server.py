@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import json
 import os
 import subprocess
@@ -35,8 +36,6 @@ CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 def pictures(count: int = 500) -> list[bytes]:
     """Known and unknown images in turn, as PNG."""
-    import io
-
     from ostta.data import open_dataset
 
     sets, made = [open_dataset("sample:cifar10"), open_dataset("sample:mnist")], []
@@ -67,7 +66,10 @@ class Side:
         self.rounds.append({"a_second": images / seconds, "a_processor_second": images / processor})
 
     def figures(self) -> dict[str, float]:
-        found = {"images_a_second": self.images / self.seconds, "images_a_processor_second": self.images / self.processor}
+        found = {
+            "images_a_second": self.images / self.seconds,
+            "images_a_processor_second": self.images / self.processor,
+        }
         if self.latencies:
             ordered = sorted(self.latencies)
             for share in (50, 95, 99):
@@ -143,10 +145,13 @@ def serving(pool: Any, folder: Path | None, count: int) -> Iterator[tuple[int, l
     import uvicorn
 
     from ostta.live.server import FolderStore, LocalEngine, Settings, create_app
+    from ostta.live.server.logs import log_to
+    from ostta.live.server.serving import config
 
     settings = Settings()
     app = create_app(LocalEngine(pool, settings, None if folder is None else FolderStore(folder)), settings)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, http="httptools", access_log=False, log_level="warning"))
+    log_to(io.StringIO())
+    server = uvicorn.Server(config(app, settings, host="127.0.0.1", port=0))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
@@ -222,7 +227,9 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--round", type=float, default=10.0, help="seconds of one side at a time")
-    parser.add_argument("--threads", type=int, default=1, help="threads of torch; the embedded model is quickest with one")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="threads of torch; the embedded model is quickest with one"
+    )
     parser.add_argument("--state-dir", type=Path, help="store sessions there on the way")
     parser.add_argument("--out", type=Path)
     wanted = parser.parse_args()
