@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
@@ -237,10 +238,8 @@ class Keeper:
         await done
 
     def _tell(self, function: Callable[[], Any]) -> None:
-        try:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(function)
-        except RuntimeError:  # the loop is closed
-            pass
 
     def _run(self) -> None:
         while (work := self._work.get()) is not None:

@@ -120,10 +120,15 @@ class Counts:
         def whole(value: Any) -> int:
             return value if type(value) is int and value >= 0 else 0
 
-        numbers = (whole(content.get(name)) for name in ("images", "accepted", "rejected", "refused"))
         classes = content.get("classes")
         named = classes if isinstance(classes, dict) else {}
-        return cls(*numbers, Counter({str(name): whole(count) for name, count in named.items()}))
+        return cls(
+            images=whole(content.get("images")),
+            accepted=whole(content.get("accepted")),
+            rejected=whole(content.get("rejected")),
+            refused=whole(content.get("refused")),
+            classes=Counter({str(name): whole(count) for name, count in named.items()}),
+        )
 
 
 class Session:
@@ -289,7 +294,7 @@ class Session:
     # --- following ----------------------------------------------------------------------------------------------------------
     def told_after(self, number: int) -> list[Told]:
         """What is still known of what came after that number, in order; a `gap` in front where something is not."""
-        found: list[Point | Happened] = [point for point in self._after(self.points, number)]
+        found: list[Point | Happened] = list(self._after(self.points, number))
         found += self._after(self.events, number)
         found.sort(key=lambda each: each.number)
         told = [

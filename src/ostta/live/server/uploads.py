@@ -96,6 +96,7 @@ class Body:
 
 
 def too_large(most: int) -> ProblemError:
+    """What is said of a body that is longer than `most` bytes."""
     return ProblemError(413, f"The body of this request may have {most:,} bytes at the most.")
 
 

@@ -27,10 +27,12 @@ const choice = (names, first) => html("select", {}, html("option", { value: "" }
 
 const PARTS = ["method", "score", "identifier"];
 
+/** The profile that is in force: `reference` as soon as a part is named, unless another one is chosen. */
+const profileOf = (choices) => choices.profile.value || (PARTS.some((part) => choices[part].value) ? "reference" : "field");
+
 /** Which method, score and identifier the session will have, by what is chosen and what the profile says of the rest. */
 function parts(info, choices) {
-  const named = PARTS.some((part) => choices[part].value);
-  const own = info.profile_choices[choices.profile.value || (named ? "reference" : "field")];
+  const own = info.profile_choices[profileOf(choices)];
   const found = Object.fromEntries(PARTS.map((part) => [part, choices[part].value || own[part]]));
   // An identifier that is named may need a score of its own.
   if (!choices.score.value && choices.identifier.value) found.score = "";
@@ -46,7 +48,8 @@ export function newSession(info, { run, go, say }) {
   };
   const guard = html("select", {}, html("option", { value: "" }, "on"), html("option", { value: "false" }, "off"));
   const seed = html("input", { type: "number", min: 0, step: 1, placeholder: "0" });
-  const options = optionFields(info.options, () => [...Object.values(parts(info, choices)), "adapter", guard.value ? "" : "guard"]);
+  const owners = () => [...Object.values(parts(info, choices)), "adapter", guard.value ? "" : "guard"];
+  const options = optionFields(info.options, owners, () => profileOf(choices));
   const redraw = () => {
     options.draw();
     const found = parts(info, choices);
