@@ -26,11 +26,14 @@ class Server:
     def __init__(self, address: str) -> None:
         self.address = address
 
-    def ask(self, path: str, body: bytes | None = None) -> Any:
+    def ask(self, path: str, body: bytes | None = None, method: str | None = None) -> Any:
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self.address}{path}", body, headers)
+        request = urllib.request.Request(f"{self.address}{path}", body, headers, method=method)
         with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)
+            return json.loads(answer.read() or "null")
+
+    def delete(self, session: str) -> None:
+        self.ask(f"/sessions/{session}", method="DELETE")
 
     def make(self, name: str, *classes: str) -> str:
         """A new session, by its id; CIFAR-10's classes where none are given."""

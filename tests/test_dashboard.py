@@ -42,6 +42,8 @@ def server() -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def context(server: Server) -> Iterator[Any]:
     with playwright.sync_playwright() as started:
+        # A busy machine takes its time.
+        playwright.expect.set_options(timeout=30_000)
         browser = started.chromium.launch(executable_path=BROWSER, args=FLAGS)
         yield browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
         browser.close()
@@ -138,6 +140,18 @@ def test_an_error_is_the_servers_sentence(page: Any) -> None:
     assert page.url.endswith("#/new")
 
 
+def test_a_session_that_is_not_there_is_said_so(page: Any, server: Server) -> None:
+    page.expected = "404"
+    page.goto(f"{server.address}/#/sessions/nothing")
+    playwright.expect(page.get_by_role("heading", level=1, name="No such session")).to_be_focused()
+    assert "There is no session of that id." in page.get_by_role("main").inner_text()
+    gone = server.make("shed")
+    page.goto(f"{server.address}/#/sessions/{gone}")
+    playwright.expect(page.get_by_role("heading", level=1, name="shed")).to_be_focused()
+    server.delete(gone)
+    playwright.expect(page.get_by_role("heading", level=1, name="No such session")).to_be_visible()
+
+
 def test_classes_are_read_as_everywhere(page: Any) -> None:
     for text in ("cat\ndog", "cat: a kitten; a photo of a cat\n\n dog ", "time 12:30\nold: a: b"):
         read = page.evaluate("text => import('/static/new_session.js').then(module => module.readClasses(text))", text)
@@ -172,7 +186,7 @@ def test_an_image_is_answered_and_news_arrive_by_themselves(page: Any, server: S
     page.locator("#image").set_input_files(
         {"name": "two.png", "mimeType": "image/png", "buffer": base64.b64decode(dropped)}
     )
-    playwright.expect(answer).to_contain_text("nearest known images")
+    playwright.expect(answer).to_contain_text("Likeness to the nearest known and unknown images")
     page.expected = "422"
     page.locator("#image").set_input_files({"name": "bad.png", "mimeType": "image/png", "buffer": b"no image"})
     playwright.expect(page.get_by_role("alert")).to_contain_text("image")

@@ -6,7 +6,7 @@ import { figure, plainKind } from "./words.js";
 
 const MOST_CLASSES = 5;
 // What is shown in bars of its own, not among the other numbers.
-const LIKENESS = { known: "nearest known images", unknown: "nearest unknown images" };
+const LIKENESS = { known: "known", unknown: "unknown" };
 
 function bars(caption, rows, kinds) {
   return html("table", { class: "bars" }, html("caption", {}, caption),
@@ -26,7 +26,7 @@ function bestClasses(scores, known) {
 function likeness(evidence) {
   const rows = Object.entries(LIKENESS).filter(([key]) => Number.isFinite(evidence[key])).map(([key, name]) => [name, evidence[key], evidence[key], key]);
   if (!rows.length) return html("p", { class: "note" }, "This score keeps no images to compare with, or has too few yet: there is no likeness to show.");
-  return bars("Likeness: 1 is the same, 0 and less is not alike", rows, (index) => rows[index][3]);
+  return bars("Likeness to the nearest known and unknown images: 1 is the same, 0 and less is not alike", rows, (index) => rows[index][3]);
 }
 
 function verdict(prediction) {

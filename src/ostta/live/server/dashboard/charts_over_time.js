@@ -4,7 +4,7 @@ import { BOTTOM, LEFT, RIGHT, TOP, chart, columns, entry, limits, rows, scale, s
 import { svg } from "./dom.js";
 import { clock, count, counted, percent, plainKind } from "./words.js";
 
-const NOTHING = { label: "No images yet.", content: [], key: ["No image has been judged yet."] };
+const NOTHING = { label: "No recent images.", content: [], key: ["No recent images."] };
 const steps = (points, width, height) => {
   const x = scale(0, Math.max(1, points.length - 1), LEFT, width - RIGHT);
   const places = width < 420 ? [0, points.length - 1] : [0, Math.floor((points.length - 1) / 2), points.length - 1];

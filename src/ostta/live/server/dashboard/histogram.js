@@ -17,7 +17,7 @@ export function binned(points, low, high, bins) {
 function draw({ points: all }, width, height) {
   const points = all.filter((point) => Number.isFinite(point.score));
   const last = points.at(-1);
-  if (!last) return { label: "No scores yet.", content: [], key: ["No image has been judged yet."] };
+  if (!last) return { label: "No recent scores.", content: [], key: ["No recent images."] };
   const { threshold, mu_desired: desired, mu_undesired: undesired } = last;
   const [low, high] = limits(points.map((point) => point.score), [threshold, desired, undesired]);
   const bins = binned(points, low, high, Math.max(12, Math.min(40, Math.floor(width / 16))));

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { html, sentence } from "./dom.js";
 import { newSession } from "./new_session.js";
 import { overview } from "./overview.js";
-import { session } from "./session.js";
+import { missing, session } from "./session.js";
 import { signIn } from "./sign_in.js";
 import { count } from "./words.js";
 
@@ -12,13 +12,13 @@ const CONNECTION = {
   live: "Live",
   polling: "Asking every 2 seconds: events do not come through",
   lost: "Connection lost, trying again",
+  refused: "The server refuses, trying again",
 };
 const SIGNED_IN = "ostta-signed-in";
 
 const byId = (id) => document.getElementById(id);
 const main = byId("main");
 let page = null;
-let lost = false;
 let messageTimer = 0;
 
 /** One sentence that is read out and stays until the next, or for 12 seconds. */
@@ -39,12 +39,20 @@ function complain(error) {
   );
 }
 
-function tell(status) {
-  const box = byId("connection");
-  box.className = status;
-  if (CONNECTION[status] !== undefined && box.textContent !== CONNECTION[status]) box.textContent = CONNECTION[status];
-  if (lost && status !== "lost") say("The connection is back.");
-  lost = status === "lost";
+/** How the connection is; `error` is what the server said where it refuses. Nothing is said twice. */
+function tell(status, error) {
+  const before = byId("connection").className;
+  if (status === before) return;
+  byId("connection").className = status;
+  byId("connection").textContent = CONNECTION[status];
+  if (status === "refused") complain(error);
+  if (before === "refused") complain(null);
+  if (before === "lost") say("The connection is back.");
+}
+
+/** Nothing about a connection: the page has none. */
+function quiet() {
+  byId("connection").className = byId("connection").textContent = "";
 }
 
 /** Runs what a button asks for, with the button off meanwhile. What goes wrong is said, and the result is undefined. */
@@ -67,7 +75,7 @@ function place(next, moveFocus) {
   page = next;
   main.replaceChildren(next.node);
   // A page that asks for nothing by itself has no connection to speak of.
-  if (!next.live) byId("connection").textContent = "";
+  if (!next.live) quiet();
   document.title = `${next.title} · ostta`;
   if (moveFocus) {
     const heading = main.querySelector("h1");
@@ -92,15 +100,16 @@ async function route(moveFocus = true, again = false) {
   const mine = drawing;
   try {
     const info = await about();
-    if (mine !== drawing) return;
-    const next = word === "sessions" && id ? session(id, info, tools) : word === "new" ? newSession(info, tools) : overview(info, tools);
+    const next = word === "sessions" && id ? session(await api.session(id), info, tools) : word === "new" ? newSession(info, tools) : overview(tools);
+    if (mine !== drawing) return void next.close?.();
     complain(null);
     place(next, moveFocus);
   } catch (error) {
     if (mine !== drawing) return;
+    if (error.status === 404) return void place(missing(error), moveFocus);
     if (!again) complain(error);
     if (error.status !== 401) {
-      tell("lost");
+      tell(error.status ? "refused" : "lost", error);
       setTimeout(() => mine === drawing && route(moveFocus, true), 3000);
     }
   }
@@ -124,7 +133,7 @@ api.whenUnauthorised(() => {
   drawing += 1;
   localStorage.removeItem(SIGNED_IN);
   byId("sign-out").hidden = true;
-  byId("connection").textContent = "";
+  quiet();
   if (page?.title === "Sign in") return;
   place(signIn({ ...tools, signedIn: () => { localStorage.setItem(SIGNED_IN, "yes"); say("You are signed in."); route(); } }), true);
   complain(null);

@@ -51,7 +51,7 @@ class Row {
   }
 }
 
-export function overview(info, { tell, complain }) {
+export function overview({ tell }) {
   const rows = new Map();
   let sessions = null;
   const totals = figures(["sessions", "images a second", "accepted lately", "need attention"]);
@@ -87,13 +87,16 @@ export function overview(info, { tell, complain }) {
       body.replaceChildren(...nodes);
       if (body.contains(focused)) focused.focus();
     }
-    const images = sessions.reduce((sum, session) => sum + (session.accepted_share === null ? 0 : session.images_per_second), 0);
-    const share = sessions.reduce((sum, session) => sum + (session.accepted_share ?? 0) * session.images_per_second, 0);
+    const judged = sessions.filter((session) => session.accepted_share !== null);
+    // By how many images each of them gives; where none comes at this time, all count alike.
+    const weight = (session) => session.images_per_second + 1e-6;
+    const weights = judged.reduce((sum, session) => sum + weight(session), 0);
+    const share = judged.reduce((sum, session) => sum + session.accepted_share * weight(session), 0);
     const attention = sessions.filter((session) => urgency(session) < 2).length;
     totals.show({
       sessions: count(sessions.length),
       "images a second": rate(sessions.reduce((sum, session) => sum + session.images_per_second, 0)),
-      "accepted lately": images ? percent(share / images) : "–",
+      "accepted lately": judged.length ? percent(share / weights) : "–",
       "need attention": count(attention),
     });
     controls.hidden = !sessions.length;
@@ -109,7 +112,7 @@ export function overview(info, { tell, complain }) {
     address: "events",
     listeners: { sessions: take },
     poll: async () => take(await api.sessions(8)),
-    tell: (status, problem) => { tell(status); if (status === "refused") complain(problem); },
+    tell,
   });
   const node = html("div", {},
     html("h1", {}, "Sessions"), totals.node, controls, nothing, first, table);

@@ -19,15 +19,23 @@ import { ago, count, listed, percent, rate } from "./words.js";
 const PAUSE = 250;
 const ASK = 1000;
 
-export function session(id, info, tools) {
-  const { tell, complain, say } = tools;
+/** What stands in the place of a session that was deleted, or never was. */
+export function missing(problem) {
+  const node = html("div", {}, html("h1", {}, "No such session"), html("p", {}, problem.message), html("p", {}, html("a", { href: "#/" }, "All sessions")));
+  return { title: "No such session", node };
+}
+
+/** The page of the session `first`, as it was a moment ago. */
+export function session(first, info, tools) {
+  const { tell, say } = tools;
+  const { id } = first;
   const seen = new Seen();
   let current = null;
-  const heading = html("h1", {}, "Session");
+  const heading = html("h1");
   const lamp = html("p", { class: "lamp" });
   const about = html("p", { class: "lead" });
   const problem = html("p", { class: "bad", hidden: true });
-  const numbers = figures(["images", "images a second", "accepted lately", "I don't know", "not readable", "last image", "saved"]);
+  const numbers = figures(["images", "images a second", "accepted lately", "I don't know", "not readable", "last image", "saved at step"]);
   const parts = [histogram(), acceptedChart(), scoresChart()];
   const [table, list, kept] = [classTable(), eventList(), keptImages(id, info)];
   const trial = tryImage(id, tools);
@@ -49,7 +57,7 @@ export function session(id, info, tools) {
     numbers.show({
       images: count(next.images), "images a second": rate(next.images_per_second), "accepted lately": percent(next.accepted_share),
       "I don't know": count(next.rejected), "not readable": count(next.refused), "last image": ago(next.last_image),
-      saved: next.saved_steps === null || next.saved_steps === undefined ? "never" : `step ${count(next.saved_steps)}`,
+      "saved at step": count(next.saved_steps),
     });
     table.show(next);
     bar.show(next);
@@ -102,12 +110,9 @@ export function session(id, info, tools) {
       if (!eventsCome) await refresh();
     },
     tell: (status, error) => {
-      tell(status);
-      if (status !== "refused") return;
-      if (error.status !== 404) return void complain(error);
-      // It was deleted, or never was.
+      if (error?.status !== 404) return void tell(status, error);
       live.close();
-      node.replaceChildren(html("h1", {}, "No such session"), html("p", {}, error.message), html("p", {}, html("a", { href: "#/" }, "All sessions")));
+      node.replaceChildren(missing(error).node);
     },
   });
 
@@ -118,5 +123,6 @@ export function session(id, info, tools) {
     html("p", { class: "back" }, html("a", { href: "#/" }, "All sessions")),
     html("div", { class: "title" }, heading, lamp), about, problem, numbers.node, bar.node,
     charts, html("div", { class: "columns" }, table.node, list.node, trial.node, kept.node));
-  return { title: "Session", node, live, close: () => { live.close(); trial.close(); resized.disconnect(); clearTimeout(waiting); clearTimeout(asking); } };
+  show(first);
+  return { title: first.name, node, live, close: () => { live.close(); trial.close(); resized.disconnect(); clearTimeout(waiting); clearTimeout(asking); } };
 }

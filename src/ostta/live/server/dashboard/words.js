@@ -43,10 +43,9 @@ export function ago(seconds) {
   if (!seconds) return "never";
   const passed = Math.max(0, Date.now() / 1000 - seconds);
   if (passed < 10) return "now";
-  for (const [size, one] of [[86400, "day"], [3600, "hour"], [60, "minute"]]) {
-    if (passed >= size) return `${counted(Math.floor(passed / size), one)} ago`;
-  }
-  return `${Math.floor(passed)} seconds ago`;
+  if (passed >= 86400) return `${counted(Math.floor(passed / 86400), "day")} ago`;
+  for (const [size, unit] of [[3600, "h"], [60, "min"]]) if (passed >= size) return `${Math.floor(passed / size)} ${unit} ago`;
+  return `${Math.floor(passed)} s ago`;
 }
 
 export const plainKind = (kind) => String(kind).replaceAll("_", " ").replaceAll("-", " ");
