@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-import shutil
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +12,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from browsing import BROWSER, FLAGS, figure, tab_to, unnamed
 from ostta.core.types import EVENTS
 from ostta.data import open_dataset
 from ostta.data.class_descriptions import read_line
 from served import TOKEN, Server, encoded, running
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="Debian's chromium is not installed"),
     # Classes with odd names are the point here.
@@ -27,10 +26,8 @@ pytestmark = [
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]  # fmt: skip
+WIDE = {"width": 1280, "height": 900}
 SCRIPT = "<script>x</script>"
-# What must have a name of its own for those who hear the page.
-NAMED = "button|link|textbox|combobox|searchbox|spinbutton|img|table|region|navigation|dialog"
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +42,7 @@ def context(server: Server) -> Iterator[Any]:
         # A busy machine takes its time.
         playwright.expect.set_options(timeout=30_000)
         browser = started.chromium.launch(executable_path=BROWSER, args=FLAGS)
-        yield browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+        yield browser.new_context(reduced_motion="reduce")
         browser.close()
 
 
@@ -73,37 +70,20 @@ def page(signed_in: Any, server: Server) -> Iterator[Any]:
         "pageerror": lambda error: wrong.append(str(error)),
         "request": lambda request: hosts.add(re.sub(r"^(blob:)?(\w+://[^/]*).*", r"\2", request.url)),
     }
+    signed_in.set_viewport_size(WIDE)
     signed_in.goto(f"{server.address}/#/")
+    # What another test has left, such as an open dialog, is gone.
+    signed_in.reload()
     for name, listener in listeners.items():
         signed_in.on(name, listener)
     yield signed_in
     for name, listener in listeners.items():
         signed_in.remove_listener(name, listener)
+    signed_in.unroute_all()
     expected = getattr(signed_in, "expected", None)
     signed_in.expected = None
     assert [text for text in wrong if not (expected and expected in text)] == []
     assert hosts <= {server.address}
-
-
-def tab_to(page: Any, role: str, name: str) -> None:
-    """Moves the focus by the Tab key to an element, and sees that the focus can be seen."""
-    wanted = page.get_by_role(role, name=name, exact=True)
-    for _ in range(60):
-        page.keyboard.press("Tab")
-        if wanted.evaluate("node => node === document.activeElement"):
-            assert wanted.evaluate("node => getComputedStyle(node).outlineStyle") == "solid"
-            return
-    raise AssertionError(f"the Tab key does not reach {role} {name!r}")
-
-
-def unnamed(page: Any) -> list[str]:
-    """Lines of what a screen reader hears that have a role and no name."""
-    heard = page.locator("body").aria_snapshot().splitlines()
-    return [line for line in heard if re.match(rf"\s*- ({NAMED})(:| \[|$)", line)]
-
-
-def figure(page: Any, name: str) -> Any:
-    return page.locator("dl.figures div", has=page.get_by_text(name, exact=True)).locator("dd")
 
 
 def test_the_files_are_open_to_everybody_and_asked_for_anew(server: Server) -> None:
@@ -192,6 +172,10 @@ def test_an_image_is_answered_and_news_arrive_by_themselves(page: Any, server: S
     playwright.expect(page.get_by_role("alert")).to_contain_text("image")
 
 
+def state_file(content: bytes) -> dict[str, Any]:
+    return {"name": "gate.ostta", "mimeType": "application/octet-stream", "buffer": content}
+
+
 def test_buttons_do_what_they_say(page: Any, server: Server) -> None:
     session = server.make("gate")
     server.feed(session, 3)
@@ -224,18 +208,28 @@ def test_buttons_do_what_they_say(page: Any, server: Server) -> None:
     playwright.expect(page.locator("#message")).not_to_be_empty()
     assert server.ask(f"/sessions/{session}")["steps"] == 0
     button("Replace state").click()
-    page.get_by_label("State file").set_input_files(
-        {"name": "gate.ostta", "mimeType": "application/octet-stream", "buffer": exported}
-    )
+    page.get_by_label("State file").set_input_files(state_file(exported))
     page.get_by_role("dialog").get_by_role("button", name="Replace").click()
     playwright.expect(page.locator("#message")).to_contain_text("replaced")
     assert server.ask(f"/sessions/{session}")["steps"] == 3
 
     button("Delete").click()
     assert unnamed(page) == []
+    page.go_back()
+    playwright.expect(page.get_by_role("heading", level=1)).to_have_text("Sessions")
+    assert page.get_by_role("dialog").count() == 0
+    page.go_forward()
+    button("Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     playwright.expect(page.get_by_role("heading", level=1)).to_have_text("Sessions")
     assert session not in {each["id"] for each in server.ask("/sessions")["sessions"]}
+
+    page.get_by_role("link", name="New session").click()
+    page.get_by_label("State file").set_input_files(state_file(exported))
+    page.get_by_label("Its name (may be left empty)").fill("gate again")
+    button("Import").click()
+    playwright.expect(page.get_by_role("heading", level=1, name="gate again")).to_be_focused()
+    assert server.ask(f"/sessions/{page.url.rpartition('/')[2]}")["steps"] == 3
 
 
 def test_narrow_and_heard(page: Any, server: Server) -> None:
@@ -252,7 +246,6 @@ def test_narrow_and_heard(page: Any, server: Server) -> None:
         assert unnamed(page) == []
         for landmark in ("banner", "navigation", "main", "contentinfo"):
             assert page.get_by_role(landmark).count() == 1
-    page.set_viewport_size({"width": 1280, "height": 900})
 
 
 def test_events_are_shown_with_their_evidence(page: Any, server: Server) -> None:
@@ -272,7 +265,6 @@ def test_events_are_shown_with_their_evidence(page: Any, server: Server) -> None
         assert text.startswith(f"{kind.replace('_', ' ')} at step 8, ")
         assert f"{SCRIPT} lr" in text
         assert "Evidence: evenness 0.122" in text
-    page.unroute("**/recent?limit=*")
 
 
 def test_images_are_shown_only_where_they_are_kept(page: Any, server: Server) -> None:
@@ -287,10 +279,6 @@ def test_images_are_shown_only_where_they_are_kept(page: Any, server: Server) ->
     page.reload()
     playwright.expect(page.get_by_role("img", name=f"Step 2: {SCRIPT}, score 0.500")).to_have_count(2)
     assert page.get_by_text("This server was started to keep small copies").is_visible()
-    page.unroute("**/info")
-    page.unroute("**/kept?which=*")
-    page.goto(server.address)
-    page.reload()
 
 
 def test_a_connection_that_is_lost_comes_back(page: Any, server: Server) -> None:
@@ -306,4 +294,13 @@ def test_a_connection_that_is_lost_comes_back(page: Any, server: Server) -> None
     playwright.expect(page.locator("#connection")).to_contain_text("Asking every 2 seconds")
     server.feed(session, 2)
     playwright.expect(figure(page, "images")).to_have_text("2")
-    page.unroute("**/events")
+
+
+def test_signing_out(page: Any) -> None:
+    page.expected = "401"
+    page.get_by_role("button", name="Sign out").click()
+    playwright.expect(page.get_by_role("heading", level=1, name="Sign in")).to_be_focused()
+    assert unnamed(page) == []
+    page.get_by_label("Token").fill(TOKEN)
+    page.keyboard.press("Enter")
+    playwright.expect(page.get_by_role("heading", level=1)).to_have_text("Sessions")

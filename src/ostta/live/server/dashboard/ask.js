@@ -17,8 +17,12 @@ export function ask({ title, said, yes, danger = false, field = null }) {
   dialog.showModal();
   // Where something would be lost, a key press too many does nothing.
   (field ? field[1] : no).focus();
+  // Whoever goes to another page has not said yes.
+  const leave = () => dialog.close("");
+  window.addEventListener("hashchange", leave);
   return new Promise((answered) => {
     dialog.addEventListener("close", () => {
+      window.removeEventListener("hashchange", leave);
       dialog.remove();
       answered(dialog.returnValue === "yes");
     });
