@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from ... import __version__
-from ...adapter import Adapter
+from ...adapter import Adapter, versions
 from ...core.overlay import encode
 from ...core.types import Error, Event
 from ..pool import StreamPool
@@ -89,7 +88,7 @@ class LocalEngine:
     async def info(self) -> Json:
         backbone = self.pool.backbone
         return {
-            "version": __version__,
+            "version": versions().get("ostta", "unknown"),
             "backbone": backbone.id,
             "device": str(_device(backbone.vision)),
             "image_size": backbone.preprocessing.image_size,
