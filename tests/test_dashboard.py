@@ -208,7 +208,7 @@ def test_buttons_do_what_they_say(page: Any, server: Server) -> None:
     playwright.expect(page.locator("#message")).not_to_be_empty()
     assert server.ask(f"/sessions/{session}")["steps"] == 0
     button("Replace state").click()
-    page.get_by_label("State file").set_input_files(state_file(exported))
+    page.get_by_label("State file", exact=True).set_input_files(state_file(exported))
     page.get_by_role("dialog").get_by_role("button", name="Replace").click()
     playwright.expect(page.locator("#message")).to_contain_text("replaced")
     assert server.ask(f"/sessions/{session}")["steps"] == 3
@@ -225,7 +225,7 @@ def test_buttons_do_what_they_say(page: Any, server: Server) -> None:
     assert session not in {each["id"] for each in server.ask("/sessions")["sessions"]}
 
     page.get_by_role("link", name="New session").click()
-    page.get_by_label("State file").set_input_files(state_file(exported))
+    page.get_by_label("State file", exact=True).set_input_files(state_file(exported))
     page.get_by_label("Its name (may be left empty)").fill("gate again")
     button("Import").click()
     playwright.expect(page.get_by_role("heading", level=1, name="gate again")).to_be_focused()
