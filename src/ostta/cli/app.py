@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import backbone, bench, compare, data, demo, ls, run, stream
+from . import backbone, bench, compare, data, demo, ls, run, serve, stream
 
 app = typer.Typer(
     help="Open-set single-image test-time adaptation for vision-language models.",
@@ -38,6 +38,7 @@ app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("stream")(stream.stream)
+app.command("serve")(serve.serve)
 app.add_typer(ls.app, name="ls")
 app.add_typer(backbone.app, name="backbone")
 app.add_typer(data.app, name="data")

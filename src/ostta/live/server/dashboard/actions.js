@@ -1,0 +1,79 @@
+// What can be done to a session: buttons, and dialogs that ask first where something would be lost.
+
+import * as api from "./api.js";
+import { ask } from "./ask.js";
+import { html, setText } from "./dom.js";
+import { counted } from "./words.js";
+
+const fileName = (name) => `${name.replace(/[^\p{L}\p{N}._-]+/gu, "-").replace(/^[-.]+/, "") || "session"}.ostta`;
+
+/** Hands a file to the browser as a download. */
+function download(blob, name) {
+  const address = URL.createObjectURL(blob);
+  html("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60000);
+}
+
+/** The buttons; `changed` hears of a session that is another now. */
+export function actions(id, { run, say, go }, changed) {
+  let session = null;
+
+  const act = async (verb, otherwise) => {
+    const { event, session: next } = await api.act(id, verb);
+    changed(next);
+    say(event?.sentence || otherwise);
+  };
+  const button = (name, action, kind = "") => {
+    const made = html("button", {
+      type: "button", class: kind,
+      click: () => session !== null && made.getAttribute("aria-disabled") === null && run(made, action),
+    }, name);
+    return made;
+  };
+
+  const freeze = button("Freeze", () => (session.frozen ? act("thaw", "It may learn again.") : act("freeze", "Nothing is learned from now on.")));
+  const rollBack = button("Roll back", () => act("roll-back", "The session is back at the last state that the guard kept."));
+  const reset = button("Reset", async () => {
+    const said = `“${session.name}” forgets all it has learned from ${counted(session.images, "image")}. This cannot be taken back; export the state first if you may want it again.`;
+    if (await ask({ title: "Reset this session?", said, yes: "Reset", danger: true })) await act("reset", "The session is back at its start.");
+  });
+  const save = button("Save", () => act("save", "The session is saved."));
+  const exporting = button("Export", async () => {
+    download(await api.exported(id), fileName(session.name));
+    say("The state file is among your downloads.");
+  });
+  const replace = button("Replace state", async () => {
+    const file = html("input", { type: "file", accept: ".ostta", required: true });
+    const said = "A state file of the same backbone takes the place of what this session has learned, and of its classes and options.";
+    if (await ask({ title: "Replace the state?", said, yes: "Replace", danger: true, field: ["State file", file] })) {
+      const next = await api.replaced(id, file.files[0]);
+      changed(next.session ?? next);
+      say("The state is replaced.");
+    }
+  });
+  const rename = button("Rename", async () => {
+    const name = html("input", { type: "text", value: session.name, required: true, autocomplete: "off" });
+    if (await ask({ title: "Rename this session", said: "The address stays the same.", yes: "Rename", field: ["New name", name] })) {
+      changed(await api.rename(id, name.value));
+      say("The session has its new name.");
+    }
+  });
+  const remove = button("Delete", async () => {
+    const said = `“${session.name}” and its saved state are deleted. This cannot be taken back.`;
+    if (await ask({ title: "Delete this session?", said, yes: "Delete", danger: true })) {
+      await api.remove(id);
+      go("#/");
+      say(`“${session.name}” is deleted.`);
+    }
+  }, "danger");
+
+  const node = html("div", { class: "actions", role: "group", "aria-label": "What to do with this session" },
+    freeze, rollBack, reset, save, exporting, replace, rename, remove);
+  return {
+    node,
+    show(next) {
+      session = next;
+      setText(freeze, next.frozen ? "Thaw" : "Freeze");
+    },
+  };
+}

@@ -1,0 +1,32 @@
+// What the guard, or a person, did to a session, with the numbers behind it.
+
+import { html, sentence } from "./dom.js";
+import { clock, count, figure, plainKind } from "./words.js";
+
+const MOST = 30;
+
+export function eventList() {
+  const list = html("ol", { class: "events", reversed: true });
+  const nothing = html("p", { class: "note" });
+  const node = html("section", { "aria-labelledby": "events-title" }, html("h2", { id: "events-title" }, "Events"), list, nothing);
+  let drawn = "";
+
+  function item(event) {
+    const numbers = Object.entries(event.evidence ?? {}).map(([name, value]) => `${plainKind(name)} ${typeof value === "number" ? figure(value) : value}`);
+    return html("li", { class: event.kind },
+      html("b", {}, plainKind(event.kind)), ` at step ${count(event.step)}, ${clock(event.time)}: `, sentence(event.sentence),
+      numbers.length > 0 && html("small", {}, `Evidence: ${numbers.join(", ")}`));
+  }
+
+  /** The last events, the newest first. */
+  function show(events) {
+    const now = `${events.length} ${events.at(-1)?.time}`;
+    if (now === drawn) return;
+    drawn = now;
+    list.replaceChildren(...events.slice(-MOST).reverse().map(item));
+    nothing.textContent = events.length > MOST ? `${count(events.length - MOST)} earlier events are not shown.`
+      : events.length ? "" : "Nothing has happened yet. Here stands what the guard does and why, and what people do by hand.";
+  }
+
+  return { node, show };
+}

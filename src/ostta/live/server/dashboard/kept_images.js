@@ -1,0 +1,47 @@
+// The most and least certain recent images, where the server was started to keep images.
+
+import * as api from "./api.js";
+import { html } from "./dom.js";
+import { count, figure } from "./words.js";
+
+const EVERY = 5000;
+const STRIPS = { most: "Most certain", least: "Least certain" };
+
+function strip(images) {
+  if (!images.length) return html("p", { class: "note" }, "None yet.");
+  return html("ul", { class: "strip" }, images.map((image) => {
+    const answer = image.known ? image.label : "I don't know";
+    return html("li", {},
+      html("img", { src: image.thumbnail, alt: `Step ${image.step}: ${answer}, score ${figure(image.score)}` }),
+      html("small", {}, `${answer}, ${figure(image.score)}, step ${count(image.step)}`));
+  }));
+}
+
+export function keptImages(id, info) {
+  const places = Object.fromEntries(Object.keys(STRIPS).map((which) => [which, html("div")]));
+  const node = html("section", { "aria-labelledby": "kept-title" }, html("h2", { id: "kept-title" }, "Certain and uncertain images"));
+  if (!info.keeps_images) {
+    node.append(html("p", { class: "note" }, "This server keeps no images, so that none can be shown here: an image is judged and forgotten. " +
+      "Whoever runs the server can start it so that small copies of recent images are kept; they may show people and private places."));
+    return { node, show() {} };
+  }
+  node.append(html("p", { class: "note" }, "This server was started to keep small copies of recent images. Everybody who may see this session sees them."),
+    ...Object.entries(STRIPS).flatMap(([which, title]) => [html("h3", {}, title), places[which]]));
+  let [seen, next] = [-1, 0];
+
+  /** Asks for the images again where there are new ones, not more often than every few seconds. */
+  async function show(session) {
+    if (!session || session.images === seen || Date.now() < next) return;
+    [seen, next] = [session.images, Date.now() + EVERY];
+    for (const which of Object.keys(STRIPS)) {
+      try {
+        places[which].replaceChildren(strip(await api.kept(id, which)));
+      } catch (error) {
+        if (!(error instanceof api.Problem)) throw error;
+        places[which].replaceChildren(html("p", { class: "note" }, error.message));
+      }
+    }
+  }
+
+  return { node, show };
+}

@@ -1,0 +1,60 @@
+// Drop, choose or paste an image, and see the answer with its evidence. Nothing is learned from it.
+
+import * as api from "./api.js";
+import { answer } from "./answer.js";
+import { html } from "./dom.js";
+
+const isImage = (item) => item.type.startsWith("image/");
+
+export function tryImage(id, { run, complain }) {
+  let shown = null;
+  const result = html("div", { class: "answer", "aria-live": "polite" });
+  const input = html("input", { id: "image", type: "file", accept: "image/jpeg,image/png,image/webp", change: () => input.files.length && judge(input.files[0]) });
+
+  async function judge(file) {
+    const prediction = await run(input, () => api.predict(id, file));
+    if (prediction === undefined) return;
+    if (shown) URL.revokeObjectURL(shown);
+    shown = URL.createObjectURL(file);
+    result.replaceChildren(answer(prediction, shown, file.name));
+    // So that the same file can be chosen again.
+    input.value = "";
+  }
+
+  function take(transfer) {
+    const file = [...transfer.files].find(isImage) ?? transfer.files[0];
+    if (file) judge(file);
+    else complain(new api.Problem("This is no image file: drop, choose or paste a JPEG, PNG or WebP image."));
+  }
+
+  const zone = html("div", { class: "drop" },
+    html("label", { for: "image" }, "Drop an image on this page, paste one, or choose a file"), input);
+
+  const section = html("section", { "aria-labelledby": "try-title" },
+    html("h2", { id: "try-title" }, "Try an image"),
+    html("p", { class: "note" }, "The answer of the session as it is now. Nothing is learned from this image, and it is not counted."),
+    zone, result);
+  // Dropping and pasting work anywhere on the page: a browser would leave the page for an image that misses its place.
+  const listeners = {
+    dragover: (event) => { event.preventDefault(); zone.classList.add("over"); },
+    dragleave: () => zone.classList.remove("over"),
+    drop: (event) => {
+      event.preventDefault();
+      zone.classList.remove("over");
+      take(event.dataTransfer);
+      section.scrollIntoView({ block: "nearest" });
+    },
+    paste: (event) => {
+      if (event.target.closest?.("textarea, dialog, input:not([type=file])") || !event.clipboardData.files.length) return;
+      take(event.clipboardData);
+    },
+  };
+  for (const [name, listener] of Object.entries(listeners)) document.addEventListener(name, listener);
+  return {
+    node: section,
+    close() {
+      for (const [name, listener] of Object.entries(listeners)) document.removeEventListener(name, listener);
+      if (shown) URL.revokeObjectURL(shown);
+    },
+  };
+}
