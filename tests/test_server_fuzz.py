@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 from fuzz.images import repaired, resized, seeds
 from fuzz.mutate import damaged
 from ostta.live.server import Limits, Settings
-from serving import Served, pngs, served
+from serving import Served, pngs, served, state_hash
 
 SECRET = "the-name-of-another-session"
 # What the server may say; 500 is not among it.
@@ -47,7 +47,7 @@ class Watch:
         self.id = server.session(name=SECRET)
         for image in pngs()[:3]:
             server.send(self.id, image)
-        self.state = server.http.get(f"/sessions/{self.id}/state").content
+        self.state = state_hash(server.http.get(f"/sessions/{self.id}/state").content)
         self.statuses: Counter[int] = Counter()
 
     def see(self, status: int, text: str) -> None:
@@ -57,7 +57,7 @@ class Watch:
         assert SECRET not in text
 
     def end(self) -> None:
-        assert self.server.http.get(f"/sessions/{self.id}/state").content == self.state
+        assert state_hash(self.server.http.get(f"/sessions/{self.id}/state").content) == self.state
         assert self.server.http.get("/ready").status_code == 200
         assert not [line for line in self.server.lines() if "trace" in line]
 
@@ -115,7 +115,7 @@ def uploads(server: Served, count: int, seed: int) -> tuple[Counter[int], float]
 
 
 def test_mutated_uploads_have_an_answer(server: Served) -> None:
-    statuses, _ = uploads(server, 200, seed=1)
+    statuses, _ = uploads(server, 120, seed=1)
     assert {200, 422} <= set(statuses)
 
 

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def test_two_clients_of_one_session_are_served_in_order() -> None:
         def client(first: int) -> list[tuple[int, int, float]]:
             with httpx.Client(base_url=server.http.base_url, timeout=60) as http:
                 answers = [
-                    (n, http.post(f"/sessions/{id}/images", content=pngs()[n]).json()) for n in range(first, 40, 2)
+                    (n, http.post(f"/sessions/{id}/images", content=pngs()[n]).json()) for n in range(first, 24, 2)
                 ]
             return [(number, answer["step"], answer["score"]) for number, answer in answers]
 
@@ -82,7 +82,7 @@ def test_two_clients_of_one_session_are_served_in_order() -> None:
     for mine in (one, two):
         assert [step for _, step, _ in mine] == sorted(step for _, step, _ in mine)
     by_step = sorted([*one, *two], key=lambda each: each[1])
-    assert [step for _, step, _ in by_step] == list(range(1, 41))
+    assert [step for _, step, _ in by_step] == list(range(1, 25))
     adapter = ostta.load(embedded(), CLASSES, guard=True)
     for number, _, score in by_step:
         assert adapter.step(pngs()[number]).score == pytest.approx(score, abs=1e-5)
@@ -288,9 +288,9 @@ def test_sessions_are_adopted_and_released(tmp_path: Path) -> None:
     from ostta.live.server import LocalEngine, ProblemError
 
     async def lived() -> None:
-        store = FolderStore(tmp_path)
-        first = LocalEngine(ostta.StreamPool(embedded()), store=store, restore=False)
-        second = LocalEngine(ostta.StreamPool(embedded()), store=store, restore=False)
+        disk = Disk(tmp_path)
+        first = LocalEngine(ostta.StreamPool(embedded()), store=disk, restore=False)
+        second = LocalEngine(ostta.StreamPool(embedded()), store=disk, restore=False)
         await first.start()
         await second.start()
         id = (await first.create({"classes": CLASSES, "name": "door"}))["id"]
@@ -305,6 +305,11 @@ def test_sessions_are_adopted_and_released(tmp_path: Path) -> None:
             await first.session(id)
         with pytest.raises(ostta.Error, match="There is no file"):
             await first.adopt(new_id())
+        disk.problem = OSError(errno.ENOSPC, "No space left on device")
+        with pytest.raises(ostta.Error):
+            await second.release(id)  # it stays where it is, and goes on
+        assert (await second.images(id, pngs()[4:5], True, False))[0]["step"] == 5
+        disk.problem = None
         await first.stop()
         await second.stop()
 
@@ -402,10 +407,10 @@ def test_the_command_serves_and_stops_on_sigterm(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ten_kills_under_load_lose_no_session_and_few_steps(tmp_path: Path) -> None:
-    """Slow, as a process is started and killed ten times while six clients send: each time all sessions are back, at most N steps behind."""
-    sessions, save_every, rng = 12, 10, random.Random(0)
+    """Slow, as a process is started and killed ten times while four clients send: each time all sessions are back, at most N steps behind."""
+    sessions, save_every, rng = 8, 10, random.Random(0)
     answered: dict[str, int] = {}
-    worst = 0
+    answers, worst = 0, 0
     for round_ in range(11):
         with process(tmp_path, save_every) as (running, url):
             with httpx.Client(base_url=url, timeout=60) as http:
@@ -423,27 +428,35 @@ def test_ten_kills_under_load_lose_no_session_and_few_steps(tmp_path: Path) -> N
                 answered[id] = steps
             if round_ == 10:
                 break
-
-            def client(ids: list[str], url: str = url) -> None:
-                try:
-                    with httpx.Client(base_url=url, timeout=60) as http:
-                        for number in range(100_000):
-                            id = ids[number % len(ids)]
-                            answer = http.post(f"/sessions/{id}/images", content=pngs()[number % 60])
-                            assert answer.status_code == 200, answer.text
-                            answered[id] = answer.json()["step"]
-                except httpx.TransportError:
-                    pass  # killed
-
-            ids = list(answered)
-            threads = [threading.Thread(target=client, args=(ids[first::6],)) for first in range(6)]
-            for thread in threads:
-                thread.start()
-            time.sleep(rng.uniform(1.5, 5.0))
+            threads = [Load(url, ids, answered) for ids in (list(answered)[first::4] for first in range(4))]
+            wanted_answers, until = rng.randint(80, 200), time.monotonic() + 120
+            while sum(thread.answers for thread in threads) < wanted_answers:
+                assert time.monotonic() < until, "there was hardly any load"
+                time.sleep(0.005)
             running.kill()
             for thread in threads:
                 thread.join()
-    assert sum(answered.values()) > 20 * sessions, "there was hardly any load"
-    print(
-        f"{sum(answered.values())} steps in the end, at most {worst} of a session lost at a kill, {save_every} allowed"
-    )
+                assert thread.problem is None, thread.problem
+            answers += sum(thread.answers for thread in threads)
+    print(f"{answers} answers, {sum(answered.values())} steps kept, at most {worst} of a session lost at a kill")
+
+
+class Load(threading.Thread):
+    """Sends images to sessions, one after the other, until the server is gone."""
+
+    def __init__(self, url: str, ids: list[str], answered: dict[str, int]) -> None:
+        super().__init__()
+        self._url, self._ids, self._answered = url, ids, answered
+        self.answers, self.problem = 0, None
+        self.start()
+
+    def run(self) -> None:
+        with suppress(httpx.TransportError), httpx.Client(base_url=self._url, timeout=60) as http:
+            while self.problem is None:
+                id = self._ids[self.answers % len(self._ids)]
+                answer = http.post(f"/sessions/{id}/images", content=pngs()[self.answers % 60])
+                if answer.status_code == 200:
+                    self._answered[id] = answer.json()["step"]
+                    self.answers += 1
+                else:
+                    self.problem = answer.text
