@@ -20,7 +20,7 @@ from ostta import Error
 from ostta.live.cluster import holder as holder_module
 from ostta.live.cluster import leases
 from ostta.live.cluster.holder import Holder
-from ostta.live.cluster.leases import Held, Missing, Stale, Token, create, read, take
+from ostta.live.cluster.leases import HeldError, MissingError, StaleError, Token, create, read, take
 
 
 class Clock:
@@ -48,10 +48,10 @@ def holders(tmp_path: Path) -> Iterator[Callable[[str], tuple[Holder, Clock]]]:
 def test_a_lease_that_is_given_back_can_be_taken_at_once(tmp_path: Path, holders) -> None:
     (one, _), (other, _) = holders("one"), holders("other")
     lease = create(tmp_path / "door", one, {"state": b"0", "about": b"door"})
-    with pytest.raises(Held, match="The session door is held by one, which lives") as refused:
+    with pytest.raises(HeldError, match="The session door is held by one, which lives") as refused:
         take(tmp_path / "door", other)
     assert refused.value.holder == "one"
-    with pytest.raises(Held, match="already"):
+    with pytest.raises(HeldError, match="already"):
         take(tmp_path / "door", one)
     lease.save({"state": b"1"})
     assert read(tmp_path / "door") == {"state": b"1", "about": b"door"}
@@ -59,7 +59,7 @@ def test_a_lease_that_is_given_back_can_be_taken_at_once(tmp_path: Path, holders
     assert not lease.is_held()
     second = take(tmp_path / "door", other)
     assert (second.number, read(tmp_path / "door")["state"]) == (2, b"1")
-    with pytest.raises(Stale, match="another writer since lease 1"):
+    with pytest.raises(StaleError, match="another writer since lease 1"):
         lease.save({"state": b"2"})
     assert read(tmp_path / "door")["state"] == b"1"
     # Nothing of the refused snapshot is left, and nothing of old ones.
@@ -76,15 +76,15 @@ def test_a_holder_that_is_silent_for_a_term_loses_its_sessions(tmp_path: Path, h
         other.beat()
         clock.now += 9
         one.beat()
-        with pytest.raises(Held):
+        with pytest.raises(HeldError):
             take(tmp_path / "door", other)
     clock.now += 9.9
-    with pytest.raises(Held):
+    with pytest.raises(HeldError):
         take(tmp_path / "door", other)
     clock.now += 0.2
     assert take(tmp_path / "door", other).number == 2
     one.beat()  # it wakes up
-    with pytest.raises(Stale):
+    with pytest.raises(StaleError):
         lease.save({"state": b"late"})
     assert read(tmp_path / "door") == {"state": b"0"}
 
@@ -98,11 +98,11 @@ def test_a_clock_that_jumps_back_takes_nothing_and_loses_nothing(tmp_path: Path,
     clock.now += jump
     old.now += jump
     one.beat()
-    with pytest.raises(Held):
+    with pytest.raises(HeldError):
         take(tmp_path / "door", other)
     lease.save({"state": b"1"})  # the clock of who holds it does not matter
     clock.now += jump
-    with pytest.raises(Held):  # the watching begins anew, and ends
+    with pytest.raises(HeldError):  # the watching begins anew, and ends
         take(tmp_path / "door", other)
     clock.now += 10
     assert take(tmp_path / "door", other).number == 2
@@ -127,9 +127,9 @@ def test_a_session_that_is_deleted_stays_so(tmp_path: Path, holders) -> None:
     take(tmp_path / "door", other).delete()
     assert not (tmp_path / "door").exists()
     for act in (lambda: take(tmp_path / "door", one), lambda: read(tmp_path / "door")):
-        with pytest.raises(Missing, match="no session door"):
+        with pytest.raises(MissingError, match="no session door"):
             act()
-    with pytest.raises(Stale):
+    with pytest.raises(StaleError):
         stale.save({"state": b"1"})
     stale.release()
     assert sorted(os.listdir(tmp_path)) == ["holders"]
@@ -188,7 +188,7 @@ def test_what_a_killed_process_leaves(tmp_path: Path, holders) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     one, _ = holders("one")
-    with pytest.raises(Held, match="held by killed"):
+    with pytest.raises(HeldError, match="held by killed"):
         take(tmp_path / "door", one)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -309,7 +309,7 @@ def interleave(folder: Path, schedule: list[tuple[str, int, int]], writers: int 
                         lease.save({"value": str(value + 1).encode()})
                         value += 1
                     lease.release()
-                except (Held, Stale):
+                except (HeldError, StaleError):
                     turns.gate()
         except BaseException as problem:
             problems.append(problem)

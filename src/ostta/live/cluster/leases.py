@@ -36,7 +36,7 @@ _DELETED = "deleted"
 _LOOKS = 20
 
 
-class Held(Error):
+class HeldError(Error):
     """Another process that lives has the lease: try again later, or ask that one."""
 
     def __init__(self, message: str, holder: str) -> None:
@@ -44,11 +44,11 @@ class Held(Error):
         self.holder = holder
 
 
-class Stale(Error):
+class StaleError(Error):
     """This process no longer has the lease: what it wanted to write was not accepted."""
 
 
-class Missing(Error):
+class MissingError(Error):
     """There is no such session."""
 
 
@@ -103,7 +103,7 @@ class Lease:
     def save(self, files: Mapping[str, bytes]) -> None:
         """Make `files`, by name, the session's snapshot, all of them or none; files of the last one that are not named stay.
 
-        Stale, where the lease was taken meanwhile: then nothing has changed.
+        StaleError, where the lease was taken meanwhile: then nothing has changed.
         """
         self._written += 1
         wanted = replace(self._token, snapshot=f"{self.number:010d}-{self._written:010d}")
@@ -122,7 +122,7 @@ class Lease:
             raise Error(f"A snapshot of {self.folder.name} could not be written ({problem.strerror}).") from None
         try:
             self._become(wanted)
-        except Stale:
+        except StaleError:
             _remove(self.folder, lambda other: other == wanted.snapshot)
             raise
         # Only older ones: whatever happens meanwhile, the snapshot that counts is this one or a later one.
@@ -130,7 +130,7 @@ class Lease:
 
     def release(self) -> None:
         """Give the lease back: anybody may take it at once. Nothing happens where it was taken already."""
-        with suppress(Stale):
+        with suppress(StaleError):
             self._become(replace(self._token, holder=_FREE))
         self._ended = True
 
@@ -146,8 +146,8 @@ class Lease:
             raise self._lost()
         self._token = token
 
-    def _lost(self) -> Stale:
-        return Stale(
+    def _lost(self) -> StaleError:
+        return StaleError(
             f"The session {self.folder.name} has another writer since lease {self.number}: "
             "what this one wanted to write was not accepted."
         )
@@ -173,15 +173,15 @@ def create(folder: Path, holder: Holder, files: Mapping[str, bytes]) -> Lease:
 
 
 def take(folder: Path, holder: Holder) -> Lease:
-    """The lease on a session that is free, or whose holder is gone; its number is higher than any before. Otherwise Held."""
+    """The lease on a session that is free, or whose holder is gone; its number is higher than any before. Otherwise HeldError."""
     with holder.taking:
         while True:
             token = current(folder)
             if token.holder == holder.key:
-                raise Held(f"This process has the session {folder.name} already.", holder.name)
+                raise HeldError(f"This process has the session {folder.name} already.", holder.name)
             if token.holder != _FREE and not holder.is_gone(token.holder):
                 name = holder.name_of(token.holder)
-                raise Held(f"The session {folder.name} is held by {name}, which lives.", name)
+                raise HeldError(f"The session {folder.name} is held by {name}, which lives.", name)
             wanted = Token(token.number + 1, holder.key, token.snapshot)
             if exchange(folder, token, wanted):
                 return Lease(folder, wanted)
@@ -201,7 +201,7 @@ def current(folder: Path) -> Token:
                 break
             return newest
         time.sleep(0.005)
-    raise Missing(f"There is no session {folder.name}.")
+    raise MissingError(f"There is no session {folder.name}.")
 
 
 def read(folder: Path) -> dict[str, bytes]:
