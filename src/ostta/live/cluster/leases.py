@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,6 +63,10 @@ class Token:
     @property
     def name(self) -> str:
         return f"token.{self.number:010d}.{self.holder}.{self.snapshot}"
+
+    @property
+    def held(self) -> bool:
+        return self.holder not in (_FREE, _DELETED)
 
     @staticmethod
     def of(name: str) -> Token | None:
@@ -179,7 +183,7 @@ def take(folder: Path, holder: Holder) -> Lease:
             token = current(folder)
             if token.holder == holder.key:
                 raise HeldError(f"This process has the session {folder.name} already.", holder.name)
-            if token.holder != _FREE and not holder.is_gone(token.holder):
+            if token.held and not holder.is_gone(token.holder):
                 name = holder.name_of(token.holder)
                 raise HeldError(f"The session {folder.name} is held by {name}, which lives.", name)
             wanted = Token(token.number + 1, holder.key, token.snapshot)
@@ -204,16 +208,21 @@ def current(folder: Path) -> Token:
     raise MissingError(f"There is no session {folder.name}.")
 
 
-def read(folder: Path) -> dict[str, bytes]:
-    """The files of the snapshot that counts, by name. No lease is needed."""
+def read(folder: Path, only: Collection[str] | None = None) -> dict[str, bytes]:
+    """The files of the snapshot that counts, by name, or `only` some of them. No lease is needed."""
     while True:
         token = current(folder)
+        files: dict[str, bytes] | None
         try:
-            return {name: (folder / f"{token.snapshot}.{name}").read_bytes() for name in _names(folder, token.snapshot)}
+            names = _names(folder, token.snapshot) if only is None else only
+            files = {name: (folder / f"{token.snapshot}.{name}").read_bytes() for name in names}
         except FileNotFoundError:
-            # A newer one has taken its place while it was read.
-            if current(folder).snapshot == token.snapshot:
-                raise Error(f"The snapshot {token.snapshot} of the session {folder.name} is incomplete.") from None
+            files = None
+        # Else a newer one has taken its place while it was read.
+        if current(folder).snapshot == token.snapshot:
+            if files is None:
+                raise Error(f"The snapshot {token.snapshot} of the session {folder.name} is incomplete.")
+            return files
 
 
 def exchange(folder: Path, known: Token, wanted: Token) -> bool:
