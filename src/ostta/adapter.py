@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from time import perf_counter
@@ -42,7 +43,7 @@ from .profiles import chosen
 from .registry import Choice, choose
 from .scores import Score, Setting
 from .sources import Item
-from .state import GivenClasses, SavedOn, read_state, require_stored_shapes, write_state
+from .state import GivenClasses, SavedOn, StateCopy, read_state, require_stored_shapes, write_state
 
 NOT_FINITE = "the features of this image are not finite"
 NO_DIRECTION = "the features of this image have length zero or overflow"
@@ -385,8 +386,21 @@ class Adapter:
         """
         with self.in_use(), answering():
             self._try_last_step()
-            given = GivenClasses(*(part.of for part in self.choice.parts().values()))
-            write_state(Path(path), self._tensors(), self.describe(), given)
+            write_state(Path(path), self._tensors(), self.describe(), self._given())
+
+    def copy_state(self) -> StateCopy:
+        """What `save` would write, as it is now; its `to_bytes` can be called while the adapter goes on.
+
+        >>> copied = adapter.copy_state()
+        >>> _ = adapter.step(image)
+        >>> _ = open("camera.ostta", "wb").write(copied.to_bytes())
+        >>> ostta.Adapter.restore("camera.ostta").steps
+        0
+        """
+        with self.in_use(), answering():
+            self._try_last_step()
+            tensors = {name: tensor.detach().clone() for name, tensor in self._tensors().items()}
+            return StateCopy(tensors, self.describe(), self._given())
 
     @classmethod
     def restore(
@@ -772,6 +786,10 @@ class Adapter:
             )
         return FeaturesOnly.of(features, self.classifier)
 
+    def _given(self) -> GivenClasses:
+        """The classes of what was chosen, which a state file is checked with before it is written."""
+        return GivenClasses(*(part.of for part in self.choice.parts().values()))
+
     def _tensors(self) -> dict[str, torch.Tensor]:
         """What a state file holds."""
         frozen = {"frozen": torch.tensor(1)} if self._frozen else {}
@@ -861,6 +879,11 @@ def _backbone_again(
 
 def versions() -> dict[str, str]:
     """The libraries whose versions can change a number."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in ("ostta", "torch", "numpy", "transformers", "pillow", "onnxruntime"):
         try:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import backbone, bench, data, demo, ls, run, stream
+from . import backbone, bench, data, demo, ls, run, serve, stream
 
 app = typer.Typer(
     help="Open-set single-image test-time adaptation for vision-language models.",
@@ -37,6 +37,7 @@ def _root(
 app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("stream")(stream.stream)
+app.command("serve")(serve.serve)
 app.add_typer(ls.app, name="ls")
 app.add_typer(backbone.app, name="backbone")
 app.add_typer(data.app, name="data")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+from collections.abc import Collection
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,7 +59,7 @@ def read_image(source: ImageSource, max_megapixels: float | None = None) -> Imag
     if isinstance(source, (bytes, bytearray, memoryview)):
         if not len(source):
             raise Error("The given bytes are empty: give the whole content of an image file.")
-        return _decode(io.BytesIO(source), "The given bytes", max_megapixels)
+        return OpenedImage(io.BytesIO(source), "The given bytes", max_megapixels).decode()
     if isinstance(source, (str, os.PathLike)):
         return _from_path(Path(source), max_megapixels)
     raise Error(
@@ -85,7 +86,7 @@ def _from_path(path: Path, max_megapixels: float | None) -> Image.Image:
     with open_regular(path, "image file") as file:
         if not os.fstat(file.fileno()).st_size:
             raise Error(f"The image file '{path}' is empty.")
-        return _decode(file, f"The image file '{path}'", max_megapixels)
+        return OpenedImage(file, f"The image file '{path}'", max_megapixels).decode()
 
 
 def _from_array(array: npt.NDArray[Any], max_megapixels: float | None) -> Image.Image:
@@ -99,47 +100,72 @@ def _from_array(array: npt.NDArray[Any], max_megapixels: float | None) -> Image.
     return _convert(Image.fromarray(np.ascontiguousarray(array)), "The given array")
 
 
-def _decode(stream: IO[bytes], name: str, max_megapixels: float | None) -> Image.Image:
-    try:
-        inside = sizes_inside(stream)
-    except OSError as problem:
-        raise Error(f"{name} cannot be read: {problem}.") from problem
-    for size in inside:
-        _check_size(size, name, max_megapixels)
-    try:
-        image = _identify(stream)
-    # Pillow's readers raise nearly every kind of exception on damaged input, so all of them mean "unreadable" here.
-    except Exception as problem:
-        raise Error(f"{name} cannot be read as an image: {problem}.") from problem
-    if image is None:
-        raise Error(f"{name} cannot be read as an image: its format is unknown or its header is damaged.")
-    _check_size(image.size, name, max_megapixels)
-    if isinstance(image, TiffImagePlugin.TiffImageFile):
-        # It is decoded in whole tiles, which may be far larger than the picture.
-        tile = image.tag_v2.get(TiffImagePlugin.TILEWIDTH), image.tag_v2.get(TiffImagePlugin.TILELENGTH)
-        if isinstance(tile[0], int) and isinstance(tile[1], int):
-            _check_size((tile[0], tile[1]), f"A tile of {name[0].lower()}{name[1:]}", max_megapixels)
-    if image.info.get("progressive") and count_scans(stream, _MOST_SCANS) > _MOST_SCANS:
-        raise Error(f"{name} has more than {_MOST_SCANS} scans, as no usual JPEG has: save it again, not progressive.")
-    try:
+class OpenedImage:
+    """The content of an image file of which only the header was looked at: an Error says what is wrong with that, or too large in it.
+
+    `formats` are Pillow's names of those that are read, all if not given.
+    """
+
+    def __init__(
+        self,
+        stream: IO[bytes],
+        name: str = "The given bytes",
+        max_megapixels: float | None = None,
+        formats: Collection[str] | None = None,
+    ) -> None:
+        self._stream, self._name, self._most = stream, name, max_megapixels
+        try:
+            inside = sizes_inside(stream)
+        except OSError as problem:
+            raise Error(f"{name} cannot be read: {problem}.") from problem
+        for size in inside:
+            _check_size(size, name, max_megapixels)
+        try:
+            image = _identify(stream, formats)
+        # Pillow's readers raise nearly every kind of exception on damaged input, so all of them mean "unreadable" here.
+        except Exception as problem:
+            raise Error(f"{name} cannot be read as an image: {problem}.") from problem
+        if image is None:
+            raise Error(f"{name} cannot be read as an image: its format is unknown or its header is damaged.")
+        _check_size(image.size, name, max_megapixels)
+        self._image = image
+
+    @property
+    def pixels(self) -> int:
+        """How many it has, as its header says."""
+        return self._image.width * self._image.height
+
+    def decode(self) -> Image.Image:
+        """The picture in RGB, upright."""
+        image, stream, name, most = self._image, self._stream, self._name, self._most
         if isinstance(image, TiffImagePlugin.TiffImageFile):
-            # Else its reader makes room for the pixels, after a check against Pillow's own, process-wide limit.
-            image.im = Image.new(image.mode, getattr(image, "_tile_size", image.size), None).im
-        decode_smaller(image)
-        image.load()
-    except Exception as problem:
-        raise Error(f"{name} cannot be decoded, it may be damaged or cut short: {problem}.") from problem
-    # Some formats hold a picture of another size than their header says.
-    _check_size(image.size, name, max_megapixels)
-    # The orientation is read after loading: TIFF files are turned by Pillow itself, which then drops the tag.
-    turn = _UPRIGHT.get(_orientation(image))
-    if turn is None:
-        return _convert(image, name)
-    # A large image is turned once it is small.
-    return _convert(image, name).transpose(turn) if is_large(image) else _convert(image.transpose(turn), name)
+            # It is decoded in whole tiles, which may be far larger than the picture.
+            tile = image.tag_v2.get(TiffImagePlugin.TILEWIDTH), image.tag_v2.get(TiffImagePlugin.TILELENGTH)
+            if isinstance(tile[0], int) and isinstance(tile[1], int):
+                _check_size((tile[0], tile[1]), f"A tile of {name[0].lower()}{name[1:]}", most)
+        if image.info.get("progressive") and count_scans(stream, _MOST_SCANS) > _MOST_SCANS:
+            raise Error(
+                f"{name} has more than {_MOST_SCANS} scans, as no usual JPEG has: save it again, not progressive."
+            )
+        try:
+            if isinstance(image, TiffImagePlugin.TiffImageFile):
+                # Else its reader makes room for the pixels, after a check against Pillow's own, process-wide limit.
+                image.im = Image.new(image.mode, getattr(image, "_tile_size", image.size), None).im
+            decode_smaller(image)
+            image.load()
+        except Exception as problem:
+            raise Error(f"{name} cannot be decoded, it may be damaged or cut short: {problem}.") from problem
+        # Some formats hold a picture of another size than their header says.
+        _check_size(image.size, name, most)
+        # The orientation is read after loading: TIFF files are turned by Pillow itself, which then drops the tag.
+        turn = _UPRIGHT.get(_orientation(image))
+        if turn is None:
+            return _convert(image, name)
+        # A large image is turned once it is small.
+        return _convert(image, name).transpose(turn) if is_large(image) else _convert(image.transpose(turn), name)
 
 
-def _identify(stream: IO[bytes]) -> Image.Image | None:
+def _identify(stream: IO[bytes], formats: Collection[str] | None) -> Image.Image | None:
     """Open without decoding, as `Image.open` does but without its size check.
 
     That check is a process-wide setting with a limit below ours, and its warning could only be silenced for all threads.
@@ -151,6 +177,8 @@ def _identify(stream: IO[bytes]) -> Image.Image | None:
         load_readers()
         for reader in [reader for reader in Image.ID if reader not in tried | _NOT_READ]:
             tried.add(reader)
+            if formats is not None and reader not in formats:
+                continue
             factory, accepts = Image.OPEN[reader]
             if accepts is not None and accepts(prefix) is not True:
                 continue

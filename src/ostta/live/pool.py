@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
 
@@ -32,6 +32,21 @@ MOST, RECORDED = 16, 280_000_000
 
 # What a stream takes: what `Adapter.step` does, or views as `step_views` does.
 PoolImage = ImageSource | torch.Tensor
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """Something to be done with a stream's adapter when its turn comes."""
+
+    function: Callable[[Adapter], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Returned:
+    """What a call gave."""
+
+    value: Any
 
 
 @dataclass(slots=True)
@@ -41,7 +56,7 @@ class PooledStream:
     name: str
     adapter: Adapter
     shares: bool
-    waiting: deque[tuple[PoolImage, Future[Prediction]]] = field(default_factory=deque)
+    waiting: deque[tuple[PoolImage | _Call, Future[Any]]] = field(default_factory=deque)
 
 
 @dataclass(slots=True)
@@ -49,9 +64,9 @@ class _Taken:
     """An image whose turn it is, and in the end what became of it."""
 
     stream: PooledStream
-    image: PoolImage
-    future: Future[Prediction]
-    result: Prediction | BaseException | None = None
+    image: PoolImage | _Call
+    future: Future[Any]
+    result: Prediction | _Returned | BaseException | None = None
 
 
 class StreamPool:
@@ -197,6 +212,17 @@ class StreamPool:
         self._put(name, adapter, replace=True)
         return adapter
 
+    def replace(self, name: str, adapter: Adapter) -> None:
+        """Another adapter in the place of the stream of that name, whose waiting images it gets.
+
+        >>> pool.replace("door", ostta.load(pool.backbone, ["ship", "frog"]))
+        >>> pool.step({"door": image})["door"].best
+        'frog'
+        """
+        with self._news:
+            self._known(name)
+        self._put(name, adapter, replace=True)
+
     # --- images -------------------------------------------------------------------------------------------------------
     def submit(self, name: str, image: PoolImage) -> Future[Prediction]:
         """Queue what `Adapter.step` takes, or a float tensor of views as `step_views` takes it. Refused when the queue is full.
@@ -211,6 +237,29 @@ class StreamPool:
         with self._news:
             (future,) = self._queued({name: image})
             return future
+
+    def call(self, name: str, function: Callable[[Adapter], T], *, first: bool = False) -> Future[T]:
+        """Have `function` called with the stream's adapter, in its turn among the stream's images; `first`: before all that wait.
+
+        Unlike `held` it makes nobody wait: it runs where the steps do, between two of them. What is `first` is never refused by a full
+        queue.
+
+        >>> with pool:
+        ...     waiting = pool.submit("door", image)
+        ...     print(pool.call("door", lambda adapter: adapter.steps).result())
+        1
+        """
+        future: Future[T] = Future()
+        with self._news:
+            self._refuse_closed()
+            stream = self._known(name)
+            if first:
+                stream.waiting.appendleft((_Call(function), future))
+            else:
+                self._refuse_full(stream)
+                stream.waiting.append((_Call(function), future))
+            self._news.notify_all()
+        return future
 
     def step(self, images: Mapping[str, PoolImage]) -> dict[str, Prediction]:
         """One image of each named stream, and their answers. One that cannot be read gives a prediction with the `reason`.
@@ -332,20 +381,16 @@ class StreamPool:
         """All of the images, or none."""
         self._refuse_closed()
         for name in images:
-            if len(self._known(name).waiting) >= self.queue:
-                raise Error(
-                    f"The stream {name!r} has {self.queue} images waiting, the most that this pool keeps of one stream: "
-                    "wait for its answers, or leave images out."
-                )
+            self._refuse_full(self._known(name))
         futures: list[Future[Prediction]] = [Future() for _ in images]
         for (name, image), future in zip(images.items(), futures, strict=True):
             self._streams[name].waiting.append((image, future))
         self._news.notify_all()
         return futures
 
-    def _take(self) -> list[tuple[PooledStream, PoolImage, Future[Prediction]]]:
+    def _take(self) -> list[tuple[PooledStream, PoolImage | _Call, Future[Any]]]:
         """At most one image of a stream, so that their order is kept; those that were served go to the end of the line."""
-        taken: list[tuple[PooledStream, PoolImage, Future[Prediction]]] = []
+        taken: list[tuple[PooledStream, PoolImage | _Call, Future[Any]]] = []
         with self._news:
             for stream in list(self._streams.values()):
                 while stream.waiting and len(taken) < self.batch:
@@ -360,7 +405,7 @@ class StreamPool:
         with ExitStack() as used:
             seats: list[tuple[Seat, _Taken]] = []
             for taken in answered:
-                if taken.stream.shares:
+                if taken.stream.shares and not isinstance(taken.image, _Call):
                     try:
                         used.enter_context(taken.stream.adapter.in_use())
                         seats.append((Seat.of(taken.stream.adapter, taken.image), taken))
@@ -377,7 +422,9 @@ class StreamPool:
                         taken.result = seat.result
         # Those that need the tower for themselves come last, so that the others are worked out together.
         for taken in answered:
-            if not taken.stream.shares:
+            if isinstance(taken.image, _Call):
+                taken.result = _called(taken.stream.adapter, taken.image)
+            elif not taken.stream.shares:
                 taken.result = _step_alone(taken.stream.adapter, taken.image)
 
     @staticmethod
@@ -385,6 +432,8 @@ class StreamPool:
         for taken in answered:
             if isinstance(taken.result, Prediction):
                 taken.future.set_result(taken.result)
+            elif isinstance(taken.result, _Returned):
+                taken.future.set_result(taken.result.value)
             else:
                 taken.future.set_exception(taken.result)
 
@@ -392,6 +441,13 @@ class StreamPool:
         if name not in self._streams:
             raise Error(f"There is no stream {name!r}; there are {', '.join(sorted(self._streams)) or 'none yet'}.")
         return self._streams[name]
+
+    def _refuse_full(self, stream: PooledStream) -> None:
+        if len(stream.waiting) >= self.queue:
+            raise Error(
+                f"The stream {stream.name!r} has {self.queue} images waiting, the most that this pool keeps of one stream: "
+                "wait for its answers, or leave images out."
+            )
 
     def _refuse_known(self, name: str) -> None:
         if name in self._streams:
@@ -405,6 +461,13 @@ class StreamPool:
 def _step_alone(adapter: Adapter, image: PoolImage) -> Prediction | Exception:
     try:
         return adapter.step_views(image) if isinstance(image, torch.Tensor) else adapter.step(image)
+    except Exception as problem:
+        return problem
+
+
+def _called(adapter: Adapter, call: _Call) -> _Returned | Exception:
+    try:
+        return _Returned(call.function(adapter))
     except Exception as problem:
         return problem
 

@@ -8,7 +8,7 @@ stored_shapes.py  whether the tensors are as large as the options say, before an
 from __future__ import annotations
 
 from .description import Description, GivenClasses, SavedOn
-from .file import FORMAT, read_state, stored_hash, write_state
+from .file import FORMAT, StateCopy, read_state, stored_hash, write_state
 from .stored_shapes import require_stored_shapes
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Description",
     "GivenClasses",
     "SavedOn",
+    "StateCopy",
     "read_state",
     "require_stored_shapes",
     "stored_hash",

@@ -13,6 +13,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +32,34 @@ TYPES = ("F32", "F64", "I32", "I64", "U8")
 CONTENT, HASH = "ostta", "sha256"
 
 
+@dataclass(frozen=True, slots=True)
+class StateCopy:
+    """All that a state file holds, as it was at one moment. `steps` is how many there had been."""
+
+    tensors: dict[str, torch.Tensor]
+    description: dict[str, Any]
+    given: GivenClasses | None = None
+
+    @property
+    def steps(self) -> int:
+        return int(self.description["step"])
+
+    def to_bytes(self) -> bytes:
+        """The content of the state file. What could not be read again is an Error."""
+        from safetensors.torch import save
+
+        # A file knows no device: what was saved on one is restored on any other.
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
+        text = json.dumps({"format": FORMAT, **self.description}, ensure_ascii=False)
+        Description.read(_without_format(read_json(text)), self.given)
+        return save(tensors, {CONTENT: text, HASH: _hash(tensors, text)})
+
+
 def write_state(
     path: Path, tensors: dict[str, torch.Tensor], description: dict[str, Any], given: GivenClasses | None = None
 ) -> None:
     """Save named tensors with their description. What could not be read again is not written."""
-    from safetensors.torch import save
-
-    # A file knows no device: what was saved on one is restored on any other.
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    text = json.dumps({"format": FORMAT, **description}, ensure_ascii=False)
-    Description.read(_without_format(read_json(text)), given)
-    metadata = {CONTENT: text, HASH: _hash(tensors, text)}
-    write_atomically(path, save(tensors, metadata))
+    write_atomically(path, StateCopy(tensors, description, given).to_bytes())
 
 
 def read_state(path: Path, given: GivenClasses | None = None) -> tuple[dict[str, torch.Tensor], Description]:

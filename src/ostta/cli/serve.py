@@ -1,0 +1,66 @@
+"""`ostta serve`: sessions over HTTP."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .parsing import DEVICE_HELP, DTYPE_HELP, named_code
+
+
+class EngineName(StrEnum):
+    """What is behind the server."""
+
+    local = "local"
+    ray = "ray"
+
+
+def serve(
+    backbone: Annotated[str, typer.Option(help="embedded, a hub id, a local folder, onnx:FOLDER, or file.py:Name.")] = "embedded",
+    host: Annotated[str, typer.Option(help="The address to listen at. Any but loopback needs --token-file.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(help="Folder in which sessions are stored, and found again at the next start. Without it they end with the process."),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="One token a line; behind it, where it is bound to sessions, their ids or patterns of their names."),
+    ] = None,
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
+    save_every: Annotated[int, typer.Option(min=1, max=100_000, help="A process that is killed loses at most so many steps of a session.")] = 100,
+    keep_images: Annotated[
+        bool, typer.Option("--keep-images", help="Keep thumbnails of the last images of each session in memory, for the dashboard. Off by default.")
+    ] = False,
+    cors: Annotated[list[str] | None, typer.Option(help="Origin of web pages that may use this server, such as https://example.org.")] = None,
+    name: Annotated[list[str] | None, typer.Option(help="A name that this server is called by, as browsers put it into the Host header.")] = None,
+    max_sessions: Annotated[int, typer.Option(min=1)] = 256,
+    max_waiting: Annotated[int, typer.Option(min=1, help="Images of one session that wait at one time.")] = 64,
+    max_body_mb: Annotated[int, typer.Option(min=1, help="Megabytes of one request with images.")] = 16,
+    max_megapixels: Annotated[float, typer.Option(min=0.01, help="Of one image.")] = 16.0,
+    engine: Annotated[EngineName, typer.Option(help="local: this process. ray: replicas on a Ray cluster.")] = EngineName.local,
+) -> None:
+    """Answer over HTTP: sessions with classes of their own, on one backbone.
+
+    Example: ostta serve --backbone embedded --state-dir sessions
+    """
+    from ..core.types import Error
+
+    try:
+        from ..live.server import Limits, Settings
+        from ..live.server.serving import hosts_of, serve_locally, tokens_for
+    except ModuleNotFoundError as missing:
+        raise Error(f"`ostta serve` needs {missing.name}: pip install 'ostta[serve]'.") from None
+
+    tokens = tokens_for(host, token_file)
+    limits = Limits(sessions=max_sessions, waiting=max_waiting, body=max_body_mb * 2**20, megapixels=max_megapixels)
+    settings = Settings(
+        limits=limits, save_every=save_every, keep_images=keep_images, hosts=hosts_of(host, name or []), cors=tuple(cors or ())
+    )
+    if engine is EngineName.ray:
+        raise Error("The engine ray is not in this version.")
+    serve_locally(named_code(backbone), settings, tokens, host=host, port=port, folder=state_dir, device=device, dtype=dtype)

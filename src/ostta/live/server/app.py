@@ -1,0 +1,85 @@
+"""The web application over an engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse
+from starlette.staticfiles import StaticFiles
+
+from ... import __version__
+from ...core.types import Error
+from .engine import Engine
+from .gate import App, Gate
+from .metrics import Metrics
+from .problems import ProblemError, one_line, to_bytes
+from .routes import add_routes
+from .security import Tokens
+from .settings import Settings
+from .uploads import Bodies
+
+DASHBOARD = Path(__file__).parent / "dashboard"
+
+
+def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens | None = None) -> App:
+    """The ASGI application: `engine` is started and stopped with it.
+
+    >>> from ostta.live.server import LocalEngine, create_app
+    >>> app = create_app(LocalEngine(pool))
+    """
+    wanted, metrics = settings or Settings(), Metrics()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await engine.start()
+        try:
+            yield
+        finally:
+            await engine.stop()
+
+    app = FastAPI(
+        title="ostta",
+        version=__version__,
+        description="Sessions of open-set test-time adaptation: classes in, images in, answers and \"I don't know\" out.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.add_exception_handler(ProblemError, _problem)
+    app.add_exception_handler(Error, _problem)
+    app.add_exception_handler(HTTPException, _problem)
+    app.add_exception_handler(RequestValidationError, _problem)
+    add_routes(app, engine, wanted, tokens or Tokens(), metrics, Bodies(wanted.limits))
+    if (DASHBOARD / "index.html").is_file():
+        app.mount("/static", StaticFiles(directory=DASHBOARD), name="static")
+
+        @app.get("/", include_in_schema=False)
+        async def page() -> FileResponse:
+            return FileResponse(DASHBOARD / "index.html", headers={"cache-control": "no-cache"})
+
+    return Gate(app, wanted, tokens or Tokens(), metrics)
+
+
+async def _problem(request: Request, raised: Exception) -> Response:
+    """Whatever was raised as a problem."""
+    if isinstance(raised, ProblemError):
+        problem = raised
+    elif isinstance(raised, RequestValidationError):
+        first: dict[str, Any] = raised.errors()[0]
+        problem = ProblemError(422, f"`{first['loc'][-1]}`: {one_line(str(first['msg']), 200)}.")
+    elif isinstance(raised, HTTPException):
+        status = raised.status_code if raised.status_code in (404, 405) else 400
+        problem = ProblemError(status, f"There is no {request.method} {one_line(request.url.path, 100)} here.")
+    else:
+        problem = ProblemError(422, one_line(str(raised)))
+    headers = problem.headers()
+    if problem.status in (408, 413):
+        headers["connection"] = "close"
+    return Response(to_bytes(problem.to_dict(request.state.request_id)), problem.status, headers)

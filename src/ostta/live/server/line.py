@@ -1,0 +1,128 @@
+"""The images of one session that wait: handed to the pool in the order in which their requests were read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from PIL import Image
+
+from ...adapter import Adapter
+from ...core.types import Error, Prediction
+from ..pool import StreamPool
+from .answering import Arrivals
+from .session import Session
+
+# An image that is read, features, or None while it is being decoded.
+Readable = Image.Image | torch.Tensor | None
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """An image on its way; `answer` is its prediction with the step, or an Error about it."""
+
+    answer: asyncio.Future[tuple[Prediction, int]]
+    learn: bool = True
+    image: Readable = None
+    problem: Exception | None = None
+    thumbnail: bytes | None = None
+    handed: Future[Prediction] | None = field(default=None, repr=False)
+
+    @property
+    def ready(self) -> bool:
+        return self.image is not None or self.problem is not None
+
+
+class Line:
+    """One session's. `judged` is called after each step that was learned from, or could have been."""
+
+    def __init__(
+        self,
+        session: Session,
+        pool: StreamPool,
+        arrivals: Arrivals,
+        may_step: Callable[[Session, int], bool],
+        judged: Callable[[Session, Entry, Prediction], None],
+    ) -> None:
+        self.session, self._pool, self._arrivals = session, pool, arrivals
+        self._may_step, self._judged = may_step, judged
+        self._waiting: deque[Entry] = deque()
+        # Images in the pool, and those of them that are learned from.
+        self._inside = self._learning = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting) + self._inside
+
+    def put(self, entries: list[Entry]) -> None:
+        self._waiting.extend(entries)
+        self.move()
+
+    def move(self) -> None:
+        """Hand over what is ready, up to the first that is not."""
+        while self._waiting and self._waiting[0].ready:
+            entry = self._waiting[0]
+            if entry.problem is None and entry.learn and not self._may_step(self.session, self._learning):
+                return
+            self._waiting.popleft()
+            if entry.answer.done():  # nobody waits for it any more
+                continue
+            if entry.problem is not None:
+                self._fail(entry, entry.problem)
+                continue
+            try:
+                future = self._handed(entry)
+            except Error as problem:
+                self._fail(entry, problem)
+                continue
+            self._inside += 1
+            self._learning += entry.learn
+            self._arrivals.expect(future, lambda: self.session.adapter.steps, lambda f, n, e=entry: self._arrived(e, f, n))
+
+    def end(self, problem: Exception) -> None:
+        """Refuse all that wait here."""
+        while self._waiting:
+            self._fail(self._waiting.popleft(), problem)
+
+    def _handed(self, entry: Entry) -> Future[Prediction]:
+        image = entry.image
+        assert image is not None
+        if isinstance(image, torch.Tensor):
+            features = image
+            if entry.learn:
+                return self._pool.call(self.session.id, lambda adapter: adapter.step_features(features))
+            return self._pool.call(self.session.id, lambda adapter: adapter.predict_features(features))
+        if entry.learn:
+            return self._pool.submit(self.session.id, image)
+        picture = image
+        return self._pool.call(self.session.id, lambda adapter: adapter.predict(picture))
+
+    def _arrived(self, entry: Entry, future: Future[Any], steps: int) -> None:
+        self._inside -= 1
+        self._learning -= entry.learn
+        problem = future.exception()
+        if problem is not None:
+            self._fail(entry, problem)
+        else:
+            prediction: Prediction = future.result()
+            if entry.learn:
+                self.session.judged(prediction, steps)
+                self._judged(self.session, entry, prediction)
+            if not entry.answer.done():
+                entry.answer.set_result((prediction, steps))
+        self.move()
+
+    def _fail(self, entry: Entry, problem: BaseException) -> None:
+        if isinstance(problem, Error) and entry.learn:
+            self.session.refused()
+        if not entry.answer.done():
+            entry.answer.set_exception(problem)
+
+
+def steps_of(adapter: Adapter) -> int:
+    """How many steps it has taken."""
+    return adapter.steps

@@ -1,0 +1,52 @@
+"""Figures for Prometheus. No label names a session: what one client does is not told to another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+ABOUT = {
+    "sessions": "Sessions.",
+    "sessions_with_a_problem": "Sessions whose state cannot be stored at this time.",
+    "sessions_unreadable": "Stored sessions that could not be restored at the start.",
+    "images_waiting": "Images that wait for their turn.",
+    "images_judged_total": "Images that were judged with learning.",
+    "saves_total": "States that were stored.",
+    "save_failures_total": "States that could not be stored.",
+}
+
+
+class Metrics:
+    """Of one server."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter("ostta_requests", "Requests.", ["route", "status"], registry=self._registry)
+        self._seconds = Histogram("ostta_request_seconds", "Seconds from the head of a request to its answer.", ["route"], buckets=BUCKETS, registry=self._registry)
+        self._gauges: dict[str, Gauge] = {}
+        self._children: dict[tuple[str, int], Counter] = {}
+        self._observers: dict[str, Histogram] = {}
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        """One request; `route` is its template and never its address."""
+        key = route, status
+        if key not in self._children:
+            self._children[key] = self._requests.labels(route, str(status))
+        if route not in self._observers:
+            self._observers[route] = self._seconds.labels(route)
+        self._children[key].inc()
+        self._observers[route].observe(seconds)
+
+    def text(self, counts: Mapping[str, float]) -> bytes:
+        """All of them; `counts` are the engine's."""
+        for name, value in counts.items():
+            if name not in self._gauges:
+                self._gauges[name] = Gauge(f"ostta_{name}", ABOUT.get(name, name), registry=self._registry)
+            self._gauges[name].set(value)
+        return generate_latest(self._registry)
+
+
+MEDIA_TYPE = CONTENT_TYPE_LATEST

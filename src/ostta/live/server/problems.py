@@ -1,0 +1,71 @@
+"""Errors as RFC 9457 problem details: one sentence for people, a status and a type for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+# By status: the last part of the type, and the title.
+KINDS = {
+    400: ("bad-request", "The request cannot be understood"),
+    401: ("no-token", "A token is needed"),
+    403: ("not-allowed", "Not allowed"),
+    404: ("not-found", "Not found"),
+    405: ("wrong-method", "This cannot be done here"),
+    408: ("too-slow", "The request took too long"),
+    409: ("conflict", "Not possible at this time"),
+    413: ("too-large", "Too large"),
+    415: ("wrong-type", "This kind of content is not read"),
+    421: ("wrong-host", "This server is not called so"),
+    422: ("not-usable", "The content cannot be used"),
+    429: ("too-many", "Too many images are waiting"),
+    500: ("internal", "Something went wrong inside the server"),
+    503: ("busy", "Not available at this time"),
+    507: ("disk", "The state cannot be stored"),
+}
+MEDIA_TYPE = "application/problem+json"
+
+
+class ProblemError(Exception):
+    """An answer that is an error. `detail` is one sentence.
+
+    >>> str(ProblemError(404, "There is no session 'abc'."))
+    "There is no session 'abc'."
+    """
+
+    def __init__(self, status: int, detail: str, retry_after: int | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.retry_after = status, detail, retry_after
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.status, self.detail, self.retry_after)
+
+    def to_dict(self, request_id: str | None = None) -> dict[str, Any]:
+        """The JSON of the answer."""
+        kind, title = KINDS[self.status]
+        content = {"type": f"/problems/{kind}", "title": title, "status": self.status, "detail": self.detail}
+        return content if request_id is None else {**content, "request_id": request_id}
+
+    def headers(self) -> dict[str, str]:
+        headers = {"content-type": MEDIA_TYPE, "cache-control": "no-store"}
+        if self.retry_after is not None:
+            headers["retry-after"] = str(self.retry_after)
+        if self.status == 401:
+            headers["www-authenticate"] = 'Bearer realm="ostta"'
+        return headers
+
+
+class ClientGoneError(Exception):
+    """The client went away before its request was read: nobody is there to be answered."""
+
+
+def one_line(text: str, most: int = 500) -> str:
+    """`text` in one line that is not too long and can be written everywhere."""
+    line = " ".join(text.split()).encode("utf-8", "replace").decode()
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def to_bytes(content: Mapping[str, Any]) -> bytes:
+    """JSON as it is sent."""
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

@@ -1,0 +1,179 @@
+"""Who may do what: tokens in a file, cookies for browsers, and the names that this server is called by."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ...core.types import Error
+from ...regular_files import read_regular
+
+COOKIE = "ostta"
+# Seconds that a sign-in lasts.
+SIGNED_IN = 12 * 3600
+SHORTEST = 16
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
+
+HEADERS = [
+    (b"content-security-policy", b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+     b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One line of the token file: all sessions where `patterns` are empty, else those whose id or name fits one of them.
+
+    >>> Token("0123456789abcdef", ("door*",)).allows("a" * 32, "door 3")
+    True
+    """
+
+    text: str
+    patterns: tuple[str, ...] = ()
+
+    def allows(self, id: str | None, name: str | None) -> bool:
+        """Whether a session of that id and name may be used."""
+        return not self.patterns or any(
+            pattern == id or (name is not None and fnmatchcase(name, pattern)) for pattern in self.patterns
+        )
+
+    @property
+    def digest(self) -> bytes:
+        return hashlib.sha256(self.text.encode()).digest()
+
+
+ANYBODY = Token("")
+
+
+class Tokens:
+    """The tokens of a server. Without any, everybody who reaches it may do everything: that is for loopback alone.
+
+    >>> Tokens([Token("0123456789abcdef")]).of_bearer("0123456789abcdef") is None
+    False
+    """
+
+    def __init__(self, tokens: Sequence[Token] = ()) -> None:
+        self._tokens = tuple(tokens)
+        self._digests = [token.digest for token in self._tokens]
+
+    def __bool__(self) -> bool:
+        return bool(self._tokens)
+
+    def of_bearer(self, given: str) -> Token | None:
+        """The token that was given. All are compared, each in constant time: how long it takes says nothing."""
+        digest = hashlib.sha256(given.encode("utf-8", "replace")).digest()
+        found = None
+        for token, known in zip(self._tokens, self._digests, strict=True):
+            if hmac.compare_digest(digest, known):
+                found = token
+        return found
+
+    def cookie(self, token: Token, now: float) -> str:
+        """A cookie that stands for the token until it expires. It does not hold the token, and ends with it."""
+        until = str(int(now) + SIGNED_IN)
+        return f"{until}.{_signed(token, until)}"
+
+    def of_cookie(self, cookie: str, now: float) -> Token | None:
+        """The token that a cookie stands for."""
+        until, _, signature = cookie.partition(".")
+        if not until.isascii() or not until.isdecimal() or len(until) > 12 or not now <= int(until) <= now + 2 * SIGNED_IN:
+            return None
+        found = None
+        for token in self._tokens:
+            if hmac.compare_digest(signature.encode("utf-8", "replace"), _signed(token, until).encode()):
+                found = token
+        return found
+
+
+def _signed(token: Token, until: str) -> str:
+    mac = hmac.new(token.digest, b"ostta cookie " + until.encode(), hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(mac).decode().rstrip("=")
+
+
+def read_tokens(path: Path) -> Tokens:
+    """One token a line, at least 16 characters; behind it, where it is bound, ids or patterns of names of sessions. # is a remark."""
+    try:
+        lines = read_regular(path, "token file").decode().splitlines()
+    except UnicodeDecodeError:
+        raise Error(f"The token file {path} is not UTF-8 text.") from None
+    tokens: list[Token] = []
+    for number, line in enumerate(lines, 1):
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        if len(words[0]) < SHORTEST or not _TOKEN.fullmatch(words[0]):
+            raise Error(
+                f"Line {number} of the token file {path} has no token of at least {SHORTEST} letters, digits and . _ ~ + / = -: "
+                "make one with `openssl rand -hex 32`."
+            )
+        if any(hmac.compare_digest(words[0], other.text) for other in tokens):
+            raise Error(f"Line {number} of the token file {path} has a token that is there already.")
+        tokens.append(Token(words[0], tuple(words[1:])))
+    if not tokens:
+        raise Error(f"The token file {path} has no token: make one with `openssl rand -hex 32`.")
+    return Tokens(tokens)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs on this machine reach that address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Names:
+    """The names that this server is called by, against DNS rebinding; and the web pages that may ask it.
+
+    >>> Names(["cameras.example"]).knows_host("cameras.example:8000")
+    True
+    """
+
+    def __init__(self, hosts: Sequence[str], origins: Sequence[str] = ()) -> None:
+        self._hosts = {"localhost", "127.0.0.1", "[::1]", *(host.lower() for host in hosts)}
+        self._origins = frozenset(origins)
+
+    def knows_host(self, host: str) -> bool:
+        name = host.lower()
+        if not name.endswith("]") and name.rpartition(":")[2].isdecimal():
+            name = name.rpartition(":")[0]
+        return name in self._hosts
+
+    def knows_origin(self, origin: str, host: str) -> bool:
+        """Whether a page of that origin may ask: one of this server, or one that the operator named."""
+        return origin in self._origins or self.is_own(origin, host)
+
+    def is_own(self, origin: str, host: str) -> bool:
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
+        return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
+
+    def is_named(self, origin: str) -> bool:
+        return origin in self._origins
+
+
+def hosts_of(address: str, given: Sequence[str]) -> tuple[str, ...]:
+    """The names of a server that listens at `address`: that address, unless it is all of them, and what the operator gave."""
+    own = () if address in ("0.0.0.0", "::", "") else (f"[{address}]" if ":" in address else address,)
+    return (*own, *given)
+
+
+Now = Callable[[], float]

@@ -1,0 +1,63 @@
+"""From settings to a server that listens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from ...core.types import Error
+from ..pool import StreamPool
+from .app import create_app
+from .gate import App
+from .local import LocalEngine
+from .security import Tokens, hosts_of, is_loopback, read_tokens
+from .settings import Settings
+from .store import FolderStore
+
+__all__ = ["hosts_of", "listen", "serve_locally", "tokens_for"]
+# Seconds for which requests that are being answered are waited for at the end.
+PATIENCE = 10
+
+
+def tokens_for(host: str, token_file: Path | None) -> Tokens:
+    """The tokens in the file; without one the server listens on loopback alone."""
+    if token_file is not None:
+        return read_tokens(token_file)
+    if not is_loopback(host):
+        raise Error(f"A server at {host} can be reached from other machines: give it a --token-file, or listen at 127.0.0.1.")
+    return Tokens()
+
+
+def serve_locally(
+    backbone: Any,
+    settings: Settings,
+    tokens: Tokens,
+    *,
+    host: str,
+    port: int,
+    folder: Path | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C."""
+    store = None if folder is None else FolderStore(folder)
+    pool = StreamPool(backbone, queue=settings.limits.waiting, device=device, dtype=dtype)
+    listen(create_app(LocalEngine(pool, settings, store), settings, tokens), settings, host=host, port=port)
+
+
+def listen(app: App, settings: Settings, *, host: str, port: int) -> None:
+    """Answer at that address."""
+    uvicorn.run(
+        app,  # type: ignore[arg-type]
+        host=host,
+        port=port,
+        http="httptools",
+        loop="auto",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=PATIENCE,
+    )

@@ -1,0 +1,323 @@
+"""One session: a stream of the pool, and what is remembered of it for people: counts, the last points, the last events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ...adapter import Adapter
+from ...core.types import Event, Prediction
+from ...guard.guard import Rung
+from .engine import Json, Told
+from .settings import Clock
+
+# The sparkline: so many windows of so many images; the recent share is of the last of them.
+WINDOWS, WINDOW, RECENT = 30, 20, 100
+# Seconds that the rate looks back on.
+SECONDS = 10
+# After a restart numbers of events go on so much later: more than a killed process can have given out after its last save.
+LATER = 2**24
+LIGHTS = {
+    Rung.CALM: "green",
+    Rung.WARNED: "amber",
+    Rung.SKIPPING: "amber",
+    Rung.ROLLED_BACK: "red",
+    Rung.FROZEN: "red",
+}
+
+
+class Point(NamedTuple):
+    """What is remembered of one image; a tuple, as there are many of them."""
+
+    number: int
+    step: int
+    time: float
+    score: float | None
+    threshold: float | None
+    mu_desired: float | None
+    mu_undesired: float | None
+    known: bool
+    label: str | None
+    best: str | None
+    warming_up: bool
+
+    def to_json(self) -> Json:
+        content = self._asdict()
+        del content["number"]
+        return content
+
+
+class Happened(NamedTuple):
+    """An event that is remembered."""
+
+    number: int
+    step: int
+    time: float
+    event: Event
+    # "guard" for what the guard did, "session" for the rest: what a person did, or the disk.
+    kind: str
+
+    def to_json(self) -> Json:
+        told = self.event.to_dict()
+        told["evidence"] = {name: finite(value) for name, value in told["evidence"].items()}
+        return {"step": self.step, "time": self.time, **told}
+
+
+def finite(value: float | None) -> float | None:
+    """A number, or None where JSON has no word for it."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+class Rate:
+    """Images a second over the last seconds, whole ones; a clock that jumps back begins anew."""
+
+    def __init__(self) -> None:
+        self._buckets: deque[tuple[int, int]] = deque(maxlen=SECONDS + 1)
+
+    def add(self, now: float) -> None:
+        second = int(now)
+        if self._buckets and self._buckets[-1][0] == second:
+            self._buckets[-1] = (second, self._buckets[-1][1] + 1)
+            return
+        if self._buckets and self._buckets[-1][0] > second:
+            self._buckets.clear()
+        self._buckets.append((second, 1))
+
+    def value(self, now: float) -> float:
+        last = int(now)
+        seen = sum(count for second, count in self._buckets if last - SECONDS <= second < last)
+        return round(seen / SECONDS, 2)
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many images of each kind there have been."""
+
+    images: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    refused: int = 0
+    classes: Counter[str] = field(default_factory=Counter)
+
+    def to_json(self) -> Json:
+        return {
+            "images": self.images,
+            "accepted": self.accepted,
+            "rejected": self.rejected,
+            "refused": self.refused,
+            "classes": dict(self.classes),
+        }
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Counts:
+        """What `to_json` gave; whatever else is in its place counts as nothing."""
+
+        def whole(value: Any) -> int:
+            return value if type(value) is int and value >= 0 else 0
+
+        numbers = (whole(content.get(name)) for name in ("images", "accepted", "rejected", "refused"))
+        classes = content.get("classes")
+        named = classes if isinstance(classes, dict) else {}
+        return cls(*numbers, Counter({str(name): whole(count) for name, count in named.items()}))
+
+
+class Session:
+    """All of it is used on the thread of the event loop alone, but for the adapter, which is the pool's."""
+
+    def __init__(self, id: str, name: str, adapter: Adapter, clock: Clock, points: int) -> None:
+        self.id, self.name, self.adapter, self._clock = id, name, adapter, clock
+        self.created = clock.wall()
+        self.last_image: float | None = None
+        self.counts = Counts()
+        self.steps = self.saved_steps = adapter.steps
+        self.warming_up = True
+        self.problem: str | None = None
+        self.points: deque[Point] = deque(maxlen=points)
+        self.events: deque[Happened] = deque(maxlen=points)
+        self.next_number = 1
+        self.rate = Rate()
+        # Counts up with everything that the overview shows.
+        self.version = 0
+        self.deleted = False
+        self._window = (0, 0)
+        self._shares: deque[float] = deque(maxlen=WINDOWS)
+        self._followers: set[asyncio.Event] = set()
+        # What was forgotten last of points and events.
+        self._forgotten = 0
+
+    # --- what happens ---------------------------------------------------------------------------------------------------
+    def judged(self, prediction: Prediction, step: int) -> None:
+        """Remember an image that the session learned from, or could have."""
+        now = self._clock.wall()
+        self.steps, self.last_image, self.warming_up = step, now, prediction.warming_up
+        counts = self.counts
+        counts.images += 1
+        self.rate.add(self._clock.steady())
+        if prediction.verdict is None:
+            counts.refused += 1
+            self.changed()
+            return
+        if prediction.known:
+            counts.accepted += 1
+            counts.classes[str(prediction.label)] += 1
+        else:
+            counts.rejected += 1
+        images, accepted = self._window[0] + 1, self._window[1] + prediction.known
+        if images == WINDOW:
+            self._shares.append(round(accepted / images, 3))
+            images = accepted = 0
+        self._window = images, accepted
+        if len(self.points) == self.points.maxlen:
+            self._forgotten = max(self._forgotten, self.points[0].number)
+        self.points.append(
+            Point(
+                self._number(),
+                step,
+                now,
+                finite(prediction.score),
+                finite(prediction.threshold),
+                finite(prediction.mu_desired),
+                finite(prediction.mu_undesired),
+                prediction.known,
+                prediction.label,
+                prediction.best,
+                prediction.warming_up,
+            )
+        )
+        for event in prediction.events:
+            self.happened(event, step, "guard")
+        self.changed()
+
+    def refused(self) -> None:
+        """Remember that an image could not be read."""
+        self.counts.images += 1
+        self.counts.refused += 1
+        self.changed()
+
+    def happened(self, event: Event, step: int, kind: str) -> Happened:
+        if len(self.events) == self.events.maxlen:
+            self._forgotten = max(self._forgotten, self.events[0].number)
+        told = Happened(self._number(), step, self._clock.wall(), event, kind)
+        self.events.append(told)
+        self.changed()
+        return told
+
+    def replaced(self, adapter: Adapter) -> None:
+        """Go on with another state."""
+        self.adapter, self.steps = adapter, adapter.steps
+        self.warming_up = True
+        self.changed()
+
+    def changed(self) -> None:
+        self.version += 1
+        for follower in self._followers:
+            follower.set()
+
+    def _number(self) -> int:
+        number = self.next_number
+        self.next_number += 1
+        return number
+
+    # --- what is told -----------------------------------------------------------------------------------------------------
+    def to_json(self) -> Json:
+        """The session as the API has it."""
+        adapter, counts = self.adapter, self.counts
+        recent = list(self.points)[-RECENT:]
+        share = round(sum(point.known for point in recent) / len(recent), 3) if recent else None
+        shares: list[float | None] = list(self._shares)
+        return {
+            "id": self.id,
+            "name": self.name,
+            "classes": list(adapter.classes),
+            "method": adapter.method_name,
+            "score": adapter.score_name,
+            "identifier": adapter.identifier_name,
+            "profile": adapter.profile,
+            "guard": adapter.guard is not None,
+            "steps": self.steps,
+            "images": counts.images,
+            "accepted": counts.accepted,
+            "rejected": counts.rejected,
+            "refused": counts.refused,
+            "accepted_share": share,
+            "images_per_second": self.rate.value(self._clock.steady()),
+            "frozen": adapter.frozen,
+            "guard_light": "off" if adapter.guard is None else LIGHTS[adapter.guard.rung],
+            "warming_up": self.warming_up,
+            "class_counts": {name: counts.classes.get(name, 0) for name in adapter.classes},
+            "sparkline": [None] * (WINDOWS - len(shares)) + shares,
+            "created": self.created,
+            "last_image": self.last_image,
+            "saved_steps": self.saved_steps,
+            "problem": self.problem,
+        }
+
+    def recent(self, limit: int) -> Json:
+        points, events = list(self.points), list(self.events)
+        return {
+            "points": [point.to_json() for point in points[-limit:]] if limit else [],
+            "events": [event.to_json() for event in events[-limit:]] if limit else [],
+        }
+
+    def about(self) -> Json:
+        """What is stored beside the state."""
+        return {
+            "name": self.name,
+            "created": self.created,
+            "last_image": self.last_image,
+            "counts": self.counts.to_json(),
+            "next_number": self.next_number,
+        }
+
+    def take_over(self, about: Mapping[str, Any]) -> None:
+        """What `about` gave, of an earlier process."""
+        created, last, number = about.get("created"), about.get("last_image"), about.get("next_number")
+        self.created = float(created) if isinstance(created, int | float) else self.created
+        self.last_image = float(last) if isinstance(last, int | float) else None
+        counts = about.get("counts")
+        self.counts = Counts.of(counts if isinstance(counts, dict) else {})
+        self.next_number = (number if type(number) is int and number > 0 else 1) + LATER
+        self._forgotten = self.next_number - 1
+
+    # --- following ----------------------------------------------------------------------------------------------------------
+    def told_after(self, number: int) -> list[Told]:
+        """What is still known of what came after that number, in order; a `gap` in front where something is not."""
+        found: list[Point | Happened] = [point for point in self._after(self.points, number)]
+        found += self._after(self.events, number)
+        found.sort(key=lambda each: each.number)
+        told = [
+            Told(
+                each.number,
+                "prediction" if isinstance(each, Point) else each.kind,
+                json.dumps(each.to_json(), ensure_ascii=False, separators=(",", ":")),
+            )
+            for each in found
+        ]
+        if number < self._forgotten or number >= self.next_number:
+            first = found[0].number if found else self.next_number
+            told.insert(0, Told(first - 1, "gap", json.dumps({"after": number, "next": first})))
+        return told
+
+    @staticmethod
+    def _after(kept: deque[Any], number: int) -> list[Any]:
+        """Those with a later number, from the end of the deque, as they are few."""
+        found = []
+        for each in reversed(kept):
+            if each.number <= number:
+                break
+            found.append(each)
+        return found[::-1]
+
+    def follower(self) -> asyncio.Event:
+        """Set whenever something happens, until `unfollow`."""
+        event = asyncio.Event()
+        self._followers.add(event)
+        return event
+
+    def unfollow(self, event: asyncio.Event) -> None:
+        self._followers.discard(event)

@@ -1,0 +1,71 @@
+"""What an operator decides: limits, how often states are saved, who may come in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The most of everything that a stranger can ask for.
+
+    >>> Limits(sessions=8).sessions
+    8
+    """
+
+    # Sessions at one time, and classes of one of them.
+    sessions: int = 256
+    classes: int = 1000
+    # Bytes of the body of a request: with images, with a state, and any other.
+    body: int = 16 * 2**20
+    state: int = 64 * 2**20
+    json: int = 2**20
+    # Bytes of bodies that are held at one time.
+    held: int = 256 * 2**20
+    megapixels: float = 16.0
+    # Images in one request, images that wait of one session, and of all.
+    images: int = 64
+    waiting: int = 64
+    waiting_in_all: int = 1024
+    # Requests at one time; those that follow events count.
+    requests: int = 1024
+    # Seconds: for the head of a request, for its body, and for an answer.
+    head_seconds: float = 10.0
+    body_seconds: float = 30.0
+    answer_seconds: float = 60.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Where the time comes from: `wall` is what people read and may jump, `steady` is for durations."""
+
+    wall: Callable[[], float] = time.time
+    steady: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a server behaves, whatever engine is behind it.
+
+    >>> Settings(save_every=50).limits.megapixels
+    16.0
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    # A process that is killed loses at most so many steps of a session.
+    save_every: int = 100
+    # Seconds after which a session with steps that are not saved is saved, however few they are.
+    save_seconds: float = 30.0
+    keep_images: bool = False
+    # Points and events that are kept in memory of one session.
+    points: int = 600
+    # Names that this server is called by, in the Host header; beside the address it listens at.
+    hosts: tuple[str, ...] = ()
+    cors: tuple[str, ...] = ()
+    clock: Clock = field(default_factory=Clock)

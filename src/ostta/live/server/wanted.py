@@ -1,0 +1,110 @@
+"""A request for a session, checked: registered names only, on the server's own backbone, nothing that is a path or a file."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ...adapter import Adapter, load
+from ...backbones.protocol import Backbone
+from ...core.checks import shown
+from ...core.options import PROFILES, options_of
+from ...core.types import Error
+from ...files import is_unicode
+from ...options import owners
+from ...registry import Owner, everything, find, names, pick
+
+PARTS: tuple[Owner, ...] = ("method", "score", "identifier")
+FIELDS = ("classes", "name", *PARTS, "profile", "seed", "guard", "options")
+MOST_NAME = 200
+# The most characters of a class name or a description.
+MOST_TEXT = 500
+MOST_DESCRIPTIONS = 32
+
+
+def made(wanted: Mapping[str, Any], backbone: Backbone, most_classes: int) -> Adapter:
+    """A new adapter as `POST /sessions` asks for it; an Error says what is wrong with that."""
+    for name in wanted:
+        if name not in FIELDS:
+            raise Error(f"A session has no {shown(name)}; there are {', '.join(FIELDS)}.")
+    for kind in PARTS:
+        if (given := wanted.get(kind)) is not None:
+            find(kind, _text(given, kind))
+    profile = wanted.get("profile")
+    guard = wanted.get("guard")
+    if guard is not None and not isinstance(guard, bool):
+        raise Error(f"`guard` is true or false, not {shown(guard)}.")
+    seed = wanted.get("seed")
+    if seed is not None and type(seed) is not int:
+        raise Error(f"`seed` is a whole number, not {shown(seed)}.")
+    options = wanted.get("options")
+    if options is not None and not isinstance(options, dict):
+        raise Error(f"`options` are values by name, not {shown(options)}.")
+    return load(
+        backbone,
+        checked_classes(wanted.get("classes"), most_classes),
+        method=wanted.get("method"),
+        score=wanted.get("score"),
+        identifier=wanted.get("identifier"),
+        profile=None if profile is None else pick(_text(profile, "profile"), PROFILES, "profile"),
+        seed=0 if seed is None else seed,
+        # Nobody looks at these answers one by one.
+        guard=guard is not False,
+        # What `?evidence=true` shows.
+        options={"class_scores": True, **(options or {})},
+    )
+
+
+def checked_classes(classes: Any, most: int) -> list[str] | dict[str, list[str]]:
+    """The classes of a request: names, or names with descriptions."""
+    if not isinstance(classes, list | dict) or not classes:
+        raise Error(f'`classes` is a list of names, or an object from names to descriptions, not {shown(classes)}.')
+    if len(classes) > most:
+        raise Error(f"There are {len(classes)} classes, and {most} are the most that this server takes.")
+    for name in classes:
+        _text(name, "classes")
+    if isinstance(classes, dict):
+        for name, given in classes.items():
+            if not isinstance(given, list) or len(given) > MOST_DESCRIPTIONS:
+                raise Error(f"The descriptions of {shown(name)} are a list of at most {MOST_DESCRIPTIONS} texts.")
+            for text in given:
+                _text(text, "classes")
+    return classes
+
+
+def checked_name(name: Any) -> str:
+    """The name of a session: a short text for people, never part of a path."""
+    if not isinstance(name, str) or not name.strip() or len(name) > MOST_NAME or not is_unicode(name):
+        raise Error(f"The name of a session is a text of at most {MOST_NAME} characters, not {shown(name)}.")
+    if not name.isprintable():
+        raise Error(f"The name of a session is one line of characters that can be seen, not {shown(name)}.")
+    return name.strip()
+
+
+def choices() -> dict[str, Any]:
+    """What a request may name, and the options of each."""
+    return {
+        "methods": names("method"),
+        "scores": names("score"),
+        "identifiers": names("identifier"),
+        "profiles": list(PROFILES),
+        "options": {owner: _options(options) for owner, options in owners().items()},
+    }
+
+
+def _options(options: type[Any]) -> list[dict[str, Any]]:
+    return [
+        {"name": each.name, "about": each.about, "default": _plain(each.default), "kind": each.takes}
+        for each in options_of(options)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not value or len(value) > MOST_TEXT or not is_unicode(value):
+        raise Error(f"`{name}` takes texts of at most {MOST_TEXT} characters, not {shown(value)}.")
+    return value
