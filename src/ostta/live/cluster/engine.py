@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ...core.types import Error
 from ...ray_cluster import connect, require_ray
@@ -18,6 +18,7 @@ from .overview import Overview
 from .replica import Answer, Replicated, deployment
 from .turns import Turns
 
+T = TypeVar("T")
 APP = "ostta"
 # Seconds between two tries where another replica holds a session: the first, and the longest.
 SOON, LATER = 0.05, 0.5
@@ -92,7 +93,8 @@ class RayEngine:
         return await self._look(self._overview.sessions)
 
     async def session(self, id: str) -> Json:
-        return await self._read("session", id)
+        told: Json = await self._read("session", id)
+        return told
 
     async def name(self, id: str) -> str:
         try:
@@ -102,7 +104,8 @@ class RayEngine:
         return name if isinstance(name, str) else id[:6]
 
     async def recent(self, id: str, limit: int) -> Json:
-        return await self._read("recent", id, limit)
+        told: Json = await self._read("recent", id, limit)
+        return told
 
     async def kept(self, id: str, which: str) -> list[Json]:
         found: list[Json] = await self._read("kept", id, which)
@@ -120,24 +123,31 @@ class RayEngine:
         return await self._make("create_from", state, name)
 
     async def rename(self, id: str, name: str) -> Json:
-        return await self._change("rename", id, name)
+        session: Json = await self._change("rename", id, name)
+        return session
 
     async def delete(self, id: str) -> None:
         await self._change("delete", id)
 
     async def replace_state(self, id: str, state: bytes) -> Json:
-        return await self._change("replace_state", id, state)
+        session: Json = await self._change("replace_state", id, state)
+        return session
 
     async def act(self, id: str, verb: str) -> Json:
-        return await self._change("act", id, verb)
+        told: Json = await self._change("act", id, verb)
+        return told
 
     async def images(self, id: str, images: Sequence[Sent], learn: bool, evidence: bool) -> list[Json]:
         waiting, most = self._waiting.get(id, 0), self.settings.limits.waiting
         if waiting + len(images) > most:
-            raise ProblemError(429, f"{waiting} images of this session are waiting, and {most} may: send again later.", 1)
+            raise ProblemError(
+                429, f"{waiting} images of this session are waiting, and {most} may: send again later.", 1
+            )
         if sum(self._waiting.values()) + len(images) > self.settings.limits.waiting_in_all:
             raise ProblemError(
-                429, f"{self.settings.limits.waiting_in_all} images may wait on this server at one time: send again later.", 1
+                429,
+                f"{self.settings.limits.waiting_in_all} images may wait on this server at one time: send again later.",
+                1,
             )
         self._waiting[id] = waiting + len(images)
         try:
@@ -159,7 +169,12 @@ class RayEngine:
                     after = told.number
                     yield told
             except self._ray.exceptions.RayError as problem:
-                log("replica was lost while it was followed", level="warning", session=id, problem=type(problem).__name__)
+                log(
+                    "replica was lost while it was followed",
+                    level="warning",
+                    session=id,
+                    problem=type(problem).__name__,
+                )
             await asyncio.sleep(TICK)
             if not await asyncio.to_thread(self._store.exists, id):
                 return
@@ -174,7 +189,7 @@ class RayEngine:
             await asyncio.sleep(TICK)
 
     # --- inside -------------------------------------------------------------------------------------------------------
-    async def _look(self, function: Callable[[], Any]) -> Any:
+    async def _look(self, function: Callable[[], T]) -> T:
         async with self._looking:
             return await asyncio.to_thread(function)
 
@@ -184,7 +199,11 @@ class RayEngine:
     async def _make(self, what: str, *arguments: Any) -> Json:
         most = self.settings.limits.sessions
         if self._stopping or len(await asyncio.to_thread(self._store.all_ids)) >= most:
-            why = "The server is shutting down." if self._stopping else f"There are {most} sessions, the most that this server has."
+            why = (
+                "The server is shutting down."
+                if self._stopping
+                else f"There are {most} sessions, the most that this server has."
+            )
             raise ProblemError(503, why, 30)
         # An id that no replica knows goes to the one with the fewest sessions.
         handle = self._handle.options(multiplexed_model_id=new_id())
@@ -216,7 +235,9 @@ class RayEngine:
                 log("replica was lost", level="warning", problem=type(problem).__name__)
                 if not repeat:
                     raise ProblemError(
-                        503, "The replica of this session has ended during the request, which may have been counted or not.", 1
+                        503,
+                        "The replica of this session has ended during the request, which may have been counted or not.",
+                        1,
                     ) from None
             else:
                 if answer.problem is not None:
@@ -226,6 +247,8 @@ class RayEngine:
                 if answer.held is None:
                     return answer.value
             if self._stopping or self._loop.time() > until:
-                raise ProblemError(503, "The session is held by another replica, or by one that has ended: send again later.", 5)
+                raise ProblemError(
+                    503, "The session is held by another replica, or by one that has ended: send again later.", 5
+                )
             await asyncio.sleep(pause)
             pause = min(2 * pause, LATER)

@@ -28,7 +28,9 @@ class Overview:
     def sessions(self) -> list[Json]:
         """All of them, the oldest first. Those in a replica are as of the last second or two, others as of their last snapshot."""
         ids = set(self._store.all_ids())
-        found = {session["id"]: session for part in self._live() for session in part["sessions"] if session["id"] in ids}
+        found = {
+            session["id"]: session for part in self._live() for session in part["sessions"] if session["id"] in ids
+        }
         now = time.monotonic()
         self._stored = {id: kept for id, kept in self._stored.items() if id in ids and id not in found}
         for id in ids - set(found):
@@ -83,6 +85,10 @@ class Overview:
 
 def _checked(content: bytes) -> Json:
     parsed = parse_json(content)
-    if not isinstance(parsed, dict) or not isinstance(parsed.get("sessions"), list) or not isinstance(parsed.get("counts"), dict):
+    if (
+        not isinstance(parsed, dict)
+        or not isinstance(parsed.get("sessions"), list)
+        or not isinstance(parsed.get("counts"), dict)
+    ):
         raise ValueError("not what a replica writes")
     return parsed

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...core.types import Error
 from ...files import make_folder, write_atomically
+from ...plugins import from_file, names_file
 from ..server.engine import Told
 from ..server.logs import log
 from ..server.problems import ProblemError
@@ -75,7 +76,8 @@ class ReplicaBase:
 
         torch.set_num_threads(made.threads)
         self.made, self.name = made, name
-        pool = StreamPool(made.backbone, device=made.device, dtype=made.dtype)
+        backbone = from_file(made.backbone) if names_file(made.backbone) else made.backbone
+        pool = StreamPool(backbone, device=made.device, dtype=made.dtype)
         holder = Holder(made.folder / HOLDERS, name, term=made.term).start()
         self.store = LeasedStore(made.folder, name, holder, self._lost)
         # How many there may be is for the router to say: here it is Ray that makes room.

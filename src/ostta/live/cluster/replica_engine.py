@@ -84,7 +84,9 @@ class ReplicaEngine(LocalEngine):
         stored = await self._work(lambda: self.leased.load(id))
         adapter = await self._work(lambda: self._restored(stored.state))
         name = stored.about.get("name")
-        session = Session(id, name if isinstance(name, str) else id[:6], adapter, self.settings.clock, self.settings.points)
+        session = Session(
+            id, name if isinstance(name, str) else id[:6], adapter, self.settings.clock, self.settings.points
+        )
         session.take_over(stored.about)
         await self._work(lambda: self.pool.add(id, adapter))
         self._add(session)

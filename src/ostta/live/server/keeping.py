@@ -97,6 +97,10 @@ class Keeper:
             elif saving.dirty and not 0 <= now - saving.since < self._seconds:
                 self._begin(session, saving)
 
+    def leave(self, session: Session) -> None:
+        """The session goes on elsewhere, or not at all here; what is stored of it stays."""
+        self._savings.pop(session.id)
+
     async def forget(self, session: Session) -> None:
         """Delete what is stored, after whatever is being written."""
         self._savings.pop(session.id)
