@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import atexit
+import os
+import shutil
+import tempfile
+import threading
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -14,6 +21,7 @@ import ostta
 from ostta import evaluate
 from ostta.backbones.embedded import load_embedded
 from ostta.data import open_dataset
+from ostta.live import AsyncClient, Client
 from ostta.streams import Sample
 
 CLASSES = ["cat", "dog", "ship"]
@@ -42,12 +50,50 @@ def _records() -> evaluate.Records:
     return evaluate.evaluate(_adapter(), samples)
 
 
+@cache
+def _url() -> str:
+    """The address of a server in this process, which ends with it."""
+    import uvicorn
+
+    from ostta.live.server import FolderStore, LocalEngine, create_app
+    from ostta.live.server.logs import log_to
+
+    log_to(open(os.devnull, "w", encoding="utf-8"))
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    app = create_app(LocalEngine(ostta.StreamPool(embedded()), store=FolderStore(Path(folder))))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    threading.Thread(target=server.run, daemon=True).start()
+    while not server.started:
+        time.sleep(0.01)
+    return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+
+
+@cache
+def _client() -> Client:
+    return Client(_url())
+
+
+def _session() -> dict[str, Any]:
+    return _client().create(CLASSES)
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
+
+
 NAMES: dict[str, Callable[[], Any]] = {
     "ostta": lambda: ostta,
     "image": _image,
     "adapter": _adapter,
     "pool": _pool,
     "records": _records,
+    "url": _url,
+    "session": _session,
+    "client": lambda: Client(_url()),
+    "async_client": lambda: AsyncClient(_url()),
+    "run": lambda: lambda coroutine: _loop().run_until_complete(coroutine),
 }
 
 

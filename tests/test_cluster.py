@@ -20,12 +20,12 @@ from ostta.data import open_dataset
 from ostta.live.cluster.engine import RayEngine
 from ostta.live.cluster.holder import Holder
 from ostta.live.cluster.leased_store import HOLDERS, LeasedStore, adopt
-from ostta.live.cluster.leases import HeldError, MissingError, StaleError
+from ostta.live.cluster.leases import HeldError, MissingError
 from ostta.live.cluster.overview import Overview
 from ostta.live.cluster.replica import ReplicaBase, Replicated
 from ostta.live.server.problems import ProblemError
 from ostta.live.server.settings import Limits, Settings
-from ostta.live.server.store import FolderStore, Stored, new_id
+from ostta.live.server.store import FolderStore, LostError, Stored, new_id
 
 pytestmark = pytest.mark.skipif(find_spec("fastapi") is None, reason="the extra `serve` is not installed")
 
@@ -48,7 +48,7 @@ def pngs() -> list[bytes]:
     return made
 
 
-class LostError(Exception):
+class DeadError(Exception):
     """Stands for what Ray raises where a replica has died."""
 
 
@@ -58,7 +58,8 @@ class Local(RayEngine):
     def __init__(self, folder: Path, backbone: Any, count: int = 2, **settings: Any) -> None:
         limits = Limits(sessions=6, waiting=8)
         super().__init__(
-            Replicated(backbone, folder, Settings(save_every=SAVE_EVERY, limits=limits, **settings), term=30), replicas=count
+            Replicated(backbone, folder, Settings(save_every=SAVE_EVERY, limits=limits, **settings), term=30),
+            replicas=count,
         )
         self.patience = 5.0
         self.route: Callable[[str], int] = lambda id: int(id[:2], 16) % len(self.parts)
@@ -66,7 +67,7 @@ class Local(RayEngine):
         self.routed: list[tuple[str, int]] = []
 
     def _deploy(self) -> None:
-        self._ray = SimpleNamespace(exceptions=SimpleNamespace(RayError=LostError))
+        self._ray = SimpleNamespace(exceptions=SimpleNamespace(RayError=DeadError))
         adopt(self.made.folder, self._store)
         self.parts += [ReplicaBase(self.made, f"replica {number}") for number in range(self.replicas)]
         self._handle = _Handle(self)
@@ -109,7 +110,7 @@ class _Handle:
             engine.routed.append((name, number))
             found = engine.parts[number]
             if found is None:
-                raise LostError
+                raise DeadError
             return found
 
         async def call(*arguments: Any) -> Any:
@@ -181,15 +182,14 @@ def test_a_store_holds_what_it_loads(stores) -> None:
 
 
 def test_a_store_that_has_lost_a_lease_hears_of_it(tmp_path: Path, stores) -> None:
-    lost: list[str] = []
-    one, id = stores("one", lost=lost.append), new_id()
+    one, id = stores("one"), new_id()
     one.save(Stored(id, b"0", {}))
     os.unlink(tmp_path / HOLDERS / one.holder.key)  # for others it is gone
     other = stores("other")
     assert other.load(id).state == b"0"
-    with pytest.raises(StaleError):
+    with pytest.raises(LostError, match="another writer since lease 1"):
         one.save(Stored(id, b"1", {}))
-    assert (lost, one.ids(), other.about(id)) == ([id], [], {})
+    assert (one.ids(), other.about(id)) == ([], {})
 
 
 def test_a_damaged_snapshot_is_an_error_and_gives_the_lease_back(tmp_path: Path, stores) -> None:
@@ -228,7 +228,9 @@ async def test_sessions_live_in_one_replica_and_answer(engine: Local, pngs: list
     info = await engine.info()
     assert (info["engine"], info["replicas"], info["save_every"]) == ("ray", 2, SAVE_EVERY)
     made = [await engine.create({"classes": CLASSES, "name": f"camera {number}"}) for number in range(3)]
-    engine.route = lambda id: random.Random(id + str(len(engine.routed))).randrange(2)  # Ray does not know yet who has it
+    engine.route = lambda id: random.Random(id + str(len(engine.routed))).randrange(
+        2
+    )  # Ray does not know yet who has it
     for number in range(3):
         steps = await asyncio.gather(*(sent(engine, session["id"], pngs[number]) for session in made))
         assert steps == [[number + 1]] * 3
@@ -303,13 +305,14 @@ async def test_a_replica_that_was_taken_for_dead_writes_nothing_more(engine: Loc
     engine.route = lambda id: 1
     assert await sent(engine, id, pngs[3]) == [1]  # neither of the two was stored
     # What is still under way in the first one is refused, and it forgets the session.
-    with pytest.raises(StaleError):
-        await stale.engine._keeper.changed(stale.engine._sessions[id])
+    roster = stale.engine._sessions
+    with pytest.raises(LostError):
+        await roster.keeper.changed(roster.found(id).session)
     for _ in range(100):
-        if id not in stale.engine._sessions:
+        if id not in roster:
             break
         await asyncio.sleep(0.02)
-    assert id not in stale.engine._sessions
+    assert id not in roster
     engine.route = lambda id: 0
     engine.patience = 0.2
     with pytest.raises(ProblemError, match="held by another"):

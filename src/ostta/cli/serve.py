@@ -19,37 +19,66 @@ class EngineName(StrEnum):
 
 
 def serve(
-    backbone: Annotated[str, typer.Option(help="embedded, a hub id, a local folder, onnx:FOLDER, or file.py:Name.")] = "embedded",
-    host: Annotated[str, typer.Option(help="The address to listen at. Any but loopback needs --token-file.")] = "127.0.0.1",
+    backbone: Annotated[
+        str, typer.Option(help="embedded, a hub id, a local folder, onnx:FOLDER, or file.py:Name.")
+    ] = "embedded",
+    host: Annotated[
+        str, typer.Option(help="The address to listen at. Any but loopback needs --token-file.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
     state_dir: Annotated[
         Path | None,
-        typer.Option(help="Folder in which sessions are stored, and found again at the next start. Without it they end with the process."),
+        typer.Option(
+            help="Folder in which sessions are stored, and found again at the next start. Without it they end with the process."
+        ),
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option(help="One token a line; behind it, where it is bound to sessions, their ids or patterns of their names."),
+        typer.Option(
+            help="One token a line; behind it, where it is bound to sessions, their ids or patterns of their names."
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
-    save_every: Annotated[int, typer.Option(min=1, max=100_000, help="A process that is killed loses at most so many steps of a session.")] = 100,
+    save_every: Annotated[
+        int, typer.Option(min=1, max=100_000, help="A process that is killed loses at most so many steps of a session.")
+    ] = 100,
     keep_images: Annotated[
-        bool, typer.Option("--keep-images", help="Keep thumbnails of the last images of each session in memory, for the dashboard. Off by default.")
+        bool,
+        typer.Option(
+            "--keep-images",
+            help="Keep thumbnails of the last images of each session in memory, for the dashboard. Off by default.",
+        ),
     ] = False,
-    cors: Annotated[list[str] | None, typer.Option(help="Origin of web pages that may use this server, such as https://example.org.")] = None,
-    name: Annotated[list[str] | None, typer.Option(help="A name that this server is called by, as browsers put it into the Host header.")] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(help="Origin of web pages that may use this server, such as https://example.org."),
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(help="A name that this server is called by, as browsers put it into the Host header."),
+    ] = None,
     max_sessions: Annotated[int, typer.Option(min=1)] = 256,
     max_waiting: Annotated[int, typer.Option(min=1, help="Images of one session that wait at one time.")] = 64,
     max_body_mb: Annotated[int, typer.Option(min=1, help="Megabytes of one request with images.")] = 16,
     max_megapixels: Annotated[float, typer.Option(min=0.01, help="Of one image.")] = 16.0,
-    engine: Annotated[EngineName, typer.Option(help="local: this process. ray: replicas on the cluster at RAY_ADDRESS, or on one of this machine.")] = EngineName.local,
+    engine: Annotated[
+        EngineName,
+        typer.Option(
+            help="local: this process. ray: replicas on the cluster at RAY_ADDRESS, or on one of this machine."
+        ),
+    ] = EngineName.local,
     replicas: Annotated[int, typer.Option(min=1, help="With --engine ray: processes that hold sessions.")] = 2,
     threads: Annotated[int, typer.Option(min=1, help="With --engine ray: cores of one replica.")] = 1,
     sessions_per_replica: Annotated[
-        int, typer.Option(min=1, help="With --engine ray: the most that one replica holds; the one that was used longest ago makes room.")
+        int,
+        typer.Option(
+            min=1, help="With --engine ray: the most that one replica holds; the one used longest ago makes room."
+        ),
     ] = 256,
     lease_seconds: Annotated[
-        float, typer.Option(min=1.0, help="With --engine ray: a replica on another machine that is not heard of for so long has lost its sessions.")
+        float,
+        typer.Option(min=1.0, help="With --engine ray: a replica that is silent for so long has lost its sessions."),
     ] = 10.0,
 ) -> None:
     """Answer over HTTP: sessions with classes of their own, on one backbone.
@@ -67,16 +96,22 @@ def serve(
     tokens = tokens_for(host, token_file)
     limits = Limits(sessions=max_sessions, waiting=max_waiting, body=max_body_mb * 2**20, megapixels=max_megapixels)
     settings = Settings(
-        limits=limits, save_every=save_every, keep_images=keep_images, hosts=hosts_of(host, name or []), cors=tuple(cors or ())
+        limits=limits,
+        save_every=save_every,
+        keep_images=keep_images,
+        hosts=hosts_of(host, name or []),
+        cors=tuple(cors or ()),
     )
     if engine is EngineName.ray:
         from ..live.cluster.serving import serve_on_ray
 
         if state_dir is None:
-            raise Error("The engine ray needs a --state-dir that all machines of the cluster share: sessions move through it.")
+            raise Error("The engine ray needs a --state-dir that all machines share: sessions move through it.")
         serve_on_ray(
             backbone, settings, tokens, host=host, port=port, folder=state_dir, device=device, dtype=dtype,
             replicas=replicas, threads=threads, sessions=sessions_per_replica, term=lease_seconds,
         )  # fmt: skip
         return
-    serve_locally(named_code(backbone), settings, tokens, host=host, port=port, folder=state_dir, device=device, dtype=dtype)
+    serve_locally(
+        named_code(backbone), settings, tokens, host=host, port=port, folder=state_dir, device=device, dtype=dtype
+    )

@@ -1,7 +1,8 @@
-"""Streams outside a benchmark: many on one backbone, and one whose state lives in a file."""
+"""Streams outside a benchmark: many on one backbone, one whose state lives in a file, and sessions over HTTP."""
 
 from __future__ import annotations
 
+from .client import AsyncClient, Client, ServerError
 from .pool import StreamPool
 
-__all__ = ["StreamPool"]
+__all__ = ["AsyncClient", "Client", "ServerError", "StreamPool"]

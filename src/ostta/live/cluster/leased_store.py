@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ...core.types import Error
 from ...files import make_folder, parse_json
-from ..server.store import FolderStore, SessionStore, Stored, is_id
+from ..server.store import FolderStore, LostError, SessionStore, Stored, is_id
 from .holder import Holder
 from .leases import HeldError, Lease, MissingError, StaleError, create, current, read, take
 
@@ -35,16 +34,12 @@ class LeasedStore:
     (None, None)
     """
 
-    def __init__(
-        self, folder: Path, name: str, holder: Holder | None = None, lost: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, name: str, holder: Holder | None = None) -> None:
         self._folder = folder / SESSIONS
         make_folder(self._folder)
         self.holder = holder or Holder(folder / HOLDERS, name).start()
         self._leases: dict[str, Lease] = {}
         self._changing = threading.Lock()
-        # Told of a session that another process has taken, on the thread that found out.
-        self._lost = lost
 
     def ids(self) -> list[str]:
         with self._changing:
@@ -70,7 +65,7 @@ class LeasedStore:
         return stored
 
     def save(self, session: Stored) -> None:
-        """Store it; StaleError where another process has taken the lease meanwhile."""
+        """Store it; LostError where another process has taken the lease meanwhile."""
         about = json.dumps(session.about, ensure_ascii=False).encode()
         files = {_STATE: session.state, _ABOUT: about}
         with self._changing:
@@ -78,12 +73,10 @@ class LeasedStore:
         if lease is not None:
             try:
                 lease.save(files)
-            except StaleError:
+            except StaleError as problem:
                 with self._changing:
                     self._leases.pop(session.id, None)
-                if self._lost is not None:
-                    self._lost(session.id)
-                raise
+                raise LostError(str(problem)) from None
             return
         lease = create(self._place(session.id), self.holder, files)
         with self._changing:

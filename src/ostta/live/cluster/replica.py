@@ -17,8 +17,9 @@ from ..server.engine import Told
 from ..server.logs import log
 from ..server.problems import ProblemError
 from ..server.settings import Settings
+from ..server.store import LostError
 from .leased_store import LeasedStore
-from .leases import HeldError, MissingError, StaleError
+from .leases import HeldError, MissingError
 from .replica_engine import ReplicaEngine
 
 LIVE = "live"
@@ -79,7 +80,7 @@ class ReplicaBase:
         backbone = from_file(made.backbone) if names_file(made.backbone) else made.backbone
         pool = StreamPool(backbone, device=made.device, dtype=made.dtype)
         holder = Holder(made.folder / HOLDERS, name, term=made.term).start()
-        self.store = LeasedStore(made.folder, name, holder, self._lost)
+        self.store = LeasedStore(made.folder, name, holder)
         # How many there may be is for the router to say: here it is Ray that makes room.
         settings = replace(made.settings, limits=replace(made.settings.limits, sessions=2**31))
         self.engine = ReplicaEngine(pool, settings, self.store)
@@ -156,8 +157,7 @@ class ReplicaBase:
             return Answer(held=problem.holder)
         except MissingError as problem:
             return Answer(problem=ProblemError(404, str(problem)))
-        except StaleError as problem:
-            # The step is not in any state: whoever sent the image may send it again.
+        except LostError as problem:
             return Answer(problem=ProblemError(503, str(problem), 1))
         except Error as problem:
             return Answer(error=str(problem))
@@ -168,9 +168,6 @@ class ReplicaBase:
                 await self.engine.start()
                 make_folder(self._live_file().parent)
                 self._publishing = asyncio.create_task(self._publish())
-
-    def _lost(self, id: str) -> None:
-        self.engine.lost(id)
 
     def _live_file(self) -> Path:
         return self.made.folder / LIVE / f"{self.store.holder.key}.json"

@@ -32,11 +32,15 @@ async def _session(told: AsyncIterator[Told]) -> AsyncIterator[bytes]:
 async def _overview(sessions: AsyncIterator[list[Json]], token: Token) -> AsyncIterator[bytes]:
     last = None
     async for every in sessions:
-        seen = json.dumps([one for one in every if token.allows(one["id"], one["name"])], ensure_ascii=False, separators=(",", ":"))
+        seen = json.dumps(
+            [one for one in every if token.allows(one["id"], one["name"])], ensure_ascii=False, separators=(",", ":")
+        )
         if seen != last:
             last = seen
             yield f"event: sessions\ndata: {seen}\n\n".encode()
 
 
 def _response(content: AsyncIterator[bytes]) -> EventSourceResponse:
-    return EventSourceResponse(content, ping=PING, send_timeout=GIVEN_UP, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+    return EventSourceResponse(
+        content, ping=PING, send_timeout=GIVEN_UP, headers={"cache-control": "no-store", "x-accel-buffering": "no"}
+    )

@@ -61,7 +61,11 @@ class Gate:
         self._inside += 1
         try:
             if self._inside > self._settings.limits.requests:
-                raise ProblemError(503, f"{self._settings.limits.requests} requests are being answered at this time: send again later.", 1)
+                raise ProblemError(
+                    503,
+                    f"{self._settings.limits.requests} requests are being answered at this time: send again later.",
+                    1,
+                )
             self._check_origin(scope, headers)
             if not await self._preflight(scope, headers, sending):
                 scope["state"]["token"] = self._token(scope, headers)
@@ -73,8 +77,16 @@ class Gate:
         except Error as raised:
             problem = ProblemError(422, one_line(str(raised)))
         except Exception as raised:
-            problem = ProblemError(500, "Something went wrong inside the server; its log has the details under the id of this request.")
-            log("internal error", level="error", request_id=request_id, kind=type(raised).__name__, trace=traceback.format_exc())
+            problem = ProblemError(
+                500, "Something went wrong inside the server; its log has the details under the id of this request."
+            )
+            log(
+                "internal error",
+                level="error",
+                request_id=request_id,
+                kind=type(raised).__name__,
+                trace=traceback.format_exc(),
+            )
         finally:
             self._inside -= 1
         if problem is not None and not status:
@@ -86,8 +98,13 @@ class Gate:
         template = getattr(route, "path", "other") if route is not None else "other"
         self._metrics.answered(template, status, max(0.0, seconds))
         # An image that was answered is no news; a line for each would cost more than it says.
-        if status >= 400 or scope["method"] not in _SAFE and not template.endswith("/images"):
-            fields: dict[str, Any] = {"method": scope["method"], "route": template, "status": status, "ms": round(1e3 * seconds, 1)}
+        if status >= 400 or (scope["method"] not in _SAFE and not template.endswith("/images")):
+            fields: dict[str, Any] = {
+                "method": scope["method"],
+                "route": template,
+                "status": status,
+                "ms": round(1e3 * seconds, 1),
+            }
             if problem is not None:
                 fields["problem"] = problem.detail
             log("request", level="error" if status >= 500 else "info", request_id=request_id, **fields)
@@ -96,20 +113,30 @@ class Gate:
     def _check_origin(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         host = headers.get(b"host", b"").decode("latin-1")
         if not self._names.knows_host(host):
-            raise ProblemError(421, f"This server is not called {one_line(host, 100)!r}; its operator can add a name with --name.")
+            raise ProblemError(
+                421, f"This server is not called {one_line(host, 100)!r}; its operator can add a name with --name."
+            )
         origin = headers.get(b"origin")
         if origin is not None:
             if not self._names.knows_origin(origin.decode("latin-1"), host):
-                raise ProblemError(403, f"Pages of {one_line(origin.decode('latin-1'), 100)!r} may not use this server.")
+                raise ProblemError(
+                    403, f"Pages of {one_line(origin.decode('latin-1'), 100)!r} may not use this server."
+                )
         # Browsers say so of every request that another site caused; a link to the page itself is harmless.
-        elif headers.get(b"sec-fetch-site") == b"cross-site" and not (scope["method"] == "GET" and scope["path"] == "/"):
+        elif headers.get(b"sec-fetch-site") == b"cross-site" and not (
+            scope["method"] == "GET" and scope["path"] == "/"
+        ):
             raise ProblemError(403, "Pages of other sites may not use this server.")
 
     def _cors(self, headers: dict[bytes, bytes]) -> list[tuple[bytes, bytes]]:
         origin = headers.get(b"origin")
         if origin is None or not self._names.is_named(origin.decode("latin-1")):
             return []
-        return [(b"access-control-allow-origin", origin), (b"vary", b"Origin"), (b"access-control-expose-headers", b"Location, Retry-After, X-Request-Id")]
+        return [
+            (b"access-control-allow-origin", origin),
+            (b"vary", b"Origin"),
+            (b"access-control-expose-headers", b"Location, Retry-After, X-Request-Id"),
+        ]
 
     async def _preflight(self, scope: Scope, headers: dict[bytes, bytes], send: Send) -> bool:
         """Answer the question of a browser whether a page may ask; True where it was one."""
@@ -140,7 +167,9 @@ class Gate:
             found = None if cookie is None else self._tokens.of_cookie(cookie, self._settings.clock.wall())
         path = scope["path"]
         if found is None and path not in OPEN and not path.startswith("/static/"):
-            raise ProblemError(401, "This server wants a token: send it as `Authorization: Bearer TOKEN`, or sign in at /.")
+            raise ProblemError(
+                401, "This server wants a token: send it as `Authorization: Bearer TOKEN`, or sign in at /."
+            )
         return found or Token("", ("",))
 
 
@@ -159,6 +188,9 @@ async def answer_problem(problem: ProblemError, request_id: str | None, send: Se
     body = to_bytes(problem.to_dict(request_id))
     headers = [(name.encode(), value.encode()) for name, value in problem.headers().items()]
     # What was not read of the body would be taken for the next request.
-    headers += [(b"content-length", str(len(body)).encode()), *([(b"connection", b"close")] if problem.status in (408, 413) else [])]
+    headers += [
+        (b"content-length", str(len(body)).encode()),
+        *([(b"connection", b"close")] if problem.status in (408, 413) else []),
+    ]
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

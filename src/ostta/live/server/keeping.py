@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
@@ -13,11 +14,11 @@ from typing import Any
 from ...core.types import Error, Event
 from ...state import StateCopy
 from ..pool import StreamPool
-from .answering import Arrivals
+from .arrivals import Arrivals
 from .logs import log
 from .session import Session
 from .settings import Settings
-from .store import SessionStore, Stored
+from .store import LostError, SessionStore, Stored
 
 # Seconds after which a save that failed is tried again.
 RETRY = 5.0
@@ -43,10 +44,21 @@ class Saving:
 
 
 class Keeper:
-    """All its functions are called on the loop. Without a store there is nothing to do, and nothing is done."""
+    """All its functions are called on the loop. Without a store there is nothing to do, and nothing is done.
 
-    def __init__(self, store: SessionStore | None, pool: StreamPool, settings: Settings, arrivals: Arrivals, moved: Callable[[Session], None]) -> None:
-        self._store, self._pool, self._arrivals, self._moved = store, pool, arrivals, moved
+    `ended` is called after each save of a session, whatever became of it; `lost` when another process has become its writer.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore | None,
+        pool: StreamPool,
+        settings: Settings,
+        arrivals: Arrivals,
+        ended: Callable[[Session], None],
+        lost: Callable[[Session], None],
+    ) -> None:
+        self._store, self._pool, self._arrivals, self._ended, self._lost = store, pool, arrivals, ended, lost
         self._every, self._seconds, self._steady = settings.save_every, settings.save_seconds, settings.clock.steady
         self._loop = asyncio.get_running_loop()
         self._savings: dict[str, Saving] = {}
@@ -62,7 +74,11 @@ class Keeper:
     def may_step(self, session: Session, learning: int) -> bool:
         """Whether one more step could be lost without breaking the promise; `learning` steps are on their way already."""
         saving = self._savings[session.id]
-        return self._store is None or saving.failed_at is not None or saving.learned - saving.saved + learning < self._every
+        return (
+            self._store is None
+            or saving.failed_at is not None
+            or saving.learned - saving.saved + learning < self._every
+        )
 
     def stepped(self, session: Session) -> None:
         saving = self._savings[session.id]
@@ -97,13 +113,18 @@ class Keeper:
             elif saving.dirty and not 0 <= now - saving.since < self._seconds:
                 self._begin(session, saving)
 
-    def leave(self, session: Session) -> None:
-        """The session goes on elsewhere, or not at all here; what is stored of it stays."""
-        self._savings.pop(session.id)
+    async def settled(self, session: Session) -> None:
+        """Wait until all that has happened so far is stored; an Error where it cannot be."""
+        if self._store is not None and self._savings[session.id].dirty:
+            await self.changed(session)
 
-    async def forget(self, session: Session) -> None:
+    def forget(self, session: Session) -> None:
+        """The session is no longer here; what is stored stays."""
+        self._savings.pop(session.id, None)
+
+    async def delete(self, session: Session) -> None:
         """Delete what is stored, after whatever is being written."""
-        self._savings.pop(session.id)
+        self.forget(session)
         store = self._store
         if store is not None:
             await self._later(lambda: store.delete(session.id))
@@ -170,27 +191,37 @@ class Keeper:
     def _end(self, session: Session, saving: Saving, problem: BaseException | None) -> None:
         saving.running = False
         if problem is None:
-            self.saves += 1
-            if saving.failed_at is not None:
-                saving.failed_at, session.problem = None, None
-                session.happened(Event("stored", "The state of this session can be stored again."), session.steps, "session")
-                log("session is stored again", session=session.id)
+            self._note_success(session, saving)
         elif session.id in self._savings:
-            self.failures += 1
-            sentence = f"The state of this session is not stored: {problem}" if isinstance(problem, Error) else "The state of this session is not stored."
-            if saving.failed_at is None:
-                session.happened(Event("not_stored", sentence), session.steps, "session")
-                log("session could not be saved", level="error", session=session.id, problem=str(problem))
-            saving.failed_at, session.problem = self._steady(), sentence
+            self._note_failure(session, saving, problem)
         session.changed()
-        if problem is not None or not saving.dirty or saving.changes == saving.saved_changes:
+        if problem is None and saving.waiting and saving.changes > saving.saved_changes:
+            self._begin(session, saving)  # changed once more while it was written
+        else:
             waiting, saving.waiting = saving.waiting, []
             for each in waiting:
-                if not each.done():
-                    each.set_result(None) if problem is None else each.set_exception(problem)
-        elif saving.waiting:  # changed once more while it was written
-            self._begin(session, saving)
-        self._moved(session)
+                _settle(each, problem)
+        if isinstance(problem, LostError):
+            self._lost(session)
+        else:
+            self._ended(session)
+
+    def _note_success(self, session: Session, saving: Saving) -> None:
+        self.saves += 1
+        if saving.failed_at is not None:
+            saving.failed_at, session.problem = None, None
+            event = Event("stored", "The state of this session can be stored again.")
+            session.happened(event, session.steps, "session")
+            log("session is stored again", session=session.id)
+
+    def _note_failure(self, session: Session, saving: Saving, problem: BaseException) -> None:
+        self.failures += 1
+        if saving.failed_at is None:
+            sentence = "The state of this session is not stored: the disk is full or cannot be written."
+            session.happened(Event("not_stored", sentence), session.steps, "session")
+            session.problem = sentence
+            log("session could not be saved", level="error", session=session.id, problem=str(problem))
+        saving.failed_at = self._steady()
 
     async def _later(self, function: Callable[[], None]) -> None:
         done: asyncio.Future[None] = self._loop.create_future()
@@ -201,17 +232,23 @@ class Keeper:
                 function()
             except Exception as raised:
                 problem = raised
-            self._tell(lambda: None if done.done() else done.set_result(None) if problem is None else done.set_exception(problem))
+            self._tell(lambda: _settle(done, problem))
 
         self._work.put(run)
         await done
 
     def _tell(self, function: Callable[[], Any]) -> None:
-        try:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(function)
-        except RuntimeError:  # the loop is closed
-            pass
 
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
             work()
+
+
+def _settle(future: asyncio.Future[None], problem: BaseException | None) -> None:
+    if not future.done():
+        if problem is None:
+            future.set_result(None)
+        else:
+            future.set_exception(problem)

@@ -6,16 +6,15 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from PIL import Image
 
-from ...adapter import Adapter
 from ...core.types import Error, Prediction
 from ..pool import StreamPool
-from .answering import Arrivals
+from .arrivals import Arrivals
 from .session import Session
 
 # An image that is read, features, or None while it is being decoded.
@@ -31,7 +30,6 @@ class Entry:
     image: Readable = None
     problem: Exception | None = None
     thumbnail: bytes | None = None
-    handed: Future[Prediction] | None = field(default=None, repr=False)
 
     @property
     def ready(self) -> bool:
@@ -81,7 +79,9 @@ class Line:
                 continue
             self._inside += 1
             self._learning += entry.learn
-            self._arrivals.expect(future, lambda: self.session.adapter.steps, lambda f, n, e=entry: self._arrived(e, f, n))
+            self._arrivals.expect(
+                future, lambda: self.session.adapter.steps, lambda f, n, e=entry: self._arrived(e, f, n)
+            )
 
     def end(self, problem: Exception) -> None:
         """Refuse all that wait here."""
@@ -121,8 +121,3 @@ class Line:
             self.session.refused()
         if not entry.answer.done():
             entry.answer.set_exception(problem)
-
-
-def steps_of(adapter: Adapter) -> int:
-    """How many steps it has taken."""
-    return adapter.steps

@@ -27,7 +27,13 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._requests = Counter("ostta_requests", "Requests.", ["route", "status"], registry=self._registry)
-        self._seconds = Histogram("ostta_request_seconds", "Seconds from the head of a request to its answer.", ["route"], buckets=BUCKETS, registry=self._registry)
+        self._seconds = Histogram(
+            "ostta_request_seconds",
+            "Seconds from the head of a request to its answer.",
+            ["route"],
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
         self._gauges: dict[str, Gauge] = {}
         self._children: dict[tuple[str, int], Counter] = {}
         self._observers: dict[str, Histogram] = {}

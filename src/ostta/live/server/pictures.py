@@ -22,7 +22,9 @@ SIDE, LAST, SHOWN = 96, 200, 12
 
 def is_image(content: bytes) -> bool:
     """Whether it begins as a JPEG, a PNG or a WebP does."""
-    return content.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")) or (content[:4] == b"RIFF" and content[8:12] == b"WEBP")
+    return content.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")) or (
+        content[:4] == b"RIFF" and content[8:12] == b"WEBP"
+    )
 
 
 class Picture(OpenedImage):
@@ -35,14 +37,14 @@ class Picture(OpenedImage):
             raise Error("The image is neither a JPEG, nor a PNG, nor a WebP.")
         super().__init__(io.BytesIO(content), "The image", megapixels, FORMATS)
 
-    @staticmethod
-    def thumbnail(image: Image.Image) -> bytes:
-        """A small JPEG of a decoded picture."""
-        small = image.copy()
-        small.thumbnail((SIDE, SIDE))
-        buffer = io.BytesIO()
-        small.save(buffer, "JPEG", quality=80)
-        return buffer.getvalue()
+
+def thumbnail_of(image: Image.Image) -> bytes:
+    """A small JPEG of a decoded picture."""
+    small = image.copy()
+    small.thumbnail((SIDE, SIDE))
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=80)
+    return buffer.getvalue()
 
 
 def small_enough(picture: OpenedImage) -> bool:
@@ -61,7 +63,9 @@ class Kept:
 
     def chosen(self, which: str) -> list[dict[str, Any]]:
         """The most or the least certain: those whose score is farthest from the line between known and unknown, or nearest to it."""
-        ordered = sorted(self._last, key=lambda kept: abs(kept[1].score - (kept[1].threshold or 0.0)), reverse=which == "most")
+        ordered = sorted(
+            self._last, key=lambda kept: abs(kept[1].score - (kept[1].threshold or 0.0)), reverse=which == "most"
+        )
         return [
             {
                 "step": step,

@@ -20,7 +20,9 @@ from .uploads import Bodies, json_object, sent_images
 JSON = {"content-type": "application/json", "cache-control": "no-store"}
 
 
-def add_routes(app: FastAPI, engine: Engine, settings: Settings, tokens: Tokens, metrics: Metrics, bodies: Bodies) -> None:
+def add_routes(
+    app: FastAPI, engine: Engine, settings: Settings, tokens: Tokens, metrics: Metrics, bodies: Bodies
+) -> None:
     """All of them."""
     limits = settings.limits
 
@@ -75,7 +77,12 @@ def add_routes(app: FastAPI, engine: Engine, settings: Settings, tokens: Tokens,
         response = Response(status_code=204)
         if found is not None:
             response.set_cookie(
-                COOKIE, tokens.cookie(found, settings.clock.wall()), max_age=SIGNED_IN, httponly=True, samesite="strict", secure=request.url.scheme == "https"
+                COOKIE,
+                tokens.cookie(found, settings.clock.wall()),
+                max_age=SIGNED_IN,
+                httponly=True,
+                samesite="strict",
+                secure=request.url.scheme == "https",
             )
         return response
 
@@ -159,10 +166,16 @@ def add_routes(app: FastAPI, engine: Engine, settings: Settings, tokens: Tokens,
         return answered({"images": await engine.kept(id, which)})
 
     @app.get("/sessions/{id}/events")
-    async def session_stream(request: Request, id: str, last_event_id: Annotated[str | None, Header()] = None) -> EventSourceResponse:
+    async def session_stream(
+        request: Request,
+        id: str,
+        after: Annotated[int | None, Query(ge=0, le=2**53)] = None,
+        last_event_id: Annotated[str | None, Header()] = None,
+    ) -> EventSourceResponse:
         await allowed(request, id)
         await engine.session(id)
-        after = int(last_event_id) if last_event_id and last_event_id.isdecimal() and len(last_event_id) < 16 else None
+        if last_event_id and last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 16:
+            after = int(last_event_id)  # a browser that comes back says where it was
         return session_events(engine.follow(id, after))
 
     # --- the state --------------------------------------------------------------------------------------------------------

@@ -90,7 +90,12 @@ class Tokens:
     def of_cookie(self, cookie: str, now: float) -> Token | None:
         """The token that a cookie stands for."""
         until, _, signature = cookie.partition(".")
-        if not until.isascii() or not until.isdecimal() or len(until) > 12 or not now <= int(until) <= now + 2 * SIGNED_IN:
+        if (
+            not until.isascii()
+            or not until.isdecimal()
+            or len(until) > 12
+            or not now <= int(until) <= now + 2 * SIGNED_IN
+        ):
             return None
         found = None
         for token in self._tokens:

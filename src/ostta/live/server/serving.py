@@ -26,7 +26,9 @@ def tokens_for(host: str, token_file: Path | None) -> Tokens:
     if token_file is not None:
         return read_tokens(token_file)
     if not is_loopback(host):
-        raise Error(f"A server at {host} can be reached from other machines: give it a --token-file, or listen at 127.0.0.1.")
+        raise Error(
+            f"A server at {host} can be reached from other machines: give it a --token-file, or listen at 127.0.0.1."
+        )
     return Tokens()
 
 

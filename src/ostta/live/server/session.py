@@ -143,7 +143,8 @@ class Session:
         self.rate = Rate()
         # Counts up with everything that the overview shows.
         self.version = 0
-        self.deleted = False
+        # No longer in this process: deleted, or moved to another.
+        self.ended = False
         self._window = (0, 0)
         self._shares: deque[float] = deque(maxlen=WINDOWS)
         self._followers: set[asyncio.Event] = set()
@@ -255,6 +256,7 @@ class Session:
             "last_image": self.last_image,
             "saved_steps": self.saved_steps,
             "problem": self.problem,
+            "unfamiliar": adapter.unfamiliar,
         }
 
     def recent(self, limit: int) -> Json:
@@ -289,7 +291,7 @@ class Session:
     # --- following ----------------------------------------------------------------------------------------------------------
     def told_after(self, number: int) -> list[Told]:
         """What is still known of what came after that number, in order; a `gap` in front where something is not."""
-        found: list[Point | Happened] = [point for point in self._after(self.points, number)]
+        found: list[Point | Happened] = list(self._after(self.points, number))
         found += self._after(self.events, number)
         found.sort(key=lambda each: each.number)
         told = [

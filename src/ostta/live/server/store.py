@@ -46,8 +46,15 @@ class Stored:
     about: dict[str, Any]
 
 
+class LostError(Error):
+    """Another process has the session now: whoever gets this must not answer for it any more."""
+
+
 class SessionStore(Protocol):
-    """Stored sessions by id. `save` replaces both parts at once or not at all; an Error says why not."""
+    """Stored sessions by id. `save` replaces both parts at once or not at all; an Error says why not.
+
+    Where several processes share a store, `save` raises a `LostError` for whoever is not the session's writer any more.
+    """
 
     def ids(self) -> list[str]:
         """The ids of all that are stored."""

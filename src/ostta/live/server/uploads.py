@@ -43,7 +43,9 @@ class Bodies:
 
     def take(self, size: int) -> None:
         if self.held + size > self._limits.held:
-            raise ProblemError(503, f"Uploads of {self._limits.held >> 20} MB are being read at this time: send again later.", 1)
+            raise ProblemError(
+                503, f"Uploads of {self._limits.held >> 20} MB are being read at this time: send again later.", 1
+            )
         self.held += size
 
     @property
@@ -94,6 +96,7 @@ class Body:
 
 
 def too_large(most: int) -> ProblemError:
+    """What is said of a body that is longer than `most` bytes."""
     return ProblemError(413, f"The body of this request may have {most:,} bytes at the most.")
 
 
@@ -129,7 +132,9 @@ def sent_images(kind: str, body: bytes, most: int) -> tuple[list[Sent], bool]:
         # The last is what curl says of --data-binary when nobody names a type.
         return [body], True
     else:
-        raise ProblemError(415, f"Images come as image/*, multipart/form-data or application/json, not as {shown(media)}.")
+        raise ProblemError(
+            415, f"Images come as image/*, multipart/form-data or application/json, not as {shown(media)}."
+        )
     if not images:
         raise ProblemError(422, "There is no image in this request.")
     if len(images) > most:
@@ -230,7 +235,9 @@ class _Form:
         if self._is_file:
             self.files.append(b"".join(self._parts))
             if len(self.files) > self._most:
-                raise ProblemError(413, f"There are more than {self._most} images in this request, the most that are read.")
+                raise ProblemError(
+                    413, f"There are more than {self._most} images in this request, the most that are read."
+                )
 
     def _all(self) -> None:
         self.ended = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from ...core.options import PROFILES, options_of
 from ...core.types import Error
 from ...files import is_unicode
 from ...options import owners
-from ...registry import Owner, everything, find, names, pick
+from ...registry import Owner, find, names, pick
 
 PARTS: tuple[Owner, ...] = ("method", "score", "identifier")
 FIELDS = ("classes", "name", *PARTS, "profile", "seed", "guard", "options")
@@ -59,7 +58,7 @@ def made(wanted: Mapping[str, Any], backbone: Backbone, most_classes: int) -> Ad
 def checked_classes(classes: Any, most: int) -> list[str] | dict[str, list[str]]:
     """The classes of a request: names, or names with descriptions."""
     if not isinstance(classes, list | dict) or not classes:
-        raise Error(f'`classes` is a list of names, or an object from names to descriptions, not {shown(classes)}.')
+        raise Error(f"`classes` is a list of names, or an object from names to descriptions, not {shown(classes)}.")
     if len(classes) > most:
         raise Error(f"There are {len(classes)} classes, and {most} are the most that this server takes.")
     for name in classes:
