@@ -213,6 +213,5 @@ def deployment(serve: Any, made: Replicated, replicas: int, sessions: int, secon
         ray_actor_options={
             "num_cpus": made.threads,
             "num_gpus": 1 if (made.device or "").startswith("cuda") else 0,
-            "runtime_env": {"env_vars": {"OMP_NUM_THREADS": str(made.threads)}},
         },
     ).bind()
