@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -58,6 +59,8 @@ class RayEngine:
         adopted = adopt(self.made.folder, self._store)
         if adopted:
             log("sessions taken over from a server of one process", sessions=adopted)
+        # Ray's own choice would let every other program of the machine go before the replicas.
+        os.environ.setdefault("RAY_worker_niceness", "0")
         # The core beside those of the replicas is for Ray Serve's own processes.
         connect(self._ray, self.replicas * self.made.threads + 1)
         serve.start(http_options={"location": "NoServer"})
