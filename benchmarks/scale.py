@@ -8,6 +8,7 @@ process; snapshots go through leases, to the folder that `--folder` names, and a
 from __future__ import annotations
 
 import argparse
+import asyncio
 import io
 import json
 import multiprocessing
@@ -28,8 +29,11 @@ import ostta
 from ostta.data import open_dataset
 from ostta.files import write_atomically
 from ostta.live import StreamPool
+from ostta.live.cluster.engine import RayEngine
 from ostta.live.cluster.holder import Holder
 from ostta.live.cluster.leases import create
+from ostta.live.cluster.replica import Replicated
+from ostta.live.server.settings import Settings
 
 from .timing import settled_memory
 
@@ -60,16 +64,21 @@ def full_state(folder: Path, images: list[bytes]) -> Path:
     return folder / "full.ostta"
 
 
-def size_at(width: int, folder: Path) -> int:
-    """Bytes of a full state of `field` with ten classes where features have so many numbers."""
+def wide(width: int, folder: Path, count: int = 32) -> tuple[int, float]:
+    """Bytes of a full state of `field` with ten classes where features have so many numbers, and kB that such a session takes."""
     torch.manual_seed(0)
     texts = torch.nn.functional.normalize(torch.randn(10, width), dim=-1)
-    adapter = ostta.load(ostta.backbones.wrap(None, texts, image_size=224), [f"class {number}" for number in range(10)])
-    noise = torch.randn(FULL, width) / width**0.5
+    backbone = ostta.backbones.wrap(None, texts, image_size=224)
+    adapter = ostta.load(backbone, [f"class {number}" for number in range(10)])
     for number in range(FULL):
-        adapter.step_features(noise[number] + (number % 2) * texts[number % 10])
+        # Three of four lie near a class, so that the guard stays calm and keeps its snapshots.
+        known = 0.35 * texts[number % 10] if number % 4 != 3 else torch.zeros(width)
+        adapter.step_features(torch.randn(width) / width**0.5 + known)
     adapter.save(folder / "wide.ostta")
-    return os.path.getsize(folder / "wide.ostta")
+    before = settled_memory()
+    kept = [ostta.Adapter.restore(folder / "wide.ostta", backbone) for _ in range(count)]
+    grown = (settled_memory() - before) / len(kept)
+    return os.path.getsize(folder / "wide.ostta"), grown / 1e3
 
 
 def sessions(counts: tuple[int, ...], rounds: int, folder: Path, images: list[bytes]) -> list[dict[str, float]]:
@@ -175,12 +184,40 @@ def two_replicas(count: int, rounds: int, folder: Path, images: list[bytes]) -> 
     }
 
 
+async def routed(count: int, rounds: int, folder: Path, images: list[bytes]) -> dict[str, float]:
+    """Images a second through the engine ray with two replicas, one image of each session under way, and what the router needs of it."""
+    made = Replicated("embedded", folder, Settings(), threads=1)
+    engine = RayEngine(made, replicas=2)
+    await engine.start()
+    try:
+        state = (folder / "full.ostta").read_bytes()
+        ids = [(await engine.create_from(state, None))["id"] for _ in range(count)]
+
+        async def camera(id: str, many: int) -> None:
+            for number in range(many):
+                await engine.images(id, [images[number % len(images)]], True, False)
+
+        await asyncio.gather(*(camera(id, 2) for id in ids))
+        began, busy = time.perf_counter(), time.process_time()
+        await asyncio.gather(*(camera(id, 4 * rounds) for id in ids))
+        took, used = time.perf_counter() - began, time.process_time() - busy
+        done = 4 * rounds * count
+        return {
+            "sessions": count,
+            "images a second": done / took,
+            "ms of the router's processor an image": 1e3 * used / done,
+        }
+    finally:
+        await engine.stop()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, nargs="+", default=COUNTS)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1, help="of the process with all sessions")
     parser.add_argument("--folder", type=Path, help="where snapshots are written; a temporary folder if not given")
+    parser.add_argument("--ray", action="store_true", help="two replicas on Ray too")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/scale.json"))
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
@@ -188,10 +225,13 @@ def main() -> None:
         folder, images = Path(name), pngs(64)
         rows = sessions(tuple(sorted(given.sessions)), given.rounds, folder, images)
         pair = two_replicas(32, given.rounds, folder, images)
+        through = asyncio.run(routed(16, given.rounds, folder, images)) if given.ray else None
         answer = ostta.Adapter.restore(folder / "full.ostta").predict(images[0]).to_json()
+        size, memory = wide(WIDTH, folder)
         sizes = {
             "state, embedded": os.path.getsize(folder / "full.ostta"),
-            f"state, features of {WIDTH}": size_at(WIDTH, folder),
+            f"state, features of {WIDTH}": size,
+            f"memory of a session, features of {WIDTH}": 1e3 * memory,
             "PNG, 32 x 32": statistics.mean(map(len, images)),
             "answer": len(answer),
         }
@@ -199,7 +239,15 @@ def main() -> None:
     write_atomically(
         given.out,
         json.dumps(
-            {"threads": given.threads, "load": busy, "sessions": rows, "replicas": pair, "bytes": sizes}, indent=1
+            {
+                "threads": given.threads,
+                "load": busy,
+                "sessions": rows,
+                "replicas": pair,
+                "ray": through,
+                "bytes": sizes,
+            },
+            indent=1,
         ).encode(),
     )
     table = Table(*rows[0])
@@ -207,7 +255,7 @@ def main() -> None:
         table.add_row(*(f"{value:,.1f}" for value in row.values()))
     console = Console(width=140)
     console.print(table)
-    console.print(pair, sizes, f"threads {given.threads}, load average of the machine {busy:.1f}")
+    console.print(pair, through, sizes, f"threads {given.threads}, load average of the machine {busy:.1f}")
 
 
 if __name__ == "__main__":

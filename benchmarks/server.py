@@ -67,7 +67,10 @@ class Side:
         self.rounds.append({"a_second": images / seconds, "a_processor_second": images / processor})
 
     def figures(self) -> dict[str, float]:
-        found = {"images_a_second": self.images / self.seconds, "images_a_processor_second": self.images / self.processor}
+        found = {
+            "images_a_second": self.images / self.seconds,
+            "images_a_processor_second": self.images / self.processor,
+        }
         if self.latencies:
             ordered = sorted(self.latencies)
             for share in (50, 95, 99):
@@ -222,7 +225,9 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--round", type=float, default=10.0, help="seconds of one side at a time")
-    parser.add_argument("--threads", type=int, default=1, help="threads of torch; the embedded model is quickest with one")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="threads of torch; the embedded model is quickest with one"
+    )
     parser.add_argument("--state-dir", type=Path, help="store sessions there on the way")
     parser.add_argument("--out", type=Path)
     wanted = parser.parse_args()

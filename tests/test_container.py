@@ -26,7 +26,7 @@ def instructions() -> list[tuple[str, str]]:
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     whole = re.sub(r"\\\n\s*", "", "\n".join(lines))
     found = [line.split(maxsplit=1) for line in whole.splitlines() if line.strip()]
-    return [(name, rest) for name, rest in found]
+    return [(each[0], each[1]) for each in found]
 
 
 def stages() -> list[list[tuple[str, str]]]:
@@ -55,7 +55,7 @@ def test_the_image_is_made_in_two_stages_of_public_images() -> None:
     names = [values("FROM", number)[0] for number in range(len(stages()))]
     assert names == ["python:${PYTHON}-slim AS build", "python:${PYTHON}-slim"]
     # Nothing but what was installed comes over: no source, no tool of the builder.
-    assert [rest for rest in values("COPY")] == ["--from=build /opt/ostta /opt/ostta"]
+    assert values("COPY") == ["--from=build /opt/ostta /opt/ostta"]
     assert ("ARG", "TORCH=cpu") in stages()[0]
     assert any("download.pytorch.org/whl/${TORCH}" in rest for rest in values("RUN", 0))
     # A version of Python that the package takes.
@@ -105,7 +105,7 @@ def test_the_command_line_knows_every_option_that_the_files_name() -> None:
     from ostta.cli.app import app
 
     shown = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "400", "TERM": "dumb"}).output
-    named = [word for word in [*json.loads(values("CMD")[0]), *COMPOSE["services"]["server"]["command"]]]
+    named = [*json.loads(values("CMD")[0]), *COMPOSE["services"]["server"]["command"]]
     options = {word.partition("=")[0] for word in named if word.startswith("--")}
     assert {"--host", "--state-dir", "--token-file", "--name"} <= options
     for option in options:

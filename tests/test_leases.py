@@ -135,6 +135,28 @@ def test_a_session_that_is_deleted_stays_so(tmp_path: Path, holders) -> None:
     assert sorted(os.listdir(tmp_path)) == ["holders"]
 
 
+def test_a_lease_is_held_while_it_is_written(tmp_path: Path, holders, monkeypatch) -> None:
+    """Saving is another thread's work. The name of the token changes then, and is no sign that the lease was lost."""
+    one, _ = holders("one")
+    lease, seen = create(tmp_path / "door", one, {"state": b"0"}), []
+    exchange = leases.exchange
+
+    def slow(*given: object) -> bool:
+        done = exchange(*given)
+        asked = threading.Thread(target=lambda: seen.append(lease.is_held()))
+        asked.start()
+        asked.join(0.05)
+        return done
+
+    monkeypatch.setattr(leases, "exchange", slow)
+    lease.save({"state": b"1"})
+    for _ in range(100):
+        if seen:
+            break
+        threading.Event().wait(0.01)
+    assert seen == [True]
+
+
 def test_a_disk_that_is_full_changes_nothing(tmp_path: Path, holders, monkeypatch) -> None:
     one, _ = holders("one")
     lease = create(tmp_path / "door", one, {"state": b"0"})

@@ -43,6 +43,9 @@ def serve(
     save_every: Annotated[
         int, typer.Option(min=1, max=100_000, help="A process that is killed loses at most so many steps of a session.")
     ] = 100,
+    save_seconds: Annotated[
+        float, typer.Option(min=1.0, help="A session with steps that are not stored is stored after so many seconds.")
+    ] = 30.0,
     keep_images: Annotated[
         bool,
         typer.Option(
@@ -98,6 +101,7 @@ def serve(
     settings = Settings(
         limits=limits,
         save_every=save_every,
+        save_seconds=save_seconds,
         keep_images=keep_images,
         hosts=hosts_of(host, name or []),
         cors=tuple(cors or ()),

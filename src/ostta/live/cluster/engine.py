@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from ...core.types import Error
-from ...ray_cluster import connect, require_ray
+from ...ray_cluster import ADDRESS, connect, require_ray
 from ..server.engine import Json, Sent, Told
 from ..server.logs import log
 from ..server.problems import ProblemError
@@ -20,7 +22,6 @@ from .replica import Answer, Replicated, deployment
 from .turns import Turns
 
 T = TypeVar("T")
-APP = "ostta"
 # Seconds between two tries where another replica holds a session: the first, and the longest.
 SOON, LATER = 0.05, 0.5
 # Seconds between two looks at the overview, or for a session that is followed and in no replica.
@@ -28,7 +29,7 @@ TICK = 1.0
 
 
 class RayEngine:
-    """Implements `Engine`. Any number of processes with one may route to the same replicas.
+    """Implements `Engine`. Several processes may route to the same replicas; the one that came first starts and ends them.
 
     `replicas`: how many; `sessions`: how many of them one replica holds at one time; others wait in the shared folder.
     """
@@ -40,7 +41,11 @@ class RayEngine:
         self.settings = made.settings
         self._turns = Turns()
         self._waiting: dict[str, int] = {}
-        self._stopping = False
+        self._followed: set[Any] = set()
+        self._stopping = self._joined = False
+        # Routers with the same folder and backbone share replicas, others do not.
+        named = hashlib.sha256(f"{made.folder}\0{made.backbone}".encode()).hexdigest()
+        self._app = f"ostta-{named[:12]}"
         # A replica that has died is seen after a term, its successor needs time to load the model.
         self.patience = max(made.term * 2, 30.0)
 
@@ -61,21 +66,32 @@ class RayEngine:
             log("sessions taken over from a server of one process", sessions=adopted)
         # Ray's own choice would let every other program of the machine go before the replicas.
         os.environ.setdefault("RAY_worker_niceness", "0")
+        logging.getLogger("ray.serve").setLevel(logging.WARNING)
         # The core beside those of the replicas is for Ray Serve's own processes.
         connect(self._ray, self.replicas * self.made.threads + 1)
         serve.start(http_options={"location": "NoServer"})
-        made = deployment(serve, self.made, self.replicas, self._most, self.settings.limits.answer_seconds)
         self._serve = serve
-        self._handle = serve.run(made, name=APP, route_prefix=None)
+        try:
+            self._handle = serve.get_app_handle(self._app)
+            self._joined = True
+            log("joined replicas that run already", app=self._app)
+        except serve.exceptions.RayServeException:
+            made = deployment(serve, self.made, self.replicas, self._most, self.settings.limits.answer_seconds)
+            self._handle = serve.run(made, name=self._app, route_prefix=None)
 
     async def stop(self) -> None:
         self._stopping = True
+        for stream in list(self._followed):
+            stream.cancel()
         await asyncio.to_thread(self._take_down)
 
     def _take_down(self) -> None:
-        # Replicas store their sessions and give their leases back before they end.
-        self._serve.delete(APP)
-        self._serve.shutdown()
+        if not self._joined:
+            # Replicas store their sessions and give their leases back before they end.
+            self._serve.delete(self._app)
+        if not os.environ.get(ADDRESS):
+            # A cluster that was there before may have other applications.
+            self._serve.shutdown()
         self._ray.shutdown()
         self._store.close()
 
@@ -166,18 +182,20 @@ class RayEngine:
         """While no replica has the session nothing happens to it; when one has it again, its events go on."""
         await self.name(id)
         while not self._stopping:
+            stream = self._handle.options(multiplexed_model_id=id, stream=True).follow.remote(id, after)
+            self._followed.add(stream)
             try:
-                handle = self._handle.options(multiplexed_model_id=id, stream=True)
-                async for told in handle.follow.remote(id, after):
+                async for told in stream:
                     after = told.number
                     yield told
-            except self._ray.exceptions.RayError as problem:
-                log(
-                    "replica was lost while it was followed",
-                    level="warning",
-                    session=id,
-                    problem=type(problem).__name__,
-                )
+            except (self._ray.exceptions.RayError, asyncio.CancelledError) as problem:
+                if isinstance(problem, asyncio.CancelledError) and not self._stopping:
+                    raise
+                log("a session is no longer followed where it was", session=id, problem=type(problem).__name__)
+            finally:
+                # Else the replica would go on telling, and wait for this at its end.
+                self._followed.discard(stream)
+                stream.cancel()
             await asyncio.sleep(TICK)
             if not await asyncio.to_thread(self._store.exists, id):
                 return

@@ -125,7 +125,7 @@ class Holder:
         hidden = self.folder / f".{self.key}"
         try:
             handle = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            about = json.dumps({"name": self.name, "kernel": _kernel()})
+            about = json.dumps({"name": self.name, "process": os.getpid(), "kernel": _kernel()})
             os.write(handle, f"{0:0{_DIGITS}d}\n{about}\n".encode())
             os.fsync(handle)
             locks = _flock()

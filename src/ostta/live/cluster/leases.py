@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -95,6 +96,8 @@ class Lease:
         self.folder, self._token = folder, token
         self._written = 0
         self._ended = False
+        # Between the rename and the note of it the old name is known here and gone on disk.
+        self._renaming = threading.Lock()
 
     @property
     def number(self) -> int:
@@ -102,7 +105,8 @@ class Lease:
 
     def is_held(self) -> bool:
         """Whether nobody has taken the lease, as far as can be seen now; `save` is what decides."""
-        return not self._ended and os.path.exists(self.folder / self._token.name)
+        with self._renaming:
+            return not self._ended and os.path.exists(self.folder / self._token.name)
 
     def save(self, files: Mapping[str, bytes]) -> None:
         """Make `files`, by name, the session's snapshot, all of them or none; files of the last one that are not named stay.
@@ -146,9 +150,10 @@ class Lease:
         _take_away(self.folder)
 
     def _become(self, token: Token) -> None:
-        if self._ended or not exchange(self.folder, self._token, token):
-            raise self._lost()
-        self._token = token
+        with self._renaming:
+            if self._ended or not exchange(self.folder, self._token, token):
+                raise self._lost()
+            self._token = token
 
     def _lost(self) -> StaleError:
         return StaleError(
