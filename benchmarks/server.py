@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import json
 import os
 import subprocess
@@ -35,8 +36,6 @@ CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 def pictures(count: int = 500) -> list[bytes]:
     """Known and unknown images in turn, as PNG."""
-    import io
-
     from ostta.data import open_dataset
 
     sets, made = [open_dataset("sample:cifar10"), open_dataset("sample:mnist")], []
@@ -146,10 +145,13 @@ def serving(pool: Any, folder: Path | None, count: int) -> Iterator[tuple[int, l
     import uvicorn
 
     from ostta.live.server import FolderStore, LocalEngine, Settings, create_app
+    from ostta.live.server.logs import log_to
+    from ostta.live.server.serving import config
 
     settings = Settings()
     app = create_app(LocalEngine(pool, settings, None if folder is None else FolderStore(folder)), settings)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, http="httptools", access_log=False, log_level="warning"))
+    log_to(io.StringIO())
+    server = uvicorn.Server(config(app, settings, host="127.0.0.1", port=0))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import os
+import io
 import shutil
 import tempfile
 import threading
@@ -58,7 +58,7 @@ def _url() -> str:
     from ostta.live.server import FolderStore, LocalEngine, create_app
     from ostta.live.server.logs import log_to
 
-    log_to(open(os.devnull, "w", encoding="utf-8"))
+    log_to(io.StringIO())
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     app = create_app(LocalEngine(ostta.StreamPool(embedded()), store=FolderStore(Path(folder))))

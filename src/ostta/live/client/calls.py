@@ -83,16 +83,19 @@ def create(classes: Any, name: str | None, options: Mapping[str, Any]) -> Call:
 
 
 def create_from(state: bytes | str | os.PathLike[str], name: str | None) -> Call:
+    """A new session from a state file."""
     return Call(
         "POST", "/sessions/import", {} if name is None else {"name": name}, content=content_of(state, "state file")
     )
 
 
 def replace_state(id: str, state: bytes | str | os.PathLike[str]) -> Call:
+    """Another state for a session."""
     return Call("PUT", f"/sessions/{id}/state", content=content_of(state, "state file"))
 
 
 def send(id: str, image: Any, learn: bool, evidence: bool) -> Call:
+    """One image as it is."""
     content = image_bytes(image)
     return Call(
         "POST",
@@ -104,17 +107,20 @@ def send(id: str, image: Any, learn: bool, evidence: bool) -> Call:
 
 
 def send_many(id: str, images: Sequence[Any], learn: bool, evidence: bool) -> Call:
+    """Several images, as files of a form."""
     contents = [image_bytes(image) for image in images]
     files = [("image", (f"{number}", content, _type(content))) for number, content in enumerate(contents)]
     return Call("POST", f"/sessions/{id}/images", _how(learn, evidence), files=files)
 
 
 def send_features(id: str, features: Sequence[Sequence[float]], learn: bool, evidence: bool) -> Call:
+    """Features of images."""
     rows = [[float(value) for value in row] for row in features]
     return Call("POST", f"/sessions/{id}/images", _how(learn, evidence), json={"features": rows})
 
 
 def follow(id: str, after: int | None) -> Call:
+    """What happens in a session."""
     headers = {"accept": "text/event-stream"}
     return Call("GET", f"/sessions/{id}/events", {} if after is None else {"after": after}, headers=headers)
 
@@ -133,6 +139,7 @@ def image_bytes(image: Any) -> bytes:
 
 
 def content_of(source: bytes | str | os.PathLike[str], what: str) -> bytes:
+    """The content of a file, or the bytes that were given."""
     return source if isinstance(source, bytes) else read_regular(Path(source), what)
 
 

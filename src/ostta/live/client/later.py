@@ -36,9 +36,10 @@ class AsyncClient:
     """
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float = calls.TIMEOUT) -> None:
-        httpx = calls.needed_httpx()
+        library = calls.needed_httpx()
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        self._url, self._http = url, httpx.AsyncClient(base_url=url, headers=headers, timeout=timeout)
+        self._url = url
+        self._http: httpx.AsyncClient = library.AsyncClient(base_url=url, headers=headers, timeout=timeout)
 
     async def close(self) -> None:
         """Close all connections.
@@ -229,7 +230,7 @@ class AsyncClient:
         >>> run(first())
         'Frozen by hand.'
         """
-        httpx, events, tried = calls.needed_httpx(), Events(after), 0
+        library, events, tried = calls.needed_httpx(), Events(after), 0
         while True:
             call = calls.follow(id, events.last)
             try:
@@ -242,7 +243,7 @@ class AsyncClient:
                         tried = 0
                         for event in events.add(line):
                             yield event
-            except httpx.TransportError as problem:
+            except library.TransportError as problem:
                 if tried >= calls.RETRIES:
                     raise Error(f"The server at {self._url} cannot be reached ({problem}).") from None
             except ServerError as problem:
@@ -253,23 +254,24 @@ class AsyncClient:
             tried += 1
             await asyncio.sleep(min(calls.LONGEST, 0.2 * 2**tried))
 
-    async def _json(self, call: calls.Call) -> Any:
-        return (await self._answer(call)).json()
+    async def _json(self, call: calls.Call) -> Json:
+        found: Json = (await self._answer(call)).json()
+        return found
 
     async def _answer(self, call: calls.Call) -> httpx.Response:
-        httpx, tried = calls.needed_httpx(), 0
+        library, tried = calls.needed_httpx(), 0
         while True:
             try:
-                response = await self._http.request(call.method, call.path, **call.arguments())
-            except httpx.TransportError as problem:
+                response: httpx.Response = await self._http.request(call.method, call.path, **call.arguments())
+            except library.TransportError as problem:
                 raise Error(
                     f"The server at {self._url} cannot be reached ({problem or type(problem).__name__})."
                 ) from None
             if response.status_code < 400:
                 return response
-            problem = calls.problem_of(response.status_code, response.content, response.headers)
-            wait = calls.wait_before(problem, tried)
+            answered = calls.problem_of(response.status_code, response.content, response.headers)
+            wait = calls.wait_before(answered, tried)
             if wait is None:
-                raise problem
+                raise answered
             tried += 1
             await asyncio.sleep(wait)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 import os
+import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -33,9 +33,10 @@ class Client:
     """
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float = calls.TIMEOUT) -> None:
-        httpx = calls.needed_httpx()
+        library = calls.needed_httpx()
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        self._url, self._http = url, httpx.Client(base_url=url, headers=headers, timeout=timeout)
+        self._url = url
+        self._http: httpx.Client = library.Client(base_url=url, headers=headers, timeout=timeout)
 
     def close(self) -> None:
         """Close all connections.
@@ -223,7 +224,7 @@ class Client:
         ...     break
         session Frozen by hand.
         """
-        httpx, events, tried = calls.needed_httpx(), Events(after), 0
+        library, events, tried = calls.needed_httpx(), Events(after), 0
         while True:
             call = calls.follow(id, events.last)
             try:
@@ -233,7 +234,7 @@ class Client:
                     for line in response.iter_lines():
                         tried = 0
                         yield from events.add(line)
-            except httpx.TransportError as problem:
+            except library.TransportError as problem:
                 if tried >= calls.RETRIES:
                     raise Error(f"The server at {self._url} cannot be reached ({problem}).") from None
             except ServerError as problem:
@@ -244,23 +245,24 @@ class Client:
             tried += 1
             time.sleep(min(calls.LONGEST, 0.2 * 2**tried))
 
-    def _json(self, call: calls.Call) -> Any:
-        return self._answer(call).json()
+    def _json(self, call: calls.Call) -> Json:
+        found: Json = self._answer(call).json()
+        return found
 
     def _answer(self, call: calls.Call) -> httpx.Response:
-        httpx, tried = calls.needed_httpx(), 0
+        library, tried = calls.needed_httpx(), 0
         while True:
             try:
-                response = self._http.request(call.method, call.path, **call.arguments())
-            except httpx.TransportError as problem:
+                response: httpx.Response = self._http.request(call.method, call.path, **call.arguments())
+            except library.TransportError as problem:
                 raise Error(
                     f"The server at {self._url} cannot be reached ({problem or type(problem).__name__})."
                 ) from None
             if response.status_code < 400:
                 return response
-            problem = calls.problem_of(response.status_code, response.content, response.headers)
-            wait = calls.wait_before(problem, tried)
+            answered = calls.problem_of(response.status_code, response.content, response.headers)
+            wait = calls.wait_before(answered, tried)
             if wait is None:
-                raise problem
+                raise answered
             tried += 1
             time.sleep(wait)

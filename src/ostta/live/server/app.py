@@ -18,6 +18,7 @@ from ...core.types import Error
 from .engine import Engine
 from .gate import App, Gate
 from .metrics import Metrics
+from .openapi import described
 from .problems import ProblemError, one_line, to_bytes
 from .routes import add_routes
 from .security import Tokens
@@ -64,6 +65,7 @@ def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens 
         async def page() -> FileResponse:
             return FileResponse(DASHBOARD / "index.html", headers={"cache-control": "no-cache"})
 
+    app.openapi = lambda: described(app)  # type: ignore[method-assign]
     return Gate(app, wanted, tokens or Tokens(), metrics)
 
 
@@ -73,13 +75,18 @@ async def _problem(request: Request, raised: Exception) -> Response:
         problem = raised
     elif isinstance(raised, RequestValidationError):
         first: dict[str, Any] = raised.errors()[0]
-        problem = ProblemError(422, f"`{first['loc'][-1]}`: {one_line(str(first['msg']), 200)}.")
+        status = 404 if first["loc"][0] == "path" else 422
+        problem = ProblemError(status, f"`{first['loc'][-1]}`: {one_line(str(first['msg']), 200)}.")
     elif isinstance(raised, HTTPException):
         status = raised.status_code if raised.status_code in (404, 405) else 400
         problem = ProblemError(status, f"There is no {request.method} {one_line(request.url.path, 100)} here.")
     else:
         problem = ProblemError(422, one_line(str(raised)))
-    headers = problem.headers()
+    headers = (
+        {**(getattr(raised, "headers", None) or {}), **problem.headers()}
+        if isinstance(raised, HTTPException)
+        else problem.headers()
+    )
     if problem.status in (408, 413):
         headers["connection"] = "close"
     return Response(to_bytes(problem.to_dict(request.state.request_id)), problem.status, headers)

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from PIL import Image
 from ...core.types import Error, Prediction
 from ..pool import StreamPool
 from .arrivals import Arrivals
+from .problems import ProblemError
 from .session import Session
 
 # An image that is read, features, or None while it is being decoded.
@@ -74,19 +76,20 @@ class Line:
                 continue
             try:
                 future = self._handed(entry)
-            except Error as problem:
-                self._fail(entry, problem)
+            except Error:  # the pool is closed, or has no such stream any more; what it says is not for strangers
+                self._fail(entry, self._gone())
                 continue
             self._inside += 1
             self._learning += entry.learn
-            self._arrivals.expect(
-                future, lambda: self.session.adapter.steps, lambda f, n, e=entry: self._arrived(e, f, n)
-            )
+            self._arrivals.expect(future, self._steps, partial(self._arrived, entry))
 
     def end(self, problem: Exception) -> None:
         """Refuse all that wait here."""
         while self._waiting:
             self._fail(self._waiting.popleft(), problem)
+
+    def _steps(self) -> int:
+        return self.session.adapter.steps
 
     def _handed(self, entry: Entry) -> Future[Prediction]:
         image = entry.image
@@ -106,7 +109,7 @@ class Line:
         self._learning -= entry.learn
         problem = future.exception()
         if problem is not None:
-            self._fail(entry, problem)
+            self._fail(entry, self._gone() if self.session.ended else problem)
         else:
             prediction: Prediction = future.result()
             if entry.learn:
@@ -115,6 +118,11 @@ class Line:
             if not entry.answer.done():
                 entry.answer.set_result((prediction, steps))
         self.move()
+
+    def _gone(self) -> ProblemError:
+        if self.session.ended:
+            return ProblemError(404, f"The session {self.session.id!r} is no longer here.")
+        return ProblemError(503, "The server is shutting down.", 5)
 
     def _fail(self, entry: Entry, problem: BaseException) -> None:
         if isinstance(problem, Error) and entry.learn:

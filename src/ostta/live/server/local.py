@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import torch
@@ -159,8 +159,8 @@ class LocalEngine:
 
     # --- sessions -----------------------------------------------------------------------------------------------------------
     async def create(self, wanted: Json) -> Json:
-        backbone, most = self.pool.backbone, self.settings.limits.classes
-        return (await self._sessions.new(lambda: made(wanted, backbone, most), wanted.get("name"))).to_json()
+        backbone, limits = self.pool.backbone, self.settings.limits
+        return (await self._sessions.new(lambda: made(wanted, backbone, limits), wanted.get("name"))).to_json()
 
     async def create_from(self, state: bytes, name: str | None) -> Json:
         return (await self._sessions.new(lambda: self._sessions.restored(state), name)).to_json()
@@ -182,7 +182,8 @@ class LocalEngine:
         session, roster = self._session(id), self._sessions
         adapter = await roster.work(lambda: roster.restored(state))
         self._session(id)  # it may have been deleted in the meantime
-        await roster.work(lambda: self.pool.replace(id, adapter))
+        with self._known(id):
+            await roster.work(lambda: self.pool.replace(id, adapter))
         session.replaced(adapter)
         session.happened(Event("replaced", "The state was replaced by an uploaded one."), session.steps, "session")
         return await self._changed(session)
@@ -194,7 +195,10 @@ class LocalEngine:
         if verb == "save":
             if self.store is None:
                 raise ProblemError(409, "This server stores no sessions: it was started without --state-dir.")
-            await self._sessions.keeper.changed(session)
+            try:
+                await self._sessions.keeper.changed(session)
+            except Error:
+                raise ProblemError(507, session.problem or "The state could not be stored.", 30) from None
             event = Event("save", f"Stored after step {session.saved_steps}.")
             return {"event": event.to_dict(), "session": session.to_json()}
         event = await self._between_steps(id, _ACTS[verb])
@@ -256,8 +260,19 @@ class LocalEngine:
             else:
                 done.set_exception(problem)
 
-        self._sessions.arrivals.expect(self.pool.call(id, function, first=True), lambda: 0, arrived)
+        with self._known(id):
+            future = self.pool.call(id, function, first=True)
+        self._sessions.arrivals.expect(future, lambda: 0, arrived)
         return await done
+
+    @contextmanager
+    def _known(self, id: str) -> Iterator[None]:
+        """What the pool says of a stream that it does not have names others, and is not for strangers."""
+        try:
+            yield
+        except Error:
+            self._session(id)
+            raise ProblemError(503, "The server is shutting down.", 5) from None
 
     async def _ticking(self, roster: Roster) -> None:
         while True:

@@ -165,7 +165,7 @@ class Roster:
 
     # --- inside -----------------------------------------------------------------------------------------------------------
     def restored(self, state: bytes) -> Adapter:
-        return restored(state, self.pool.backbone, self.settings.limits.classes)
+        return restored(state, self.pool.backbone, self.settings.limits)
 
     async def work(self, function: Callable[[], T]) -> T:
         return await self._loop.run_in_executor(self._workers, function)

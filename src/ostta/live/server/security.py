@@ -6,7 +6,7 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
@@ -151,14 +151,15 @@ class Names:
     """
 
     def __init__(self, hosts: Sequence[str], origins: Sequence[str] = ()) -> None:
-        self._hosts = {"localhost", "127.0.0.1", "[::1]", *(host.lower() for host in hosts)}
+        self._hosts = {"localhost", *(host.lower() for host in hosts)}
         self._origins = frozenset(origins)
 
     def knows_host(self, host: str) -> bool:
+        """Whether a request may be meant for this server. An address of numbers always: nobody can make a name of it."""
         name = host.lower()
         if not name.endswith("]") and name.rpartition(":")[2].isdecimal():
             name = name.rpartition(":")[0]
-        return name in self._hosts
+        return name in self._hosts or _is_address(name)
 
     def knows_origin(self, origin: str, host: str) -> bool:
         """Whether a page of that origin may ask: one of this server, or one that the operator named."""
@@ -175,10 +176,14 @@ class Names:
         return origin in self._origins
 
 
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name[1:-1] if name.startswith("[") and name.endswith("]") else name)
+    except ValueError:
+        return False
+    return True
+
+
 def hosts_of(address: str, given: Sequence[str]) -> tuple[str, ...]:
-    """The names of a server that listens at `address`: that address, unless it is all of them, and what the operator gave."""
-    own = () if address in ("0.0.0.0", "::", "") else (f"[{address}]" if ":" in address else address,)
-    return (*own, *given)
-
-
-Now = Callable[[], float]
+    """The names of a server that listens at `address`: that one, where it is a name, and what the operator gave."""
+    return (*(() if _is_address(address) else (address,)), *given)

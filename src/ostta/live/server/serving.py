@@ -12,11 +12,13 @@ from ..pool import StreamPool
 from .app import create_app
 from .gate import App
 from .local import LocalEngine
+from .logs import log
+from .protocol import limited
 from .security import Tokens, hosts_of, is_loopback, read_tokens
 from .settings import Settings
 from .store import FolderStore
 
-__all__ = ["hosts_of", "listen", "serve_locally", "tokens_for"]
+__all__ = ["config", "hosts_of", "listen", "serve_locally", "tokens_for"]
 # Seconds for which requests that are being answered are waited for at the end.
 PATIENCE = 10
 
@@ -49,17 +51,36 @@ def serve_locally(
     listen(create_app(LocalEngine(pool, settings, store), settings, tokens), settings, host=host, port=port)
 
 
-def listen(app: App, settings: Settings, *, host: str, port: int) -> None:
-    """Answer at that address."""
-    uvicorn.run(
-        app,  # type: ignore[arg-type]
+def config(app: App, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
+    """How uvicorn is told to serve."""
+    return uvicorn.Config(
+        app,
         host=host,
         port=port,
-        http="httptools",
-        loop="auto",
+        http=limited(settings.limits),
         access_log=False,
         log_level="warning",
         server_header=False,
+        # What a proxy says of the client is believed of no one; tokens decide.
         proxy_headers=False,
         timeout_graceful_shutdown=PATIENCE,
     )
+
+
+def listen(app: App, settings: Settings, *, host: str, port: int) -> None:
+    """Answer at that address until a signal ends it."""
+    server = _Server(config(app, settings, host=host, port=port))
+    server.run()
+    if not server.started:
+        raise Error(f"The server could not be started at {host}:{port}; the lines above say why.")
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens."""
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        for server in getattr(self, "servers", ()):
+            for socket in server.sockets:
+                host, port = socket.getsockname()[:2]
+                log("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}")

@@ -120,10 +120,15 @@ class Counts:
         def whole(value: Any) -> int:
             return value if type(value) is int and value >= 0 else 0
 
-        numbers = (whole(content.get(name)) for name in ("images", "accepted", "rejected", "refused"))
         classes = content.get("classes")
         named = classes if isinstance(classes, dict) else {}
-        return cls(*numbers, Counter({str(name): whole(count) for name, count in named.items()}))
+        return cls(
+            images=whole(content.get("images")),
+            accepted=whole(content.get("accepted")),
+            rejected=whole(content.get("rejected")),
+            refused=whole(content.get("refused")),
+            classes=Counter({str(name): whole(count) for name, count in named.items()}),
+        )
 
 
 class Session:

@@ -19,6 +19,8 @@ class Limits:
     # Sessions at one time, and classes of one of them.
     sessions: int = 256
     classes: int = 1000
+    # Texts that go through the text tower for one session: templates and descriptions of all its classes.
+    prompts: int = 8000
     # Bytes of the body of a request: with images, with a state, and any other.
     body: int = 16 * 2**20
     state: int = 64 * 2**20

@@ -9,9 +9,11 @@ from ...adapter import Adapter
 from ...backbones.protocol import Backbone
 from ...core.types import Error
 from ...state import read_state
+from .settings import Limits
+from .wanted import require_few
 
 
-def restored(state: bytes, backbone: Backbone, most_classes: int) -> Adapter:
+def restored(state: bytes, backbone: Backbone, limits: Limits) -> Adapter:
     """The adapter in a state file; an Error says what is wrong with it, without the name of any file."""
     with tempfile.TemporaryDirectory(prefix="ostta-") as folder:
         path = Path(folder) / "state.ostta"
@@ -19,8 +21,7 @@ def restored(state: bytes, backbone: Backbone, most_classes: int) -> Adapter:
         try:
             # Before anything is made of it: prompts of all classes go through the text tower.
             _, described = read_state(path)
-            if len(described.classes) > most_classes:
-                raise Error(f"{path} has {len(described.classes)} classes, and {most_classes} are the most here.")
+            require_few(described.classes, described.options.adapter, limits)
             return Adapter.restore(path, backbone)
         except Error as problem:
             raise Error(str(problem).replace(str(path), "The state file")) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...adapter import Adapter, load
@@ -10,9 +10,13 @@ from ...backbones.protocol import Backbone
 from ...core.checks import shown
 from ...core.options import PROFILES, options_of
 from ...core.types import Error
+from ...data.class_descriptions import Classes
+from ...data.class_names import described
 from ...files import is_unicode
-from ...options import owners
-from ...registry import Owner, find, names, pick
+from ...options import AdapterOptions, owners, resolve
+from ...profiles import chosen
+from ...registry import Owner, choose, find, names, pick
+from .settings import Limits
 
 PARTS: tuple[Owner, ...] = ("method", "score", "identifier")
 FIELDS = ("classes", "name", *PARTS, "profile", "seed", "guard", "options")
@@ -22,7 +26,7 @@ MOST_TEXT = 500
 MOST_DESCRIPTIONS = 32
 
 
-def made(wanted: Mapping[str, Any], backbone: Backbone, most_classes: int) -> Adapter:
+def made(wanted: Mapping[str, Any], backbone: Backbone, limits: Limits) -> Adapter:
     """A new adapter as `POST /sessions` asks for it; an Error says what is wrong with that."""
     for name in wanted:
         if name not in FIELDS:
@@ -30,29 +34,58 @@ def made(wanted: Mapping[str, Any], backbone: Backbone, most_classes: int) -> Ad
     for kind in PARTS:
         if (given := wanted.get(kind)) is not None:
             find(kind, _text(given, kind))
-    profile = wanted.get("profile")
-    guard = wanted.get("guard")
+    if (profile := wanted.get("profile")) is not None:
+        pick(_text(profile, "profile"), PROFILES, "profile")
+    guard, seed = wanted.get("guard"), wanted.get("seed")
     if guard is not None and not isinstance(guard, bool):
         raise Error(f"`guard` is true or false, not {shown(guard)}.")
-    seed = wanted.get("seed")
     if seed is not None and type(seed) is not int:
         raise Error(f"`seed` is a whole number, not {shown(seed)}.")
     options = wanted.get("options")
     if options is not None and not isinstance(options, dict):
         raise Error(f"`options` are values by name, not {shown(options)}.")
-    return load(
-        backbone,
-        checked_classes(wanted.get("classes"), most_classes),
-        method=wanted.get("method"),
-        score=wanted.get("score"),
-        identifier=wanted.get("identifier"),
-        profile=None if profile is None else pick(_text(profile, "profile"), PROFILES, "profile"),
-        seed=0 if seed is None else seed,
+    classes = checked_classes(wanted.get("classes"), limits.classes)
+    arguments: dict[str, Any] = {
+        **{kind: wanted.get(kind) for kind in (*PARTS, "profile")},
         # Nobody looks at these answers one by one.
-        guard=guard is not False,
+        "guard": guard is not False,
         # What `?evidence=true` shows.
-        options={"class_scores": True, **(options or {})},
-    )
+        "options": {"class_scores": True, **(options or {})},
+    }
+    _require_few_wanted(classes, backbone, limits, **arguments)
+    return load(backbone, classes, seed=0 if seed is None else seed, **arguments)
+
+
+def _require_few_wanted(
+    classes: Classes,
+    backbone: Backbone,
+    limits: Limits,
+    *,
+    method: str | None,
+    score: str | None,
+    identifier: str | None,
+    profile: str | None,
+    guard: bool,
+    options: dict[str, Any],
+) -> None:
+    """What `require_few` says of the options in force, before anything is made with them."""
+    picked = chosen(profile, method, score, identifier)
+    choice = choose(picked.method, picked.score, picked.identifier)
+    names, lines = described(classes)
+    keywords = {"descriptions": lines} if lines and "descriptions" not in options else {}
+    resolved = resolve(choice, picked.profile, options, backbone.defaults, keywords, guard)
+    require_few(names, resolved.adapter, limits)
+
+
+def require_few(classes: Sequence[str], options: AdapterOptions, limits: Limits) -> None:
+    """Refuse more classes or prompts than the server takes: each goes through the text tower."""
+    if len(classes) > limits.classes:
+        raise Error(f"There are {len(classes)} classes, and {limits.classes} are the most that this server takes.")
+    prompts = len(classes) * len(options.templates) + sum(line.count(";") + 1 for line in options.descriptions)
+    if prompts > limits.prompts:
+        raise Error(
+            f"There are {prompts} prompts of classes, and {limits.prompts} are the most that this server takes."
+        )
 
 
 def checked_classes(classes: Any, most: int) -> list[str] | dict[str, list[str]]:
