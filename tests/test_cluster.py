@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import os
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from importlib.util import find_spec
@@ -397,3 +398,16 @@ def test_an_overview_takes_what_it_can_read(tmp_path: Path, stores) -> None:
     assert overview.counts() == {"replicas": 1, "sessions_open": 1, "sessions": 2, "saves_total": 4}
     other.close()
     assert overview.counts()["replicas"] == 0
+
+
+def test_the_command_line_says_what_the_engine_ray_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.testing import CliRunner
+
+    from ostta.cli.app import app
+
+    refused = CliRunner().invoke(app, ["serve", "--engine", "ray"])
+    assert "needs a --state-dir that all machines share" in str(refused.exception)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    refused = CliRunner().invoke(app, ["serve", "--engine", "ray", "--state-dir", str(tmp_path)])
+    assert "pip install 'ostta[ray]'" in str(refused.exception)
+    assert list(tmp_path.iterdir()) == []

@@ -141,9 +141,14 @@ def adopt(folder: Path, store: LeasedStore) -> int:
     plain: SessionStore = FolderStore(folder)
     left = plain.ids()
     for id in left:
-        if id not in store.all_ids():
-            store.save(plain.load(id))
-            store.release(id)
+        if not store.exists(id):
+            try:
+                store.save(plain.load(id))
+                store.release(id)
+            except Error:
+                # Another process that starts now may have been first.
+                if not store.exists(id):
+                    raise
         plain.delete(id)
     return len(left)
 

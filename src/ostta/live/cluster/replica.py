@@ -172,9 +172,16 @@ class ReplicaBase:
     def _live_file(self) -> Path:
         return self.made.folder / LIVE / f"{self.store.holder.key}.json"
 
+    def _tidy(self) -> None:
+        """Take away what replicas that were killed left for the overview."""
+        for path in self._live_file().parent.glob("*.json"):
+            if self.store.holder.is_gone(path.stem):
+                path.unlink(missing_ok=True)
+
     async def _publish(self) -> None:
         """What the overview shows of this replica, for every router to read."""
         last = b""
+        await asyncio.to_thread(self._tidy)
         while True:
             content = {"sessions": await self.engine.sessions(), "counts": await self.engine.counts()}
             text = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
