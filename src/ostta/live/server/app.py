@@ -19,7 +19,7 @@ from .engine import Engine
 from .gate import App, Gate
 from .metrics import Metrics
 from .openapi import described
-from .problems import ProblemError, one_line, to_bytes
+from .problems import ClientGoneError, ProblemError, one_line, to_bytes
 from .routes import add_routes
 from .security import Tokens
 from .settings import Settings
@@ -57,6 +57,9 @@ def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens 
     app.add_exception_handler(Error, _problem)
     app.add_exception_handler(HTTPException, _problem)
     app.add_exception_handler(RequestValidationError, _problem)
+    app.add_exception_handler(ClientGoneError, _nobody)
+    # The gate, which gets it too, writes it to the log.
+    app.add_exception_handler(Exception, _problem)
     add_routes(app, engine, wanted, tokens or Tokens(), metrics, Bodies(wanted.limits))
     if (DASHBOARD / "index.html").is_file():
         app.mount("/static", StaticFiles(directory=DASHBOARD), name="static")
@@ -80,8 +83,12 @@ async def _problem(request: Request, raised: Exception) -> Response:
     elif isinstance(raised, HTTPException):
         status = raised.status_code if raised.status_code in (404, 405) else 400
         problem = ProblemError(status, f"There is no {request.method} {one_line(request.url.path, 100)} here.")
-    else:
+    elif isinstance(raised, Error):
         problem = ProblemError(422, one_line(str(raised)))
+    else:
+        problem = ProblemError(
+            500, "Something went wrong inside the server; its log has the details under the id of this request."
+        )
     headers = (
         {**(getattr(raised, "headers", None) or {}), **problem.headers()}
         if isinstance(raised, HTTPException)
@@ -90,3 +97,8 @@ async def _problem(request: Request, raised: Exception) -> Response:
     if problem.status in (408, 413):
         headers["connection"] = "close"
     return Response(to_bytes(problem.to_dict(request.state.request_id)), problem.status, headers)
+
+
+async def _nobody(request: Request, raised: Exception) -> Response:
+    """For the log alone: the client is gone."""
+    return Response(status_code=499)

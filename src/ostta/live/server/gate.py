@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
-from ...core.types import Error
 from .logs import log
 from .metrics import Metrics
-from .problems import ClientGoneError, ProblemError, one_line, to_bytes
+from .problems import ProblemError, one_line, to_bytes
 from .security import ANYBODY, COOKIE, HEADERS, Names, Token, Tokens
 from .settings import Settings
 
@@ -70,16 +69,9 @@ class Gate:
             if not await self._preflight(scope, headers, sending):
                 scope["state"]["token"] = self._token(scope, headers)
                 await self._app(scope, receive, sending)
-        except ClientGoneError:
-            status = status or 499
         except ProblemError as raised:
             problem = raised
-        except Error as raised:
-            problem = ProblemError(422, one_line(str(raised)))
-        except Exception as raised:
-            problem = ProblemError(
-                500, "Something went wrong inside the server; its log has the details under the id of this request."
-            )
+        except Exception as raised:  # the application has answered it already
             log(
                 "internal error",
                 level="error",
@@ -107,7 +99,7 @@ class Gate:
             }
             if problem is not None:
                 fields["problem"] = problem.detail
-            log("request", level="error" if status >= 500 else "info", request_id=request_id, **fields)
+            log("request", level="error" if status in (500, 507) else "info", request_id=request_id, **fields)
 
     # --- Host and Origin --------------------------------------------------------------------------------------------------
     def _check_origin(self, scope: Scope, headers: dict[bytes, bytes]) -> None:

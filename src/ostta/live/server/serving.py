@@ -76,7 +76,12 @@ def listen(app: App, settings: Settings, *, host: str, port: int) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens."""
+    """Says where it listens, and ends well when it was asked to."""
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        await super().shutdown(sockets)
+        # Else the signal is raised once more when all is done.
+        self._captured_signals.clear()
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)

@@ -1,0 +1,433 @@
+"""Sessions are as separate adapters, in order, and are not lost: saving, full disks, restarts, kills, clocks."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import ostta
+from ostta.live.server import Clock, FolderStore, Settings, Stored
+from ostta.live.server.store import LostError, new_id
+from serving import CLASSES, Served, embedded, events_of, is_problem, pngs, served
+
+METHODS: list[dict[str, Any]] = [
+    {},
+    {"method": "tda"},
+    {"method": "rosita"},
+    {"method": "zero_shot", "identifier": "lda"},
+]
+
+
+def test_sixty_four_sessions_give_the_answers_of_as_many_adapters() -> None:
+    """Of four kinds, with classes, seeds and images of their own, sent by eight clients at once."""
+    images, steps = pngs(), 3
+    wanted = [{**METHODS[n % 4], "seed": n, "classes": CLASSES[n % 3 :]} for n in range(64)]
+
+    def image(session: int, step: int) -> bytes:
+        return images[(7 * session + step) % len(images)]
+
+    def client(server: Served, ids: list[str], numbers: list[int]) -> list[tuple[int, dict[str, Any]]]:
+        with httpx.Client(base_url=server.http.base_url, timeout=60) as http:
+            return [
+                (number, http.post(f"/sessions/{ids[number]}/images", content=image(number, step)).json())
+                for step in range(steps)
+                for number in numbers
+            ]
+
+    found: dict[int, list[dict[str, Any]]] = {number: [] for number in range(64)}
+    with served() as server:
+        ids = [server.session(**one) for one in wanted]
+        with ThreadPoolExecutor(8) as clients:
+            for answers in clients.map(lambda first: client(server, ids, list(range(first, 64, 8))), range(8)):
+                for number, answer in answers:
+                    found[number].append(answer)
+    for number, one in enumerate(wanted):
+        adapter = ostta.load(embedded(), guard=True, **one)
+        for step in range(steps):
+            alone, answer = adapter.step(image(number, step)), found[number][step]
+            assert answer["step"] == step + 1
+            assert (answer["label"], answer["known"], answer["verdict"]) == (alone.label, alone.known, alone.verdict)
+            assert answer["score"] == pytest.approx(alone.score, abs=1e-5)
+
+
+def test_two_clients_of_one_session_are_served_in_order() -> None:
+    """Each gets later steps for later images, no step is given twice, and the answers are those of the images in the order of steps."""
+    with served() as server:
+        id = server.session()
+
+        def client(first: int) -> list[tuple[int, int, float]]:
+            with httpx.Client(base_url=server.http.base_url, timeout=60) as http:
+                answers = [
+                    (n, http.post(f"/sessions/{id}/images", content=pngs()[n]).json()) for n in range(first, 40, 2)
+                ]
+            return [(number, answer["step"], answer["score"]) for number, answer in answers]
+
+        with ThreadPoolExecutor(2) as clients:
+            one, two = clients.map(client, (0, 1))
+    for mine in (one, two):
+        assert [step for _, step, _ in mine] == sorted(step for _, step, _ in mine)
+    by_step = sorted([*one, *two], key=lambda each: each[1])
+    assert [step for _, step, _ in by_step] == list(range(1, 41))
+    adapter = ostta.load(embedded(), CLASSES, guard=True)
+    for number, _, score in by_step:
+        assert adapter.step(pngs()[number]).score == pytest.approx(score, abs=1e-5)
+
+
+def test_images_wait_in_the_order_in_which_they_came() -> None:
+    """A large image, which takes longer to decode, is not overtaken by a small one that came later."""
+    from PIL import Image
+
+    from serving import encoded
+
+    large = encoded(Image.effect_noise((1200, 1200), 60).convert("RGB"), "PNG")
+    with served() as server:
+        id = server.session()
+        answers: dict[str, int] = {}
+
+        def post(name: str, content: bytes) -> None:
+            with httpx.Client(base_url=server.http.base_url, timeout=60) as http:
+                answers[name] = http.post(f"/sessions/{id}/images", content=content).json()["step"]
+
+        first = threading.Thread(target=post, args=("large", large))
+        first.start()
+        while not server.engine._sessions.waiting:
+            time.sleep(0.001)
+        post("small", pngs()[0])
+        first.join()
+    assert answers == {"large": 1, "small": 2}
+
+
+# --- saving ---------------------------------------------------------------------------------------------------------------------
+class Disk:
+    """A store on a disk that can be full."""
+
+    def __init__(self, folder: Path) -> None:
+        self._store = FolderStore(folder)
+        self.problem: Exception | None = None
+        self.saves: list[int] = []
+
+    def ids(self) -> list[str]:
+        return self._store.ids()
+
+    def load(self, id: str) -> Stored:
+        return self._store.load(id)
+
+    def save(self, session: Stored) -> None:
+        if self.problem is not None:
+            raise self.problem
+        self._store.save(session)
+        self.saves.append(session.about["counts"]["images"])
+
+    def delete(self, id: str) -> None:
+        self._store.delete(id)
+
+
+def eventually(check: Any, seconds: float = 20.0) -> None:
+    until = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < until, "it did not come about"
+        time.sleep(0.02)
+
+
+def test_a_session_is_saved_every_few_steps_and_never_further_behind(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    with served(Settings(save_every=4), disk) as server:
+        id = server.session()
+        behind = []
+        for image in pngs()[:20]:
+            step = server.send(id, image).json()["step"]
+            behind.append(step - ostta_steps(disk, id))
+        assert max(behind) <= 4
+    # At the end all of it is stored.
+    assert disk.saves[0] == 0
+    assert disk.saves[-1] == 20
+    assert len(disk.saves) >= 6
+
+
+def ostta_steps(disk: Disk, id: str) -> int:
+    """The steps in the stored state."""
+    from ostta.live.server.settings import Limits
+    from ostta.live.server.states import restored
+
+    return restored(disk.load(id).state, embedded(), Limits()).steps
+
+
+def test_a_full_disk_is_reported_served_on_and_recovered_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ostta.live.server.keeping.RETRY", 0.3)
+    disk = Disk(tmp_path)
+    with served(Settings(save_every=2), disk) as server:
+        id = server.session()
+        disk.problem = OSError(errno.ENOSPC, "No space left on device")
+        assert [server.send(id, image).json()["step"] for image in pngs()[:8]] == list(range(1, 9))
+        eventually(lambda: server.http.get(f"/sessions/{id}").json()["problem"])
+        session = server.http.get(f"/sessions/{id}").json()
+        assert "the disk is full" in session["problem"]
+        assert session["saved_steps"] == 0
+        is_problem(server.http.post("/sessions", json={"classes": CLASSES}), 507, "could not be stored")
+        is_problem(server.http.post(f"/sessions/{id}/save"), 507, "not stored")
+        assert "ostta_sessions_with_a_problem 1.0" in server.http.get("/metrics").text
+        disk.problem = None
+        eventually(lambda: server.http.get(f"/sessions/{id}").json()["problem"] is None)
+        assert server.http.get(f"/sessions/{id}").json()["saved_steps"] == 8
+        kinds = [event["kind"] for event in server.http.get(f"/sessions/{id}/recent").json()["events"]]
+        assert kinds == ["not_stored", "stored"]
+        assert len(server.http.get("/sessions").json()["sessions"]) == 1
+    assert ostta_steps(disk, id) == 8
+
+
+def test_a_real_disk_that_is_full_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, id = FolderStore(tmp_path), new_id()
+    store.save(Stored(id, b"old", {"name": "a"}))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ostta.Error, match="No space left"):
+        store.save(Stored(id, b"new", {"name": "b"}))
+    monkeypatch.undo()
+    assert store.load(id) == Stored(id, b"old", {"name": "a"})
+    assert len(list((tmp_path / id).iterdir())) == 2
+    store.save(Stored(id, b"newer", {"name": "c"}))
+    assert store.load(id).state == b"newer"
+    assert len(list((tmp_path / id).iterdir())) == 2
+    store.delete(id)
+    assert store.ids() == []
+    for wrong in ("../x", "", "A" * 32, f"{id}/.."):
+        with pytest.raises(ostta.Error, match="32 hexadecimal digits"):
+            store.load(wrong)
+
+
+def test_after_a_restart_every_session_is_back(tmp_path: Path) -> None:
+    with served(store=FolderStore(tmp_path)) as server:
+        door, yard, gone = server.session(name="door"), server.session(method="tda"), server.session()
+        for image in pngs()[:7]:
+            server.send(door, image)
+        before = server.http.get(f"/sessions/{door}").json()
+        next_answer = server.send(door, pngs()[7], learn="false").json()
+        server.http.post(f"/sessions/{yard}/freeze")
+        server.http.delete(f"/sessions/{gone}")
+        with server.http.stream("GET", f"/sessions/{door}/events", params={"after": 0}) as stream:
+            last = events_of(stream.iter_lines(), 7)[-1]["id"]
+    # Something else in the folder, and a session that is damaged.
+    (tmp_path / "notes").mkdir()
+    (tmp_path / ("0" * 32)).mkdir()
+    (tmp_path / ("0" * 32) / "session.json").write_text("{")
+    with served(store=FolderStore(tmp_path)) as server:
+        assert {one["id"] for one in server.http.get("/sessions").json()["sessions"]} == {door, yard}
+        after = server.http.get(f"/sessions/{door}").json()
+        for name in ("name", "steps", "images", "accepted", "rejected", "class_counts", "created", "last_image"):
+            assert after[name] == before[name]
+        assert server.http.get(f"/sessions/{yard}").json()["frozen"] is True
+        assert "ostta_sessions_unreadable 1.0" in server.http.get("/metrics").text
+        with server.http.stream("GET", f"/sessions/{door}/events", headers={"last-event-id": last}) as stream:
+            lines = stream.iter_lines()
+            assert events_of(lines, 1)[0]["event"] == "gap"
+            again = server.send(door, pngs()[7]).json()
+            told = events_of(lines, 1)[0]
+        assert (told["event"], told["data"]["step"]) == ("prediction", 8)
+        assert int(told["id"]) > int(last)
+        assert (again["step"], again["score"], again["known"]) == (8, next_answer["score"], next_answer["known"])
+    assert (tmp_path / ("0" * 32) / "session.json").read_text() == "{"
+
+
+def test_a_session_that_another_process_has_is_no_longer_answered_for(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    with served(Settings(save_every=2), disk) as server:
+        id = server.session()
+        disk.problem = LostError("Another process is the writer of this session.")
+        server.send(id, pngs()[0])
+        server.send(id, pngs()[1])
+        eventually(lambda: server.http.get(f"/sessions/{id}").status_code == 404)
+        disk.problem = None
+    assert disk.ids() == [id]
+    assert ostta_steps(disk, id) == 0
+
+
+def test_a_clock_that_jumps_back_disturbs_nothing(tmp_path: Path) -> None:
+    class Hands:
+        wall, steady = 1.8e9, 5000.0
+
+    clock = Clock(lambda: Hands.wall, lambda: Hands.steady)
+    with served(Settings(save_every=1000, save_seconds=30.0, clock=clock), Disk(tmp_path)) as server:
+        id = server.session()
+        for image in pngs()[:3]:
+            server.send(id, image)
+        Hands.wall, Hands.steady = 1.7e9, 100.0
+        # What was not saved yet is due at once, and nothing is negative or lost.
+        eventually(lambda: server.http.get(f"/sessions/{id}").json()["saved_steps"] == 3)
+        assert [server.send(id, image).json()["step"] for image in pngs()[3:6]] == [4, 5, 6]
+        session = server.http.get(f"/sessions/{id}").json()
+        assert session["images_per_second"] >= 0
+        assert session["last_image"] == 1.7e9
+        points = server.http.get(f"/sessions/{id}/recent").json()["points"]
+        assert [point["step"] for point in points] == [1, 2, 3, 4, 5, 6]
+        with server.http.stream("GET", f"/sessions/{id}/events", params={"after": 0}) as stream:
+            assert [one["id"] for one in events_of(stream.iter_lines(), 6)] == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_sessions_are_adopted_and_released(tmp_path: Path) -> None:
+    """As a process of several does that share a store."""
+    import asyncio
+
+    from ostta.live.server import LocalEngine, ProblemError
+
+    async def lived() -> None:
+        store = FolderStore(tmp_path)
+        first = LocalEngine(ostta.StreamPool(embedded()), store=store, restore=False)
+        second = LocalEngine(ostta.StreamPool(embedded()), store=store, restore=False)
+        await first.start()
+        await second.start()
+        id = (await first.create({"classes": CLASSES, "name": "door"}))["id"]
+        await first.images(id, pngs()[:3], True, False)
+        with pytest.raises(ProblemError, match="There is no session"):
+            await second.session(id)
+        await first.release(id)
+        await asyncio.gather(second.adopt(id), second.adopt(id))
+        assert (await second.session(id))["steps"] == 3
+        assert (await second.images(id, pngs()[3:4], True, False))[0]["step"] == 4
+        with pytest.raises(ProblemError, match="There is no session"):
+            await first.session(id)
+        with pytest.raises(ostta.Error, match="There is no file"):
+            await first.adopt(new_id())
+        await first.stop()
+        await second.stop()
+
+    asyncio.run(lived())
+
+
+def test_the_command_line_says_how_to_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.testing import CliRunner
+
+    from ostta.cli.app import app
+    from ostta.live.server import serving
+
+    asked: dict[str, Any] = {}
+
+    def noted(backbone: Any, settings: Settings, tokens: Any, **more: Any) -> None:
+        asked.update(backbone=backbone, settings=settings, tokens=tokens, **more)
+
+    monkeypatch.setattr(serving, "serve_locally", noted)
+    (tmp_path / "tokens").write_text("0123456789abcdef\n")
+    words = "--host 0.0.0.0 --port 80 --save-every 7 --keep-images --cors https://a.example --name b.example --max-sessions 9".split()
+    result = CliRunner().invoke(app, ["serve", *words, "--state-dir", "s", "--token-file", str(tmp_path / "tokens")])
+    assert result.exit_code == 0, result.output
+    settings: Settings = asked["settings"]
+    assert (asked["backbone"], asked["host"], asked["port"], asked["folder"]) == ("embedded", "0.0.0.0", 80, Path("s"))
+    assert (settings.save_every, settings.keep_images, settings.limits.sessions) == (7, True, 9)
+    assert (settings.hosts, settings.cors) == (("b.example",), ("https://a.example",))
+    assert asked["tokens"]
+    refused = CliRunner().invoke(app, ["serve", "--host", "0.0.0.0"])
+    assert isinstance(refused.exception, ostta.Error)
+    assert "--token-file" in str(refused.exception)
+
+
+# --- kills ----------------------------------------------------------------------------------------------------------------------
+@contextmanager
+def process(folder: Path, save_every: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`ostta serve` as a process of its own, and its address."""
+    command = [
+        sys.executable,
+        "-c",
+        "from ostta.cli import main; main()",
+        "serve",
+        "--port",
+        "0",
+        "--state-dir",
+        str(folder),
+    ]
+    command += ["--save-every", str(save_every), "--device", "cpu"]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    ) as running:
+        try:
+            assert running.stderr is not None
+            url = None
+            for line in running.stderr:
+                content = json.loads(line)
+                if content["message"] == "sessions restored":
+                    assert content["unreadable"] == 0, "a stored session was damaged"
+                if content["message"] == "listening":
+                    url = content["url"]
+                    break
+            assert url is not None, "the server did not start"
+            threading.Thread(target=running.stderr.read, daemon=True).start()
+            yield running, url
+        finally:
+            running.kill()
+
+
+@pytest.mark.slow
+def test_the_command_serves_and_stops_on_sigterm(tmp_path: Path) -> None:
+    """Slow, as it starts a process."""
+    with process(tmp_path, 100) as (running, url):
+        with httpx.Client(base_url=url, timeout=60) as http:
+            id = http.post("/sessions", json={"classes": CLASSES}).json()["id"]
+            assert http.post(f"/sessions/{id}/images", content=pngs()[0]).json()["step"] == 1
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(30) == 0
+    assert ostta_steps(Disk(tmp_path), id) == 1
+
+
+@pytest.mark.slow
+def test_ten_kills_under_load_lose_no_session_and_few_steps(tmp_path: Path) -> None:
+    """Slow, as a process is started and killed ten times while six clients send: each time all sessions are back, at most N steps behind."""
+    sessions, save_every, rng = 12, 10, random.Random(0)
+    answered: dict[str, int] = {}
+    worst = 0
+    for round_ in range(11):
+        with process(tmp_path, save_every) as (running, url):
+            with httpx.Client(base_url=url, timeout=60) as http:
+                if not answered:
+                    for number in range(sessions):
+                        wanted = {"classes": CLASSES, **METHODS[number % 4], "seed": number}
+                        answered[http.post("/sessions", json=wanted).json()["id"]] = 0
+                found = {one["id"]: one["steps"] for one in http.get("/sessions").json()["sessions"]}
+            assert found.keys() == answered.keys()
+            for id, steps in found.items():
+                worst = max(worst, answered[id] - steps)
+                assert answered[id] - steps <= save_every
+                # An image whose answer was under way when the process was killed may have been stored.
+                assert steps <= answered[id] + 1
+                answered[id] = steps
+            if round_ == 10:
+                break
+
+            def client(ids: list[str], url: str = url) -> None:
+                try:
+                    with httpx.Client(base_url=url, timeout=60) as http:
+                        for number in range(100_000):
+                            id = ids[number % len(ids)]
+                            answer = http.post(f"/sessions/{id}/images", content=pngs()[number % 60])
+                            assert answer.status_code == 200, answer.text
+                            answered[id] = answer.json()["step"]
+                except httpx.TransportError:
+                    pass  # killed
+
+            ids = list(answered)
+            threads = [threading.Thread(target=client, args=(ids[first::6],)) for first in range(6)]
+            for thread in threads:
+                thread.start()
+            time.sleep(rng.uniform(1.5, 5.0))
+            running.kill()
+            for thread in threads:
+                thread.join()
+    assert sum(answered.values()) > 20 * sessions, "there was hardly any load"
+    print(
+        f"{sum(answered.values())} steps in the end, at most {worst} of a session lost at a kill, {save_every} allowed"
+    )
