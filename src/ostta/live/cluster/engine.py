@@ -180,8 +180,7 @@ class RayEngine:
     # --- following ----------------------------------------------------------------------------------------------------
     async def follow(self, id: str, after: int | None) -> AsyncIterator[Told]:
         """While no replica has the session nothing happens to it; when one has it again, its events go on."""
-        await self.name(id)
-        while not self._stopping:
+        while not self._stopping and await asyncio.to_thread(self._store.exists, id):
             stream = self._handle.options(multiplexed_model_id=id, stream=True).follow.remote(id, after)
             self._followed.add(stream)
             try:
@@ -196,9 +195,8 @@ class RayEngine:
                 # Else the replica would go on telling, and wait for this at its end.
                 self._followed.discard(stream)
                 stream.cancel()
-            await asyncio.sleep(TICK)
-            if not await asyncio.to_thread(self._store.exists, id):
-                return
+            if await asyncio.to_thread(self._store.exists, id):
+                await asyncio.sleep(TICK)
 
     async def follow_all(self) -> AsyncIterator[list[Json]]:
         seen: list[Json] | None = None

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -128,9 +129,11 @@ class ReplicaBase:
     async def follow(self, id: str, after: int | None) -> AsyncIterator[Told]:
         """The events of a session while it is here; none where it is not."""
         await self._started()
-        if self.store.is_held(id):
-            async for told in self.engine.follow(id, after):
-                yield told
+        # One that is deleted just now is not there any more.
+        with suppress(ProblemError):
+            if self.store.is_held(id):
+                async for told in self.engine.follow(id, after):
+                    yield told
 
     async def process(self) -> int:
         """The number of this replica's process."""
