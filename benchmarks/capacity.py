@@ -12,9 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 RESULTS = Path(__file__).parent / "results" / "scale.json"
 # docs/speed.md: milliseconds of zero_shot on ViT-B/16 with two threads, and what two threads take of the time of one.
 VIT_MS, TWO_OF_ONE = 302, 0.67
@@ -89,24 +86,21 @@ def main() -> None:
     given = parser.parse_args()
     found = json.loads(given.results.read_text(encoding="utf-8"))
     router = (found["ray"] or {}).get("ms of the router's processor an image", 0.0)
-    console = Console(width=180)
     for costs in measured(found):
-        console.print(costs)
+        print(costs)
     for save_every, save_seconds in ((100, 30.0), (1000, 600.0)):
         rows = [
             needs(costs, given.cameras, rate, save_every, save_seconds, router)
             for costs in measured(found)
             for rate in given.rates
         ]
-        table = Table(
-            *rows[0], title=f"{given.cameras:,} cameras, --save-every {save_every} --save-seconds {save_seconds:g}"
-        )
-        for row in rows:
-            table.add_row(*row.values())
-        console.print(table)
+        print(f"\n{given.cameras:,} cameras, --save-every {save_every} --save-seconds {save_seconds:g}\n")
+        for cells in (list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)):
+            print(f"| {' | '.join(cells)} |")
+    print()
     a_gpu = GPU_TERAFLOPS * 1e3 / VIT_GIGAFLOPS
     for rate in given.rates:
-        console.print(
+        print(
             f"ViT-B/16 at {rate:g} images/s, were {GPU_TERAFLOPS} TFLOP/s of a GPU reached: {given.cameras * rate / a_gpu:,.0f} GPUs"
         )
 

@@ -130,8 +130,9 @@ def snapshots(pool: StreamPool, count: int, rounds: int, folder: Path) -> tuple[
         lease = create(folder / f"session{number}", holder, {})
         for _ in range(rounds):
             began, busy = time.perf_counter(), time.process_time()
-            pool.save(str(number), folder / "one.ostta")
-            content = (folder / "one.ostta").read_bytes()
+            with pool.held(str(number)) as adapter:
+                copied = adapter.copy_state()
+            content = copied.to_bytes()
             lease.save({"state": content})
             times.append(1e3 * (time.perf_counter() - began))
             costs.append(1e3 * (time.process_time() - busy))
