@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import socket
 import threading
 import time
@@ -24,6 +25,8 @@ from ostta.live.server.logs import log_to
 from ostta.live.server.serving import config
 
 embedded = cache(load_embedded)
+# All servers of this process write to it, as there is one log of a process.
+LOG = io.StringIO()
 CLASSES = ["airplane", "bird", "cat", "dog", "ship"]
 
 
@@ -47,7 +50,7 @@ class Served:
     http: httpx.Client
     port: int
     engine: LocalEngine
-    log: io.StringIO
+    log_start: int
 
     def session(self, **wanted: Any) -> str:
         answer = self.http.post("/sessions", json={"classes": CLASSES, **wanted})
@@ -61,8 +64,8 @@ class Served:
         return socket.create_connection(("127.0.0.1", self.port), timeout=20)
 
     def lines(self) -> list[dict[str, Any]]:
-        """The log."""
-        return [json.loads(line) for line in self.log.getvalue().splitlines()]
+        """The log since this server was started."""
+        return [json.loads(line) for line in LOG.getvalue()[self.log_start :].splitlines()]
 
 
 @contextmanager
@@ -72,8 +75,8 @@ def served(
     wanted = settings or Settings()
     engine = LocalEngine(StreamPool(embedded(), queue=wanted.limits.waiting), wanted, store)
     server = uvicorn.Server(config(create_app(engine, wanted, tokens), wanted, host="127.0.0.1", port=0))
-    log = io.StringIO()
-    log_to(log)
+    start = len(LOG.getvalue())
+    log_to(LOG)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -82,10 +85,17 @@ def served(
             time.sleep(0.005)
         port = server.servers[0].sockets[0].getsockname()[1]
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
-            yield Served(http, port, engine, log)
+            yield Served(http, port, engine, start)
     finally:
         server.should_exit = True
         thread.join()
+
+
+def state_hash(content: bytes) -> bytes:
+    """The hash over all that a state holds; two files of one state may have their metadata in another order."""
+    found = re.search(rb'"sha256":"([0-9a-f]{64})"', content)
+    assert found is not None
+    return found[1]
 
 
 def is_problem(answer: httpx.Response, status: int, words: str) -> None:

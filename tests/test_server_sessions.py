@@ -73,7 +73,7 @@ def test_two_clients_of_one_session_are_served_in_order() -> None:
         def client(first: int) -> list[tuple[int, int, float]]:
             with httpx.Client(base_url=server.http.base_url, timeout=60) as http:
                 answers = [
-                    (n, http.post(f"/sessions/{id}/images", content=pngs()[n]).json()) for n in range(first, 40, 2)
+                    (n, http.post(f"/sessions/{id}/images", content=pngs()[n]).json()) for n in range(first, 24, 2)
                 ]
             return [(number, answer["step"], answer["score"]) for number, answer in answers]
 
@@ -82,7 +82,7 @@ def test_two_clients_of_one_session_are_served_in_order() -> None:
     for mine in (one, two):
         assert [step for _, step, _ in mine] == sorted(step for _, step, _ in mine)
     by_step = sorted([*one, *two], key=lambda each: each[1])
-    assert [step for _, step, _ in by_step] == list(range(1, 41))
+    assert [step for _, step, _ in by_step] == list(range(1, 25))
     adapter = ostta.load(embedded(), CLASSES, guard=True)
     for number, _, score in by_step:
         assert adapter.step(pngs()[number]).score == pytest.approx(score, abs=1e-5)
@@ -288,9 +288,9 @@ def test_sessions_are_adopted_and_released(tmp_path: Path) -> None:
     from ostta.live.server import LocalEngine, ProblemError
 
     async def lived() -> None:
-        store = FolderStore(tmp_path)
-        first = LocalEngine(ostta.StreamPool(embedded()), store=store, restore=False)
-        second = LocalEngine(ostta.StreamPool(embedded()), store=store, restore=False)
+        disk = Disk(tmp_path)
+        first = LocalEngine(ostta.StreamPool(embedded()), store=disk, restore=False)
+        second = LocalEngine(ostta.StreamPool(embedded()), store=disk, restore=False)
         await first.start()
         await second.start()
         id = (await first.create({"classes": CLASSES, "name": "door"}))["id"]
@@ -305,6 +305,11 @@ def test_sessions_are_adopted_and_released(tmp_path: Path) -> None:
             await first.session(id)
         with pytest.raises(ostta.Error, match="There is no file"):
             await first.adopt(new_id())
+        disk.problem = OSError(errno.ENOSPC, "No space left on device")
+        with pytest.raises(ostta.Error):
+            await second.release(id)  # it stays where it is, and goes on
+        assert (await second.images(id, pngs()[4:5], True, False))[0]["step"] == 5
+        disk.problem = None
         await first.stop()
         await second.stop()
 
@@ -324,7 +329,21 @@ def test_the_command_line_says_how_to_serve(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(serving, "serve_locally", noted)
     (tmp_path / "tokens").write_text("0123456789abcdef\n")
-    words = "--host 0.0.0.0 --port 80 --save-every 7 --keep-images --cors https://a.example --name b.example --max-sessions 9".split()
+    words = [
+        "--host",
+        "0.0.0.0",
+        "--port",
+        "80",
+        "--save-every",
+        "7",
+        "--keep-images",
+        "--cors",
+        "https://a.example",
+        "--name",
+        "b.example",
+        "--max-sessions",
+        "9",
+    ]
     result = CliRunner().invoke(app, ["serve", *words, "--state-dir", "s", "--token-file", str(tmp_path / "tokens")])
     assert result.exit_code == 0, result.output
     settings: Settings = asked["settings"]
@@ -359,6 +378,8 @@ def process(folder: Path, save_every: int) -> Iterator[tuple[subprocess.Popen[st
             assert running.stderr is not None
             url = None
             for line in running.stderr:
+                if not line.startswith("{"):  # a remark of a library
+                    continue
                 content = json.loads(line)
                 if content["message"] == "sessions restored":
                     assert content["unreadable"] == 0, "a stored session was damaged"

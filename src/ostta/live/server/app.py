@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
-from ... import __version__
+from ...adapter import versions
 from ...core.types import Error
 from .engine import Engine
 from .gate import App, Gate
@@ -46,7 +46,7 @@ def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens 
 
     app = FastAPI(
         title="ostta",
-        version=__version__,
+        version=versions().get("ostta", "unknown"),
         description='Sessions of open-set test-time adaptation: classes in, images in, answers and "I don\'t know" out.',
         lifespan=lifespan,
         docs_url=None,

@@ -33,6 +33,11 @@ class Entry:
     problem: Exception | None = None
     thumbnail: bytes | None = None
 
+    def give_up(self) -> None:
+        """Nobody waits for the answer any more; what the pool has begun is finished."""
+        if not self.answer.cancel() and not self.answer.cancelled():
+            self.answer.exception()  # looked at, so that nobody misses it
+
     @property
     def ready(self) -> bool:
         return self.image is not None or self.problem is not None
@@ -54,11 +59,15 @@ class Line:
         self._waiting: deque[Entry] = deque()
         # Images in the pool, and those of them that are learned from.
         self._inside = self._learning = 0
+        self._closed: ProblemError | None = None
 
     def __len__(self) -> int:
         return len(self._waiting) + self._inside
 
     def put(self, entries: list[Entry]) -> None:
+        """At the end of the line; refused where it is closed."""
+        if self._closed is not None:
+            raise self._closed
         self._waiting.extend(entries)
         self.move()
 
@@ -83,10 +92,20 @@ class Line:
             self._learning += entry.learn
             self._arrivals.expect(future, self._steps, partial(self._arrived, entry))
 
-    def end(self, problem: Exception) -> None:
-        """Refuse all that wait here."""
+    def close(self, problem: ProblemError) -> None:
+        """Refuse all that wait here, and whatever comes, until `open`; what the pool has is answered."""
+        self._closed = problem
         while self._waiting:
             self._fail(self._waiting.popleft(), problem)
+
+    def open(self) -> None:
+        """Take images again."""
+        self._closed = None
+
+    async def emptied(self) -> None:
+        """Wait until the pool has answered all it has of this session."""
+        while self._inside:
+            await asyncio.sleep(0.01)
 
     def _steps(self) -> int:
         return self.session.adapter.steps

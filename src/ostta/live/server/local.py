@@ -6,17 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import torch
-
-from ... import __version__
-from ...adapter import Adapter
-from ...core.overlay import encode
+from ...adapter import Adapter, versions
 from ...core.types import Error, Event
 from ..pool import StreamPool
+from .acts import ACTS
 from .engine import VERBS, Json, Sent, Told
 from .intake import answer_of, entry_of
+from .model import device_of, try_model
 from .problems import ProblemError
 from .roster import Roster
 from .session import Session
@@ -59,7 +57,7 @@ class LocalEngine:
         self._loop = asyncio.get_running_loop()
         roster = Roster(self.pool, self.settings, self.store, self._workers)
         self.pool.start()
-        await roster.work(self._try_model)
+        await roster.work(lambda: try_model(self.pool.backbone))
         self._roster = roster
         if self.store is not None and self._restore:
             await roster.adopt_all()
@@ -89,9 +87,9 @@ class LocalEngine:
     async def info(self) -> Json:
         backbone = self.pool.backbone
         return {
-            "version": __version__,
+            "version": versions().get("ostta", "unknown"),
             "backbone": backbone.id,
-            "device": str(_device(backbone.vision)),
+            "device": str(device_of(backbone)),
             "image_size": backbone.preprocessing.image_size,
             **choices(),
             "limits": self.settings.limits.to_dict(),
@@ -201,7 +199,7 @@ class LocalEngine:
                 raise ProblemError(507, session.problem or "The state could not be stored.", 30) from None
             event = Event("save", f"Stored after step {session.saved_steps}.")
             return {"event": event.to_dict(), "session": session.to_json()}
-        event = await self._between_steps(id, _ACTS[verb])
+        event = await self._between_steps(id, ACTS[verb])
         session.steps = session.adapter.steps
         session.happened(event, session.steps, "session")
         return {"event": event.to_dict(), "session": await self._changed(session)}
@@ -227,8 +225,8 @@ class LocalEngine:
                 503, f"There was no answer within {limits.answer_seconds:g} seconds: send again later.", 5
             ) from None
         finally:
-            for entry in entries:  # whoever went away needs no answer; what the pool has begun is finished
-                entry.answer.cancel()
+            for entry in entries:
+                entry.give_up()
 
     # --- inside -----------------------------------------------------------------------------------------------------------
     @property
@@ -278,30 +276,3 @@ class LocalEngine:
         while True:
             await asyncio.sleep(TICK)
             roster.keeper.tick(roster.sessions())
-
-    def _try_model(self) -> None:
-        """Whether it answers at all."""
-        backbone = self.pool.backbone
-        size = backbone.preprocessing.image_size
-        with torch.no_grad():
-            grey = torch.zeros(1, 3, size, size, device=_device(backbone.vision))
-            features = encode(backbone.vision, grey, None)
-        if not bool(torch.isfinite(features).all()):
-            raise Error(f"The backbone {backbone.id} gives features that are not finite for a grey image.")
-
-
-def _device(tower: Any) -> torch.device:
-    return next((parameter.device for parameter in tower.parameters()), torch.device("cpu"))
-
-
-def _reset(adapter: Adapter) -> Event:
-    adapter.reset()
-    return Event("reset", "Reset by hand.")
-
-
-_ACTS: dict[str, Callable[[Adapter], Event]] = {
-    "freeze": lambda adapter: adapter.freeze(),
-    "thaw": lambda adapter: adapter.thaw(),
-    "roll-back": lambda adapter: adapter.roll_back(),
-    "reset": _reset,
-}

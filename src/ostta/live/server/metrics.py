@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 ABOUT = {
@@ -34,7 +37,9 @@ class Metrics:
             buckets=BUCKETS,
             registry=self._registry,
         )
-        self._gauges: dict[str, Gauge] = {}
+        self._engine = _Engine()
+        self._registry.register(self._engine)
+        ProcessCollector(registry=self._registry)
         self._children: dict[tuple[str, int], Counter] = {}
         self._observers: dict[str, Histogram] = {}
 
@@ -50,11 +55,19 @@ class Metrics:
 
     def text(self, counts: Mapping[str, float]) -> bytes:
         """All of them; `counts` are the engine's."""
-        for name, value in counts.items():
-            if name not in self._gauges:
-                self._gauges[name] = Gauge(f"ostta_{name}", ABOUT.get(name, name), registry=self._registry)
-            self._gauges[name].set(value)
+        self._engine.counts = counts
         return generate_latest(self._registry)
+
+
+class _Engine(Collector):
+    """The figures of the engine, as they were last told."""
+
+    counts: Mapping[str, float] = MappingProxyType({})
+
+    def collect(self) -> Iterator[Metric]:
+        for name, value in self.counts.items():
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            yield kind(f"ostta_{name.removesuffix('_total')}", ABOUT.get(name, name), value=value)
 
 
 MEDIA_TYPE = CONTENT_TYPE_LATEST

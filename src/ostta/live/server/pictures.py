@@ -11,7 +11,7 @@ from PIL import Image
 
 from ...core.types import Error, Prediction
 from ...data.images import OpenedImage
-from .session import finite
+from .points import finite
 
 FORMATS = ("JPEG", "PNG", "WEBP")
 # What is decoded at once, without going through another thread: it takes less time than that.

@@ -130,15 +130,21 @@ class Roster:
 
     # --- the end of one -------------------------------------------------------------------------------------------------------
     async def release(self, id: str) -> None:
-        """Save a session and forget it here; it stays in the store. Images that wait are refused for now."""
+        """Save a session and forget it here; it stays in the store. Images that wait are refused for now.
+
+        Where it cannot be saved it stays here, and an Error says so.
+        """
         member = self.found(id)
         moved = ProblemError(503, "The session is moving to another process: send again.", 1)
-        member.line.end(moved)
+        member.line.close(moved)
         try:
+            await member.line.emptied()
             await self.keeper.settled(member.session)
-        finally:
-            await self._remove(id, moved)
-            self.keeper.forget(member.session)
+        except Error:
+            member.line.open()
+            raise
+        await self._remove(id, moved)
+        self.keeper.forget(member.session)
 
     async def drop(self, id: str) -> None:
         """Forget a session here, without saving it: another process has it now, and this one must not answer for it."""
@@ -157,7 +163,7 @@ class Roster:
         """Answer what the pool has, save all, and end the threads."""
         self.stopping = True
         for member in self._members.values():
-            member.line.end(ProblemError(503, "The server is shutting down.", 5))
+            member.line.close(ProblemError(503, "The server is shutting down.", 5))
             member.session.changed()
         await self.work(self.pool.close)
         await asyncio.sleep(0)  # what the pool answered last is seen now
@@ -181,7 +187,7 @@ class Roster:
 
     async def _remove(self, id: str, why: ProblemError) -> None:
         member = self._members.pop(id)
-        member.line.end(why)
+        member.line.close(why)
         member.session.ended = True
         member.session.changed()
         await self.work(lambda: self.pool.remove(id))

@@ -47,6 +47,20 @@ def add_routes(
     def answered(content: Json, status: int = 200, **headers: str) -> Response:
         return Response(to_bytes(content), status, {**JSON, **headers})
 
+    # --- images: the first address, as it is the one that is looked for most -----------------------------------------------------------------------------------------------------------
+    @app.post("/sessions/{id}/images")
+    async def images(request: Request, id: str, learn: bool = True, evidence: bool = False) -> Response:
+        await allowed(request, id)
+        with bodies.body() as body:
+            content = await body.read(request.receive, limits.body, request.headers.get("content-length"))
+            sent, alone = sent_images(request.headers.get("content-type", ""), content, limits.images)
+            found = await engine.images(id, sent, learn, evidence)
+        if not alone:
+            return answered({"predictions": found})
+        if "problem" in found[0]:
+            raise ProblemError(found[0]["problem"]["status"], found[0]["problem"]["detail"])
+        return answered(found[0])
+
     # --- the server -------------------------------------------------------------------------------------------------------
     @app.get("/health")
     async def health() -> Response:
@@ -141,20 +155,7 @@ def add_routes(
         await engine.delete(id)
         return Response(status_code=204)
 
-    # --- images -----------------------------------------------------------------------------------------------------------
-    @app.post("/sessions/{id}/images")
-    async def images(request: Request, id: str, learn: bool = True, evidence: bool = False) -> Response:
-        await allowed(request, id)
-        with bodies.body() as body:
-            content = await body.read(request.receive, limits.body, request.headers.get("content-length"))
-            sent, alone = sent_images(request.headers.get("content-type", ""), content, limits.images)
-            found = await engine.images(id, sent, learn, evidence)
-        if not alone:
-            return answered({"predictions": found})
-        if "problem" in found[0]:
-            raise ProblemError(found[0]["problem"]["status"], found[0]["problem"]["detail"])
-        return answered(found[0])
-
+    # --- what is remembered --------------------------------------------------------------------------------------------------
     @app.get("/sessions/{id}/recent")
     async def recent(request: Request, id: str, limit: Annotated[int, Query(ge=0, le=10_000)] = 500) -> Response:
         await allowed(request, id)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -176,6 +177,7 @@ class Names:
         return origin in self._origins
 
 
+@lru_cache(256)
 def _is_address(name: str) -> bool:
     try:
         ip_address(name[1:-1] if name.startswith("[") and name.endswith("]") else name)

@@ -9,6 +9,7 @@ from ...adapter import Adapter
 from ...backbones.protocol import Backbone
 from ...core.types import Error
 from ...state import read_state
+from .quiet import quietly
 from .settings import Limits
 from .wanted import require_few
 
@@ -20,8 +21,9 @@ def restored(state: bytes, backbone: Backbone, limits: Limits) -> Adapter:
         path.write_bytes(state)
         try:
             # Before anything is made of it: prompts of all classes go through the text tower.
-            _, described = read_state(path)
-            require_few(described.classes, described.options.adapter, limits)
-            return Adapter.restore(path, backbone)
+            with quietly():
+                _, described = read_state(path)
+                require_few(described.classes, described.options.adapter, limits)
+                return Adapter.restore(path, backbone)
         except Error as problem:
             raise Error(str(problem).replace(str(path), "The state file")) from None

@@ -16,6 +16,7 @@ from ...files import is_unicode
 from ...options import AdapterOptions, owners, resolve
 from ...profiles import chosen
 from ...registry import Owner, choose, find, names, pick
+from .quiet import quietly
 from .settings import Limits
 
 PARTS: tuple[Owner, ...] = ("method", "score", "identifier")
@@ -53,7 +54,8 @@ def made(wanted: Mapping[str, Any], backbone: Backbone, limits: Limits) -> Adapt
         "options": {"class_scores": True, **(options or {})},
     }
     _require_few_wanted(classes, backbone, limits, **arguments)
-    return load(backbone, classes, seed=0 if seed is None else seed, **arguments)
+    with quietly():
+        return load(backbone, classes, seed=0 if seed is None else seed, **arguments)
 
 
 def _require_few_wanted(
