@@ -11,6 +11,8 @@ import pytest
 pytest.importorskip("fastapi")
 
 import serving
+from ostta.live.cluster.engine import RayEngine
+from ostta.live.cluster.replica import Replicated
 from serving import Served, served
 from test_cluster import Local
 from test_server import (  # noqa: F401
@@ -18,16 +20,12 @@ from test_server import (  # noqa: F401
     test_a_state_goes_out_and_comes_in_again,
     test_a_stream_of_events_ends_with_its_session,
     test_an_image_as_it_is_in_a_form_and_in_base64,
-    test_counts_and_points_of_a_session,
     test_events_go_on_where_they_were,
     test_features_in_the_place_of_images,
+    test_predicting_changes_nothing_and_evidence_has_all_classes,
     test_rename_and_delete,
     test_the_overview_tells_when_something_changed,
 )
-
-from ostta.live.cluster.engine import RayEngine
-from ostta.live.cluster.replica import Replicated
-from ostta.live.server.settings import Settings
 
 
 @pytest.fixture(scope="module")
@@ -42,5 +40,5 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(serving, "LocalEngine", clustered)
-        with served(Settings(points=40)) as running:
+        with served() as running:
             yield running

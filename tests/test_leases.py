@@ -300,12 +300,16 @@ def interleave(folder: Path, schedule: list[tuple[str, int, int]], writers: int 
     session, accepted, problems = folder / "door", [], []
     create(session, holders[0], {"value": b"0"}).release()
 
+    noting = threading.Lock()
+
     def rename(old: Path, new: Path) -> None:
         turns.gate()
-        os.rename(old, new)
-        before, after = Token.of(Path(old).name), Token.of(Path(new).name)
-        if before and after and before.snapshot != after.snapshot:
-            accepted.append((after.number, int((session / f"{after.snapshot}.value").read_bytes())))
+        # In one step with its note: in the end the writers run at the same time.
+        with noting:
+            os.rename(old, new)
+            before, after = Token.of(Path(old).name), Token.of(Path(new).name)
+            if before and after and before.snapshot != after.snapshot:
+                accepted.append((after.number, int((session / f"{after.snapshot}.value").read_bytes())))
 
     def gated(function: Callable) -> Callable:
         def called(*arguments: object) -> object:

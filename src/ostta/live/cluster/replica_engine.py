@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import TypeVar
 
 from ...core.types import Error
@@ -17,8 +15,6 @@ from .leased_store import LeasedStore
 from .turns import Turns
 
 T = TypeVar("T")
-# Seconds between two looks at whether the images of a session that is to leave have been answered.
-_LOOK = 0.01
 
 
 class ReplicaEngine(LocalEngine):
@@ -48,13 +44,10 @@ class ReplicaEngine(LocalEngine):
         async with self._turns.of(id):
             if id not in self._sessions:
                 return
-            member = self._sessions.found(id)
-            while len(member.line):
-                await asyncio.sleep(_LOOK)
-            with suppress(LostError):
-                await self._sessions.keeper.settled(member.session)
-            if id in self._sessions:
+            try:
                 await self.release(id)
+            except LostError:
+                await self._sessions.drop(id)
             await self._sessions.work(lambda: self.leased.release(id))
 
     async def leave_all(self) -> None:
