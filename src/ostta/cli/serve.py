@@ -43,6 +43,9 @@ def serve(
     save_every: Annotated[
         int, typer.Option(min=1, max=100_000, help="A process that is killed loses at most so many steps of a session.")
     ] = 100,
+    save_seconds: Annotated[
+        float, typer.Option(min=1.0, help="A session with steps that are not stored is stored after so many seconds.")
+    ] = 30.0,
     keep_images: Annotated[
         bool,
         typer.Option(
@@ -63,8 +66,23 @@ def serve(
     max_body_mb: Annotated[int, typer.Option(min=1, help="Megabytes of one request with images.")] = 16,
     max_megapixels: Annotated[float, typer.Option(min=0.01, help="Of one image.")] = 16.0,
     engine: Annotated[
-        EngineName, typer.Option(help="local: this process. ray: replicas on a Ray cluster.")
+        EngineName,
+        typer.Option(
+            help="local: this process. ray: replicas on the cluster at RAY_ADDRESS, or on one of this machine."
+        ),
     ] = EngineName.local,
+    replicas: Annotated[int, typer.Option(min=1, help="With --engine ray: processes that hold sessions.")] = 2,
+    threads: Annotated[int, typer.Option(min=1, help="With --engine ray: cores of one replica.")] = 1,
+    sessions_per_replica: Annotated[
+        int,
+        typer.Option(
+            min=1, help="With --engine ray: the most that one replica holds; the one used longest ago makes room."
+        ),
+    ] = 256,
+    lease_seconds: Annotated[
+        float,
+        typer.Option(min=1.0, help="With --engine ray: a replica that is silent for so long has lost its sessions."),
+    ] = 10.0,
 ) -> None:
     """Answer over HTTP: sessions with classes of their own, on one backbone.
 
@@ -83,12 +101,21 @@ def serve(
     settings = Settings(
         limits=limits,
         save_every=save_every,
+        save_seconds=save_seconds,
         keep_images=keep_images,
         hosts=hosts_of(host, name or []),
         cors=tuple(cors or ()),
     )
     if engine is EngineName.ray:
-        raise Error("The engine ray is not in this version.")
+        from ..live.cluster.serving import serve_on_ray
+
+        if state_dir is None:
+            raise Error("The engine ray needs a --state-dir that all machines share: sessions move through it.")
+        serve_on_ray(
+            backbone, settings, tokens, host=host, port=port, folder=state_dir, device=device, dtype=dtype,
+            replicas=replicas, threads=threads, sessions=sessions_per_replica, term=lease_seconds,
+        )  # fmt: skip
+        return
     serve_locally(
         named_code(backbone), settings, tokens, host=host, port=port, folder=state_dir, device=device, dtype=dtype
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +9,10 @@ from typing import Any
 
 from ...core.types import Error
 from ...files import write_atomically
+from ...ray_cluster import connect, require_ray
 from ..run.locks import RunLock
 from .job import Ending, Job, Outcome, attempt
 from .threads import environment
-
-# Results are small; Ray's own choice would be a third of the machine's memory.
-_STORE_BYTES = 256_000_000
-ADDRESS = "RAY_ADDRESS"
 
 
 def cluster(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int) -> Iterator[Ending]:
@@ -24,8 +20,8 @@ def cluster(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int) -> 
 
     The data must be at the same place on every machine. There are no checkpoints: a run that is cut off starts anew.
     """
-    ray = _ray()
-    _connect(ray, workers * threads)
+    ray = require_ray()
+    connect(ray, workers * threads)
     # One run a process, as in the local engine: nothing of one run is left for the next.
     task = ray.remote(
         max_calls=1,
@@ -78,24 +74,3 @@ def _received(ray: Any, reference: Any, job: Job) -> Ending:
     except Error as problem:
         return Ending(spec=job.spec, state=Outcome.FAILED, reason=str(problem))
     return Ending.model_validate_json(text)
-
-
-def _ray() -> Any:
-    try:
-        # Ray would send statistics of its use.
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        import ray
-    except ModuleNotFoundError:
-        raise Error("The engine ray needs Ray, which is not installed: pip install 'ostta[ray]'.") from None
-    return ray
-
-
-def _connect(ray: Any, cpus: int) -> None:
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    try:
-        if os.environ.get(ADDRESS):
-            ray.init(**quiet)
-        else:
-            ray.init("local", num_cpus=cpus, include_dashboard=False, object_store_memory=_STORE_BYTES, **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as problem:
-        raise Error(f"Ray cannot be started or reached ({problem}).") from None

@@ -13,6 +13,8 @@ from prometheus_client.registry import Collector
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 ABOUT = {
     "sessions": "Sessions.",
+    "sessions_open": "Sessions that a replica holds.",
+    "replicas": "Replicas that live.",
     "sessions_with_a_problem": "Sessions whose state cannot be stored at this time.",
     "sessions_unreadable": "Stored sessions that could not be restored at the start.",
     "images_waiting": "Images that wait for their turn.",

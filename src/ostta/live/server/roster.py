@@ -146,6 +146,13 @@ class Roster:
         await self._remove(id, moved)
         self.keeper.forget(member.session)
 
+    async def drop(self, id: str) -> None:
+        """Forget a session here, without saving it: another process has it now, and this one must not answer for it."""
+        member = self._members.get(id)
+        if member is not None:
+            await self._remove(id, ProblemError(503, "The session is in another process now: send again.", 1))
+            self.keeper.forget(member.session)
+
     async def delete(self, id: str) -> None:
         """Forget a session for good."""
         member = self.found(id)
@@ -216,13 +223,4 @@ class Roster:
             member.line.move()
 
     def _lost(self, session: Session) -> None:
-        """Another process has the session now: this one must not answer for it any more."""
-
-        async def remove() -> None:
-            if session.id in self._members:
-                await self._remove(
-                    session.id, ProblemError(503, "The session is in another process now: send again.", 1)
-                )
-                self.keeper.forget(session)
-
-        self._leaving = asyncio.create_task(remove())
+        self._leaving = asyncio.create_task(self.drop(session.id))

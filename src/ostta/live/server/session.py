@@ -176,6 +176,8 @@ class Session:
             "last_image": self.last_image,
             "counts": self.counts.to_json(),
             "next_number": self.next_number,
+            # What the overview of a cluster shows while no replica has the session.
+            "shown": self.to_json(),
         }
 
     def take_over(self, about: Mapping[str, Any]) -> None:

@@ -1,0 +1,269 @@
+"""`python -m benchmarks.scale`: what 8 to 256 sessions cost a process, and what a second replica brings; the figures of docs/scale.md.
+
+Sessions of the profile `field` on the embedded model, their banks full, one PNG of 32 x 32 pixels each in a round, without HTTP. The
+counts take turns inside a round, and medians count, so that what else the machine does meets all of them; on a busy machine the
+time of the processor says more than the clock. Memory is the growth of the
+process; snapshots go through leases, to the folder that `--folder` names, and are synced. Replicas are processes of one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import json
+import multiprocessing
+import os
+import statistics
+import tempfile
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from rich.console import Console
+from rich.table import Table
+
+import ostta
+from ostta.data import open_dataset
+from ostta.files import write_atomically
+from ostta.live import StreamPool
+from ostta.live.cluster.engine import RayEngine
+from ostta.live.cluster.holder import Holder
+from ostta.live.cluster.leases import create
+from ostta.live.cluster.replica import Replicated
+from ostta.live.server.settings import Settings
+
+from .timing import settled_memory
+
+COUNTS = (8, 32, 64, 128, 256)
+# Steps after which the banks and the guard's snapshots of `field` are full.
+FULL = 520
+# Numbers in a feature of ViT-B/16.
+WIDTH = 512
+
+
+def pngs(count: int) -> list[bytes]:
+    """Known and unknown images in turn, as a camera would send them."""
+    known, unknown = open_dataset("sample:cifar10c"), open_dataset("sample:mnist")
+    made = []
+    for number in range(count):
+        buffer = io.BytesIO()
+        (unknown if number % 4 == 3 else known).image(number).convert("RGB").save(buffer, "PNG")
+        made.append(buffer.getvalue())
+    return made
+
+
+def full_state(folder: Path, images: list[bytes]) -> Path:
+    """A session that has lived for a while."""
+    adapter = ostta.load("embedded", open_dataset("sample:cifar10c").classes)
+    for number in range(FULL):
+        adapter.step(images[number % len(images)])
+    adapter.save(folder / "full.ostta")
+    return folder / "full.ostta"
+
+
+def wide(width: int, folder: Path, count: int = 32) -> tuple[int, float]:
+    """Bytes of a full state of `field` with ten classes where features have so many numbers, and kB that such a session takes."""
+    torch.manual_seed(0)
+    texts = torch.nn.functional.normalize(torch.randn(10, width), dim=-1)
+    backbone = ostta.backbones.wrap(None, texts, image_size=224)
+    adapter = ostta.load(backbone, [f"class {number}" for number in range(10)])
+    for number in range(FULL):
+        # Three of four lie near a class, so that the guard stays calm and keeps its snapshots.
+        known = 0.35 * texts[number % 10] if number % 4 != 3 else torch.zeros(width)
+        adapter.step_features(torch.randn(width) / width**0.5 + known)
+    adapter.save(folder / "wide.ostta")
+    before = settled_memory()
+    kept = [ostta.Adapter.restore(folder / "wide.ostta", backbone) for _ in range(count)]
+    grown = (settled_memory() - before) / len(kept)
+    return os.path.getsize(folder / "wide.ostta"), grown / 1e3
+
+
+def sessions(counts: tuple[int, ...], rounds: int, folder: Path, images: list[bytes]) -> list[dict[str, float]]:
+    """Images a second, memory a session and milliseconds of a snapshot, by how many sessions there are."""
+    state = full_state(folder, images)
+    pool = StreamPool("embedded")
+    pool.restore("0", state)
+    pool.step({"0": images[0]})
+    before, memory = settled_memory(), {}
+    for number in range(1, max(counts)):
+        pool.restore(str(number), state)
+        if number + 1 in counts:
+            memory[number + 1] = (settled_memory() - before) / number
+    speeds: dict[int, list[float]] = {count: [] for count in counts}
+    costs: dict[int, list[float]] = {count: [] for count in counts}
+    for turn in range(rounds + 1):
+        for count in counts[:: -1 if turn % 2 else 1]:
+            # As many images for each count, so that all of them are measured for as long.
+            repeats = max(1, max(counts) // count // 4)
+            began, busy = time.perf_counter(), time.process_time()
+            for repeat in range(repeats):
+                pool.step({str(number): images[(number + repeat) % len(images)] for number in range(count)})
+            if turn:
+                speeds[count].append(count * repeats / (time.perf_counter() - began))
+                costs[count].append(1e3 * (time.process_time() - busy) / (count * repeats))
+    saved, used, written = snapshots(pool, min(counts), rounds, folder)
+    return [
+        {
+            "sessions": count,
+            "images a second": statistics.median(speeds[count]),
+            "processor ms an image": statistics.median(costs[count]),
+            "lowest": min(speeds[count]),
+            "highest": max(speeds[count]),
+            "kB a session": memory.get(count, 0.0) / 1e3,
+            "ms a snapshot": saved,
+            "processor ms a snapshot": used,
+            "bytes a snapshot": written,
+        }
+        for count in counts
+    ]
+
+
+def snapshots(pool: StreamPool, count: int, rounds: int, folder: Path) -> tuple[float, float, float]:
+    """Median milliseconds, milliseconds of the processor, and bytes of a snapshot under a lease: made, written, synced, and counted."""
+    holder = Holder(folder / "holders", "benchmark")
+    times, costs, size = [], [], 0.0
+    for number in range(count):
+        lease = create(folder / f"session{number}", holder, {})
+        for _ in range(rounds):
+            began, busy = time.perf_counter(), time.process_time()
+            with pool.held(str(number)) as adapter:
+                copied = adapter.copy_state()
+            content = copied.to_bytes()
+            lease.save({"state": content})
+            times.append(1e3 * (time.perf_counter() - began))
+            costs.append(1e3 * (time.process_time() - busy))
+            size = float(len(content))
+    holder.close()
+    return statistics.median(times), statistics.median(costs), size
+
+
+def replica(link: Connection, state: Path, images: list[bytes], count: int) -> None:
+    """A process of one thread: at each word, so many rounds of its sessions."""
+    torch.set_num_threads(1)
+    pool = StreamPool("embedded")
+    for number in range(count):
+        pool.restore(str(number), state)
+    pool.step({str(number): images[0] for number in range(count)})
+    link.send(psutil.Process().memory_info().rss)
+    while (asked := link.recv()) is not None:
+        own, repeats = asked
+        for repeat in range(repeats):
+            pool.step({str(number): images[(number + repeat) % len(images)] for number in range(own)})
+        link.send(None)
+
+
+def two_replicas(count: int, rounds: int, folder: Path, images: list[bytes]) -> dict[str, Any]:
+    """Images a second of `count` sessions on one replica and on two, and the ratio in each round."""
+    context, state = multiprocessing.get_context("spawn"), folder / "full.ostta"
+    links, processes = [], []
+    for _ in range(2):
+        ours, theirs = context.Pipe()
+        processes.append(context.Process(target=replica, args=(theirs, state, images, count), daemon=True))
+        processes[-1].start()
+        links.append(ours)
+    memory = [link.recv() for link in links]
+    speeds: dict[int, list[float]] = {1: [], 2: []}
+    for turn in range(rounds + 1):
+        for many in (1, 2) if turn % 2 else (2, 1):
+            began = time.perf_counter()
+            for link in links[:many]:
+                link.send((count // many, 4))
+            for link in links[:many]:
+                link.recv()
+            if turn:
+                speeds[many].append(4 * count / (time.perf_counter() - began))
+    for link, process in zip(links, processes, strict=True):
+        link.send(None)
+        process.join()
+    ratios = [two / one for one, two in zip(speeds[1], speeds[2], strict=True)]
+    return {
+        "sessions": count,
+        "one replica, images a second": statistics.median(speeds[1]),
+        "two replicas, images a second": statistics.median(speeds[2]),
+        "ratio": statistics.median(ratios),
+        "lowest": min(ratios),
+        "highest": max(ratios),
+        "MB a replica": max(memory) / 1e6,
+    }
+
+
+async def routed(count: int, rounds: int, folder: Path, images: list[bytes]) -> dict[str, float]:
+    """Images a second through the engine ray with two replicas, one image of each session under way, and what the router needs of it."""
+    made = Replicated("embedded", folder, Settings(), threads=1)
+    engine = RayEngine(made, replicas=2)
+    await engine.start()
+    try:
+        state = (folder / "full.ostta").read_bytes()
+        ids = [(await engine.create_from(state, None))["id"] for _ in range(count)]
+
+        async def camera(id: str, many: int) -> None:
+            for number in range(many):
+                await engine.images(id, [images[number % len(images)]], True, False)
+
+        await asyncio.gather(*(camera(id, 2) for id in ids))
+        began, busy = time.perf_counter(), time.process_time()
+        await asyncio.gather(*(camera(id, 4 * rounds) for id in ids))
+        took, used = time.perf_counter() - began, time.process_time() - busy
+        done = 4 * rounds * count
+        return {
+            "sessions": count,
+            "images a second": done / took,
+            "ms of the router's processor an image": 1e3 * used / done,
+        }
+    finally:
+        await engine.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sessions", type=int, nargs="+", default=COUNTS)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1, help="of the process with all sessions")
+    parser.add_argument("--folder", type=Path, help="where snapshots are written; a temporary folder if not given")
+    parser.add_argument("--ray", action="store_true", help="two replicas on Ray too")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/scale.json"))
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+        folder, images = Path(name), pngs(64)
+        rows = sessions(tuple(sorted(given.sessions)), given.rounds, folder, images)
+        pair = two_replicas(32, given.rounds, folder, images)
+        through = asyncio.run(routed(16, given.rounds, folder, images)) if given.ray else None
+        answer = ostta.Adapter.restore(folder / "full.ostta").predict(images[0]).to_json()
+        size, memory = wide(WIDTH, folder)
+        sizes = {
+            "state, embedded": os.path.getsize(folder / "full.ostta"),
+            f"state, features of {WIDTH}": size,
+            f"memory of a session, features of {WIDTH}": 1e3 * memory,
+            "PNG, 32 x 32": statistics.mean(map(len, images)),
+            "answer": len(answer),
+        }
+    busy = os.getloadavg()[0]
+    write_atomically(
+        given.out,
+        json.dumps(
+            {
+                "threads": given.threads,
+                "load": busy,
+                "sessions": rows,
+                "replicas": pair,
+                "ray": through,
+                "bytes": sizes,
+            },
+            indent=1,
+        ).encode(),
+    )
+    table = Table(*rows[0])
+    for row in rows:
+        table.add_row(*(f"{value:,.1f}" for value in row.values()))
+    console = Console(width=140)
+    console.print(table)
+    console.print(pair, through, sizes, f"threads {given.threads}, load average of the machine {busy:.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,413 @@
+"""Sessions that move between replicas: the store behind leases, replicas without Ray, and the engine that routes to them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import ostta
+from ostta import Error
+from ostta.data import open_dataset
+from ostta.live.cluster.engine import RayEngine
+from ostta.live.cluster.holder import Holder
+from ostta.live.cluster.leased_store import HOLDERS, LeasedStore, adopt
+from ostta.live.cluster.leases import HeldError, MissingError
+from ostta.live.cluster.overview import Overview
+from ostta.live.cluster.replica import ReplicaBase, Replicated
+from ostta.live.server.problems import ProblemError
+from ostta.live.server.settings import Limits, Settings
+from ostta.live.server.store import FolderStore, LostError, Stored, new_id
+
+pytestmark = pytest.mark.skipif(find_spec("fastapi") is None, reason="the extra `serve` is not installed")
+
+CLASSES = ["airplane", "automobile", "bird", "cat"]
+SAVE_EVERY = 5
+
+
+@pytest.fixture(scope="module")
+def backbone() -> ostta.backbones.Backbone:
+    return ostta.backbones.as_backbone("embedded")
+
+
+@pytest.fixture(scope="module")
+def pngs() -> list[bytes]:
+    data, made = open_dataset("sample:cifar10c"), []
+    for number in range(12):
+        buffer = io.BytesIO()
+        data.image(number).save(buffer, "PNG")
+        made.append(buffer.getvalue())
+    return made
+
+
+class DeadError(Exception):
+    """Stands for what Ray raises where a replica has died."""
+
+
+class Local(RayEngine):
+    """The routing engine over replicas in this process. `route` chooses among them, as Ray may choose any."""
+
+    def __init__(self, folder: Path, backbone: Any, count: int = 2, **settings: Any) -> None:
+        limits = Limits(sessions=6, waiting=8)
+        super().__init__(
+            Replicated(backbone, folder, Settings(save_every=SAVE_EVERY, limits=limits, **settings), term=30),
+            replicas=count,
+        )
+        self.patience = 5.0
+        self.route: Callable[[str], int] = lambda id: int(id[:2], 16) % len(self.parts)
+        self.parts: list[ReplicaBase | None] = []
+        self.routed: list[tuple[str, int]] = []
+
+    def _deploy(self) -> None:
+        self._ray = SimpleNamespace(exceptions=SimpleNamespace(RayError=DeadError))
+        adopt(self.made.folder, self._store)
+        self.parts += [ReplicaBase(self.made, f"replica {number}") for number in range(self.replicas)]
+        self._handle = _Handle(self)
+
+    def _take_down(self) -> None:
+        self._store.close()
+
+    async def stop(self) -> None:
+        for part in self.parts:
+            if part is not None:
+                await part.close()
+        await super().stop()
+
+    async def kill(self, number: int) -> None:
+        """Replica `number` is gone without a word: it saves nothing, and the lock of its file is free."""
+        part = self.parts[number]
+        assert part is not None
+        self.parts[number] = None
+        if part._publishing is not None:
+            part._publishing.cancel()
+            part.engine._tick.cancel()
+        part.store.holder._stop.set()
+        os.close(part.store.holder._handle)
+        part.store.holder._handle = -1
+        part.engine.pool.close()
+
+
+class _Handle:
+    def __init__(self, engine: Local, id: str = "") -> None:
+        self._engine, self._id = engine, id
+
+    def options(self, multiplexed_model_id: str, stream: bool = False) -> _Handle:
+        return _Handle(self._engine, multiplexed_model_id)
+
+    def __getattr__(self, name: str) -> SimpleNamespace:
+        engine = self._engine
+
+        def part() -> ReplicaBase:
+            number = engine.route(self._id or "00")
+            engine.routed.append((name, number))
+            found = engine.parts[number]
+            if found is None:
+                raise DeadError
+            return found
+
+        async def call(*arguments: Any) -> Any:
+            return await getattr(part(), name)(*arguments)
+
+        return SimpleNamespace(remote=(lambda *given: _Stream(part(), given)) if name == "follow" else call)
+
+
+class _Stream:
+    """What Ray gives for a function that yields."""
+
+    def __init__(self, part: ReplicaBase, given: tuple[Any, ...]) -> None:
+        self._told = part.follow(*given)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return aiter(self._told)
+
+    def cancel(self) -> None:
+        """Nothing to do: the generator ends with its consumer."""
+
+
+def running(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """A test of coroutines."""
+
+    def run(tmp_path: Path, backbone: Any, pngs: list[bytes]) -> None:
+        async def whole() -> None:
+            engine = Local(tmp_path, backbone)
+            await engine.start()
+            try:
+                await asyncio.wait_for(test(engine, pngs), 60)
+            finally:
+                await engine.stop()
+
+        asyncio.run(whole())
+
+    run.__name__ = test.__name__
+    return run
+
+
+async def sent(engine: RayEngine, id: str, *images: bytes) -> list[int]:
+    return [answer["step"] for answer in await engine.images(id, images, True, False)]
+
+
+# --- the store ----------------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[Callable[..., LeasedStore]]:
+    made = []
+
+    def make(name: str, **given: Any) -> LeasedStore:
+        made.append(LeasedStore(tmp_path, name, Holder(tmp_path / HOLDERS, name), **given))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+def test_a_store_holds_what_it_loads(stores) -> None:
+    one, other, id = stores("one"), stores("other"), new_id()
+    one.save(Stored(id, b"state", {"name": "door"}))
+    assert (one.ids(), other.ids(), other.all_ids()) == ([id], [], [id])
+    for act in (other.load, other.require_free):
+        with pytest.raises(HeldError, match="held by one"):
+            act(id)
+    assert other.about(id) == {"name": "door"}
+    one.require_free(id)
+    one.release(id)
+    assert other.load(id) == Stored(id, b"state", {"name": "door"})
+    assert (one.is_held(id), other.is_held(id)) == (False, True)
+    other.delete(id)
+    assert (other.all_ids(), one.exists(id)) == ([], False)
+    for act in (one.load, one.about, one.require_free):
+        with pytest.raises(MissingError, match="no session"):
+            act(id)
+    for strange in ("../etc", "", "A" * 32):
+        with pytest.raises(MissingError, match="no session"):
+            one.load(strange)
+
+
+def test_a_store_that_has_lost_a_lease_hears_of_it(tmp_path: Path, stores) -> None:
+    one, id = stores("one"), new_id()
+    one.save(Stored(id, b"0", {}))
+    os.unlink(tmp_path / HOLDERS / one.holder.key)  # for others it is gone
+    other = stores("other")
+    assert other.load(id).state == b"0"
+    with pytest.raises(LostError, match="another writer since lease 1"):
+        one.save(Stored(id, b"1", {}))
+    assert (one.ids(), other.about(id)) == ([], {})
+
+
+def test_a_damaged_snapshot_is_an_error_and_gives_the_lease_back(tmp_path: Path, stores) -> None:
+    one, other, id = stores("one"), stores("other"), new_id()
+    one.save(Stored(id, b"0", {}))
+    one.release(id)
+    (about,) = (tmp_path / "leased" / id).glob("*.json")
+    about.write_bytes(b"[1]")
+    with pytest.raises(Error, match="damaged: it is no JSON object"):
+        one.load(id)
+    with pytest.raises(Error, match="damaged"):  # and not HeldError
+        other.load(id)
+    about.unlink()
+    with pytest.raises(Error, match="incomplete"):
+        other.load(id)
+
+
+def test_sessions_of_a_server_of_one_process_are_taken_over(tmp_path: Path, stores) -> None:
+    plain, ids = FolderStore(tmp_path), [new_id(), new_id()]
+    for id in ids:
+        plain.save(Stored(id, id.encode(), {"name": id[:3]}))
+    one = stores("one")
+    # As one that was killed between the two left it: the new one counts.
+    one.save(Stored(ids[0], b"newer", {}))
+    one.release(ids[0])
+    assert adopt(tmp_path, one) == 2
+    assert (plain.ids(), one.all_ids(), one.ids()) == ([], sorted(ids), [])
+    assert (one.load(ids[0]).state, one.load(ids[1]).state) == (b"newer", ids[1].encode())
+    assert adopt(tmp_path, one) == 0
+
+
+# --- replicas -----------------------------------------------------------------------------------------------------------------
+@running
+async def test_sessions_live_in_one_replica_and_answer(engine: Local, pngs: list[bytes]) -> None:
+    await engine.ready()
+    info = await engine.info()
+    assert (info["engine"], info["replicas"], info["save_every"]) == ("ray", 2, SAVE_EVERY)
+    made = [await engine.create({"classes": CLASSES, "name": f"camera {number}"}) for number in range(3)]
+    tries: Counter[str] = Counter()
+
+    def another(id: str) -> int:
+        """The one that was not asked last: it is not known who has the session."""
+        tries[id] += 1
+        return tries[id] % 2
+
+    engine.route = another
+    for number in range(3):
+        steps = await asyncio.gather(*(sent(engine, session["id"], pngs[number]) for session in made))
+        assert steps == [[number + 1]] * 3
+    # The same answers as an adapter alone.
+    alone = ostta.load(engine.parts[0].engine.pool.backbone, CLASSES, guard=True)
+    for png in pngs[:3]:
+        alone.step(png)
+    (answer,) = await engine.images(made[0]["id"], pngs[3:4], False, False)
+    assert answer["score"] == pytest.approx(alone.predict(pngs[3]).score, abs=1e-5)
+    renamed = await engine.rename(made[1]["id"], "yard")
+    assert (renamed["name"], await engine.name(made[1]["id"])) == ("yard", "yard")
+    assert (await engine.act(made[1]["id"], "freeze"))["session"]["frozen"]
+    assert len((await engine.recent(made[0]["id"], 10))["points"]) == 3
+    copied = await engine.create_from(await engine.state(made[0]["id"]), "copy")
+    assert copied["steps"] == 3
+    await engine.delete(made[2]["id"])
+    with pytest.raises(ProblemError, match="no session") as missing:
+        await engine.session(made[2]["id"])
+    assert missing.value.status == 404
+    with pytest.raises(ProblemError, match="no session"):
+        await engine.name(made[2]["id"])
+    with pytest.raises(Error, match="name of a session"):
+        await engine.rename(made[0]["id"], "")
+    with pytest.raises(ProblemError, match="no images"):
+        await engine.kept(made[0]["id"], "most")
+    with pytest.raises(ProblemError, match="no session"):
+        await engine.session("../x")
+    assert {session["id"] for session in await shown(engine, 3)} == {made[0]["id"], made[1]["id"], copied["id"]}
+
+
+async def shown(engine: Local, wanted: int) -> list[dict[str, Any]]:
+    """The overview, as soon as it has so many sessions; it is written about once a second."""
+    for _ in range(100):
+        if len(sessions := await engine.sessions()) == wanted:
+            return sessions
+        await asyncio.sleep(0.05)
+    raise AssertionError(sessions)
+
+
+@running
+async def test_a_session_moves_when_its_replica_dies(engine: Local, pngs: list[bytes]) -> None:
+    engine.route = lambda id: 0
+    session = await engine.create({"classes": CLASSES})
+    id = session["id"]
+    for number in range(8):
+        await sent(engine, id, pngs[number])
+    # Not to lose what it holds, the other one refuses while the first lives.
+    engine.route, engine.patience = lambda id: 1, 0.2
+    with pytest.raises(ProblemError, match="held by another replica") as held:
+        await sent(engine, id, pngs[8])
+    assert (held.value.status, held.value.retry_after) == (503, 5)
+    engine.route, engine.patience = lambda id: 0, 5.0
+    await engine.kill(0)
+    with pytest.raises(ProblemError, match="may have been counted or not"):
+        await sent(engine, id, pngs[8])
+    tries = iter([0, 0, 1])
+    engine.route = lambda id: next(tries, 1)
+    found = await engine.session(id)  # asked again until the other one answers
+    assert 8 - SAVE_EVERY <= found["steps"] <= 8
+    assert found["classes"] == CLASSES
+    assert await sent(engine, id, pngs[8]) == [found["steps"] + 1]
+    assert (await engine.counts())["replicas"] <= 1
+
+
+@running
+async def test_a_replica_that_was_taken_for_dead_writes_nothing_more(engine: Local, pngs: list[bytes]) -> None:
+    engine.route = lambda id: 0
+    id = (await engine.create({"classes": CLASSES}))["id"]
+    await sent(engine, id, *pngs[:2])
+    stale = engine.parts[0]
+    os.unlink(engine.made.folder / HOLDERS / stale.store.holder.key)
+    engine.route = lambda id: 1
+    assert await sent(engine, id, pngs[3]) == [1]  # neither of the two was stored
+    # What is still under way in the first one is refused, and it forgets the session.
+    roster = stale.engine._sessions
+    with pytest.raises(LostError):
+        await roster.keeper.changed(roster.found(id).session)
+    for _ in range(100):
+        if id not in roster:
+            break
+        await asyncio.sleep(0.02)
+    assert id not in roster
+    engine.route = lambda id: 0
+    engine.patience = 0.2
+    with pytest.raises(ProblemError, match="held by another"):
+        await sent(engine, id, pngs[4])
+    engine.route = lambda id: 1
+    assert await sent(engine, id, pngs[4]) == [2]
+
+
+@running
+async def test_a_snapshot_precedes_every_eviction(engine: Local, pngs: list[bytes]) -> None:
+    engine.route = lambda id: 0
+    id = (await engine.create({"classes": CLASSES}))["id"]
+    await sent(engine, id, *pngs[:3])
+    first, second = engine.parts
+    tenant = await first.tenant(id)
+    # A disk that is full: the session stays, with its lease.
+    write = first.store.save
+    first.store.save = lambda session: (_ for _ in ()).throw(Error("no space"))
+    await getattr(tenant, "__del__")()  # noqa: B009
+    assert first.store.is_held(id)
+    first.store.save = write
+    follower = asyncio.create_task(anext(aiter(engine.follow(id, 10**9))))
+    await getattr(tenant, "__del__")()  # noqa: B009
+    assert (first.store.ids(), id in first.engine._sessions) == ([], False)
+    (overview,) = await engine.sessions()
+    assert (overview["steps"], overview["images_per_second"]) == (3, 0.0)
+    engine.route = lambda id: 1
+    assert await sent(engine, id, pngs[3]) == [4]
+    assert second.store.is_held(id)
+    told = await asyncio.wait_for(follower, 10)
+    assert told.kind == "gap"
+
+
+@running
+async def test_limits_of_the_router(engine: Local, pngs: list[bytes]) -> None:
+    engine.route = lambda id: 0
+    made = [await engine.create({"classes": CLASSES}) for _ in range(6)]
+    with pytest.raises(ProblemError, match="There are 6 sessions, the most") as full:
+        await engine.create({"classes": CLASSES})
+    assert full.value.status == 503
+    answers = await asyncio.gather(*(sent(engine, made[0]["id"], pngs[0]) for _ in range(12)), return_exceptions=True)
+    steps = [answer for answer in answers if not isinstance(answer, Exception)]
+    assert steps == [[number + 1] for number in range(8)]  # in the order in which they came
+    refused = [answer for answer in answers if isinstance(answer, ProblemError)]
+    assert [problem.status for problem in refused] == [429] * 4
+    assert engine._waiting == {}
+    assert engine._turns._lines == {}
+    with pytest.raises(Error, match="at least one replica"):
+        RayEngine(engine.made, replicas=0)
+
+
+def test_an_overview_takes_what_it_can_read(tmp_path: Path, stores) -> None:
+    store, id = stores("router"), new_id()
+    store.save(Stored(id, b"", {"shown": {"id": id, "created": 1.0, "images_per_second": 3.0}}))
+    odd = new_id()
+    store.save(Stored(odd, b"", {"shown": "nothing"}))
+    overview = Overview(tmp_path, store)
+    assert overview.sessions() == [{"id": id, "created": 1.0, "images_per_second": 0.0}]
+    (tmp_path / "live").mkdir()
+    other = stores("other")
+    live = tmp_path / "live" / f"{other.holder.key}.json"
+    for damaged in (b"", b"[]", b'{"sessions": 1, "counts": {}}'):
+        live.write_bytes(damaged)
+        assert overview.counts()["replicas"] == 0
+    live.write_text(json.dumps({"sessions": [{"id": id, "created": 2.0}], "counts": {"sessions": 1, "saves_total": 4}}))
+    assert overview.sessions() == [{"id": id, "created": 2.0}]
+    assert overview.counts() == {"replicas": 1, "sessions_open": 1, "sessions": 2, "saves_total": 4}
+    other.close()
+    assert overview.counts()["replicas"] == 0
+
+
+def test_the_command_line_says_what_the_engine_ray_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.testing import CliRunner
+
+    from ostta.cli.app import app
+
+    refused = CliRunner().invoke(app, ["serve", "--engine", "ray"])
+    assert "needs a --state-dir that all machines share" in str(refused.exception)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    refused = CliRunner().invoke(app, ["serve", "--engine", "ray", "--state-dir", str(tmp_path)])
+    assert "pip install 'ostta[ray]'" in str(refused.exception)
+    assert list(tmp_path.iterdir()) == []
