@@ -21,6 +21,9 @@ WRONG: tuple[Any, ...] = (
     ["a", "a"], [1, None], [0.9, 0.1], [1e-320, 1.0],
 )  # fmt: skip
 
+# Lists that may be longer or shorter than they are, and how long at the most.
+LISTS = {"scores": 512, "rejected": 512, "answers": 96, "checks": 128, "updates": 16, "failed": 64, "waiting": 32}
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -118,11 +121,16 @@ def misfitting_tensors(good: Parts) -> Iterator[Damage]:
         if tensor.ndim > 1:
             shapes += [tensor.flatten(), tensor[:-1], tensor[..., :-1]]
         for shaped in shapes:
-            if not name.endswith("/scores") or shaped.ndim != 1 or len(shaped) > 512:
+            if not _may_be(name, tensor, shaped):
                 yield (
                     f"{name} as {list(shaped.shape)}",
                     replace(good, tensors={**others, name: shaped.to(tensor.dtype)}),
                 )
+
+
+def _may_be(name: str, tensor: torch.Tensor, shaped: torch.Tensor) -> bool:
+    most = LISTS.get(name.rpartition("/")[2], -1)
+    return shaped.ndim == tensor.ndim and shaped.shape[1:] == tensor.shape[1:] and len(shaped) <= most
 
 
 def impossible_values(good: Parts) -> Iterator[Damage]:

@@ -173,3 +173,10 @@ def test_the_command_takes_it(tmp_path: Path) -> None:
     done = command(*given, "--draw", "some", "--out", str(tmp_path))
     assert done.returncode != 0
     assert "draw" in done.stderr
+
+
+def test_two_sides_of_one_set_have_each_what_they_ask_for() -> None:
+    """The first images of the desired side must not become all that the other one has."""
+    both = compose(spec(undesired="sample:cifar10c", draw="order", limit=10, ratio=3.0), None).stream
+    assert len(set(numbers(both, desired=True))) == 10
+    assert len(set(numbers(both, desired=False))) == 30

@@ -77,6 +77,12 @@ class ScoreBank:
         values.sort()
         return values
 
+    def mean_with(self, score: float) -> float:
+        """The mean as it would be after `push(score)`; the bank itself does not change."""
+        if self._count < self.capacity:
+            return float(self._ring[: self._count].sum() + score) / (self._count + 1)
+        return float(self._ring.sum() - self._ring[self._next] + score) / self._count
+
     def stored(self, tensors: dict[str, torch.Tensor], name: str = "scores") -> NDArray[np.float64]:
         """The scores in `tensors` for `load`; an Error where they cannot be those of a bank like this one."""
         length = min(len(tensors[name]) if name in tensors and tensors[name].ndim else 0, self.capacity)

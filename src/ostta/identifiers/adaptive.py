@@ -4,7 +4,8 @@ LDA always cuts the scores in two, and on a stream without unknown images it rej
 while there are many unknown images among the recent ones, as the evidence of the score `neighbours` says:
 
     margin < 0.04       the worst-fitting quarter of the recent images fits its classes hardly better than by chance, or
-    rejected > 1/4      of the recent images, so many lie nearer to surely unknown images than to known ones (contrast < 0)
+    rejected > 1/4      of the recent images, so many lie nearer to surely unknown images than to known ones (contrast < 0), or
+    groups = 2          the recent images of a class are clearly of two kinds: unknown ones that fit well
 
 Many: an image is known if its score is on the upper side of the cut, which is 0 for this score. Few: every image is accepted
 but those whose contrast is below 0, and none is reliably unknown, so that nothing is learned from it. Nobody can tell the two
@@ -125,13 +126,13 @@ class Adaptive:
 
     def _few(self, evidence: Evidence) -> float:
         """0 where unknown images are many, 1 where they are few."""
-        if self._many_rejected(evidence):
+        if evidence.get("groups", 1) > 1 or self._many_rejected(evidence):
             return 0.0
         many, few = self.options.many_margin, self.options.few_margin
         return min(max((evidence["margin"] - many) / (few - many), 0.0), 1.0)
 
     def _many_rejected(self, evidence: Evidence) -> bool:
-        share = self._rejected.sorted_with(float(evidence["contrast"] < 0)).mean()
+        share = self._rejected.mean_with(float(evidence["contrast"] < 0))
         return bool(share > self.options.many_rejected + (-BAND if self._many else BAND))
 
 

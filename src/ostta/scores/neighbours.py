@@ -5,7 +5,7 @@ images it looks at them all (`recent_images`) and finds which are surely known a
 best class and by how much more it is like the known ones. No gradient, no second pass, and no number depends on the scale of
 the cosines.
 
-Its evidence, beside the numbers for people, is what the identifier `adaptive` decides by: `contrast` and `margin`.
+Its evidence, beside the numbers for people, is what the identifier `adaptive` decides by: `contrast`, `margin` and `groups`.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class Neighbours:
         if judged.known is not None and judged.unknown is not None:
             evidence |= {"known": float(judged.known[0]), "unknown": float(judged.unknown[0])}
         evidence |= {"contrast": float(judged.contrast[0]), "margin": self._found.margin}
+        evidence["groups"] = float(self._found.groups)
         return Scored(float(judged.score[0]), evidence)
 
     def take(self, look: Look[Any], scored: Scored, decision: Decision) -> None:

@@ -15,6 +15,8 @@ hardly count. Then the scores are shifted and scaled once more: 0 is the cut bet
     margin      = how far the best class stands out in the worst-fitting quarter, less what it would by chance;
                   without the images of contrast < 0, where these lie far from the known ones
 
+    groups      = 2 where the images of a class are clearly of two kinds (`two_groups`), else 1
+
 `sure` has those of the lowest images that lie among themselves and not among the upper half, and that fit no class better than by
 chance: hard known images drop out of it, and without unknown images it stays nearly empty. By chance, the cosines to the classes are
 independent and normal; unknown images fit hardly better than that.
@@ -30,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.cuts import cut_in_two, explained_share
+from .two_groups import in_two_groups
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -64,6 +67,7 @@ class Banks:
     upper: Singles
     upper_unit: float
     sure: Singles | None
+    two_groups: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,11 @@ class RecentImages:
     margin: float
     banks: Banks | None
     nearest: int
+
+    @property
+    def groups(self) -> int:
+        """Of how many kinds the images of a class are: 2 where that is clear."""
+        return 1 if self.banks is None or not self.banks.two_groups else 2
 
     @classmethod
     def of(cls, rows: Singles, cosines: Floats, nearest: int) -> RecentImages:
@@ -140,6 +149,7 @@ def _banks(
         unit = max(float(gap[core].mean()), TINY)
         weight = TRAINING_WEIGHT if number < ROUNDS - 1 else _weight(gap)
         scores = plain + weight * gap / unit
+    two = in_two_groups(centred, scores, gap, best, nearest)
     order = np.argsort(scores)
     # The upper half, and none below the cut: where most images are unknown, fewer than half are known.
     upper, last = (
@@ -155,7 +165,7 @@ def _banks(
     sure = None
     if len(places) >= 2 * nearest or by_chance[places].sum() > nearest:
         sure, apart = centred[places], (near_upper - _near_members(centred, places, nearest)) / upper_unit
-    return Banks(centred[core], centred[lowest], unit, weight, centred[upper], upper_unit, sure), scores, apart
+    return Banks(centred[core], centred[lowest], unit, weight, centred[upper], upper_unit, sure, two), scores, apart
 
 
 def _near_members(centred: Singles, places: Places, nearest: int) -> Floats:

@@ -127,7 +127,7 @@ class Sets:
         self.drawn: list[str] = []
         self.desired: list[Dataset] = []
         self.undesired: list[Dataset] = []
-        self._clean: dict[str, Dataset] = {}
+        self._clean: dict[tuple[object, ...], Dataset] = {}
         self._chosen = _chosen(spec)
 
     def under_each(self, corruptions: Sequence[str]) -> list[Domain]:
@@ -219,9 +219,12 @@ class Sets:
         if dataset.origin != "generated":
             return dataset
         clean_name = parse_name(name).clean
-        clean = self._clean.get(clean_name)
+        # By all that it is opened with: both sides may name one set, and ask for other parts of it.
+        classes = how.get("classes")
+        asked = (clean_name, how.get("limit"), how["named"], None if classes is None else tuple(classes))
+        clean = self._clean.get(asked)
         if clean is None:
-            clean = self._clean[clean_name] = open_dataset(clean_name, self.root, **how)
+            clean = self._clean[asked] = open_dataset(clean_name, self.root, **how)
         return generated(name, clean, corruption, severity, seed, given_root(self.root))
 
     def _how_desired(self) -> dict[str, Any]:
