@@ -248,13 +248,13 @@ def test_without_the_data_a_sentence_stands_in_the_place_of_images(suite: Suite,
 @pytest.mark.parametrize(("split", "warned"), [("", True), (":train", False)])
 def test_a_choice_by_a_test_stream_is_warned_of(split: str, warned: bool, tmp_path: Path) -> None:
     for number, rate in enumerate((1e-3, 3e-3)):
-        spec = RunSpec(method="rosita", options={"lr": rate}, desired=f"cifar10c{split}", undesired="mnist")
+        spec = RunSpec(method="rosita", options={"lr": rate}, desired=f"cifar10c{split}", undesired=f"mnist{split}")
         made(spec, 50.0 + number).write(tmp_path / f"{number}.json")
     text = suite_report(SuiteFigures(folder_results(tmp_path)))
     said = words(text)
     assert "2 rows of rosita differ in lr only. The best HM: " in said
     assert re.search(r"The best HM: [^.]*lr=0\.003", said)
-    assert ("chosen on test images (cifar10c)" in said) == warned
+    assert ("compared on test images (cifar10c under snow 5 against mnist)" in said) == warned
     assert ('class="warning"' in text) == warned
 
 
@@ -326,6 +326,7 @@ def test_a_chart_has_gaps_and_stays_inside_its_axes() -> None:
     drawn = chart.svg(ODD)
     assert 'd="M0 100L500 50M700 0L1000 0"' in drawn
     assert "<script" not in drawn
+    assert Axis(-1e308, 1e308).shown() == Axis(0, float("inf")).shown() == Axis(float("nan"), 1).shown() == []
     assert [text for _, text in Axis(0.19, 0.41).shown()] == ["0.20", "0.25", "0.30", "0.35", "0.40"]
     assert Read(html_page(Page("t", "k", [], [Section("s", [Picture(drawn, "p")])]))).open == []
 

@@ -9,9 +9,16 @@ from typing import Any
 from ..core.types import Error
 from ..data.names import parse_name
 from ..options import canonical
-from .scenario import read_scenario
+from .scenario import DomainsScenario
 from .spec import RunSpec, usual_draw
 
+# What `ostta run` can say of a scenario, by field.
+_FLAGS = {
+    "corruptions": "corruptions",
+    "images": "images-per-domain",
+    "speed": "speed",
+    "undesired_corruption": "undesired-corruption",
+}
 _STREAM = ("desired", "undesired", "undesired_classes", "limit", "scenario")
 
 
@@ -92,18 +99,15 @@ def _text(value: Any) -> str:
 
 def _scenario(spec: RunSpec) -> list[str] | None:
     wanted = spec.scenario
-    given = {name: getattr(wanted, name, None) for name in ("corruptions", "images", "speed", "undesired_corruption")}
-    try:
-        plain = read_scenario(wanted.kind)
-        said = read_scenario(wanted.kind, **{name: value for name, value in given.items() if value is not None})
-    except Error:
+    if isinstance(wanted, DomainsScenario):
         return None
-    if said != wanted:
+    plain = type(wanted)()
+    given = {name: getattr(wanted, name) for name in _FLAGS if name in type(wanted).model_fields}
+    if plain.model_copy(update=given) != wanted:
         return None
     parts = _named("scenario", wanted.kind, "single")
-    flags = {"images": "images-per-domain"}
     for name, value in given.items():
-        if value is not None and value != getattr(plain, name):
+        if value != getattr(plain, name):
             text = ",".join(value) if isinstance(value, tuple) else str(value)
-            parts.append(f"--{flags.get(name, name.replace('_', '-'))} {shlex.quote(text)}")
+            parts.append(f"--{_FLAGS[name]} {shlex.quote(text)}")
     return parts

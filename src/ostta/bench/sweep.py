@@ -26,6 +26,7 @@ from .spec import RunSpec, changed, is_frozen, name_of
 # What an entry says; the rest of a spec is the same for all runs.
 _OF_ENTRY = ("method", "score", "identifier", "profile", "guard", "options")
 FROZEN = "zero_shot"
+WARNING = "WARNING:"
 
 
 @dataclass(frozen=True)
@@ -71,20 +72,7 @@ class Sweep:
 
     def remark(self) -> str:
         """On which images a value is chosen here, and what that means; empty where there is nothing to choose from."""
-        if len(list(itertools.product(*self.values.values()))) < 2:
-            return ""
-        where, sides = shown_stream(self.spec), {_images(name) for name in sets_of(self.spec)}
-        if "test" in sides:
-            return (
-                f"WARNING: values of options were compared on test images ({where}). The best of them looks better here than it is: do "
-                "not report its figure on this stream. Choose on training images, such as cifar10c:train, and report on test images."
-            )
-        if "own" in sides:
-            return (
-                f"Values of options were compared on {where}. The best of them looks better on these images than on others: report it on "
-                "images that had no part in the choice."
-            )
-        return f"Values of options were compared on training images ({where}): report the chosen one on test images."
+        return choice_remark(self.spec) if len(list(itertools.product(*self.values.values()))) > 1 else ""
 
     def _what(self) -> str:
         if not self.values:
@@ -111,6 +99,26 @@ def sweep_of(spec: RunSpec, given: Mapping[str, Sequence[str]], seeds: Sequence[
         if len({json.dumps(value) for value in values}) < len(values):
             raise Error(f"A value of `{option}` is given twice: {', '.join(map(_word, values))}.")
     return Sweep(changed(spec, options=alone), several, tuple(seeds))
+
+
+def choice_remark(spec: RunSpec) -> str:
+    """What it means to choose values of options on the stream of `spec`.
+
+    >>> choice_remark(RunSpec(desired="cifar10c:train", undesired="mnist:train"))
+    'Values of options were compared on training images (cifar10c:train under snow 5 against mnist:train): report the chosen one on test images.'
+    """
+    where, sides = shown_stream(spec), {_images(name) for name in sets_of(spec)}
+    if "test" in sides:
+        return (
+            f"{WARNING} values of options were compared on test images ({where}). The best of them looks better here than it is: do "
+            "not report its figure on this stream. Choose on training images, such as cifar10c:train, and report on test images."
+        )
+    if "own" in sides:
+        return (
+            f"Values of options were compared on {where}. The best of them looks better on these images than on others: report it on "
+            "images that had no part in the choice."
+        )
+    return f"Values of options were compared on training images ({where}): report the chosen one on test images."
 
 
 def shown_stream(spec: RunSpec) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ def run_several(
     from ..bench.engine.grid import plan, run_grid
     from ..bench.engine.requirements import MissingError
     from ..bench.report.suite_page import page_name, suite_report
+    from ..bench.run.seen_images import seen_images
     from ..bench.suite import load_suite
     from ..bench.tables.export import FORMATS
     from ..bench.tables.suite_figures import SuiteFigures
@@ -45,7 +47,7 @@ def run_several(
         figures = SuiteFigures(collect_results(load_suite(str(path)), out))
     typer.echo(FORMATS["md"](figures))
     page = out / page_name(str(path))
-    write_atomically(page, suite_report(figures).encode())
+    write_atomically(page, suite_report(figures, partial(seen_images, root=data)).encode())
     typer.echo(f"Page: {page}")
     typer.echo(path)
     if summary.failed:

@@ -45,6 +45,8 @@ class Axis:
         """
         if self.marks:
             return [(value, text) for value, text in self.marks if self.low <= value <= self.high]
+        if not 0 < self.high - self.low < math.inf:
+            return []  # figures from a damaged file; the chart is drawn without numbers
         size = 10 ** math.floor(math.log10(self.high - self.low))
         step = next(size * part for part in (0.1, 0.2, 0.5, 1, 2, 5) if (self.high - self.low) / (size * part) <= 6)
         numbers = range(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)

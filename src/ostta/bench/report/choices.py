@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...core.types import Error
-from ...data.names import parse_name
 from ...pages import Text
 from ..result import Result
 from ..suite import METRICS
+from ..sweep import WARNING, choice_remark
 from ..tables.suite_figures import Names, SuiteFigures
 
 # What rows must share to be one thing with several values of its options.
@@ -35,17 +35,21 @@ def choices(figures: SuiteFigures) -> Iterator[Text]:
                 results.append(next(iter(figures.results(best, column).values())))
         if not found:
             continue
-        first = "; ".join(f"{row[-1]} on {', '.join(columns)}" for row, columns in found.items())
+        first = "; ".join(
+            f"{row[-1]} on {', '.join(filter(None, columns)) or 'this stream'}" for row, columns in found.items()
+        )
         said = f"{len(rows)} rows of {results[0].spec.method} differ in {_options(figures, rows)} only. The best {name}: {first}."
-        tested = [result for result in results if not _trains(result.spec.desired)]
-        if tested:
-            yield Text(
-                f"{said} Whoever chooses one by this has chosen on test images ({tested[0].spec.desired}): its figures on these streams are then "
-                "too good to be reported. Choose on training images, such as `cifar10c:train`, and report other streams.",
-                "warning",
-            )
-        else:
-            yield Text(f"{said} This choice is made on training images: report others with it.", "note")
+        # Of several streams of one kind, one sentence is enough.
+        remarks = {remark.partition("(")[0]: remark for result in results if (remark := _remark(result))}
+        for remark in remarks.values():
+            yield Text(f"{said} {remark}", "warning" if remark.startswith(WARNING) else "note")
+
+
+def _remark(result: Result) -> str:
+    try:
+        return choice_remark(result.spec)
+    except Error:  # a set from a package that is not here
+        return ""
 
 
 def _groups(figures: SuiteFigures) -> list[list[Names]]:
@@ -68,10 +72,3 @@ def _options(figures: SuiteFigures, rows: list[Names]) -> str:
 
 def _one(figures: SuiteFigures, row: Names) -> Result | None:
     return next((found for column in figures.columns for found in figures.results(row, column).values()), None)
-
-
-def _trains(desired: str) -> bool:
-    try:
-        return parse_name(desired).split == "train"
-    except Error:
-        return False

@@ -40,6 +40,11 @@ def row_name(figures: SuiteFigures, row: Names) -> str:
     return row[-1] if len({each[:-1] for each in figures.rows}) == 1 else " / ".join(row)
 
 
+def stream_name(column: Names) -> str:
+    """A column of the suite, for a heading."""
+    return " / ".join(column) or "This stream"
+
+
 def _sureness(one: ToFrozen) -> str:
     if one.low is None or one.high is None:
         return "no interval, as the runs kept no records"

@@ -10,6 +10,7 @@ from ..suite import METRICS
 from ..tables.layout import number
 from ..tables.suite_figures import Names, SuiteFigures
 from ..tables.to_frozen import ToFrozen, means_to_frozen, to_frozen
+from .lead import stream_name
 
 # Panels that one can look over.
 MOST_PANELS = 36
@@ -40,7 +41,7 @@ def _differences(figures: SuiteFigures, name: str) -> Iterator[Intervals]:
     """One panel for the means over streams, one for each stream; and one for each block of rows, such as a backbone."""
     panels: dict[tuple[str, Names], list[ToFrozen]] = {}
     for one in (*means_to_frozen(figures), *to_frozen(figures)):
-        title = " / ".join(one.column) if one.streams == 1 else f"Mean over {one.streams} streams"
+        title = stream_name(one.column) if one.streams == 1 else f"Mean over {one.streams} streams"
         panels.setdefault((title, one.row[:-1]), []).append(one)
     for (title, block), found in panels.items():
         about = f"frozen: {name} {number(found[0].frozen, figures.headline)}"
@@ -67,7 +68,7 @@ def _values(figures: SuiteFigures, name: str) -> Iterator[Intervals]:
                     low, high = (None, None) if spread is None else (figure.mean - spread, figure.mean + spread)
                     rows.append(Interval(row[-1], text, figure.mean, low, high, method=row[-1]))
             if rows:
-                yield _panel(_title(figures, " / ".join(column), block), name, rows)
+                yield _panel(_title(figures, stream_name(column), block), name, rows)
 
 
 def _title(figures: SuiteFigures, stream: str, block: Names) -> str:

@@ -12,7 +12,7 @@ from ..suite import METRICS
 from ..tables.suite_figures import Names, SuiteFigures
 from . import run_charts
 from .image_strips import Images, Judged, changes
-from .lead import row_name
+from .lead import row_name, stream_name
 from .run_columns import RunColumns, score_limits
 
 # Runs that are drawn, and streams of which images are shown.
@@ -66,7 +66,7 @@ class RunsDrawn:
         drawn: dict[Names, list[Picture]] = {}
         for row, column in read:
             drawn.setdefault(column, []).extend(self._pictures((row, column), read))
-        sections = [Section(" / ".join(column), [Grid(found, small=True)]) for column, found in drawn.items()]
+        sections = [Section(stream_name(column), [Grid(found, small=True)]) for column, found in drawn.items()]
         return Section("Scores, and accuracies over time", parts, sections)
 
     def _pictures(self, place: Place, read: dict[Place, RunColumns]) -> Iterator[Picture]:
@@ -109,12 +109,12 @@ def image_sections(drawn: RunsDrawn, images: OpenImages | None) -> Iterator[Sect
         try:
             strips = list(changes(Judged(before[-1], read[0]), Judged(after[-1], read[1]), images(results[0][seed])))
         except Error as problem:
-            problems.setdefault(str(problem), []).append(" / ".join(column))
+            problems.setdefault(str(problem), []).append(stream_name(column))
             continue
         about = Text(
             f"Here {before[-1]}, and {after[-1]}, the row with the best {name} on this stream; seed {seed}.", "note"
         )
-        sections.append(Section(" / ".join(column), [about, *strips]))
+        sections.append(Section(stream_name(column), [about, *strips]))
     left = len(pairs) - len(sections) - sum(map(len, problems.values()))
     notes = [
         *(f"No images of {', '.join(streams)}: {problem}" for problem, streams in problems.items()),

@@ -49,7 +49,7 @@ def suite_report(figures: SuiteFigures, images: OpenImages | None = None) -> str
     if not collected.found:
         return html_page(Page(suite.title, _kind(suite), [collected.missing]))
     made = sheet(figures, 1)
-    drawn = RunsDrawn(figures)
+    drawn, chosen = RunsDrawn(figures), list(choices(figures))
     failed = [f"{failure.run}: {failure.reason}" for failure in collected.failures]
     conventions = dict.fromkeys(f"{result.metrics.convention}." for _, _, result in figures.distinct)
     there = f"{collected.found} of {len(collected.cells)} cells have results."
@@ -59,7 +59,7 @@ def suite_report(figures: SuiteFigures, images: OpenImages | None = None) -> str
             _kind(suite),
             [lead(figures), collected.missing or there],
             (
-                Section("Overview", [*overview(figures), *choices(figures)]),
+                Section("Overview", [*overview(figures), *chosen]),
                 Section("Stream by stream", (), list(stream_tables(figures, made))),
                 Section("Means over streams", [*rank_panels(figures), *tables(figures, _of(made, "means"))]),
                 *image_sections(drawn, images),
@@ -68,7 +68,7 @@ def suite_report(figures: SuiteFigures, images: OpenImages | None = None) -> str
                 Section("Domain by domain", [*domain_charts(figures), *_in_figures(figures, _of(made, "parts"))]),
                 drawn.section(),
                 Section("The paper's figures", list(_paper(figures, made))),
-                Section("How to read this", _bullets([HM] * ("hm" in suite.metrics) + _notes(figures, made))),
+                Section("How to read this", _bullets([HM] * ("hm" in suite.metrics) + _notes(figures, made, chosen))),
                 Section("Failed runs", _bullets(failed)),
                 Section("Remarks", _bullets([*_remarks(figures), *_overlaps(figures), *conventions])),
                 Section("Run it again", list(runs_again(figures))),
@@ -82,8 +82,7 @@ def _kind(suite: Suite) -> str:
     """What kind of page this is; where in the paper, of suites that are of it."""
     if is_folder(suite.name):
         return "ostta bench report: a folder of results"
-    place = f"; in the paper: {suite.what}" if suite.labels and suite.folder is None else ""
-    return f"ostta bench report: suite {suite.name}{place}"
+    return "; ".join(filter(None, (f"ostta bench report: suite {suite.name}", suite.place)))
 
 
 def _of(made: Sheet, kind: str) -> list[Block]:
@@ -105,9 +104,10 @@ def _in_figures(figures: SuiteFigures, blocks: list[Block]) -> list[Part]:
     return [Folded("The same in figures", found)] if found else []
 
 
-def _notes(figures: SuiteFigures, made: Sheet) -> list[str]:
-    # What is missing stands at the top of the page.
-    return [note for note in made.footnotes if note != figures.collected.missing]
+def _notes(figures: SuiteFigures, made: Sheet, chosen: list[Text]) -> list[str]:
+    """Without what stands at the top of the page already: what is missing, and on which stream a choice was made."""
+    above = {figures.collected.missing, *([figures.suite.remark] if chosen else [])}
+    return [note for note in made.footnotes if note not in above]
 
 
 def _paper(figures: SuiteFigures, made: Sheet) -> Iterator[Part]:

@@ -20,7 +20,7 @@ def stream_tables(figures: SuiteFigures, made: Sheet) -> Iterator[Section]:
         whole = _ordered(block if cost is None else _beside(block, cost), first)
         if _has_figures(whole):
             name = " / ".join(filter(None, (block.title, block.groups[0][0])))
-            yield Section(name or figures.suite.title, [table(whole)])
+            yield Section(name or "This stream", [table(whole)])
 
 
 def tables(figures: SuiteFigures, blocks: Sequence[Block]) -> list[Part]:

@@ -30,7 +30,7 @@ def figures_of(
 
 def is_folder(what: str) -> bool:
     """Whether `what` is a folder of results and not a suite."""
-    return not what.endswith(".toml") and what not in suite_names() and Path(what).is_dir()
+    return Path(what).is_dir() and not what.endswith(".toml") and what not in suite_names()
 
 
 def _collected(
