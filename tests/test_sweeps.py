@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from ostta.bench.result import read_result
 from ostta.bench.run import log as log_module
 from ostta.bench.run.compose import compose
 from ostta.bench.run.execute import ensure_result, prepare
-from ostta.bench.run.log import Thinned, check_log
+from ostta.bench.run.log import Thinned, check_log, open_log
 from ostta.bench.spec import RunSpec, is_frozen
 from ostta.bench.suite import expand, load_suite
 from ostta.bench.sweep import Sweep, sweep_of
@@ -114,7 +115,9 @@ def test_a_sweep_prints_a_table_and_writes_a_page_that_warn(here: None, tmp_path
     suite = Path(done.stdout.splitlines()[-1])
     rows = re.findall(r"^\| (zero_shot|lr=[\d.]+) ", done.stdout, re.MULTILINE)
     assert rows[:3] == ["zero_shot", "lr=0.001", "lr=0.01"]
-    best = re.search(r"The best HM is that of (lr=0.001|lr=0.01)\. WARNING", done.stdout)
+    best = re.search(
+        r"(The best HM is (?:that of lr=0.0?01|the same for lr=0.001, lr=0.01: [^.]+))\. WARNING", done.stdout
+    )
     assert best is not None
     page = suite.with_suffix(".html").read_text(encoding="utf-8")
     assert "were compared on test images (sample:cifar10c under snow 5 against sample:mnist, 6 desired images)" in page
@@ -272,6 +275,12 @@ def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
     result = read_result(path)
     assert read.Scalars("figures/auroc")[0].value == pytest.approx(result.metrics.auroc, rel=1e-6)
     assert {"stream/hm", "stream/threshold"} <= set(read.Tags()["scalars"])
+
+
+def test_tensorboard_missing_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(Error, match=r"pip install 'ostta\[tensorboard\]'"):
+        open_log(f"tensorboard:{tmp_path}", "run", 1)
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "tensorboard:", "wandb:x", "", ":x"])

@@ -352,7 +352,11 @@ def test_a_result_says_how_busy_the_machine_was_and_its_row_marks_the_time(tmp_p
     quiet = result.model_copy(update={"load": Load(cores=2, average=1.0, waited=0.0)})
     busy = result.model_copy(update={"load": Load(cores=2, average=9.0, waited=0.6)})
     before = result.model_copy(update={"load": None})
-    assert rows([busy])[0][-1] == f"{rows([quiet])[0][-1]} (busy machine)"
+    assert rows([busy])[0][-1] == f"{rows([quiet])[0][-1]} (busy)"
+    assert busy.load.remark.startswith(
+        "The machine was busy: the run waited for a core 60 % of its time, load average 9.0"
+    )
+    assert quiet.load.remark == ""
     assert rows([before])[0][-1] == rows([quiet])[0][-1]
     assert "load" not in before.model_dump(mode="json")
 

@@ -208,6 +208,9 @@ def require(name: str) -> None:
     """An Error where the files of a backbone are not here; those of a model on the hub are fetched, if they can be. Nothing is loaded.
 
     >>> require("embedded")
+    >>> require("./nowhere")
+    Traceback (most recent call last):
+    ostta.core.types.Error: There is no folder './nowhere'.
     """
     check_name(name)
     base, plus, place = name.partition("+maple:")

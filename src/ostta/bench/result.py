@@ -120,6 +120,14 @@ class Load(FileModel):
             return self.waited > BUSY_WAIT
         return self.average is not None and self.average > BUSY_AVERAGE * self.cores
 
+    @property
+    def remark(self) -> str:
+        """What to say beside a time that was taken then; empty where the machine was quiet."""
+        if not self.busy:
+            return ""
+        waited = "" if self.waited is None else f" the run waited for a core {100 * self.waited:.0f} % of its time,"
+        return f"The machine was busy:{waited} load average {self.average}, {self.cores} cores. ms/step is longer than the run's own."
+
 
 class Analyses(FileModel):
     """What the paper measures beside the five figures; `ostta.analyses` has the formulas. None: this run cannot give it.

@@ -180,7 +180,7 @@ class Suite(FileModel):
             rows = [name for name in axes if name not in columns]
         elif columns is None and isinstance(rows, list):
             columns = [name for name in axes if name not in rows]
-        return {**filled, "rows": rows, "columns": columns}
+        return {**filled, "rows": () if rows is None else rows, "columns": () if columns is None else columns}
 
     @model_validator(mode="after")
     def _fits_together(self) -> Suite:

@@ -50,7 +50,7 @@ class Sweep:
         return found
 
     def write(self, out: Path, *, records: bool = False, best: str = "") -> Path:
-        """The suite file in the folder `out`; `best` is the row with the best figure, once it is known."""
+        """The suite file in the folder `out`; `best` is a sentence about the best row, once it is known."""
         rows = {name: _set_fields(spec) for name, spec in self.entries().items()}
         own = _set_fields(self.spec)
         base = {name: value for name, value in own.items() if name not in (*_OF_ENTRY, "seed", "plugins")}
@@ -58,7 +58,7 @@ class Sweep:
         content = {
             "title": f"{name_of(self.spec)}, {self._what()}",
             "what": shown_stream(self.spec),
-            "remark": " ".join(filter(None, (f"The best HM is that of {best}." if best else "", self.remark()))),
+            "remark": " ".join(filter(None, (best, self.remark()))),
             "seeds": list(self.seeds),
             "records": records,
             "base": base,

@@ -61,6 +61,8 @@ def demo(
     Console().print(table)
     for remark in finished[0][0].remarks:
         print(remark)
+    for busy in [result.load.remark for result, _ in finished if result.load is not None and result.busy][:1]:
+        print(busy)
     page = out / "report.html"
     seen = SeenImages(prepared.stream, prepared.adapter.classes, uncorrupted(spec.desired, None))
     write_atomically(page, demo_page(finished, seen).encode())

@@ -243,6 +243,8 @@ def _run_one(spec: RunSpec, data: Path | None, out: Path, *, records: bool | Non
         print(f"HM of each domain, mean {_percent(result.hm_mean_domains)}:")
         for domain in result.domains:
             print(f"  {_percent(domain.metrics.hm):>6} {domain.name} ({domain.images} images)")
+    if result.load is not None and result.load.remark:
+        print(result.load.remark)
     print(path)
 
 

@@ -55,11 +55,14 @@ def run_several(
 
 
 def _best(figures: SuiteFigures) -> str:
-    """The row with the highest mean, the frozen one left out; empty where nothing is known."""
+    """A sentence about the row with the highest mean, the frozen one left out; empty where nothing is known."""
+    from ..bench.suite import METRICS
+
     (column,) = figures.columns
     found = {row: figures.figure(row, column, figures.headline) for row in figures.rows if not figures.is_frozen(row)}
     means = {row: figure.mean for row, figure in found.items() if figure is not None and figure.mean is not None}
-    if not means:
-        return ""
-    best, _ = max(means.items(), key=lambda item: item[1])
-    return " / ".join(best)
+    best = [" / ".join(row) for row, value in means.items() if value == max(means.values())]
+    name = METRICS[figures.headline].rstrip(" ↑↓")
+    if len(best) > 1:
+        return f"The best {name} is the same for {', '.join(best)}: nothing can be chosen by it."
+    return f"The best {name} is that of {best[0]}." if best else ""

@@ -8,7 +8,7 @@ such code leaves behind.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from queue import SimpleQueue
 
 from ..own_code import files_of, packages_of
@@ -31,7 +31,11 @@ def local(
     places: list[Process | None] = [None] * workers
     try:
         while True:
-            while (free := _free(places)) and (taken := next(jobs, None)) is not None:
+            while free := _free(places):
+                if (taken := next(jobs, None)) is None:
+                    # There will be no more, and what waits for them only takes memory.
+                    _end(places, free)
+                    break
                 alone = fresh or _has_outside_code(taken[0].spec)
                 _start(*taken, places, free, threads, events, alone=alone)
             busy = [process for process in places if process is not None and process.job is not None]
@@ -49,9 +53,14 @@ def local(
             else:
                 places[places.index(process)] = None  # it ended while it had nothing to do
     finally:
-        for each in places:
-            if each is not None:
-                each.end()
+        _end(places, range(workers))
+
+
+def _end(places: list[Process | None], which: Iterable[int]) -> None:
+    for place in which:
+        process, places[place] = places[place], None
+        if process is not None:
+            process.end()
 
 
 def _free(places: list[Process | None]) -> list[int]:

@@ -34,6 +34,7 @@ class TensorBoard:
     def __init__(self, folder: Path, first: int) -> None:
         """`first` is the first image that will be told of; what an earlier process told of it and later ones is passed over."""
         try:
+            import tensorboard  # noqa: F401 - torch says of its absence less than we do
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise Error("The log tensorboard needs TensorBoard: pip install 'ostta[tensorboard]'.") from None

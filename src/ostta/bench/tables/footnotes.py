@@ -48,7 +48,7 @@ def footnotes(figures: SuiteFigures) -> list[str]:
     busy = sum(result.busy and not result.cached_features for result in results)
     if busy:
         sentences.append(
-            f"{busy} of {len(results)} runs shared the machine with other work, and their ms/step is longer than their own: the "
+            f"Busy: {busy} of {len(results)} runs shared the machine with other work, and their ms/step is longer than their own; the "
             "result files say how long each waited for a core."
         )
     sentences += [_gaps(figures), suite.remark, *_cautions(figures)]

@@ -24,7 +24,7 @@ from .suite_figures import FROZEN, Difference, Figure, Names, SuiteFigures
 HEADINGS = ("method", "AUROC ↑", "FPR95 ↓", "Acc_D ↑", "Acc_U ↑", "HM ↑", "ΔHM", "updates", "ms/step")
 DASH = "–"
 # Behind a time that was taken beside other programs.
-BUSY = " (busy machine)"
+BUSY = " (busy)"
 # Figures side by side in one block, where not said otherwise.
 WIDTH = 12
 COUNTS = ("updates", "events", "classes", "bank_features", "adapted_parameters", "added_parameters")
