@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -30,6 +31,7 @@ from ostta.bench.spec import RunSpec, changed
 from ostta.bench.tables.export import FORMATS
 from ostta.bench.tables.folder_results import folder_results
 from ostta.bench.tables.opening import figures_of
+from ostta.bench.tables.ranks import ranks_of
 from ostta.bench.tables.to_frozen import means_to_frozen, to_frozen
 from ostta.cli import main
 
@@ -241,6 +243,29 @@ def test_pictures_are_files_that_programs_read(folder: Path, tmp_path: Path) -> 
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in paths]
     with pytest.raises(Error, match="no format of pictures 'gif'"):
         save_pictures(figures, tmp_path, ["gif"])
+
+
+def test_ranks_over_enough_streams_are_a_table_and_a_picture(folder: Path, tmp_path: Path) -> None:
+    """TDA better on all of six streams: Wilcoxon's smallest chance, 2 / 2^6, is below 0.05."""
+    for method in ("tda", "zero_shot"):
+        result = read_result(file_of(folder, method=method, corruption="snow", seed=0))
+        for place, corruption in enumerate(("snow", "fog", "frost", "contrast", "pixelate", "jpeg")):
+            hm = 50.0 + 3 * place + (method == "tda") * (1 + 0.1 * place)
+            figures = result.metrics.model_copy(update={"hm": hm})
+            spec = changed(result.spec, corruption=corruption)
+            copied = result.model_copy(update={"spec": spec, "metrics": figures, "records": None})
+            copied.write(tmp_path / f"{method}{place}.json")
+    figures = figures_of(str(tmp_path))
+    (one,) = ranks_of(figures)
+    assert (one.backbone, one.ranks.streams, one.ranks.average) == ("embedded", 6, (1.0, 2.0))
+    assert (one.ranks.apart, one.ranks.differ) == ({("tda", "zero_shot")}, 2 / 2**6)
+    text = FORMATS["md"](figures)
+    assert re.search(r"\| tda +\| +1\.00 \| +1 worse \|\n\| embedded \| zero_shot +\| +2\.00 \| +1 better \|", text)
+    paths, sentences = save_pictures(figures, tmp_path / "drawn", ["svg"])
+    assert (paths[-1].name, sentences) == ("ranks-embedded.svg", [])
+    svg = paths[-1].read_text()
+    assert "tda  1.00" in svg
+    assert "2.00  zero_shot" in svg
 
 
 # --- compare ----------------------------------------------------------------------------------------------------------------------

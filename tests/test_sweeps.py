@@ -121,7 +121,7 @@ def test_a_sweep_prints_a_table_and_writes_a_page_that_warn(here: None, tmp_path
     assert best is not None
     page = suite.with_suffix(".html").read_text(encoding="utf-8")
     assert "were compared on test images (sample:cifar10c under snow 5 against sample:mnist, 6 desired images)" in page
-    assert f"{best[1]}." in page
+    assert f"The best HM: {best[1]} on this stream." in page
     assert "in the paper" not in page
     assert "Seeds order the same images" in done.stdout
     assert len(list(tmp_path.glob("*.json"))) == 6
