@@ -38,28 +38,12 @@ from ..result import Result
 from ..spec import is_frozen, name_of
 from ..tables.layout import HEADINGS, rows
 from . import run_charts
-from .image_strips import DONT_KNOW, Images, Judged, changes, evenly, shot, stream_shots, truth_of
+from .demo_words import NEXT, READING, WHAT
+from .image_strips import Images, Judged, changes, evenly, shot, stream_shots, truth_of
 from .run_columns import RunColumns, score_limits
 from .runs_again import run_parts
 
 FIRST = ("HM ↑", "ΔHM")
-# What each run of the demo is, for somebody who sees the words for the first time.
-WHAT = {
-    "rosita": "ROSITA learns from the stream as it goes, without labels: images that are surely known or surely unknown train a few "
-    "parameters of the model, one step at a time.",
-    "field": "The profile `field` is what `ostta.load` does if nothing is named. It trains nothing: it decides by how like an image is to "
-    "recent known and unknown ones, and takes away what the shift gives to each class.",
-}
-NEXT = (
-    ("Your own photographs, with your own classes; the page of the stream is in the folder `cats`.",
-     'ostta stream photos/ --classes "cat,dog,ship" --out cats'),
-    ("Another method on the same images; `ostta ls methods` has them all.",
-     "ostta run --method tda --desired sample:cifar10c --undesired sample:mnist --limit 500"),
-    ("Other options of a method; `ostta ls options rosita` says what there is.",
-     "ostta run --method rosita --set lr=1e-4 --desired sample:cifar10c --undesired sample:mnist --limit 500"),
-    ("A table of the paper, scaled to the model that ships, and its page. DATA is the folder of the data sets.",
-     "ostta bench run embedded/scores --data DATA --limit 200 && ostta bench report embedded/scores --data DATA --limit 200"),
-)  # fmt: skip
 
 
 class DemoImages(Images, Protocol):
@@ -109,7 +93,7 @@ def demo_page(runs: Sequence[tuple[Result, Records]], images: DemoImages) -> str
                 Section("What the frozen classifier did", list(_frozen(frozen, everything, images))),
                 *(Section(_heading(run), list(_changed(run, everything, images))) for run in after),
                 Section("All figures", [_overview(after), _table(results)]),
-                Section("How to read this", [Bullets([*_reading(), f"{frozen.result.metrics.convention}."])]),
+                Section("How to read this", [Bullets([*READING, f"{frozen.result.metrics.convention}."])]),
                 Section("What to try next", [Command(text, about) for about, text in NEXT]),
                 Section("What was run", list(_what_was_run(everything))),
             ),
@@ -279,18 +263,6 @@ def _table(results: list[Result]) -> Table:
     )
     lines = [Row(row[0], [Cell(row[at]) for at in order], method=row[0]) for row in rows(results)]
     return Table([HEADINGS[0], *(HEADINGS[at] for at in order)], lines)
-
-
-def _reading() -> list[str]:
-    return [
-        "Acc_D: desired images that were accepted and named rightly. Acc_U: undesired images that were rejected. HM: their harmonic mean, "
-        "which is high only where both are.",
-        "AUROC and FPR95 say how well the score alone tells known from unknown, whatever the threshold.",
-        "An interval is over images: how much the difference would vary with other images of the same kind. It says nothing about other orders, "
-        "other classes or other models.",
-        f"“{DONT_KNOW}” is the answer to an image whose score is below the threshold.",
-        "ms/step is the time on this machine, as busy as it was; it is no measure of speed.",
-    ]
 
 
 def _what_was_run(runs: Sequence[_Run]) -> Iterator[Part]:
