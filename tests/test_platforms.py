@@ -12,6 +12,7 @@ import pytest
 from cases import backbone
 from ostta.bench.engine.grid import run_grid
 from ostta.bench.result import read_result
+from ostta.bench.run import load, memory
 from ostta.bench.run.execute import run
 from ostta.bench.run.locks import try_lock, wait_for_lock
 from ostta.bench.spec import RunSpec
@@ -37,6 +38,9 @@ def without(monkeypatch: pytest.MonkeyPatch) -> None:
     backbone("embedded")  # for the same reason
     for name in MISSING:
         monkeypatch.setitem(sys.modules, name, None)
+    for module, name in ((memory, "_STATUS"), (memory, "_CLEAR"), (load, "_TASKS")):
+        monkeypatch.setattr(module, name, Path("/nowhere"))
+    monkeypatch.delattr(os, "getloadavg")
 
 
 def test_everything_can_be_imported() -> None:
@@ -57,6 +61,9 @@ def test_a_run_has_its_result_without_locks_and_without_a_peak(tmp_path: Path) -
     result = read_result(path)
     assert result.counts["desired"] == 4
     assert result.peak_memory_mb is None
+    assert result.load is not None
+    assert (result.load.average, result.load.waited, result.busy) == (None, None, False)
+    assert not memory.reset_peak()  # so that no process is used for a second run
 
 
 @pytest.mark.usefixtures("without")
