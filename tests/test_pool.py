@@ -26,6 +26,7 @@ from ostta.identifiers import LDA
 from ostta.live import StreamPool
 from ostta.live.batched_tower import BatchedTower
 from ostta.methods.tuning import NOT_FINITE
+from ostta.state import stored_hash
 from tiny_models import IMAGE_SIZE, tiny_clip
 
 
@@ -429,6 +430,54 @@ def test_held_predicts_and_resets(clip) -> None:
 
 
 # --- bad images -------------------------------------------------------------------------------------------------------
+def test_a_call_has_its_turn_and_the_first_comes_before_all(clip) -> None:
+    pool = StreamPool(clip, queue=3)
+    adapter = pool.add("door", CLASSES[:4], method="tda")
+    for image in noise(2):
+        pool.submit("door", image)
+    after = pool.call("door", lambda one: one.steps)
+    with pytest.raises(Error, match="3 images waiting"):
+        pool.call("door", lambda one: one.steps)
+    before = pool.call("door", lambda one: one.steps, first=True)
+    wrong = pool.call("door", lambda one: one.roll_back(), first=True)
+    while pool.run_once():
+        pass
+    assert (before.result(), after.result(), adapter.steps) == (0, 2, 2)
+    with pytest.raises(Error, match="no earlier state"):
+        wrong.result()
+    assert pool.step({"door": noise(1)[0]})["door"].verdict is not None
+    with pytest.raises(Error, match="There is no stream 'yard'"):
+        pool.call("yard", lambda one: one.steps)
+
+
+def test_another_adapter_takes_over_what_waits(clip) -> None:
+    pool = StreamPool(clip)
+    pool.add("door", CLASSES[:4], method="tda")
+    waiting = pool.submit("door", noise(1)[0])
+    other = ostta.load(clip, CLASSES[4:6], "zero_shot")
+    pool.replace("door", other)
+    pool.run_once()
+    assert waiting.result().best in CLASSES[4:6]
+    assert other.steps == 1
+    with pytest.raises(Error, match="There is no stream 'yard'"):
+        pool.replace("yard", other)
+
+
+def test_a_copy_of_a_state_is_not_changed_by_later_steps(tmp_path: Path) -> None:
+    """For every method: what was copied is what `save` would have written then."""
+    for method in ("rosita", "tda", "dpe", "cliptta"):
+        adapter = ostta.load(backbone("embedded"), CLASSES[:4], method, guard=True)
+        for image in images(3):
+            adapter.step(image)
+        copied = adapter.copy_state()
+        adapter.save(tmp_path / "now.ostta")
+        for image in images(6)[3:]:
+            adapter.step(image)
+        (tmp_path / "copy.ostta").write_bytes(copied.to_bytes())
+        assert stored_hash(tmp_path / "copy.ostta") == stored_hash(tmp_path / "now.ostta")
+        assert copied.steps == 3
+
+
 def test_a_bad_image_hurts_only_its_own_stream(clip, tmp_path: Path) -> None:
     bad = (
         b"\x89PNG\r\n\x1a\n nothing of the kind",

@@ -9,9 +9,8 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse
-from starlette.staticfiles import StaticFiles
+from fastapi.responses import FileResponse
+from fastapi.staticfiles import StaticFiles
 
 from ...adapter import versions
 from ...core.types import Error
@@ -55,7 +54,8 @@ def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens 
     )
     app.add_exception_handler(ProblemError, _problem)
     app.add_exception_handler(Error, _problem)
-    app.add_exception_handler(HTTPException, _problem)
+    for status in (400, 404, 405):  # what the framework itself raises
+        app.add_exception_handler(status, _problem)
     app.add_exception_handler(RequestValidationError, _problem)
     app.add_exception_handler(ClientGoneError, _nobody)
     # The gate, which gets it too, writes it to the log.
@@ -80,20 +80,19 @@ async def _problem(request: Request, raised: Exception) -> Response:
         first: dict[str, Any] = raised.errors()[0]
         status = 404 if first["loc"][0] == "path" else 422
         problem = ProblemError(status, f"`{first['loc'][-1]}`: {one_line(str(first['msg']), 200)}.")
-    elif isinstance(raised, HTTPException):
-        status = raised.status_code if raised.status_code in (404, 405) else 400
-        problem = ProblemError(status, f"There is no {request.method} {one_line(request.url.path, 100)} here.")
+    elif getattr(raised, "status_code", 0) in (400, 404, 405):
+        problem = ProblemError(
+            getattr(raised, "status_code", 404), f"There is no {request.method} {one_line(request.url.path, 100)} here."
+        )
     elif isinstance(raised, Error):
         problem = ProblemError(422, one_line(str(raised)))
     else:
         problem = ProblemError(
             500, "Something went wrong inside the server; its log has the details under the id of this request."
         )
-    headers = (
-        {**(getattr(raised, "headers", None) or {}), **problem.headers()}
-        if isinstance(raised, HTTPException)
-        else problem.headers()
-    )
+    # The framework has some of its own, such as Allow; the headers of a ProblemError are a function.
+    own = getattr(raised, "headers", None)
+    headers = {**(own if isinstance(own, dict) else {}), **problem.headers()}
     if problem.status in (408, 413):
         headers["connection"] = "close"
     return Response(to_bytes(problem.to_dict(request.state.request_id)), problem.status, headers)

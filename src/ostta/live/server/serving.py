@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,8 @@ def config(app: App, settings: Settings, *, host: str, port: int) -> uvicorn.Con
 
 def listen(app: App, settings: Settings, *, host: str, port: int) -> None:
     """Answer at that address until a signal ends it."""
+    # What Pillow has to say about odd tags of an image is of no use to anybody here.
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
     server = _Server(config(app, settings, host=host, port=port))
     server.run()
     if not server.started:

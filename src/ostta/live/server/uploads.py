@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
@@ -19,6 +20,9 @@ from ...files import parse_json
 from .engine import Sent
 from .problems import ClientGoneError, ProblemError, one_line
 from .settings import Limits
+
+# It tells the log of every odd byte in a form; who sent it is told in one sentence.
+logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 # Widest features that are read.
