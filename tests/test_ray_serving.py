@@ -129,6 +129,39 @@ class Watch(threading.Thread):
             self.looks += 1
 
 
+def test_sessions_make_room_after_a_snapshot(tmp_path: Path) -> None:
+    """Four sessions on a replica that holds two: Ray lets the one leave that was used longest ago."""
+    from ostta.live.cluster.engine import RayEngine
+    from ostta.live.cluster.replica import Replicated
+    from ostta.live.server.settings import Settings
+
+    buffer = io.BytesIO()
+    open_dataset("sample:cifar10c").image(0).save(buffer, "PNG")
+
+    async def main() -> None:
+        engine = RayEngine(Replicated("embedded", tmp_path, Settings(), term=5), replicas=1, sessions=2)
+        await engine.start()
+        try:
+            ids = [(await engine.create({"classes": CLASSES}))["id"] for _ in range(4)]
+            for number in range(3):
+                for id in ids:
+                    (answer,) = await engine.images(id, [buffer.getvalue()], True, False)
+                    assert answer["step"] == number + 1
+                    assert sum(token.held for token in tokens(tmp_path).values()) <= 2
+            assert [token.number for token in tokens(tmp_path).values()] == [4] * 4
+            for _ in range(40):  # the overview is a second or two behind
+                steps = [session["steps"] for session in await engine.sessions()]
+                if steps == [3] * 4:
+                    break
+                await asyncio.sleep(1)
+            assert steps == [3] * 4
+        finally:
+            await engine.stop()
+        assert not any(token.held for token in tokens(tmp_path).values())
+
+    asyncio.run(asyncio.wait_for(main(), 600))
+
+
 async def post(client: Any, path: str, **content: Any) -> Any:
     """The answer, sent again as often as the server asks for that."""
     for _ in range(600):

@@ -69,7 +69,7 @@ class RayEngine:
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
         # The core beside those of the replicas is for Ray Serve's own processes.
         connect(self._ray, self.replicas * self.made.threads + 1)
-        serve.start(http_options={"location": "NoServer"})
+        serve.start(proxy_location="Disabled")
         self._serve = serve
         try:
             self._handle = serve.get_app_handle(self._app)

@@ -11,15 +11,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ...core.types import Error
 from ...files import make_folder, write_atomically
 from ...plugins import from_file, names_file
+from ..pool import StreamPool
 from ..server.engine import Told
 from ..server.logs import log
 from ..server.problems import ProblemError
 from ..server.settings import Settings
 from ..server.store import LostError
-from .leased_store import LeasedStore
+from .holder import Holder
+from .leased_store import HOLDERS, LeasedStore
 from .leases import HeldError, MissingError
 from .replica_engine import ReplicaEngine
 
@@ -70,16 +74,10 @@ class ReplicaBase:
     """All of a replica but for `tenant`, which Ray wraps."""
 
     def __init__(self, made: Replicated, name: str) -> None:
-        import torch
-
-        from ..pool import StreamPool
-        from .holder import Holder
-        from .leased_store import HOLDERS
-
         torch.set_num_threads(made.threads)
         self.made, self.name = made, name
         backbone = from_file(made.backbone) if names_file(made.backbone) else made.backbone
-        pool = StreamPool(backbone, device=made.device, dtype=made.dtype)
+        pool = StreamPool(backbone, queue=made.settings.limits.waiting, device=made.device, dtype=made.dtype)
         holder = Holder(made.folder / HOLDERS, name, term=made.term).start()
         self.store = LeasedStore(made.folder, name, holder)
         # How many there may be is for the router to say: here it is Ray that makes room.
