@@ -37,7 +37,8 @@ def _imported() -> set[str]:
                 and ast.unparse(node.func) in ("importlib.import_module", "_require")
                 and isinstance(node.args[0], ast.Constant)  # else inside a function that is itself called with a name
             ):
-                modules.add(ast.literal_eval(node.args[0]).partition(".")[0])
+                # A name with a dot before it is a module of the package itself.
+                modules.add(ast.literal_eval(node.args[0]).partition(".")[0] or "ostta")
     others = modules - set(sys.stdlib_module_names) - {"ostta"}
     return {canonicalize_name(PACKAGES.get(module, module)) for module in others}
 
