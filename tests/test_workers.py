@@ -125,36 +125,24 @@ def test_a_run_with_code_of_ones_own_has_a_process_to_itself(pretended, tmp_path
     assert by[3] == by[4]
 
 
-def test_a_run_is_locked_for_others_while_it_goes_on_and_free_after_it(pretended, tmp_path: Path) -> None:
-    out, seen = tmp_path / "out", []
+def test_a_run_that_hangs_is_locked_until_it_is_ended_with_the_grid(pretended, tmp_path: Path) -> None:
+    out, locked = tmp_path / "out", []
 
-    def watch(progress) -> None:
-        for run_ in progress.active.values():
-            if run_.total:  # the worker has the lock, and the parent has none any more
-                lock = try_lock(out, run_.spec)
-                seen.append(lock is None)
-                if lock is not None:
-                    lock.release()
-
-    pretended([spec(0), spec(1)], watch=watch)
-    # The pretended worker tells of a step while it has the lock, and may have let it go by the time of the look.
-    assert len(seen) == 2
-    for each in (spec(0), spec(1)):
-        with try_lock(out, each) as free:
-            assert free is not None
-
-
-def test_a_run_that_hangs_is_ended_with_the_grid(pretended, tmp_path: Path) -> None:
     def stop(progress) -> None:
-        if progress.active and (tmp_path / "out" / "log").exists():
+        # The seed 50 hangs. Others end meanwhile, and each time this is told.
+        if (out / "log").exists() and "[50," in (out / "log").read_text():
+            locked.append(try_lock(out, spec(50)) is None)
             raise KeyboardInterrupt
+        time.sleep(0.02)
 
     with pytest.raises(KeyboardInterrupt):
-        pretended([spec(50), spec(0)], workers=2, watch=stop)
-    log = [json.loads(line) for line in (tmp_path / "out" / "log").read_text().splitlines()]
+        pretended([spec(50), *(spec(seed) for seed in range(30))], workers=2, watch=stop)
+    assert locked == [True]
+    log = [json.loads(line) for line in (out / "log").read_text().splitlines()]
     assert not any(_runs_on(process) for _, process, _ in log)
-    with try_lock(tmp_path / "out", spec(50)) as free:
-        assert free is not None
+    for each in (spec(50), spec(0)):
+        with try_lock(out, each) as free:
+            assert free is not None
 
 
 # --- as good as a new one ----------------------------------------------------------------------------------------------------
