@@ -48,10 +48,8 @@ EXPLAINED = (0.74, 0.84)
 # An image of the lowest is surely unknown if its contrast, below 0, is this part of a known image's: the first where it fits its
 # best class by chance only.
 SURE = (0.45, 0.7)
-FAR = (
-    0.55,
-    0.65,
-)  # the contrast, below 0, from which images among the surely unknown begin to leave the margin, and have left
+# The contrast, below 0, from which images among the surely unknown begin to leave the margin, and have left.
+FAR = (0.55, 0.65)
 CHANCE = 0.25  # the part of the window that is compared with chance
 TINY = 1e-9
 
