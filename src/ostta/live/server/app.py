@@ -18,10 +18,11 @@ from .engine import Engine
 from .gate import App, Gate
 from .metrics import Metrics
 from .openapi import described
-from .problems import ClientGoneError, ProblemError, one_line, to_bytes
+from .problems import INTERNAL, ClientGoneError, ProblemError, one_line, to_bytes
 from .routes import add_routes
 from .security import Tokens
 from .settings import Settings
+from .shortcut import Shortcut
 from .uploads import Bodies
 
 DASHBOARD = Path(__file__).parent / "dashboard"
@@ -60,7 +61,7 @@ def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens 
     app.add_exception_handler(ClientGoneError, _nobody)
     # The gate, which gets it too, writes it to the log.
     app.add_exception_handler(Exception, _problem)
-    add_routes(app, engine, wanted, tokens or Tokens(), metrics, Bodies(wanted.limits))
+    judge = add_routes(app, engine, wanted, tokens or Tokens(), metrics, Bodies(wanted.limits))
     if (DASHBOARD / "index.html").is_file():
         app.mount("/static", _PageFiles(directory=DASHBOARD), name="static")
 
@@ -69,7 +70,7 @@ def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens 
             return FileResponse(DASHBOARD / "index.html", headers={"cache-control": "no-cache"})
 
     app.openapi = lambda: described(app)  # type: ignore[method-assign]
-    return Gate(app, wanted, tokens or Tokens(), metrics)
+    return Gate(Shortcut(app, judge), wanted, tokens or Tokens(), metrics)
 
 
 class _PageFiles(StaticFiles):
@@ -96,9 +97,7 @@ async def _problem(request: Request, raised: Exception) -> Response:
     elif isinstance(raised, Error):
         problem = ProblemError(422, one_line(str(raised)))
     else:
-        problem = ProblemError(
-            500, "Something went wrong inside the server; its log has the details under the id of this request."
-        )
+        problem = ProblemError(500, INTERNAL)
     # The framework has some of its own, such as Allow; the headers of a ProblemError are a function.
     own = getattr(raised, "headers", None)
     headers = {**(own if isinstance(own, dict) else {}), **problem.headers()}

@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
+from ...core.types import Error
 from .logs import log
 from .metrics import Metrics
-from .problems import ProblemError, one_line, to_bytes
+from .problems import INTERNAL, ClientGoneError, ProblemError, one_line, to_bytes
 from .security import ANYBODY, COOKIE, HEADERS, Names, Token, Tokens
 from .settings import Settings
 
@@ -71,7 +72,12 @@ class Gate:
                 await self._app(scope, receive, sending)
         except ProblemError as raised:
             problem = raised
-        except Exception as raised:  # the application has answered it already
+        except Error as raised:
+            problem = ProblemError(422, one_line(str(raised)))
+        except ClientGoneError:
+            status = status or 499
+        except Exception as raised:  # most often the application has answered it already
+            problem = ProblemError(500, INTERNAL)
             log(
                 "internal error",
                 level="error",

@@ -43,6 +43,13 @@ class Entry:
         return self.image is not None or self.problem is not None
 
 
+@dataclass(slots=True)
+class Total:
+    """Images that wait, of all sessions."""
+
+    count: int = 0
+
+
 class Line:
     """One session's. `judged` is called after each step that was learned from, or could have been."""
 
@@ -53,9 +60,10 @@ class Line:
         arrivals: Arrivals,
         may_step: Callable[[Session, int], bool],
         judged: Callable[[Session, Entry, Prediction], None],
+        total: Total,
     ) -> None:
         self.session, self._pool, self._arrivals = session, pool, arrivals
-        self._may_step, self._judged = may_step, judged
+        self._may_step, self._judged, self._total = may_step, judged, total
         self._waiting: deque[Entry] = deque()
         # Images in the pool, and those of them that are learned from.
         self._inside = self._learning = 0
@@ -69,6 +77,7 @@ class Line:
         if self._closed is not None:
             raise self._closed
         self._waiting.extend(entries)
+        self._total.count += len(entries)
         self.move()
 
     def move(self) -> None:
@@ -79,6 +88,7 @@ class Line:
                 return
             self._waiting.popleft()
             if entry.answer.done():  # nobody waits for it any more
+                self._total.count -= 1
                 continue
             if entry.problem is not None:
                 self._fail(entry, entry.problem)
@@ -134,6 +144,7 @@ class Line:
             if entry.learn:
                 self.session.judged(prediction, steps)
                 self._judged(self.session, entry, prediction)
+            self._total.count -= 1
             if not entry.answer.done():
                 entry.answer.set_result((prediction, steps))
         self.move()
@@ -144,6 +155,7 @@ class Line:
         return ProblemError(503, "The server is shutting down.", 5)
 
     def _fail(self, entry: Entry, problem: BaseException) -> None:
+        self._total.count -= 1
         if isinstance(problem, Error) and entry.learn:
             self.session.refused()
         if not entry.answer.done():

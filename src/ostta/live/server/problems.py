@@ -25,6 +25,7 @@ KINDS = {
     507: ("disk", "The state cannot be stored"),
 }
 MEDIA_TYPE = "application/problem+json"
+INTERNAL = "Something went wrong inside the server; its log has the details under the id of this request."
 
 
 class ProblemError(Exception):

@@ -13,7 +13,7 @@ from ...core.types import Error, Prediction
 from ..pool import StreamPool
 from .arrivals import Arrivals
 from .keeping import Keeper
-from .line import Entry, Line
+from .line import Entry, Line, Total
 from .logs import log
 from .pictures import Kept
 from .problems import ProblemError, one_line
@@ -46,6 +46,7 @@ class Roster:
         self.arrivals = Arrivals(self._loop)
         self.keeper = Keeper(store, pool, settings, self.arrivals, self._saved, self._lost)
         self._members: dict[str, Member] = {}
+        self._total = Total()
         # Those that are being made or restored count too.
         self._expected = 0
         self._adopting: dict[str, asyncio.Task[None]] = {}
@@ -72,7 +73,7 @@ class Roster:
     @property
     def waiting(self) -> int:
         """Images that wait, of all sessions."""
-        return sum(len(member.line) for member in self._members.values())
+        return self._total.count
 
     # --- new ones -----------------------------------------------------------------------------------------------------------
     async def new(self, make: Callable[[], Adapter], name: Any) -> Session:
@@ -181,7 +182,7 @@ class Roster:
 
     async def _add(self, session: Session) -> None:
         await self.work(lambda: self.pool.add(session.id, session.adapter))
-        line = Line(session, self.pool, self.arrivals, self.keeper.may_step, self._judged)
+        line = Line(session, self.pool, self.arrivals, self.keeper.may_step, self._judged, self._total)
         self.keeper.add(session)
         self._members[session.id] = Member(session, line, Kept())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal
 
 from fastapi import FastAPI, Header, Query, Request, Response
@@ -17,13 +18,15 @@ from .settings import Settings
 from .store import is_id
 from .uploads import Bodies, json_object, sent_images
 
+# Answers a request with images for a session.
+Judge = Callable[[Request, str], Awaitable[Response]]
 JSON = {"content-type": "application/json", "cache-control": "no-store"}
 
 
 def add_routes(
     app: FastAPI, engine: Engine, settings: Settings, tokens: Tokens, metrics: Metrics, bodies: Bodies
-) -> None:
-    """All of them."""
+) -> Judge:
+    """All of them; returns what answers a request with images, for `Shortcut`."""
     limits = settings.limits
 
     async def allowed(request: Request, id: str) -> None:
@@ -47,9 +50,8 @@ def add_routes(
     def answered(content: Json, status: int = 200, **headers: str) -> Response:
         return Response(to_bytes(content), status, {**JSON, **headers})
 
-    # --- images: the first address, as it is the one that is looked for most -----------------------------------------------------------------------------------------------------------
-    @app.post("/sessions/{id}/images")
-    async def images(request: Request, id: str, learn: bool = True, evidence: bool = False) -> Response:
+    # --- images -----------------------------------------------------------------------------------------------------------
+    async def judged(request: Request, id: str, learn: bool = True, evidence: bool = False) -> Response:
         await allowed(request, id)
         with bodies.body() as body:
             content = await body.read(request.receive, limits.body, request.headers.get("content-length"))
@@ -60,6 +62,10 @@ def add_routes(
         if "problem" in found[0]:
             raise ProblemError(found[0]["problem"]["status"], found[0]["problem"]["detail"])
         return answered(found[0])
+
+    @app.post("/sessions/{id}/images")
+    async def images(request: Request, id: str, learn: bool = True, evidence: bool = False) -> Response:
+        return await judged(request, id, learn, evidence)
 
     # --- the server -------------------------------------------------------------------------------------------------------
     @app.get("/health")
@@ -195,3 +201,5 @@ def add_routes(
     async def act(request: Request, id: str, verb: Literal["freeze", "thaw", "roll-back", "reset", "save"]) -> Response:
         await allowed(request, id)
         return answered(await engine.act(id, verb))
+
+    return judged
