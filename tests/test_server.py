@@ -28,7 +28,7 @@ def test_the_server_tells_about_itself(server: Served) -> None:
     assert {"rosita", "tda"} <= set(info["methods"])
     assert info["profiles"] == ["reference", "paper", "field"]
     lr = next(one for one in info["options"]["rosita"] if one["name"] == "lr")
-    assert set(lr) == {"name", "about", "default", "kind"}
+    assert set(lr) == {"name", "about", "default", "kind", "profiles"}
     assert info["limits"]["sessions"] == 100
     assert (info["keeps_images"], info["save_every"], info["engine"]) == (False, None, "local")
 

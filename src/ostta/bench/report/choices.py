@@ -21,7 +21,7 @@ def choices(figures: SuiteFigures) -> Iterator[Text]:
         return
     name, lower = METRICS[figures.headline].rstrip(" ↑↓"), METRICS[figures.headline].endswith("↓")
     for rows in _groups(figures):
-        found: dict[Names, list[str]] = {}
+        found: dict[tuple[Names, ...], list[str]] = {}
         results = list[Result]()
         for column in figures.columns:
             values = {
@@ -30,13 +30,15 @@ def choices(figures: SuiteFigures) -> Iterator[Text]:
                 if (figure := figures.figure(row, column, figures.headline)) is not None and figure.mean is not None
             }
             if len(values) > 1:
-                best = (min if lower else max)(values, key=values.__getitem__)
+                highest = (min if lower else max)(values.values())
+                best = tuple(row for row, value in values.items() if value == highest)
                 found.setdefault(best, []).append(" / ".join(column))
-                results.append(next(iter(figures.results(best, column).values())))
+                results.append(next(iter(figures.results(best[0], column).values())))
         if not found:
             continue
         first = "; ".join(
-            f"{row[-1]} on {', '.join(filter(None, columns)) or 'this stream'}" for row, columns in found.items()
+            f"{' and '.join(row[-1] for row in best)} on {', '.join(filter(None, columns)) or 'this stream'}"
+            for best, columns in found.items()
         )
         said = f"{len(rows)} rows of {results[0].spec.method} differ in {_options(figures, rows)} only. The best {name}: {first}."
         # Of several streams of one kind, one sentence is enough.
