@@ -194,9 +194,7 @@ def measure(sessions: int, seconds: float, one_round: float, folder: Path | None
                 http.client_processor += found["processor"]
                 http.errors += found["errors"]
                 http.latencies += found["latencies"]
-                if "second 30" not in memory and time.perf_counter() - began >= 30:
-                    memory["second 30"] = process.memory_info().rss / 1e6
-            memory["end"] = process.memory_info().rss / 1e6
+                memory[f"second {time.perf_counter() - began:.0f}"] = process.memory_info().rss / 1e6
             other.stdin.close()
     alone.close()
     pairs = list(zip(http.rounds, plain.rounds, strict=True))

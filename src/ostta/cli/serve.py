@@ -72,7 +72,13 @@ def serve(
         ),
     ] = EngineName.local,
     replicas: Annotated[int, typer.Option(min=1, help="With --engine ray: processes that hold sessions.")] = 2,
-    threads: Annotated[int, typer.Option(min=1, help="With --engine ray: cores of one replica.")] = 1,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Threads of the model; torch's own number if not given. With --engine ray: cores of one replica, 1 if not given.",
+        ),
+    ] = None,
     sessions_per_replica: Annotated[
         int,
         typer.Option(
@@ -113,9 +119,10 @@ def serve(
             raise Error("The engine ray needs a --state-dir that all machines share: sessions move through it.")
         serve_on_ray(
             backbone, settings, tokens, host=host, port=port, folder=state_dir, device=device, dtype=dtype,
-            replicas=replicas, threads=threads, sessions=sessions_per_replica, term=lease_seconds,
+            replicas=replicas, threads=threads or 1, sessions=sessions_per_replica, term=lease_seconds,
         )  # fmt: skip
         return
     serve_locally(
-        named_code(backbone), settings, tokens, host=host, port=port, folder=state_dir, device=device, dtype=dtype
-    )
+        named_code(backbone), settings, tokens, host=host, port=port, folder=state_dir, device=device, dtype=dtype,
+        threads=threads,
+    )  # fmt: skip

@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import torch
 import uvicorn
 
 from ...core.types import Error
@@ -45,8 +46,11 @@ def serve_locally(
     folder: Path | None = None,
     device: str | None = None,
     dtype: str | None = None,
+    threads: int | None = None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C."""
+    if threads is not None:
+        torch.set_num_threads(threads)
     store = None if folder is None else FolderStore(folder)
     pool = StreamPool(backbone, queue=settings.limits.waiting, device=device, dtype=dtype)
     listen(create_app(LocalEngine(pool, settings, store), settings, tokens), settings, host=host, port=port)
