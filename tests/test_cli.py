@@ -219,10 +219,12 @@ def test_closed_set_has_no_invented_figures(tmp_path: Path) -> None:
     assert figures.acc_desired is not None
 
 
-def test_demo_prints_a_table_and_writes_a_report(tmp_path: Path) -> None:
+def test_demo_prints_a_table_and_writes_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
     done = ostta("demo", "--images", "40", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.index("zero_shot") < done.stdout.index("rosita")
+    assert "…" not in done.stdout
     page = (tmp_path / "report.html").read_text()
     assert page.count('class="chart"') == 6
     assert "What to try next" in page

@@ -58,7 +58,8 @@ def demo(
         table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=True)
     for row in rows([result for result, _ in finished]):
         table.add_row(*row)
-    Console().print(table)
+    # No figure is cut short, neither in a pipe nor in a narrow window.
+    Console(width=max(Console().width, 120)).print(table)
     for remark in finished[0][0].remarks:
         print(remark)
     for busy in [result.load.remark for result, _ in finished if result.load is not None and result.busy][:1]:
