@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -63,6 +64,17 @@ def small() -> Iterator[Served]:
     """A server with small limits."""
     with served(Settings(limits=SMALL)) as running:
         yield running
+
+
+def logged(server: Served, answer: httpx.Response, field: str = "status") -> dict[str, Any]:
+    """The line of the log with `field` about a request. It is written when the answer is under way already."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        for line in server.lines():
+            if line.get("request_id") == answer.headers["x-request-id"] and field in line:
+                return line
+        time.sleep(0.01)
+    raise AssertionError("no such line in the log")
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -223,8 +235,9 @@ def test_every_answer_has_the_headers_that_browsers_heed(guarded: Served) -> Non
     assert guarded.http.get("/health", headers={"x-request-id": "mine-1"}).headers["x-request-id"] == "mine-1"
     assert guarded.http.get("/health", headers={"x-request-id": "no\tgood"}).headers["x-request-id"] != "no\tgood"
     failed = guarded.http.get("/nowhere", headers=bearer(ALL))
-    line = next(one for one in guarded.lines() if one.get("request_id") == failed.headers["x-request-id"])
+    line = logged(guarded, failed)
     assert (line["status"], line["route"]) == (404, "other")
+    assert line["problem"] == failed.json()["detail"]
     assert ALL not in json.dumps(guarded.lines())
 
 
@@ -393,10 +406,4 @@ def test_what_goes_wrong_inside_is_in_the_log_and_not_in_the_answer(
     answer = small.http.get("/info")
     is_problem(answer, 500, "its log has the details")
     assert "secret" not in answer.text
-    until = time.monotonic() + 10  # it is written when the answer is under way
-    while not (found := [one for one in small.lines() if one.get("trace")]):
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    (line,) = found
-    assert line["request_id"] == answer.headers["x-request-id"]
-    assert "the secret of the house" in line["trace"]
+    assert "the secret of the house" in logged(small, answer, "trace")["trace"]

@@ -103,6 +103,7 @@ async def _problem(request: Request, raised: Exception) -> Response:
     headers = {**(own if isinstance(own, dict) else {}), **problem.headers()}
     if problem.status in (408, 413):
         headers["connection"] = "close"
+    request.state.problem = problem  # for the log
     return Response(to_bytes(problem.to_dict(request.state.request_id)), problem.status, headers)
 
 

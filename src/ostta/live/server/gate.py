@@ -103,6 +103,7 @@ class Gate:
                 "status": status,
                 "ms": round(1e3 * seconds, 1),
             }
+            problem = problem or scope["state"].get("problem")
             if problem is not None:
                 fields["problem"] = problem.detail
             log("request", level="error" if status in (500, 507) else "info", request_id=request_id, **fields)
