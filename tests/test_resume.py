@@ -155,6 +155,7 @@ MOMENTS = {
     "the journal's file was made": after(Journal, "__init__", 1),
     "the journal was made": after(Journal, "_begin", 1),
     "the table was begun": in_the_middle_of_the_table(1),
+    "the last state was saved": after(Adapter, "save", 8),
     "the last save": after(Keeper, "save", 7),
 }
 

@@ -34,6 +34,10 @@ class Output(Protocol):
 
     name: str
 
+    @property
+    def behind(self) -> bool:
+        """Whether the journal has rows that were not taken over, as after a crash in the middle of a save."""
+
     def take(self, journal: Journal) -> Progress:
         """Take over the new rows for good; says how far it has come."""
 
@@ -62,7 +66,7 @@ class Keeper:
         self._journal = Journal.temporary() if journal is None else journal
         self._images, self._clock = images, clock
         self._kept = adapter.steps
-        self._settled = True
+        self._settled = output is None or not output.behind
         self._due_at = clock()
 
     def stepped(self) -> None:

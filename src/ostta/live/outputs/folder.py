@@ -84,6 +84,11 @@ class OutputFolder:
         if picture is not None and place is not None:
             self._examples.add(row, picture, place)
 
+    @property
+    def behind(self) -> bool:
+        """Whether the journal has rows that the table has not."""
+        return self._journal.last > self._progress.number
+
     def take(self, journal: Journal) -> Progress:
         """Take over the new rows of the journal for good."""
         for rows in _in_parts(journal.rows(after=self._progress.number)):
