@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .parsing import DEVICE_HELP, DTYPE_HELP, parse_device, parse_only, parse_seeds, parse_shard
+from .parsing import DEVICE_HELP, DTYPE_HELP, Records, parse_device, parse_only, parse_seeds, parse_shard
 
 
 def run(
@@ -40,14 +40,7 @@ def run(
     dtype: Annotated[str | None, typer.Option(help=f"In place of the suite's. {DTYPE_HELP}")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the result files.")] = Path("ostta-runs"),
-    records: Annotated[
-        bool | None,
-        typer.Option(
-            "--records/--no-records",
-            help="Keep the per-image records, as parquet: they are kept unless --no-records is said; --records also makes a result "
-            "anew that has none.",
-        ),
-    ] = None,
+    records: Records = None,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Images between two checkpoints of a run.")] = 2_000,
     cache_features: Annotated[
         bool | None,

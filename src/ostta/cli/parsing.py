@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from ..core.types import Error
 
@@ -12,6 +14,15 @@ CLASSES_HELP = "Class names: a,b,c or a file with one a line, which may have des
 # What `--device` and `--dtype` take, for the help of every command that runs a model.
 DEVICE_HELP = "auto (a GPU where there is one), cpu, cuda, cuda:1 and so on, or mps."
 DTYPE_HELP = "The precision of the towers: float32, bfloat16 or float16."
+# What keeps the records of a run, or does not.
+Records = Annotated[
+    bool | None,
+    typer.Option(
+        "--records/--no-records",
+        help="Keep the per-image records, as parquet: they are kept unless --no-records is said; --records also makes a result "
+        "anew that has none.",
+    ),
+]
 
 
 def parse_device(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core.types import Error
-from .parsing import CLASSES_HELP, DEVICE_HELP, DTYPE_HELP, parse_device, parse_seeds, parse_values
+from .parsing import CLASSES_HELP, DEVICE_HELP, DTYPE_HELP, Records, parse_device, parse_seeds, parse_values
 from .run_config import read_config
 
 if TYPE_CHECKING:
@@ -104,14 +104,7 @@ def run(
     classes: Annotated[str | None, typer.Option(help=CLASSES_HELP)] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the result files.")] = Path("ostta-runs"),
-    records: Annotated[
-        bool | None,
-        typer.Option(
-            "--records/--no-records",
-            help="Keep the per-image records, as parquet: they are kept unless --no-records is said; --records also makes a result "
-            "anew that has none.",
-        ),
-    ] = None,
+    records: Records = None,
     log: Annotated[
         str | None, typer.Option(help="Write curves on the way: tensorboard:FOLDER, a folder in it for each run.")
     ] = None,

@@ -8,14 +8,13 @@ from functools import cached_property
 from pathlib import Path
 
 from ...core.types import Error
-from ...files import readable
 from ...registry import pick
 from ..failure import read_failures
-from ..result import Result, read_result
+from ..result import Result
 from ..spec import RunSpec, run_key
 from ..suite import Axis, Cell, Entry, Suite
 from .run_names import method_key, method_names, short, stream_key, stream_names
-from .suite_results import SuiteResults, age
+from .suite_results import SuiteResults, results_in
 
 AXES = ("backbone", "method", "stream")
 SHOWN = ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")
@@ -51,13 +50,7 @@ def read_folder(folder: Path) -> FoundFiles:
     paths: dict[str, Path] = {}
     strange: list[str] = []
     older = 0
-    for path in sorted(folder.glob("*.json"), key=age):
-        try:
-            result = read_result(path)
-        except Error:
-            strange.append(readable(path.name))
-            continue
-        key = run_key(result.spec)
+    for key, path, result in results_in(folder, strange):
         older += key in results
         results[key], paths[key] = result, path
     return FoundFiles(folder, results, paths, tuple(strange), older)

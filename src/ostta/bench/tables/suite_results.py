@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -87,13 +87,7 @@ def collect_results(
     paths: dict[str, Path] = {}
     strange: list[str] = []
     older = others = 0
-    for path in sorted(folder.glob("*.json"), key=age):
-        try:
-            result = read_result(path)
-        except Error:
-            strange.append(readable(path.name))
-            continue
-        name = run_key(result.spec)
+    for name, path, result in results_in(folder, strange):
         if name in wanted:
             older += name in results
             results[name], paths[name] = result, path
@@ -118,7 +112,18 @@ def _changed(cell: Cell, given: Mapping[str, Any]) -> Cell:
     return replace(cell, fields={**cell.fields, **given}) if given else cell
 
 
-def age(path: Path) -> tuple[int, str]:
+def results_in(folder: Path, strange: list[str]) -> Iterator[tuple[str, Path, Result]]:
+    """The result files of `folder`, the oldest first, with their keys; what is no result is named in `strange`."""
+    for path in sorted(folder.glob("*.json"), key=_age):
+        try:
+            result = read_result(path)
+        except Error:
+            strange.append(readable(path.name))
+            continue
+        yield run_key(result.spec), path, result
+
+
+def _age(path: Path) -> tuple[int, str]:
     """The order of writing; what cannot be looked at, such as a link to nowhere, is the oldest."""
     try:
         return path.stat().st_mtime_ns, path.name
