@@ -154,6 +154,15 @@ def problem_of(status: int, body: bytes, headers: Mapping[str, str]) -> ServerEr
     return ServerError(detail, status, request_id, float(wait) if wait.isdecimal() else None)
 
 
+def wait_after(status: int, body: bytes, headers: Mapping[str, str], tried: int) -> float:
+    """Seconds until a call that was answered with a problem may be made again; else the problem is raised."""
+    problem = problem_of(status, body, headers)
+    wait = wait_before(problem, tried)
+    if wait is None:
+        raise problem
+    return wait
+
+
 def wait_before(problem: ServerError, tried: int) -> float | None:
     """Seconds until the call may be made again; None where that would be of no use."""
     if problem.status not in (429, 503) or tried >= RETRIES:

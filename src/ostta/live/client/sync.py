@@ -260,9 +260,5 @@ class Client:
                 ) from None
             if response.status_code < 400:
                 return response
-            answered = calls.problem_of(response.status_code, response.content, response.headers)
-            wait = calls.wait_before(answered, tried)
-            if wait is None:
-                raise answered
+            time.sleep(calls.wait_after(response.status_code, response.content, response.headers, tried))
             tried += 1
-            time.sleep(wait)
