@@ -385,6 +385,21 @@ def test_a_head_that_never_ends_or_never_comes_is_hung_up_on(small: Served) -> N
     assert small.http.get("/health").status_code == 200
 
 
+def test_trailers_count_as_part_of_the_head_and_are_never_read_as_headers(guarded: Served) -> None:
+    body = b'{"classes": ["cat", "dog"]}'
+    chunked = b"POST %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    last = b"%x\r\n%s\r\n0\r\n" % (len(body), body)
+    with guarded.connected() as connection:
+        connection.sendall(chunked % b"/sessions" + last + f"Authorization: Bearer {ALL}\r\n\r\n".encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 401")
+    for trailers in (b"X: %s\r\n" % (b"x" * 1000), b"x" * 1000):  # many lines, or one line without an end
+        with guarded.connected() as connection, pytest.raises(OSError):  # noqa: PT012
+            connection.sendall(chunked % b"/login" + last + b"X: ")
+            for _ in range(8000):
+                connection.sendall(trailers)
+    assert guarded.http.get("/health").status_code == 200
+
+
 def test_two_requests_on_one_connection_are_both_answered(small: Served) -> None:
     with small.connected() as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)

@@ -9,7 +9,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .settings import Limits
 
-# Bytes of the head of a request: its address and all headers.
+# Maximum size in bytes of the request line and headers, and of the trailers after a chunked body.
 MOST_HEAD = 64 * 1024
 # Seconds in which a request that took too long is answered, before its connection is closed.
 SPARE = 5.0
@@ -21,7 +21,8 @@ def limited(limits: Limits) -> type[HttpToolsProtocol]:
     class Limited(HttpToolsProtocol):
         _head_until: asyncio.TimerHandle | None = None
         _until: asyncio.TimerHandle | None = None
-        _head = 0
+        # Bytes received since the last progress: the start of a request, a part of its body, or its end.
+        _overhead = 0
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -36,10 +37,9 @@ def limited(limits: Limits) -> type[HttpToolsProtocol]:
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
-            if self._head_until is not None:
-                self._head += len(data)
+            self._overhead += len(data)
             super().data_received(data)
-            if self._head_until is not None and self._head > MOST_HEAD:
+            if self._overhead > MOST_HEAD:
                 self._hang_up()
 
         def on_message_begin(self) -> None:
@@ -49,18 +49,28 @@ def limited(limits: Limits) -> type[HttpToolsProtocol]:
             self._until = self.loop.call_later(limits.head_seconds + limits.body_seconds + SPARE, self._hang_up)
             super().on_message_begin()
 
+        def on_header(self, name: bytes, value: bytes) -> None:
+            # The parser reports trailers through the same callback. A trailer must never be used as a header.
+            if self._head_until is not None:
+                super().on_header(name, value)
+
         def on_headers_complete(self) -> None:
             if self._head_until is not None:
                 self._head_until.cancel()
                 self._head_until = None
             super().on_headers_complete()
 
+        def on_body(self, body: bytes) -> None:
+            self._overhead = 0
+            super().on_body(body)
+
         def on_message_complete(self) -> None:
+            self._overhead = 0
             self._cancel()
             super().on_message_complete()
 
         def _expect_head(self) -> None:
-            self._head = 0
+            self._overhead = 0
             self._head_until = self.loop.call_later(limits.head_seconds, self._hang_up)
 
         def _cancel(self) -> None:
