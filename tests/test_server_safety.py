@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 import struct
 import threading
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from PIL import Image
 
 import ostta
 from ostta.live.server import Clock, Limits, Settings, Token, Tokens, read_tokens
-from ostta.live.server.security import SIGNED_IN, hosts_of, is_loopback
+from ostta.live.server.security import SIGNED_IN, hosts_of, is_loopback, network_of
 from ostta.live.server.serving import tokens_for
 from serving import CLASSES, Served, encoded, events_of, is_problem, pngs, served
 
@@ -315,6 +317,97 @@ def test_what_waits_is_bounded_and_says_when_to_come_again(small: Served) -> Non
         thread.join()
     assert statuses[:2] == [200, 200]
     assert small.send(one, pngs()[0]).json()["step"] == 7
+
+
+UNFINISHED = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{"
+
+
+@pytest.fixture(scope="module")
+def crowded() -> Iterator[Served]:
+    """A server with tokens that takes few requests and connections at one time."""
+    limits = Limits(requests=24, guests=3, guests_in_all=5, login_seconds=20.0, read_seconds=0.3, listeners=3)
+    with served(Settings(limits=limits), tokens=Tokens([Token(ALL), Token(DOOR, ("door*",))])) as running:
+        yield running
+
+
+def from_address(server: Served, address: str) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=20, source_address=(address, 0))
+
+
+def test_unfinished_requests_without_a_token_keep_nobody_else_out(crowded: Served) -> None:
+    with ExitStack() as stack:
+        refused = []
+        for _ in range(15):
+            connection = stack.enter_context(crowded.connected())
+            connection.sendall(UNFINISHED)
+            refused.append(connection)
+        for connection in refused[3:]:
+            assert connection.recv(4000).startswith(b"HTTP/1.1 429")
+        assert crowded.http.get("/health").status_code == 200
+        assert crowded.http.get("/ready").status_code == 200
+        assert crowded.http.get("/sessions", headers=bearer(ALL)).status_code == 200
+        full = crowded.http.post("/login", json={"token": ALL})
+        is_problem(full, 429, "without a token are in progress")
+        assert int(full.headers["retry-after"]) >= 1
+        # Another address may still sign in, until the limit of all addresses is reached.
+        others = [stack.enter_context(from_address(crowded, f"127.0.0.{n}")) for n in (2, 3, 4)]
+        for connection in others:
+            connection.sendall(UNFINISHED)
+        assert others[2].recv(4000).startswith(b"HTTP/1.1 429")
+    until = time.monotonic() + 10
+    while crowded.http.post("/login", json={"token": ALL}).status_code != 204:  # they have gone away
+        assert time.monotonic() < until
+    crowded.http.cookies.clear()
+
+
+def test_probes_are_answered_while_all_requests_are_in_progress(crowded: Served) -> None:
+    head = f"POST /sessions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ALL}\r\nContent-Length: 99\r\n\r\n"
+    with ExitStack() as stack:
+        for n in range(24):
+            stack.enter_context(from_address(crowded, f"127.0.0.{n + 2}")).sendall(head.encode())
+        until = time.monotonic() + 10
+        while crowded.http.get("/sessions", headers=bearer(ALL)).status_code != 503:
+            assert time.monotonic() < until
+        assert crowded.http.get("/health").status_code == 200
+        assert crowded.http.get("/ready").status_code == 200
+    until = time.monotonic() + 10
+    while crowded.http.get("/sessions", headers=bearer(ALL)).status_code != 200:
+        assert time.monotonic() < until
+
+
+def test_a_new_connection_replaces_one_that_sends_no_request(crowded: Served) -> None:
+    with ExitStack() as stack:
+        opened = []
+        for address in ("127.0.0.1", "127.0.0.2", "127.0.0.3"):
+            for _ in range(60):
+                opened.append(stack.enter_context(from_address(crowded, address)))
+                opened[-1].sendall(b"G")
+        with crowded.connected() as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert connection.recv(4000).startswith(b"HTTP/1.1 200")
+        closed = 0
+        for connection in opened:
+            connection.setblocking(False)
+            try:
+                closed += connection.recv(10) == b""
+            except ConnectionResetError:
+                closed += 1
+            except BlockingIOError:
+                pass
+        assert len(opened) - 48 <= closed < len(opened)
+
+
+def test_a_sign_in_is_small_and_short(small: Served) -> None:
+    is_problem(small.http.post("/login", content=b" " * 4097), 413, "4,096 bytes")
+    with served(Settings(limits=Limits(login_seconds=0.1))) as server, server.connected() as connection:
+        connection.sendall(UNFINISHED)
+        assert connection.recv(4000).startswith(b"HTTP/1.1 408")
+
+
+def test_limits_per_address_count_the_network_of_an_ipv6_host() -> None:
+    assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1") != network_of("2001:db8:0:1::1")
+    assert network_of("::ffff:192.0.2.7") == network_of("192.0.2.7") == "192.0.2.7"
+    assert network_of("") == ""
 
 
 def test_an_answer_that_takes_too_long_is_given_up() -> None:

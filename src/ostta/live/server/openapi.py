@@ -74,7 +74,7 @@ DETAILS: dict[tuple[str, str], Said] = {
     ("/ready", "get"): ("Whether the model answers.", None, 200, _json(_STATUS, {"status": "ready"}), (503,)),
     ("/metrics", "get"): ("Figures for Prometheus.", None, 200, body("text/plain", {"type": "string"}, "ostta_sessions 3.0\n"), ()),
     ("/info", "get"): ("The backbone, what a session may name, and the limits.", None, 200, _json({"type": "object"}, {"version": "0.1.0", "backbone": "embedded", "engine": "local"}), ()),
-    ("/login", "post"): ("A cookie for a browser, in exchange for a token.", _json(record(token={"type": "string"}), {"token": "your token"}), 204, None, (400, 413, 422)),
+    ("/login", "post"): ("A cookie for a browser, in exchange for a token.", _json(record(token={"type": "string"}), {"token": "your token"}), 204, None, (400, 408, 413, 422, 429)),
     ("/logout", "post"): ("Take the cookie back.", None, 204, None, ()),
     ("/sessions", "post"): ("A new session.", _NEW, 201, _SESSION, (400, 413, 422, 503, 507)),
     ("/sessions", "get"): ("All sessions that the token may use.", None, 200, _json(record(sessions=listed(named("Session"))), {"sessions": [SESSION_EXAMPLE]}), ()),

@@ -43,9 +43,9 @@ def add_routes(
             if not token.allows(id, name):
                 raise refused
 
-    async def body_of(request: Request, most: int) -> bytes:
+    async def body_of(request: Request, most: int, seconds: float | None = None) -> bytes:
         with bodies.body() as body:
-            return await body.read(request.receive, most, request.headers.get("content-length"))
+            return await body.read(request.receive, most, request.headers.get("content-length"), seconds)
 
     def answered(content: Json, status: int = 200, **headers: str) -> Response:
         return Response(to_bytes(content), status, {**JSON, **headers})
@@ -89,7 +89,7 @@ def add_routes(
 
     @app.post("/login", status_code=204)
     async def login(request: Request) -> Response:
-        content = json_object(await body_of(request, limits.json))
+        content = json_object(await body_of(request, limits.login, limits.login_seconds))
         given = content.get("token")
         found = tokens.of_bearer(given) if isinstance(given, str) else None
         if found is None and tokens:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from ipaddress import ip_address
+from ipaddress import IPv4Address, ip_address, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -58,6 +58,8 @@ class Token:
 
 
 ANYBODY = Token("")
+# A request without a valid token, on a server that has tokens: no session is allowed.
+GUEST = Token("", ("",))
 
 
 class Tokens:
@@ -175,6 +177,22 @@ class Names:
 
     def is_named(self, origin: str) -> bool:
         return origin in self._origins
+
+
+@lru_cache(4096)
+def network_of(host: str) -> str:
+    """Return the key for limits per client address: an IPv4 address, or the /64 network that an IPv6 host can choose from.
+
+    >>> network_of("192.0.2.7"), network_of("2001:db8::1")
+    ('192.0.2.7', '2001:db8::/64')
+    """
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host[:100]
+    if isinstance(address, IPv4Address):
+        return host
+    return str(address.ipv4_mapped or ip_network((int(address) >> 64 << 64, 64)))
 
 
 @lru_cache(256)

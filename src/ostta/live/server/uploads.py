@@ -64,29 +64,27 @@ class Body:
         self._bodies = bodies
         self.size = 0
 
-    async def read(self, receive: Receive, most: int, announced: str | None = None) -> bytes:
-        """All of it. `announced` is its Content-Length, which may be missing or wrong."""
+    async def read(
+        self, receive: Receive, most: int, announced: str | None = None, seconds: float | None = None
+    ) -> bytes:
+        """Read the whole body.
+
+        `announced` is the Content-Length header, which may be missing or wrong. `seconds` replaces the server's time limit.
+        """
         if announced is not None and announced.isdecimal() and int(announced) > most:
             raise too_large(most)
-        message = await self._message(receive)
-        if not message.get("more_body"):
-            return self._counted(message, most)
-        parts = [self._counted(message, most)]
+        limit = self._bodies.seconds if seconds is None else seconds
+        parts: list[bytes] = []
+        more = True
         try:
-            async with asyncio.timeout(self._bodies.seconds):
-                while message.get("more_body"):
+            async with asyncio.timeout(limit):
+                while more:
                     message = await receive()
                     parts.append(self._counted(message, most))
+                    more = message.get("more_body", False)
         except TimeoutError:
-            raise ProblemError(408, f"The body did not arrive within {self._bodies.seconds:g} seconds.") from None
+            raise ProblemError(408, f"The body did not arrive within {limit:g} seconds.") from None
         return b"".join(parts)
-
-    async def _message(self, receive: Receive) -> MutableMapping[str, Any]:
-        try:
-            async with asyncio.timeout(self._bodies.seconds):
-                return await receive()
-        except TimeoutError:
-            raise ProblemError(408, f"The body did not arrive within {self._bodies.seconds:g} seconds.") from None
 
     def _counted(self, message: MutableMapping[str, Any], most: int) -> bytes:
         if message["type"] == "http.disconnect":
