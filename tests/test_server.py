@@ -174,7 +174,7 @@ def test_features_in_the_place_of_images(server: Served) -> None:
     rosita = server.session(method="rosita")
     answer = server.http.post(f"/sessions/{rosita}/images", json={"features": features.tolist()}).json()
     assert "looks at the image itself" in answer["predictions"][0]["problem"]["detail"]
-    for wrong in ([["x"]], [[]], [[1e300]], ["abc"], [[True]]):
+    for wrong in ([["x"]], [[]], [[1e300]], ["abc"], [[True]], [[10**400]]):
         assert server.http.post(f"/sessions/{id}/images", json={"features": wrong}).status_code == 422
     narrow = server.http.post(f"/sessions/{id}/images", json={"features": [[1.0, 2.0]]}).json()["predictions"][0]
     assert narrow["problem"]["status"] == 422

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import struct
 import threading
 import time
 import zlib
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ import pytest
 from PIL import Image
 
 import ostta
-from ostta.live.server import Clock, Limits, Settings, Token, Tokens, read_tokens
-from ostta.live.server.security import SIGNED_IN, hosts_of, is_loopback, network_of
+from ostta.live.server import Clock, Limits, Settings, Token, Tokens, read_tokens, uploads
+from ostta.live.server.events import MOST_CHARACTERS, SLICE, Overview
+from ostta.live.server.problems import ProblemError
+from ostta.live.server.security import ANYBODY, SIGNED_IN, hosts_of, is_loopback, network_of
 from ostta.live.server.serving import tokens_for
 from serving import CLASSES, Served, encoded, events_of, is_problem, pngs, served
 
@@ -319,6 +322,42 @@ def test_what_waits_is_bounded_and_says_when_to_come_again(small: Served) -> Non
     assert small.send(one, pngs()[0]).json()["step"] == 7
 
 
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("multipart/form-data; boundary=x", b"--x\r\n" + b"\r\n\r\n--x\r\n" * 5000 + b"\r\n\r\n--x--"),
+        ("multipart/form-data; boundary=x", b"--x\r\n\r\n" + b"\r\n--xy" * 5000 + b"\r\n--x--"),
+        ("application/json", b'{"images": [' + b'"",' * 5000 + b'""]}'),
+        ("application/json", b'{"features": [' + b"[]," * 5000 + b"[]]}"),
+        ("application/json", b'{"images": [' + b"{}," * 5000 + b"{}]}"),
+    ],
+)
+def test_very_many_empty_parts_or_values_are_refused_before_they_are_parsed(
+    kind: str, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "MultipartParser", None)
+    monkeypatch.setattr(uploads, "json_object", None)
+    with pytest.raises(ProblemError, match="more than 64 images") as raised:
+        uploads.sent_images(kind, body, 64)
+    assert raised.value.status == 413
+
+
+def test_long_json_is_parsed_beside_the_event_loop(small: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+    parse = uploads.json_object
+
+    def json_object(body: bytes) -> dict[str, Any]:
+        threads.append(threading.current_thread().name)
+        return parse(body)
+
+    monkeypatch.setattr(uploads, "json_object", json_object)
+    monkeypatch.setattr(uploads, "INLINE_JSON", 1000)
+    id = small.session()
+    for width in (2, 1000):
+        small.http.post(f"/sessions/{id}/images", json={"features": [[0.5] * width]})
+    assert len(set(threads)) == 2
+
+
 UNFINISHED = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{"
 
 
@@ -395,6 +434,85 @@ def test_a_new_connection_replaces_one_that_sends_no_request(crowded: Served) ->
             except BlockingIOError:
                 pass
         assert len(opened) - 48 <= closed < len(opened)
+
+
+def a_session(name: str, classes: list[str]) -> dict[str, Any]:
+    counts = dict.fromkeys(classes, 0)
+    return {"id": "a" * 32, "name": name, "classes": classes, "class_counts": counts, "unfamiliar": classes}
+
+
+class OneOverview:
+    """An engine whose overview is one large event, and then nothing more."""
+
+    def __init__(self, sessions: list[dict[str, Any]]) -> None:
+        self.sessions, self.followed, self.ended = sessions, 0, 0
+
+    async def follow_all(self) -> AsyncIterator[list[dict[str, Any]]]:
+        self.followed += 1
+        try:
+            yield self.sessions
+            await asyncio.sleep(60)
+        finally:
+            self.ended += 1
+
+
+def test_all_listeners_share_one_overview_of_bounded_size() -> None:
+    engine = OneOverview(
+        [a_session("yard", ["cat"]), a_session("door", [f"class {n} " * 20 for n in range(1000)])] * 400
+    )
+
+    async def first_event(overview: Overview, token: Token) -> bytes:
+        content = b""
+        async with aclosing(overview.response(token).body_iterator) as parts:
+            async for part in parts:
+                assert len(part) <= SLICE
+                content += part
+                if content.endswith(b"\n\n"):
+                    break
+        return content
+
+    async def follow() -> list[bytes]:
+        overview = Overview(engine)  # type: ignore[arg-type]
+        tokens = (ANYBODY, ANYBODY, Token("0" * 16, ("door",)))
+        found = await asyncio.gather(*(first_event(overview, token) for token in tokens))
+        await asyncio.sleep(0)
+        assert (engine.followed, engine.ended) == (1, 1)  # nobody listens any more
+        assert await first_event(overview, ANYBODY) == found[0]
+        return found
+
+    first, second, door = asyncio.run(follow())
+    assert first == second
+    assert len(first) > SLICE
+    sessions = json.loads(door.partition(b"data: ")[2])
+    assert {one["name"] for one in sessions} == {"door"}
+    assert 0 < sum(map(len, sessions[0]["classes"])) <= MOST_CHARACTERS
+    assert list(sessions[0]["class_counts"]) == sessions[0]["unfamiliar"] == sessions[0]["classes"]
+
+
+def test_event_streams_are_limited_for_each_token_and_end_if_nobody_reads(
+    crowded: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = OneOverview([a_session("door", []) | {"text": "x" * 1_000_000}] * 16)
+    monkeypatch.setattr(crowded.engine, "follow_all", large.follow_all)
+    asking = "GET /events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n"
+
+    def status(token: str) -> int:
+        with crowded.http.stream("GET", "/events", headers=bearer(token)) as stream:
+            return stream.status_code
+
+    with ExitStack() as stack:
+        for _ in range(3):
+            connection = stack.enter_context(crowded.connected())
+            connection.sendall(asking.format(DOOR).encode())
+            assert connection.recv(12) == b"HTTP/1.1 200"  # and nothing of the rest
+        full = crowded.http.get("/events", headers=bearer(DOOR))
+        is_problem(full, 429, "3 event streams")
+        assert status(ALL) == 200
+        until = time.monotonic() + 20
+        while status(DOOR) != 200:
+            assert time.monotonic() < until
+    assert large.followed >= 1
+    assert not [line for line in crowded.lines() if "trace" in line]
 
 
 def test_a_sign_in_is_small_and_short(small: Served) -> None:
@@ -486,7 +604,7 @@ def test_trailers_count_as_part_of_the_head_and_are_never_read_as_headers(guarde
         connection.sendall(chunked % b"/sessions" + last + f"Authorization: Bearer {ALL}\r\n\r\n".encode())
         assert connection.recv(100).startswith(b"HTTP/1.1 401")
     for trailers in (b"X: %s\r\n" % (b"x" * 1000), b"x" * 1000):  # many lines, or one line without an end
-        with guarded.connected() as connection, pytest.raises(OSError):  # noqa: PT012
+        with guarded.connected() as connection, pytest.raises((ConnectionResetError, BrokenPipeError)):  # noqa: PT012
             connection.sendall(chunked % b"/login" + last + b"X: ")
             for _ in range(8000):
                 connection.sendall(trailers)

@@ -7,9 +7,9 @@ import secrets
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from http.cookies import CookieError, SimpleCookie
-from typing import Any
+from typing import Any, TypeVar
 
 from ...core.types import Error
 from .logs import log
@@ -18,6 +18,7 @@ from .problems import INTERNAL, ClientGoneError, ProblemError, one_line, to_byte
 from .security import ANYBODY, COOKIE, GUEST, HEADERS, Names, Token, Tokens, network_of
 from .settings import Settings
 
+K = TypeVar("K")
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -40,6 +41,8 @@ class Gate:
         self._inside = 0
         # Requests without a token that are in progress, by client address.
         self._guests: Counter[str] = Counter()
+        # Event streams that are being sent, by token.
+        self._listeners: Counter[Token] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -99,21 +102,24 @@ class Gate:
             address = network_of((scope.get("client") or ("",))[0])
             if self._guests[address] >= limits.guests or self._guests.total() >= limits.guests_in_all:
                 raise ProblemError(429, "Too many requests without a token are in progress: send again later.", 1)
-            self._guests[address] += 1
-            try:
+            with _counted(self._guests, address):
                 yield
-            finally:
-                self._guests[address] -= 1
-                if not self._guests[address]:
-                    del self._guests[address]
         else:
             if self._inside >= limits.requests:
                 raise ProblemError(
                     503, f"{limits.requests} requests are being answered at this time: send again later.", 1
                 )
+            follows = scope["path"].endswith("/events")
+            if follows and self._listeners[token] >= limits.listeners:
+                raise ProblemError(
+                    429,
+                    f"{limits.listeners} event streams are being sent to this token, the most at one time: close one.",
+                    5,
+                )
             self._inside += 1
             try:
-                yield
+                with _counted(self._listeners, token) if follows else nullcontext():
+                    yield
             finally:
                 self._inside -= 1
 
@@ -196,6 +202,18 @@ class Gate:
                 401, "This server wants a token: send it as `Authorization: Bearer TOKEN`, or sign in at /."
             )
         return found or GUEST
+
+
+@contextmanager
+def _counted(counter: Counter[K], key: K) -> Iterator[None]:
+    """Count one more of `key` inside the block."""
+    counter[key] += 1
+    try:
+        yield
+    finally:
+        counter[key] -= 1
+        if not counter[key]:
+            del counter[key]
 
 
 def _cookie(header: bytes | None) -> str | None:

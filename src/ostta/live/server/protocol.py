@@ -146,5 +146,4 @@ def limited(limits: Limits) -> type[HttpToolsProtocol]:
                 # `close` waits until the client has read everything, which may never happen.
                 self.loop.call_later(SPARE, self.transport.abort)
 
-
     return Limited

@@ -10,13 +10,13 @@ from sse_starlette import EventSourceResponse
 
 from . import metrics as metrics_module
 from .engine import Engine, Json
-from .events import overview, session_events
+from .events import Overview, session_events
 from .metrics import Metrics
 from .problems import ProblemError, to_bytes
 from .security import COOKIE, SIGNED_IN, Token, Tokens
 from .settings import Settings
 from .store import is_id
-from .uploads import Bodies, json_object, sent_images
+from .uploads import Bodies, json_object, parsed_images
 
 # Answers a request with images for a session.
 Judge = Callable[[Request, str], Awaitable[Response]]
@@ -28,6 +28,7 @@ def add_routes(
 ) -> Judge:
     """All of them; returns what answers a request with images, for `Shortcut`."""
     limits = settings.limits
+    overview = Overview(engine)
 
     async def allowed(request: Request, id: str) -> None:
         token: Token = request.state.token
@@ -55,7 +56,7 @@ def add_routes(
         await allowed(request, id)
         with bodies.body() as body:
             content = await body.read(request.receive, limits.body, request.headers.get("content-length"))
-            sent, alone = sent_images(request.headers.get("content-type", ""), content, limits.images)
+            sent, alone = await parsed_images(request.headers.get("content-type", ""), content, limits.images)
             found = await engine.images(id, sent, learn, evidence)
         if not alone:
             return answered({"predictions": found})
@@ -138,7 +139,7 @@ def add_routes(
 
     @app.get("/events")
     async def events(request: Request) -> EventSourceResponse:
-        return overview(engine.follow_all(), request.state.token)
+        return overview.response(request.state.token)
 
     @app.get("/sessions/{id}")
     async def session(request: Request, id: str) -> Response:
