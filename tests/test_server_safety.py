@@ -22,11 +22,11 @@ import ostta
 from ostta.live.server import Clock, Limits, Settings, Token, Tokens, read_tokens, uploads
 from ostta.live.server.events import MOST_CHARACTERS, SLICE, Overview
 from ostta.live.server.problems import ProblemError
-from ostta.live.server.security import ANYBODY, SIGNED_IN, hosts_of, is_loopback, network_of
+from ostta.live.server.security import ANYBODY, SIGNED_IN, hosts_of, is_loopback, network_of, proxies_of
 from ostta.live.server.serving import tokens_for
 from serving import CLASSES, Served, encoded, events_of, is_problem, pngs, served
 
-ALL, DOOR = "the-token-of-all-sessions", "the-token-of-the-doors"
+ALL, DOOR, CAMERA = "the-token-of-all-sessions", "the-token-of-the-doors", "the-token-of-one-camera"
 SMALL = Limits(
     sessions=40,
     body=60_000,
@@ -60,7 +60,7 @@ HANDS = Hands()
 def guarded() -> Iterator[Served]:
     """A server with tokens, and with a name."""
     settings = Settings(hosts=("cameras.example",), cors=("https://pages.example",), clock=HANDS.clock())
-    with served(settings, tokens=Tokens([Token(ALL), Token(DOOR, ("door*",))])) as running:
+    with served(settings, tokens=Tokens([Token(ALL), Token(DOOR, ("door*",)), Token(CAMERA, ("cam-1?",))])) as running:
         yield running
 
 
@@ -125,6 +125,15 @@ def test_a_bound_token_is_for_its_sessions_alone(guarded: Served) -> None:
             is_problem(answer, 403, "This token may not use that session.")
             assert "yard" not in answer.text
     is_problem(guarded.http.patch(f"/sessions/{mine}", headers=door, json={"name": "yard"}), 403, "certain names")
+    # The name is stored without the spaces around it, and that name has to fit.
+    one = bearer(CAMERA)
+    is_problem(made("cam-1 ", one), 403, "certain names only: cam-1?")
+    is_problem(guarded.http.post("/sessions/import?name=cam-1%20", headers=one), 403, "certain names")
+    numbered = made("cam-12 ", one).json()
+    assert numbered["name"] == "cam-12"
+    renamed = guarded.http.patch(f"/sessions/{numbered['id']}", headers=one, json={"name": "cam-1 "})
+    is_problem(renamed, 403, "certain names")
+    assert guarded.http.delete(f"/sessions/{numbered['id']}", headers=one).status_code == 204
     is_problem(guarded.http.get("/metrics", headers=door), 403, "not bound")
     with guarded.http.stream("GET", "/events", headers=door) as stream:
         assert [one["name"] for one in events_of(stream.iter_lines(), 1)[0]["data"]] == ["door 1"]
@@ -161,7 +170,55 @@ def test_a_browser_signs_in_once(guarded: Served) -> None:
     assert guarded.http.get("/sessions", headers=cookie).status_code == 401
     HANDS.wall -= 3 * SIGNED_IN  # a clock that went back makes nobody stay for longer than two such times
     assert guarded.http.get("/sessions", headers=cookie).status_code == 401
+    HANDS.wall += 2 * SIGNED_IN - 60
     assert 'ostta=""' in guarded.http.post("/logout").headers["set-cookie"]
+
+
+def test_a_cookie_is_no_longer_valid_after_its_logout(guarded: Served) -> None:
+    cookies = []
+    for _ in range(2):
+        answer = guarded.http.post("/login", json={"token": ALL})
+        cookies.append({"cookie": answer.headers["set-cookie"].partition(";")[0]})
+        guarded.http.cookies.clear()
+    assert [guarded.http.get("/sessions", headers=cookie).status_code for cookie in cookies] == [200, 200]
+    assert guarded.http.post("/logout", headers=cookies[0]).status_code == 204
+    assert [guarded.http.get("/sessions", headers=cookie).status_code for cookie in cookies] == [401, 200]
+    assert guarded.http.post("/logout", headers={"cookie": "ostta=1.2.3"}).status_code == 204
+
+
+def test_sign_outs_are_forgotten_when_their_cookies_have_expired() -> None:
+    tokens = Tokens([Token(ALL)])
+    cookie = tokens.cookie(Token(ALL), 1000.0)
+    for now in (1000.0, 1000.0 + 3 * SIGNED_IN):
+        tokens.sign_out(tokens.cookie(Token(ALL), now), now)
+        tokens.sign_out("1.2.3", now)
+    assert len(tokens._signed_out) == 1
+    assert tokens.of_cookie(cookie, 1000.0) is not None
+
+
+def test_what_a_named_proxy_says_of_its_clients_is_believed(guarded: Served) -> None:
+    says = {"x-forwarded-proto": "https", "x-forwarded-for": "203.0.113.7"}
+    answer = guarded.http.post("/login", json={"token": ALL}, headers=says)
+    assert "secure" not in answer.headers["set-cookie"].lower()
+    guarded.http.cookies.clear()
+    settings = Settings(limits=Limits(guests=1), proxies=proxies_of(["127.0.0.0/8"]))
+    with served(settings, tokens=Tokens([Token(ALL)])) as server:
+        answer = server.http.post("/login", json={"token": ALL}, headers=says)
+        assert "; secure" in answer.headers["set-cookie"].lower()
+        assert "; secure" not in server.http.post("/login", json={"token": ALL}).headers["set-cookie"].lower()
+        with server.connected() as connection:  # the limit per address is that of the proxy's client
+            connection.sendall(UNFINISHED.replace(b"Host", b"X-Forwarded-For: 203.0.113.7\r\nHost"))
+            until = time.monotonic() + 10
+            while server.http.post("/login", json={}, headers=says).status_code != 429:
+                assert time.monotonic() < until
+            assert server.http.post("/login", json={"token": ALL}).status_code == 204
+
+
+def test_a_proxy_is_named_by_its_address() -> None:
+    assert proxies_of(["192.0.2.1", "10.1.2.3/8", "2001:db8::1"]) == ("192.0.2.1/32", "10.0.0.0/8", "2001:db8::1/128")
+    for wrong in ("*", "proxy.example", ""):
+        with pytest.raises(ostta.Error, match="is not the address of a proxy"):
+            proxies_of([wrong])
 
 
 def test_a_token_file(tmp_path: Path) -> None:
@@ -206,6 +263,17 @@ def test_only_requests_that_are_meant_for_this_server_are_answered(guarded: Serv
         "",
     ):
         is_problem(guarded.http.get("/health", headers={"host": host}), 421, "is not called")
+
+
+def test_a_header_that_decides_who_may_come_in_is_there_once(guarded: Served) -> None:
+    for hosts in (b"Host: localhost\r\nHost: evil.example", b"Host: localhost\r\nHost: localhost"):
+        with guarded.connected() as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\n" + hosts + b"\r\n\r\n")
+            answer = connection.recv(4000)
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert b"two `host` headers" in answer
+    for name, value in (("authorization", f"Bearer {ALL}"), ("origin", f"http://127.0.0.1:{guarded.port}")):
+        is_problem(guarded.http.get("/sessions", headers=[(name, value)] * 2), 400, f"two `{name}` headers")
 
 
 def test_pages_of_other_sites_may_not_ask(guarded: Served) -> None:

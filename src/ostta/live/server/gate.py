@@ -26,6 +26,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _SAFE = ("GET", "HEAD", "OPTIONS")
+SINGLE = (b"host", b"origin", b"authorization")
 # What is answered without a token: whether the server lives, and the page with the form to sign in.
 # Probes of an orchestrator: answered however many requests are in progress.
 PROBES = ("/health", "/ready")
@@ -68,6 +69,8 @@ class Gate:
 
         problem: ProblemError | None = None
         try:
+            if len(headers) != len(scope["headers"]):
+                _require_single(scope)
             self._check_origin(scope, headers)
             if not await self._preflight(scope, headers, sending):
                 token = scope["state"]["token"] = self._token(scope, headers)
@@ -202,6 +205,14 @@ class Gate:
                 401, "This server wants a token: send it as `Authorization: Bearer TOKEN`, or sign in at /."
             )
         return found or GUEST
+
+
+def _require_single(scope: Scope) -> None:
+    """Refuse a request with two headers that decide who may do what: a proxy may have looked at the other one."""
+    names = [name for name, _ in scope["headers"]]
+    for name in SINGLE:
+        if names.count(name) > 1:
+            raise ProblemError(400, f"This request has two `{name.decode()}` headers, and one is expected.")
 
 
 @contextmanager

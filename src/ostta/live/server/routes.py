@@ -108,14 +108,16 @@ def add_routes(
         return response
 
     @app.post("/logout", status_code=204)
-    async def logout() -> Response:
+    async def logout(request: Request) -> Response:
+        tokens.sign_out(request.cookies.get(COOKIE, ""), settings.clock.wall())
         response = Response(status_code=204)
         response.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return response
 
     # --- sessions ---------------------------------------------------------------------------------------------------------
     def may_create(token: Token, name: object) -> None:
-        if token.patterns and not token.allows(None, name if isinstance(name, str) else None):
+        # Sessions are stored under the name without surrounding spaces, so that name is checked.
+        if token.patterns and not token.allows(None, name.strip() if isinstance(name, str) else None):
             raise ProblemError(403, f"This token may make sessions of certain names only: {', '.join(token.patterns)}.")
 
     def created(session: Json) -> Response:

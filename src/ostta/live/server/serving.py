@@ -17,11 +17,11 @@ from .gate import App
 from .local import LocalEngine
 from .logs import log
 from .protocol import limited
-from .security import Tokens, hosts_of, is_loopback, read_tokens
+from .security import Tokens, hosts_of, is_loopback, proxies_of, read_tokens
 from .settings import Settings
 from .store import FolderStore
 
-__all__ = ["config", "hosts_of", "listen", "serve_locally", "tokens_for"]
+__all__ = ["config", "hosts_of", "listen", "proxies_of", "serve_locally", "tokens_for"]
 # Seconds for which requests that are being answered are waited for at the end.
 PATIENCE = 10
 
@@ -67,8 +67,9 @@ def config(app: App, settings: Settings, *, host: str, port: int) -> uvicorn.Con
         access_log=False,
         log_level="warning",
         server_header=False,
-        # What a proxy says of the client is believed of no one; tokens decide.
-        proxy_headers=False,
+        # Only the named proxies are believed: any client can send these headers.
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies),
         timeout_graceful_shutdown=PATIENCE,
     )
 

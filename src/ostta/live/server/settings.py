@@ -79,4 +79,6 @@ class Settings:
     # Names that this server is called by, in the Host header; beside the address it listens at.
     hosts: tuple[str, ...] = ()
     cors: tuple[str, ...] = ()
+    # Networks of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` headers are believed.
+    proxies: tuple[str, ...] = ()
     clock: Clock = field(default_factory=Clock)
