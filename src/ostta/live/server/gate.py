@@ -26,11 +26,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _SAFE = ("GET", "HEAD", "OPTIONS")
+# Headers that decide whether a request is answered.
 SINGLE = (b"host", b"origin", b"authorization")
-# What is answered without a token: whether the server lives, and the page with the form to sign in.
 # Probes of an orchestrator: answered however many requests are in progress.
 PROBES = ("/health", "/ready")
-OPEN = ("/health", "/ready", "/login", "/logout", "/", "/favicon.ico")
+# What is answered without a token: whether the server lives, and the page with the form to sign in.
+OPEN = (*PROBES, "/login", "/logout", "/", "/favicon.ico")
 
 
 class Gate:
