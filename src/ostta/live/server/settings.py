@@ -36,7 +36,8 @@ class Limits:
     # Requests at one time; those that follow events count. `/health` and `/ready` do not.
     requests: int = 1024
     # Concurrent requests without a token, from one address and from all; they do not use up `requests`.
-    guests: int = 16
+    # A browser that loads the page sends six at one time, and several people may share an address.
+    guests: int = 64
     guests_in_all: int = 256
     # Event streams that one token may follow at one time; without tokens, all clients together.
     listeners: int = 128
