@@ -45,6 +45,12 @@ def test_a_session_is_of_the_field_profile_with_its_guard_on(server: Served) -> 
     assert session["id"] in [one["id"] for one in server.http.get("/sessions").json()["sessions"]]
 
 
+def test_class_names_have_no_spaces_around_them(server: Served) -> None:
+    for classes in ([" cat", "dog "], {" cat": [], "dog ": ["a puppy"]}):
+        session = server.http.post("/sessions", json={"classes": classes}).json()
+        assert session["classes"] == ["cat", "dog"]
+
+
 def test_what_a_session_may_be_made_of(server: Served) -> None:
     wanted = {
         "classes": {"cat": ["a kitten"], "dog": []},
@@ -70,7 +76,8 @@ def test_what_a_session_may_be_made_of(server: Served) -> None:
         ({}, "`classes` is a list of names"),
         ({"classes": []}, "`classes` is a list of names"),
         ({"classes": "cat,dog"}, "`classes` is a list of names"),
-        ({"classes": ["cat", "cat"]}, "are the same"),
+        ({"classes": ["cat", "cat"]}, "look the same"),
+        ({"classes": ["maple_tree", "Maple tree"]}, "are the same"),
         ({"classes": ["cat", 3]}, "`classes` takes texts"),
         ({"classes": ["cat"], "method": "rosta"}, "did you mean 'rosita'"),
         ({"classes": ["cat"], "method": "mine.py:Method"}, "is in a file"),
@@ -85,6 +92,15 @@ def test_what_a_session_may_be_made_of(server: Served) -> None:
         ({"classes": ["cat"], "options": {"templates": ["{}"] * 8001}}, "8000 are the most"),
         ({"classes": [str(n) for n in range(1001)]}, "1000 are the most"),
         ({"classes": ["cat"], "name": "a\nb"}, "one line"),
+        ({"classes": ["cat\0", "dog"]}, "A class name is one line"),
+        ({"classes": ["cat\ndog"]}, "A class name is one line"),
+        ({"classes": {"\u202etac": []}}, "A class name is one line"),
+        ({"classes": ["cat", "cat\u200b"]}, "A class name is one line"),
+        ({"classes": ["   "]}, "`classes` takes texts"),
+        ({"classes": ["cat", "ｃａｔ"]}, "look the same"),
+        ({"classes": ["cat", "cat\ufe0f"]}, "look the same"),
+        ({"classes": {"cat": [], "cat ": []}}, "look the same"),
+        ({"classes": {"cat": ["a\nkitten"]}}, "A description is one line"),
         ({"classes": ["cat"], "name": "x" * 201}, "at most 200 characters"),
     ],
 )  # fmt: skip
@@ -174,7 +190,7 @@ def test_features_in_the_place_of_images(server: Served) -> None:
     rosita = server.session(method="rosita")
     answer = server.http.post(f"/sessions/{rosita}/images", json={"features": features.tolist()}).json()
     assert "looks at the image itself" in answer["predictions"][0]["problem"]["detail"]
-    for wrong in ([["x"]], [[]], [[1e300]], ["abc"], [[True]]):
+    for wrong in ([["x"]], [[]], [[1e300]], ["abc"], [[True]], [[10**400]]):
         assert server.http.post(f"/sessions/{id}/images", json={"features": wrong}).status_code == 422
     narrow = server.http.post(f"/sessions/{id}/images", json={"features": [[1.0, 2.0]]}).json()["predictions"][0]
     assert narrow["problem"]["status"] == 422

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 import struct
+import sys
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +20,14 @@ import pytest
 from PIL import Image
 
 import ostta
-from ostta.live.server import Clock, Limits, Settings, Token, Tokens, read_tokens
-from ostta.live.server.security import SIGNED_IN, hosts_of, is_loopback
+from ostta.live.server import Clock, Limits, Settings, Token, Tokens, read_tokens, uploads
+from ostta.live.server.events import MOST_CHARACTERS, SLICE, Overview
+from ostta.live.server.problems import ProblemError
+from ostta.live.server.security import ANYBODY, SIGNED_IN, hosts_of, is_loopback, network_of, proxies_of
 from ostta.live.server.serving import tokens_for
 from serving import CLASSES, Served, encoded, events_of, is_problem, pngs, served
 
-ALL, DOOR = "the-token-of-all-sessions", "the-token-of-the-doors"
+ALL, DOOR, CAMERA = "the-token-of-all-sessions", "the-token-of-the-doors", "the-token-of-one-camera"
 SMALL = Limits(
     sessions=40,
     body=60_000,
@@ -55,7 +61,7 @@ HANDS = Hands()
 def guarded() -> Iterator[Served]:
     """A server with tokens, and with a name."""
     settings = Settings(hosts=("cameras.example",), cors=("https://pages.example",), clock=HANDS.clock())
-    with served(settings, tokens=Tokens([Token(ALL), Token(DOOR, ("door*",))])) as running:
+    with served(settings, tokens=Tokens([Token(ALL), Token(DOOR, ("door*",)), Token(CAMERA, ("cam-1?",))])) as running:
         yield running
 
 
@@ -120,6 +126,15 @@ def test_a_bound_token_is_for_its_sessions_alone(guarded: Served) -> None:
             is_problem(answer, 403, "This token may not use that session.")
             assert "yard" not in answer.text
     is_problem(guarded.http.patch(f"/sessions/{mine}", headers=door, json={"name": "yard"}), 403, "certain names")
+    # The name is stored without the spaces around it, and that name has to fit.
+    one = bearer(CAMERA)
+    is_problem(made("cam-1 ", one), 403, "certain names only: cam-1?")
+    is_problem(guarded.http.post("/sessions/import?name=cam-1%20", headers=one), 403, "certain names")
+    numbered = made("cam-12 ", one).json()
+    assert numbered["name"] == "cam-12"
+    renamed = guarded.http.patch(f"/sessions/{numbered['id']}", headers=one, json={"name": "cam-1 "})
+    is_problem(renamed, 403, "certain names")
+    assert guarded.http.delete(f"/sessions/{numbered['id']}", headers=one).status_code == 204
     is_problem(guarded.http.get("/metrics", headers=door), 403, "not bound")
     with guarded.http.stream("GET", "/events", headers=door) as stream:
         assert [one["name"] for one in events_of(stream.iter_lines(), 1)[0]["data"]] == ["door 1"]
@@ -156,7 +171,55 @@ def test_a_browser_signs_in_once(guarded: Served) -> None:
     assert guarded.http.get("/sessions", headers=cookie).status_code == 401
     HANDS.wall -= 3 * SIGNED_IN  # a clock that went back makes nobody stay for longer than two such times
     assert guarded.http.get("/sessions", headers=cookie).status_code == 401
+    HANDS.wall += 2 * SIGNED_IN - 60
     assert 'ostta=""' in guarded.http.post("/logout").headers["set-cookie"]
+
+
+def test_a_cookie_is_no_longer_valid_after_its_logout(guarded: Served) -> None:
+    cookies = []
+    for _ in range(2):
+        answer = guarded.http.post("/login", json={"token": ALL})
+        cookies.append({"cookie": answer.headers["set-cookie"].partition(";")[0]})
+        guarded.http.cookies.clear()
+    assert [guarded.http.get("/sessions", headers=cookie).status_code for cookie in cookies] == [200, 200]
+    assert guarded.http.post("/logout", headers=cookies[0]).status_code == 204
+    assert [guarded.http.get("/sessions", headers=cookie).status_code for cookie in cookies] == [401, 200]
+    assert guarded.http.post("/logout", headers={"cookie": "ostta=1.2.3"}).status_code == 204
+
+
+def test_sign_outs_are_forgotten_when_their_cookies_have_expired() -> None:
+    tokens = Tokens([Token(ALL)])
+    cookie = tokens.cookie(Token(ALL), 1000.0)
+    for now in (1000.0, 1000.0 + 3 * SIGNED_IN):
+        tokens.sign_out(tokens.cookie(Token(ALL), now), now)
+        tokens.sign_out("1.2.3", now)
+    assert len(tokens._signed_out) == 1
+    assert tokens.of_cookie(cookie, 1000.0) is not None
+
+
+def test_what_a_named_proxy_says_of_its_clients_is_believed(guarded: Served) -> None:
+    says = {"x-forwarded-proto": "https", "x-forwarded-for": "203.0.113.7"}
+    answer = guarded.http.post("/login", json={"token": ALL}, headers=says)
+    assert "secure" not in answer.headers["set-cookie"].lower()
+    guarded.http.cookies.clear()
+    settings = Settings(limits=Limits(guests=1), proxies=proxies_of(["127.0.0.0/8"]))
+    with served(settings, tokens=Tokens([Token(ALL)])) as server:
+        answer = server.http.post("/login", json={"token": ALL}, headers=says)
+        assert "; secure" in answer.headers["set-cookie"].lower()
+        assert "; secure" not in server.http.post("/login", json={"token": ALL}).headers["set-cookie"].lower()
+        with server.connected() as connection:  # the limit per address is that of the proxy's client
+            connection.sendall(UNFINISHED.replace(b"Host", b"X-Forwarded-For: 203.0.113.7\r\nHost"))
+            until = time.monotonic() + 10
+            while server.http.post("/login", json={}, headers=says).status_code != 429:
+                assert time.monotonic() < until
+            assert server.http.post("/login", json={"token": ALL}).status_code == 204
+
+
+def test_a_proxy_is_named_by_its_address() -> None:
+    assert proxies_of(["192.0.2.1", "10.1.2.3/8", "2001:db8::1"]) == ("192.0.2.1/32", "10.0.0.0/8", "2001:db8::1/128")
+    for wrong in ("*", "proxy.example", ""):
+        with pytest.raises(ostta.Error, match="is not the address of a proxy"):
+            proxies_of([wrong])
 
 
 def test_a_token_file(tmp_path: Path) -> None:
@@ -201,6 +264,17 @@ def test_only_requests_that_are_meant_for_this_server_are_answered(guarded: Serv
         "",
     ):
         is_problem(guarded.http.get("/health", headers={"host": host}), 421, "is not called")
+
+
+def test_a_header_that_decides_who_may_come_in_is_there_once(guarded: Served) -> None:
+    for hosts in (b"Host: localhost\r\nHost: evil.example", b"Host: localhost\r\nHost: localhost"):
+        with guarded.connected() as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\n" + hosts + b"\r\n\r\n")
+            answer = connection.recv(4000)
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert b"two `host` headers" in answer
+    for name, value in (("authorization", f"Bearer {ALL}"), ("origin", f"http://127.0.0.1:{guarded.port}")):
+        is_problem(guarded.http.get("/sessions", headers=[(name, value)] * 2), 400, f"two `{name}` headers")
 
 
 def test_pages_of_other_sites_may_not_ask(guarded: Served) -> None:
@@ -317,6 +391,214 @@ def test_what_waits_is_bounded_and_says_when_to_come_again(small: Served) -> Non
     assert small.send(one, pngs()[0]).json()["step"] == 7
 
 
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("multipart/form-data; boundary=x", b"--x\r\n" + b"\r\n\r\n--x\r\n" * 5000 + b"\r\n\r\n--x--"),
+        ("multipart/form-data; boundary=x", b"--x\r\n\r\n" + b"\r\n--xy" * 5000 + b"\r\n--x--"),
+        ("application/json", b'{"images": [' + b'"",' * 5000 + b'""]}'),
+        ("application/json", b'{"features": [' + b"[]," * 5000 + b"[]]}"),
+        ("application/json", b'{"images": [' + b"{}," * 5000 + b"{}]}"),
+    ],
+)
+def test_very_many_empty_parts_or_values_are_refused_before_they_are_parsed(
+    kind: str, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "MultipartParser", None)
+    monkeypatch.setattr(uploads, "json_object", None)
+    with pytest.raises(ProblemError, match="more than 64 images") as raised:
+        uploads.sent_images(kind, body, 64)
+    assert raised.value.status == 413
+
+
+def test_long_json_is_parsed_beside_the_event_loop(small: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+    parse = uploads.json_object
+
+    def json_object(body: bytes) -> dict[str, Any]:
+        threads.append(threading.current_thread().name)
+        return parse(body)
+
+    monkeypatch.setattr(uploads, "json_object", json_object)
+    monkeypatch.setattr(uploads, "INLINE_JSON", 1000)
+    id = small.session()
+    for width in (2, 1000):
+        small.http.post(f"/sessions/{id}/images", json={"features": [[0.5] * width]})
+    assert len(set(threads)) == 2
+
+
+UNFINISHED = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{"
+
+
+@pytest.fixture(scope="module")
+def crowded() -> Iterator[Served]:
+    """A server with tokens that takes few requests and connections at one time."""
+    limits = Limits(requests=24, guests=3, guests_in_all=5, login_seconds=20.0, read_seconds=0.3, listeners=3)
+    with served(Settings(limits=limits), tokens=Tokens([Token(ALL), Token(DOOR, ("door*",))])) as running:
+        yield running
+
+
+def from_address(server: Served, address: str) -> socket.socket:
+    if sys.platform != "linux":
+        pytest.skip("only Linux has all of 127.0.0.0/8 as addresses of the machine")
+    return socket.create_connection(("127.0.0.1", server.port), timeout=20, source_address=(address, 0))
+
+
+def test_unfinished_requests_without_a_token_keep_nobody_else_out(crowded: Served) -> None:
+    with ExitStack() as stack:
+        refused = []
+        for _ in range(15):
+            connection = stack.enter_context(crowded.connected())
+            connection.sendall(UNFINISHED)
+            refused.append(connection)
+        for connection in refused[3:]:
+            assert connection.recv(4000).startswith(b"HTTP/1.1 429")
+        assert crowded.http.get("/health").status_code == 200
+        assert crowded.http.get("/ready").status_code == 200
+        assert crowded.http.get("/sessions", headers=bearer(ALL)).status_code == 200
+        full = crowded.http.post("/login", json={"token": ALL})
+        is_problem(full, 429, "without a token are in progress")
+        assert int(full.headers["retry-after"]) >= 1
+        # Another address may still sign in, until the limit of all addresses is reached.
+        others = [stack.enter_context(from_address(crowded, f"127.0.0.{n}")) for n in (2, 3, 4)]
+        for connection in others:
+            connection.sendall(UNFINISHED)
+        assert others[2].recv(4000).startswith(b"HTTP/1.1 429")
+    until = time.monotonic() + 10
+    while crowded.http.post("/login", json={"token": ALL}).status_code != 204:  # they have gone away
+        assert time.monotonic() < until
+    crowded.http.cookies.clear()
+
+
+def test_probes_are_answered_while_all_requests_are_in_progress(crowded: Served) -> None:
+    head = f"POST /sessions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ALL}\r\nContent-Length: 99\r\n\r\n"
+    with ExitStack() as stack:
+        for n in range(24):
+            stack.enter_context(from_address(crowded, f"127.0.0.{n + 2}")).sendall(head.encode())
+        until = time.monotonic() + 10
+        while crowded.http.get("/sessions", headers=bearer(ALL)).status_code != 503:
+            assert time.monotonic() < until
+        assert crowded.http.get("/health").status_code == 200
+        assert crowded.http.get("/ready").status_code == 200
+    until = time.monotonic() + 10
+    while crowded.http.get("/sessions", headers=bearer(ALL)).status_code != 200:
+        assert time.monotonic() < until
+
+
+def test_a_new_connection_replaces_one_that_sends_no_request(crowded: Served) -> None:
+    with ExitStack() as stack:
+        opened = []
+        for address in ("127.0.0.1", "127.0.0.2", "127.0.0.3"):
+            for _ in range(60):
+                opened.append(stack.enter_context(from_address(crowded, address)))
+                opened[-1].sendall(b"G")
+        with crowded.connected() as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert connection.recv(4000).startswith(b"HTTP/1.1 200")
+        closed = 0
+        for connection in opened:
+            connection.setblocking(False)
+            try:
+                closed += connection.recv(10) == b""
+            except ConnectionResetError:
+                closed += 1
+            except BlockingIOError:
+                pass
+        assert len(opened) - 48 <= closed < len(opened)
+
+
+def a_session(name: str, classes: list[str]) -> dict[str, Any]:
+    counts = dict.fromkeys(classes, 0)
+    return {"id": "a" * 32, "name": name, "classes": classes, "class_counts": counts, "unfamiliar": classes}
+
+
+class OneOverview:
+    """An engine whose overview is one large event, and then nothing more."""
+
+    def __init__(self, sessions: list[dict[str, Any]]) -> None:
+        self.sessions, self.followed, self.ended = sessions, 0, 0
+
+    async def follow_all(self) -> AsyncIterator[list[dict[str, Any]]]:
+        self.followed += 1
+        try:
+            yield self.sessions
+            await asyncio.sleep(60)
+        finally:
+            self.ended += 1
+
+
+def test_all_listeners_share_one_overview_of_bounded_size() -> None:
+    engine = OneOverview(
+        [a_session("yard", ["cat"]), a_session("door", [f"class {n} " * 20 for n in range(1000)])] * 400
+    )
+
+    async def first_event(overview: Overview, token: Token) -> bytes:
+        content = b""
+        async with aclosing(overview.response(token).body_iterator) as parts:
+            async for part in parts:
+                assert len(part) <= SLICE
+                content += part
+                if content.endswith(b"\n\n"):
+                    break
+        return content
+
+    async def follow() -> list[bytes]:
+        overview = Overview(engine)  # type: ignore[arg-type]
+        tokens = (ANYBODY, ANYBODY, Token("0" * 16, ("door",)))
+        found = await asyncio.gather(*(first_event(overview, token) for token in tokens))
+        await asyncio.sleep(0)
+        assert (engine.followed, engine.ended) == (1, 1)  # nobody listens any more
+        assert await first_event(overview, ANYBODY) == found[0]
+        return found
+
+    first, second, door = asyncio.run(follow())
+    assert first == second
+    assert len(first) > SLICE
+    sessions = json.loads(door.partition(b"data: ")[2])
+    assert {one["name"] for one in sessions} == {"door"}
+    assert 0 < sum(map(len, sessions[0]["classes"])) <= MOST_CHARACTERS
+    assert list(sessions[0]["class_counts"]) == sessions[0]["unfamiliar"] == sessions[0]["classes"]
+
+
+def test_event_streams_are_limited_for_each_token_and_end_if_nobody_reads(
+    crowded: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = OneOverview([a_session("door", []) | {"text": "x" * 1_000_000}] * 16)
+    monkeypatch.setattr(crowded.engine, "follow_all", large.follow_all)
+    asking = "GET /events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n"
+
+    def status(token: str) -> int:
+        with crowded.http.stream("GET", "/events", headers=bearer(token)) as stream:
+            return stream.status_code
+
+    with ExitStack() as stack:
+        for _ in range(3):
+            connection = stack.enter_context(crowded.connected())
+            connection.sendall(asking.format(DOOR).encode())
+            assert connection.recv(12) == b"HTTP/1.1 200"  # and nothing of the rest
+        full = crowded.http.get("/events", headers=bearer(DOOR))
+        is_problem(full, 429, "3 event streams")
+        assert status(ALL) == 200
+        until = time.monotonic() + 20
+        while status(DOOR) != 200:
+            assert time.monotonic() < until
+    assert large.followed >= 1
+    assert not [line for line in crowded.lines() if "trace" in line]
+
+
+def test_a_sign_in_is_small_and_short(small: Served) -> None:
+    is_problem(small.http.post("/login", content=b" " * 4097), 413, "4,096 bytes")
+    with served(Settings(limits=Limits(login_seconds=0.1))) as server, server.connected() as connection:
+        connection.sendall(UNFINISHED)
+        assert connection.recv(4000).startswith(b"HTTP/1.1 408")
+
+
+def test_limits_per_address_count_the_network_of_an_ipv6_host() -> None:
+    assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1") != network_of("2001:db8:0:1::1")
+    assert network_of("::ffff:192.0.2.7") == network_of("192.0.2.7") == "192.0.2.7"
+    assert network_of("") == ""
+
+
 def test_an_answer_that_takes_too_long_is_given_up() -> None:
     with served(Settings(limits=Limits(answer_seconds=0.2))) as server:
         id = server.session()
@@ -383,6 +665,21 @@ def test_a_head_that_never_ends_or_never_comes_is_hung_up_on(small: Served) -> N
         except OSError:  # hung up while it was being sent
             pass
     assert small.http.get("/health").status_code == 200
+
+
+def test_trailers_count_as_part_of_the_head_and_are_never_read_as_headers(guarded: Served) -> None:
+    body = b'{"classes": ["cat", "dog"]}'
+    chunked = b"POST %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    last = b"%x\r\n%s\r\n0\r\n" % (len(body), body)
+    with guarded.connected() as connection:
+        connection.sendall(chunked % b"/sessions" + last + f"Authorization: Bearer {ALL}\r\n\r\n".encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 401")
+    for trailers in (b"X: %s\r\n" % (b"x" * 1000), b"x" * 1000):  # many lines, or one line without an end
+        with guarded.connected() as connection, pytest.raises((ConnectionResetError, BrokenPipeError)):  # noqa: PT012
+            connection.sendall(chunked % b"/login" + last + b"X: ")
+            for _ in range(8000):
+                connection.sendall(trailers)
+    assert guarded.http.get("/health").status_code == 200
 
 
 def test_two_requests_on_one_connection_are_both_answered(small: Served) -> None:

@@ -61,6 +61,12 @@ def serve(
         list[str] | None,
         typer.Option(help="A name that this server is called by, as browsers put it into the Host header."),
     ] = None,
+    proxy_headers: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address or network of a proxy in front of this server. Its X-Forwarded-For and X-Forwarded-Proto headers are believed."
+        ),
+    ] = None,
     max_sessions: Annotated[int, typer.Option(min=1)] = 256,
     max_waiting: Annotated[int, typer.Option(min=1, help="Images of one session that wait at one time.")] = 64,
     max_body_mb: Annotated[int, typer.Option(min=1, help="Megabytes of one request with images.")] = 16,
@@ -98,7 +104,7 @@ def serve(
 
     try:
         from ..live.server import Limits, Settings
-        from ..live.server.serving import hosts_of, serve_locally, tokens_for
+        from ..live.server.serving import hosts_of, proxies_of, serve_locally, tokens_for
     except ModuleNotFoundError as missing:
         raise Error(f"`ostta serve` needs {missing.name}: pip install 'ostta[serve]'.") from None
 
@@ -111,6 +117,7 @@ def serve(
         keep_images=keep_images,
         hosts=hosts_of(host, name or []),
         cors=tuple(cors or ()),
+        proxies=proxies_of(proxy_headers or []),
     )
     if engine is EngineName.ray:
         from ..live.cluster.serving import serve_on_ray

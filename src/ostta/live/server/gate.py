@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 import secrets
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager, nullcontext
 from http.cookies import CookieError, SimpleCookie
-from typing import Any
+from typing import Any, TypeVar
 
 from ...core.types import Error
 from .logs import log
 from .metrics import Metrics
 from .problems import INTERNAL, ClientGoneError, ProblemError, one_line, to_bytes
-from .security import ANYBODY, COOKIE, HEADERS, Names, Token, Tokens
+from .security import ANYBODY, COOKIE, GUEST, HEADERS, Names, Token, Tokens, network_of
 from .settings import Settings
 
+K = TypeVar("K")
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -23,8 +26,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _SAFE = ("GET", "HEAD", "OPTIONS")
+# Headers that decide whether a request is answered.
+SINGLE = (b"host", b"origin", b"authorization")
+# Probes of an orchestrator: answered however many requests are in progress.
+PROBES = ("/health", "/ready")
 # What is answered without a token: whether the server lives, and the page with the form to sign in.
-OPEN = ("/health", "/ready", "/login", "/logout", "/", "/favicon.ico")
+OPEN = (*PROBES, "/login", "/logout", "/", "/favicon.ico")
 
 
 class Gate:
@@ -34,6 +41,10 @@ class Gate:
         self._app, self._settings, self._tokens, self._metrics = app, settings, tokens, metrics
         self._names = Names(settings.hosts, settings.cors)
         self._inside = 0
+        # Requests without a token that are in progress, by client address.
+        self._guests: Counter[str] = Counter()
+        # Event streams that are being sent, by token.
+        self._listeners: Counter[Token] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -58,18 +69,14 @@ class Gate:
             await send(message)
 
         problem: ProblemError | None = None
-        self._inside += 1
         try:
-            if self._inside > self._settings.limits.requests:
-                raise ProblemError(
-                    503,
-                    f"{self._settings.limits.requests} requests are being answered at this time: send again later.",
-                    1,
-                )
+            if len(headers) != len(scope["headers"]):
+                _require_single(scope)
             self._check_origin(scope, headers)
             if not await self._preflight(scope, headers, sending):
-                scope["state"]["token"] = self._token(scope, headers)
-                await self._app(scope, receive, sending)
+                token = scope["state"]["token"] = self._token(scope, headers)
+                with self._slot(scope, token):
+                    await self._app(scope, receive, sending)
         except ProblemError as raised:
             problem = raised
         except Error as raised:
@@ -85,11 +92,40 @@ class Gate:
                 kind=type(raised).__name__,
                 trace=traceback.format_exc(),
             )
-        finally:
-            self._inside -= 1
         if problem is not None and not status:
             await answer_problem(problem, request_id, sending)
         self._note(scope, request_id, status, problem, self._settings.clock.steady() - began)
+
+    @contextmanager
+    def _slot(self, scope: Scope, token: Token) -> Iterator[None]:
+        """Count the request as being in progress, or refuse it if its limit is reached."""
+        limits = self._settings.limits
+        if scope["path"] in PROBES:
+            yield
+        elif token is GUEST or scope["path"] == "/login":
+            address = network_of((scope.get("client") or ("",))[0])
+            if self._guests[address] >= limits.guests or self._guests.total() >= limits.guests_in_all:
+                raise ProblemError(429, "Too many requests without a token are in progress: send again later.", 1)
+            with _counted(self._guests, address):
+                yield
+        else:
+            if self._inside >= limits.requests:
+                raise ProblemError(
+                    503, f"{limits.requests} requests are being answered at this time: send again later.", 1
+                )
+            follows = scope["path"].endswith("/events")
+            if follows and self._listeners[token] >= limits.listeners:
+                raise ProblemError(
+                    429,
+                    f"{limits.listeners} event streams are being sent to this token, the most at one time: close one.",
+                    5,
+                )
+            self._inside += 1
+            try:
+                with _counted(self._listeners, token) if follows else nullcontext():
+                    yield
+            finally:
+                self._inside -= 1
 
     def _note(self, scope: Scope, request_id: str, status: int, problem: ProblemError | None, seconds: float) -> None:
         route = scope.get("route")
@@ -169,7 +205,27 @@ class Gate:
             raise ProblemError(
                 401, "This server wants a token: send it as `Authorization: Bearer TOKEN`, or sign in at /."
             )
-        return found or Token("", ("",))
+        return found or GUEST
+
+
+def _require_single(scope: Scope) -> None:
+    """Refuse a request with two headers that decide who may do what: a proxy may have looked at the other one."""
+    names = [name for name, _ in scope["headers"]]
+    for name in SINGLE:
+        if names.count(name) > 1:
+            raise ProblemError(400, f"This request has two `{name.decode()}` headers, and one is expected.")
+
+
+@contextmanager
+def _counted(counter: Counter[K], key: K) -> Iterator[None]:
+    """Count one more of `key` inside the block."""
+    counter[key] += 1
+    try:
+        yield
+    finally:
+        counter[key] -= 1
+        if not counter[key]:
+            del counter[key]
 
 
 def _cookie(header: bytes | None) -> str | None:

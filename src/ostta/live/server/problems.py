@@ -19,7 +19,7 @@ KINDS = {
     415: ("wrong-type", "This kind of content is not read"),
     421: ("wrong-host", "This server is not called so"),
     422: ("not-usable", "The content cannot be used"),
-    429: ("too-many", "Too many images are waiting"),
+    429: ("too-many", "Too many requests"),
     500: ("internal", "Something went wrong inside the server"),
     503: ("busy", "Not available at this time"),
     507: ("disk", "The state cannot be stored"),

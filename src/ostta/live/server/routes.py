@@ -10,13 +10,13 @@ from sse_starlette import EventSourceResponse
 
 from . import metrics as metrics_module
 from .engine import Engine, Json
-from .events import overview, session_events
+from .events import Overview, session_events
 from .metrics import Metrics
 from .problems import ProblemError, to_bytes
 from .security import COOKIE, SIGNED_IN, Token, Tokens
 from .settings import Settings
 from .store import is_id
-from .uploads import Bodies, json_object, sent_images
+from .uploads import Bodies, json_object, parsed_images
 
 # Answers a request with images for a session.
 Judge = Callable[[Request, str], Awaitable[Response]]
@@ -28,6 +28,7 @@ def add_routes(
 ) -> Judge:
     """All of them; returns what answers a request with images, for `Shortcut`."""
     limits = settings.limits
+    overview = Overview(engine)
 
     async def allowed(request: Request, id: str) -> None:
         token: Token = request.state.token
@@ -43,9 +44,9 @@ def add_routes(
             if not token.allows(id, name):
                 raise refused
 
-    async def body_of(request: Request, most: int) -> bytes:
+    async def body_of(request: Request, most: int, seconds: float | None = None) -> bytes:
         with bodies.body() as body:
-            return await body.read(request.receive, most, request.headers.get("content-length"))
+            return await body.read(request.receive, most, request.headers.get("content-length"), seconds)
 
     def answered(content: Json, status: int = 200, **headers: str) -> Response:
         return Response(to_bytes(content), status, {**JSON, **headers})
@@ -55,7 +56,7 @@ def add_routes(
         await allowed(request, id)
         with bodies.body() as body:
             content = await body.read(request.receive, limits.body, request.headers.get("content-length"))
-            sent, alone = sent_images(request.headers.get("content-type", ""), content, limits.images)
+            sent, alone = await parsed_images(request.headers.get("content-type", ""), content, limits.images)
             found = await engine.images(id, sent, learn, evidence)
         if not alone:
             return answered({"predictions": found})
@@ -89,7 +90,7 @@ def add_routes(
 
     @app.post("/login", status_code=204)
     async def login(request: Request) -> Response:
-        content = json_object(await body_of(request, limits.json))
+        content = json_object(await body_of(request, limits.login, limits.login_seconds))
         given = content.get("token")
         found = tokens.of_bearer(given) if isinstance(given, str) else None
         if found is None and tokens:
@@ -107,14 +108,16 @@ def add_routes(
         return response
 
     @app.post("/logout", status_code=204)
-    async def logout() -> Response:
+    async def logout(request: Request) -> Response:
+        tokens.sign_out(request.cookies.get(COOKIE, ""), settings.clock.wall())
         response = Response(status_code=204)
         response.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return response
 
     # --- sessions ---------------------------------------------------------------------------------------------------------
     def may_create(token: Token, name: object) -> None:
-        if token.patterns and not token.allows(None, name if isinstance(name, str) else None):
+        # Sessions are stored under the name without surrounding spaces, so that name is checked.
+        if token.patterns and not token.allows(None, name.strip() if isinstance(name, str) else None):
             raise ProblemError(403, f"This token may make sessions of certain names only: {', '.join(token.patterns)}.")
 
     def created(session: Json) -> Response:
@@ -138,7 +141,7 @@ def add_routes(
 
     @app.get("/events")
     async def events(request: Request) -> EventSourceResponse:
-        return overview(engine.follow_all(), request.state.token)
+        return overview.response(request.state.token)
 
     @app.get("/sessions/{id}")
     async def session(request: Request, id: str) -> Response:

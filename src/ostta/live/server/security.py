@@ -6,11 +6,12 @@ import base64
 import hashlib
 import hmac
 import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from ipaddress import ip_address
+from ipaddress import IPv4Address, ip_address, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,6 +21,8 @@ from ...regular_files import read_regular
 COOKIE = "ostta"
 # Seconds that a sign-in lasts.
 SIGNED_IN = 12 * 3600
+# Signed-out cookies that are remembered at one time.
+MOST_SIGNED_OUT = 10_000
 SHORTEST = 16
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 
@@ -58,6 +61,8 @@ class Token:
 
 
 ANYBODY = Token("")
+# A request without a valid token, on a server that has tokens: no session is allowed.
+GUEST = Token("", ("",))
 
 
 class Tokens:
@@ -70,6 +75,8 @@ class Tokens:
     def __init__(self, tokens: Sequence[Token] = ()) -> None:
         self._tokens = tuple(tokens)
         self._digests = [token.digest for token in self._tokens]
+        # Cookies that were signed out before they expired, with the time until which they would be valid.
+        self._signed_out: dict[str, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self._tokens)
@@ -85,14 +92,16 @@ class Tokens:
 
     def cookie(self, token: Token, now: float) -> str:
         """A cookie that stands for the token until it expires. It does not hold the token, and ends with it."""
-        until = str(int(now) + SIGNED_IN)
-        return f"{until}.{_signed(token, until)}"
+        signed = f"{int(now) + SIGNED_IN}.{secrets.token_urlsafe(12)}"
+        return f"{signed}.{_signed(token, signed)}"
 
     def of_cookie(self, cookie: str, now: float) -> Token | None:
         """The token that a cookie stands for."""
-        until, _, signature = cookie.partition(".")
+        signed, _, signature = cookie.rpartition(".")
+        until = signed.partition(".")[0]
         if (
-            not until.isascii()
+            cookie in self._signed_out
+            or not until.isascii()
             or not until.isdecimal()
             or len(until) > 12
             or not now <= int(until) <= now + 2 * SIGNED_IN
@@ -100,13 +109,22 @@ class Tokens:
             return None
         found = None
         for token in self._tokens:
-            if hmac.compare_digest(signature.encode("utf-8", "replace"), _signed(token, until).encode()):
+            if hmac.compare_digest(signature.encode("utf-8", "replace"), _signed(token, signed).encode()):
                 found = token
         return found
 
+    def sign_out(self, cookie: str, now: float) -> None:
+        """Make a valid cookie invalid before it expires."""
+        if self.of_cookie(cookie, now) is None:
+            return
+        self._signed_out = {other: until for other, until in self._signed_out.items() if until >= now}
+        if len(self._signed_out) >= MOST_SIGNED_OUT:
+            del self._signed_out[next(iter(self._signed_out))]
+        self._signed_out[cookie] = int(cookie.partition(".")[0])
 
-def _signed(token: Token, until: str) -> str:
-    mac = hmac.new(token.digest, b"ostta cookie " + until.encode(), hashlib.sha256).digest()
+
+def _signed(token: Token, signed: str) -> str:
+    mac = hmac.new(token.digest, b"ostta cookie " + signed.encode("utf-8", "replace"), hashlib.sha256).digest()
     return base64.urlsafe_b64encode(mac).decode().rstrip("=")
 
 
@@ -177,6 +195,22 @@ class Names:
         return origin in self._origins
 
 
+@lru_cache(4096)
+def network_of(host: str) -> str:
+    """Return the key for limits per client address: an IPv4 address, or the /64 network that an IPv6 host can choose from.
+
+    >>> network_of("192.0.2.7"), network_of("2001:db8::1")
+    ('192.0.2.7', '2001:db8::/64')
+    """
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host[:100]
+    if isinstance(address, IPv4Address):
+        return host
+    return str(address.ipv4_mapped or ip_network((int(address) >> 64 << 64, 64)))
+
+
 @lru_cache(256)
 def _is_address(name: str) -> bool:
     try:
@@ -184,6 +218,23 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def proxies_of(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the networks of proxies whose `X-Forwarded-*` headers are believed.
+
+    >>> proxies_of(["192.0.2.1"])
+    ('192.0.2.1/32',)
+    """
+    networks = []
+    for text in given:
+        try:
+            networks.append(str(ip_network(text, strict=False)))
+        except ValueError:
+            raise Error(
+                f"{text!r} is not the address of a proxy: give an address such as 192.0.2.1, or a network such as 10.0.0.0/8."
+            ) from None
+    return tuple(networks)
 
 
 def hosts_of(address: str, given: Sequence[str]) -> tuple[str, ...]:

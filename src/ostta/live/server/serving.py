@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ from .gate import App
 from .local import LocalEngine
 from .logs import log
 from .protocol import limited
-from .security import Tokens, hosts_of, is_loopback, read_tokens
+from .security import Tokens, hosts_of, is_loopback, proxies_of, read_tokens
 from .settings import Settings
 from .store import FolderStore
 
-__all__ = ["config", "hosts_of", "listen", "serve_locally", "tokens_for"]
+__all__ = ["config", "hosts_of", "listen", "proxies_of", "serve_locally", "tokens_for"]
 # Seconds for which requests that are being answered are waited for at the end.
 PATIENCE = 10
 
@@ -66,8 +67,9 @@ def config(app: App, settings: Settings, *, host: str, port: int) -> uvicorn.Con
         access_log=False,
         log_level="warning",
         server_header=False,
-        # What a proxy says of the client is believed of no one; tokens decide.
-        proxy_headers=False,
+        # Only the named proxies are believed: any client can send these headers.
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies),
         timeout_graceful_shutdown=PATIENCE,
     )
 
@@ -76,10 +78,22 @@ def listen(app: App, settings: Settings, *, host: str, port: int) -> None:
     """Answer at that address until a signal ends it."""
     # What Pillow has to say about odd tags of an image is of no use to anybody here.
     warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
+    _allow_descriptors(4 * settings.limits.requests)
     server = _Server(config(app, settings, host=host, port=port))
     server.run()
     if not server.started:
         raise Error(f"The server could not be started at {host}:{port}; the lines above say why.")
+
+
+def _allow_descriptors(count: int) -> None:
+    """Raise the soft limit of open files to `count` if the hard limit permits: many systems allow fewer files than connections."""
+    with suppress(ImportError, ValueError, OSError):  # `resource` is missing on Windows
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        allowed = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        if soft != resource.RLIM_INFINITY and soft < allowed:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 
 
 class _Server(uvicorn.Server):

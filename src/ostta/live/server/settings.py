@@ -25,6 +25,7 @@ class Limits:
     body: int = 16 * 2**20
     state: int = 64 * 2**20
     json: int = 2**20
+    login: int = 4096
     # Bytes of bodies that are held at one time.
     held: int = 256 * 2**20
     megapixels: float = 16.0
@@ -32,12 +33,21 @@ class Limits:
     images: int = 64
     waiting: int = 64
     waiting_in_all: int = 1024
-    # Requests at one time; those that follow events count.
+    # Requests at one time; those that follow events count. `/health` and `/ready` do not.
     requests: int = 1024
+    # Concurrent requests without a token, from one address and from all; they do not use up `requests`.
+    # A browser that loads the page sends six at one time, and several people may share an address.
+    guests: int = 64
+    guests_in_all: int = 256
+    # Event streams that one token may follow at one time; without tokens, all clients together.
+    listeners: int = 128
     # Seconds: for the head of a request, for its body, and for an answer.
     head_seconds: float = 10.0
     body_seconds: float = 30.0
     answer_seconds: float = 60.0
+    login_seconds: float = 5.0
+    # Seconds after which a connection is closed if the client does not read what it was sent.
+    read_seconds: float = 30.0
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -70,4 +80,6 @@ class Settings:
     # Names that this server is called by, in the Host header; beside the address it listens at.
     hosts: tuple[str, ...] = ()
     cors: tuple[str, ...] = ()
+    # Networks of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` headers are believed.
+    proxies: tuple[str, ...] = ()
     clock: Clock = field(default_factory=Clock)

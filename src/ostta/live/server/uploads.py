@@ -6,7 +6,6 @@ import asyncio
 import base64
 import binascii
 import logging
-import math
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
@@ -27,6 +26,10 @@ logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 # Widest features that are read.
 MOST_FEATURES = 65536
+# Parts of a form beside its images, and values in JSON beside the expected ones, that are tolerated.
+MOST_OTHERS = 64
+# Bytes of JSON that are parsed on the event loop; a longer text is parsed in a thread.
+INLINE_JSON = 64 * 1024
 
 
 class Bodies:
@@ -64,29 +67,27 @@ class Body:
         self._bodies = bodies
         self.size = 0
 
-    async def read(self, receive: Receive, most: int, announced: str | None = None) -> bytes:
-        """All of it. `announced` is its Content-Length, which may be missing or wrong."""
+    async def read(
+        self, receive: Receive, most: int, announced: str | None = None, seconds: float | None = None
+    ) -> bytes:
+        """Read the whole body.
+
+        `announced` is the Content-Length header, which may be missing or wrong. `seconds` replaces the server's time limit.
+        """
         if announced is not None and announced.isdecimal() and int(announced) > most:
             raise too_large(most)
-        message = await self._message(receive)
-        if not message.get("more_body"):
-            return self._counted(message, most)
-        parts = [self._counted(message, most)]
+        limit = self._bodies.seconds if seconds is None else seconds
+        parts: list[bytes] = []
+        more = True
         try:
-            async with asyncio.timeout(self._bodies.seconds):
-                while message.get("more_body"):
+            async with asyncio.timeout(limit):
+                while more:
                     message = await receive()
                     parts.append(self._counted(message, most))
+                    more = message.get("more_body", False)
         except TimeoutError:
-            raise ProblemError(408, f"The body did not arrive within {self._bodies.seconds:g} seconds.") from None
+            raise ProblemError(408, f"The body did not arrive within {limit:g} seconds.") from None
         return b"".join(parts)
-
-    async def _message(self, receive: Receive) -> MutableMapping[str, Any]:
-        try:
-            async with asyncio.timeout(self._bodies.seconds):
-                return await receive()
-        except TimeoutError:
-            raise ProblemError(408, f"The body did not arrive within {self._bodies.seconds:g} seconds.") from None
 
     def _counted(self, message: MutableMapping[str, Any], most: int) -> bytes:
         if message["type"] == "http.disconnect":
@@ -102,6 +103,12 @@ class Body:
 def too_large(most: int) -> ProblemError:
     """What is said of a body that is longer than `most` bytes."""
     return ProblemError(413, f"The body of this request may have {most:,} bytes at the most.")
+
+
+def _too_many(most: int) -> ProblemError:
+    return ProblemError(
+        413, f"There are more than {most} images in this request, or too many other values beside them."
+    )
 
 
 def json_object(body: bytes) -> dict[str, Any]:
@@ -124,11 +131,25 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
+async def parsed_images(kind: str, body: bytes, most: int) -> tuple[list[Sent], bool]:
+    """Call `sent_images`, in a thread if parsing could delay other requests."""
+    if len(body) > INLINE_JSON and _media(kind) == "application/json":
+        return await asyncio.to_thread(sent_images, kind, body, most)
+    return sent_images(kind, body, most)
+
+
+def _media(kind: str) -> str:
+    return kind.partition(";")[0].strip().lower()
+
+
 def sent_images(kind: str, body: bytes, most: int) -> tuple[list[Sent], bool]:
     """The images, or features, in a body of that content type; and whether it was one image as it is."""
-    media = kind.partition(";")[0].strip().lower()
+    media = _media(kind)
     images: list[Sent]
     if media == "application/json":
+        # Counting is much faster than parsing millions of empty values.
+        if body.count(b"[") + body.count(b"{") + body.count(b'"') // 2 > 2 * (most + 1) + MOST_OTHERS:
+            raise _too_many(most)
         images = _in_json(json_object(body))
     elif media == "multipart/form-data":
         images = _in_parts(kind, body, most)
@@ -170,7 +191,7 @@ def _features(row: Any) -> list[float]:
     if not isinstance(row, list) or not row or len(row) > MOST_FEATURES:
         raise ProblemError(422, f"Features are lists of at most {MOST_FEATURES} numbers, not {shown(row)}.")
     for value in row:
-        if type(value) not in (int, float) or not math.isfinite(value) or abs(value) > 1e30:
+        if type(value) not in (int, float) or not abs(value) <= 1e30:
             raise ProblemError(422, f"Features are finite numbers, not {shown(value)}.")
     return row
 
@@ -181,6 +202,9 @@ def _in_parts(kind: str, body: bytes, most: int) -> list[Sent]:
     boundary = options.get(b"boundary")
     if not boundary or len(boundary) > 200:
         raise ProblemError(400, "The content type of a form names its boundary, and this one does not.")
+    # Every part is parsed step by step in Python, so a form of very many parts is refused before that.
+    if body.count(b"\r\n--" + boundary) > most + MOST_OTHERS:
+        raise _too_many(most)
     form = _Form(most)
     try:
         parser = MultipartParser(boundary, form.callbacks())  # type: ignore[arg-type]
@@ -239,9 +263,7 @@ class _Form:
         if self._is_file:
             self.files.append(b"".join(self._parts))
             if len(self.files) > self._most:
-                raise ProblemError(
-                    413, f"There are more than {self._most} images in this request, the most that are read."
-                )
+                raise _too_many(self._most)
 
     def _all(self) -> None:
         self.ended = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +27,8 @@ MOST_NAME = 200
 # The most characters of a class name or a description.
 MOST_TEXT = 500
 MOST_DESCRIPTIONS = 32
+# Characters without a shape of their own that `str.isprintable` lets through: fillers and variation selectors.
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 
 
 def made(wanted: Mapping[str, Any], backbone: Backbone, limits: Limits) -> Adapter:
@@ -96,24 +100,44 @@ def checked_classes(classes: Any, most: int) -> list[str] | dict[str, list[str]]
         raise Error(f"`classes` is a list of names, or an object from names to descriptions, not {shown(classes)}.")
     if len(classes) > most:
         raise Error(f"There are {len(classes)} classes, and {most} are the most that this server takes.")
+    seen: dict[str, str] = {}
     for name in classes:
-        _text(name, "classes")
+        if not _text(name, "classes").strip():
+            raise Error(f"`classes` takes texts of at most {MOST_TEXT} characters, not {shown(name)}.")
+        _require_visible(name, "A class name")
+        look = _look(name)
+        if look in seen:
+            raise Error(
+                f"The class names {shown(seen[look])} and {shown(name)} look the same; each class needs its own."
+            )
+        seen[look] = name
     if isinstance(classes, dict):
         for name, given in classes.items():
             if not isinstance(given, list) or len(given) > MOST_DESCRIPTIONS:
                 raise Error(f"The descriptions of {shown(name)} are a list of at most {MOST_DESCRIPTIONS} texts.")
             for text in given:
-                _text(text, "classes")
-    return classes
+                _require_visible(_text(text, "classes"), "A description")
+        return {name.strip(): given for name, given in classes.items()}
+    return [name.strip() for name in classes]
 
 
 def checked_name(name: Any) -> str:
     """The name of a session: a short text for people, never part of a path."""
     if not isinstance(name, str) or not name.strip() or len(name) > MOST_NAME or not is_unicode(name):
         raise Error(f"The name of a session is a text of at most {MOST_NAME} characters, not {shown(name)}.")
-    if not name.isprintable():
-        raise Error(f"The name of a session is one line of characters that can be seen, not {shown(name)}.")
+    _require_visible(name, "The name of a session")
     return name.strip()
+
+
+def _require_visible(text: str, what: str) -> None:
+    """Refuse line breaks, control characters and marks that change the direction of writing."""
+    if not text.isprintable():
+        raise Error(f"{what} is one line of characters that can be seen, not {shown(text)}.")
+
+
+def _look(name: str) -> str:
+    """Return a key that is equal for names that look the same."""
+    return unicodedata.normalize("NFKC", _INVISIBLE.sub("", name)).strip()
 
 
 def choices() -> dict[str, Any]:
