@@ -477,7 +477,8 @@ def test_a_restored_state_is_as_old_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_journal_can_be_read_while_nothing_waits(tmp_path: Path) -> None:
-    journal = Journal.new(tmp_path / "j", 0, "")
+    journal = Journal.opened(tmp_path / "j")
+    journal.go_on(tmp_path / "s.ostta", 0, "")
     journal.add(1, "a", Path("a.png"), {"image": "a.png"})
     assert list(journal.rows(after=0)) == []
     journal.write(1)
