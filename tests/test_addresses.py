@@ -107,6 +107,20 @@ def test_several_addresses_one_of_which_refuses(server: Server) -> None:
     assert [item.problem for item in found] == [None, f"{bad} cannot be read: the server says 404 Not Found.", None]
 
 
+def test_addresses_in_a_list(server: Server, tmp_path: Path) -> None:
+    good = server.at("/a.jpg", gives(jpeg(), "image/jpeg"))
+    bad = server.at("/b.jpg", lambda request: request.send_error(404))
+    images(1)[0].save(tmp_path / "c.png")
+    listed = tmp_path / "list.txt"
+    listed.write_text(f"{good}\n{bad}\n{tmp_path / 'c.png'}\nftp://host/d.jpg\nhttp://\n")
+    found = list(open_source(listed))
+    assert [item.name for item in found] == [good, bad, str(tmp_path / "c.png"), "ftp://host/d.jpg", "http://"]
+    assert found[0].image == jpeg()
+    assert [item.problem for item in found[:3]] == [None, f"{bad} cannot be read: the server says 404 Not Found.", None]
+    assert found[3].problem == "ftp://host/d.jpg cannot be read: addresses in a list begin with http or https."
+    assert "is no address" in str(found[4].problem)
+
+
 def test_a_password_is_used_and_never_shown(server: Server) -> None:
     expected = "Basic " + base64.b64encode(b"me:s@cret").decode()
 
