@@ -260,6 +260,19 @@ def test_a_playlist_does_not_lead_to_files_of_this_machine(server: Server, tmp_p
         list(islice(open_source(address, retries=0), 1))
 
 
+def test_a_playlist_is_read_and_a_list_of_files_is_not(server: Server, tmp_path: Path) -> None:
+    from test_videos import video
+
+    segment = server.at("/a.ts", gives(video(tmp_path / "a.ts", frames=30).read_bytes(), "video/mp2t"))
+    playlist = f"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:1.2,\n{segment}\n#EXT-X-ENDLIST\n"
+    address = server.at("/live.m3u8", gives(playlist.encode(), "application/vnd.apple.mpegurl"))
+    with open_source(address, retries=0) as source:
+        assert next(iter(source)).image.shape == (64, 64, 3)
+    listed = f"ffconcat version 1.0\nfile {segment}\n"
+    with pytest.raises(Error, match="it is not in a video format that is read"):
+        list(open_source(server.at("/list.mp4", gives(listed.encode(), "video/mp4"))))
+
+
 # --- rtsp ---------------------------------------------------------------------------------------------------------------------
 def test_an_rtsp_address_that_refuses_or_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "PATIENCE", 0.5)
