@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from cases import images
-from ostta import Adapter, Error
+from ostta import Adapter, Error, Prediction
 from ostta.live import answers
 from ostta.live import journal as journal_module
 from ostta.live.journal import Journal, Progress
@@ -441,6 +441,54 @@ def test_a_full_disk_keeps_the_last_save(
     require_the_same(tmp_path, whole)
 
 
+def without_journal(folder: Path) -> None:
+    (folder / "s.ostta.journal").unlink()
+
+
+def with_another_journal(folder: Path) -> None:
+    path = folder / "s.ostta.journal"
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content)
+
+
+def with_a_cut_table(folder: Path) -> None:
+    os.truncate(folder / "out" / "predictions.csv", 300)
+
+
+def without_table(folder: Path) -> None:
+    (folder / "out" / "predictions.csv").unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (without_journal, "was deleted or replaced while the stream was running"),
+        (with_another_journal, "was deleted or replaced while the stream was running"),
+        (with_a_cut_table, "was changed or deleted by somebody else"),
+        (without_table, "was changed or deleted by somebody else"),
+    ],
+)
+def test_files_that_are_spoiled_while_a_stream_runs(
+    spoil: Callable[[Path], None], sentence: str, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, step, state = [0], Adapter.step, tmp_path / "s.ostta"
+
+    def spoiling(self: Adapter, image: Any) -> Prediction:
+        calls[0] += 1
+        if calls[0] == 6:
+            spoil(tmp_path)
+        return step(self, image)
+
+    monkeypatch.setattr(Adapter, "step", spoiling)
+    done = stream(photos, *CLASSES, "--state", state, "--out", tmp_path / "out", "--save-every", 2)
+    assert (done.code, len(done.told.splitlines())) == (1, 1)
+    assert sentence in done.told
+    # What was saved before is whole, and a table that is gone is made again.
+    assert Adapter.restore(state).steps >= 4
+    assert (tmp_path / "out" / "predictions.csv").exists() == (spoil is not without_table)
+
+
 # --- output folders ----------------------------------------------------------------------------------------------------------
 def test_a_folder_that_comes_later_has_all_rows(photos: Path, whole: Path, tmp_path: Path) -> None:
     made(photos, tmp_path, 20)
@@ -465,7 +513,7 @@ def test_a_table_that_somebody_changed_is_refused(photos: Path, tmp_path: Path) 
     path.write_bytes(path.read_bytes().replace(b"row,", b"line,"))
     before = contents(tmp_path)
     done = stream(photos, "--state", state, "--out", tmp_path / "out")
-    assert (done.code, "was changed by somebody else" in done.told, contents(tmp_path) == before) == (1, True, True)
+    assert (done.code, "was changed or deleted by somebody else" in done.told, contents(tmp_path) == before) == (1, True, True)
 
 
 def test_state_and_folder_can_move_together(photos: Path, tmp_path: Path) -> None:

@@ -99,6 +99,8 @@ class Journal:
         self._keys: set[str] = set()
         # The last row that was written, and the last of those that were settled.
         self._last = self._settled = 0
+        # What the file was when it was opened, to notice that it was deleted or replaced.
+        self._file: os.stat_result | None = None
 
     @staticmethod
     def beside(state: Path) -> Path:
@@ -147,7 +149,9 @@ class Journal:
                     path.unlink()
             raise
         try:
-            journal._require_same_file(before)
+            journal._file = before
+            if journal._is_gone():
+                raise _in_use(path)
             with _said(path):
                 journal._check()
         except BaseException:
@@ -216,6 +220,12 @@ class Journal:
 
     def write(self, steps: int) -> None:
         """Write the rows that wait, before a state with so many steps is saved."""
+        # SQLite would go on writing to the deleted file, and the next start would process all images again.
+        if self._is_gone():
+            raise Error(
+                f"{self.path} was deleted or replaced while the stream was running, and what came since the last save is not saved: "
+                "bring it back, or remove the state too to begin anew."
+            )
         rows = [
             (
                 row.number,
@@ -297,15 +307,14 @@ class Journal:
             with suppress(OSError):
                 self.path.unlink(missing_ok=True)
 
-    def _require_same_file(self, before: os.stat_result) -> None:
-        """Raise an Error if another program deleted or replaced the file between opening and locking it."""
-        assert self.path is not None
+    def _is_gone(self) -> bool:
+        """Whether another program deleted or replaced the file since it was opened."""
+        if self.path is None or self._file is None:
+            return False
         try:
-            same = os.path.samestat(before, os.stat(self.path))
+            return not os.path.samestat(self._file, os.stat(self.path))
         except OSError:
-            same = False
-        if not same:
-            raise _in_use(self.path)
+            return True
 
     def _begin(self, steps: int, state_hash: str) -> None:
         with self._connection:

@@ -13,7 +13,7 @@ from ..core.types import Error
 from ..data.images import MAX_MEGAPIXELS
 
 # FFmpeg's names of the formats that are read. Others refer to further files, such as `concat`, or are not recorded videos.
-FORMATS = "mov,matroska,avi,mpeg,mpegts,mpegvideo,m4v,h264,hevc,mjpeg,asf,flv,ogg"
+FORMATS = "mov,matroska,avi,mpeg,mpegts,mpegvideo,m4v,h264,hevc,mjpeg,mpjpeg,asf,flv,ogg"
 # What may be opened for a file of this machine: that file, and nothing that it names.
 LOCAL_ONLY = {"format_whitelist": FORMATS, "protocol_whitelist": "file"}
 # Seconds that opening, and each read, may take where something is far away.
