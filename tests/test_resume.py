@@ -513,7 +513,11 @@ def test_a_table_that_somebody_changed_is_refused(photos: Path, tmp_path: Path) 
     path.write_bytes(path.read_bytes().replace(b"row,", b"line,"))
     before = contents(tmp_path)
     done = stream(photos, "--state", state, "--out", tmp_path / "out")
-    assert (done.code, "was changed or deleted by somebody else" in done.told, contents(tmp_path) == before) == (1, True, True)
+    assert (done.code, "was changed or deleted by somebody else" in done.told, contents(tmp_path) == before) == (
+        1,
+        True,
+        True,
+    )
 
 
 def test_state_and_folder_can_move_together(photos: Path, tmp_path: Path) -> None:

@@ -294,6 +294,9 @@ def test_a_heic_photo_is_read(tmp_path: Path) -> None:
     picture = read_image(item.require_image())
     assert picture.size == (64, 48)
     assert np.abs(np.asarray(picture).mean((0, 1)) - (200, 10, 10)).max() < 10
+    content = path.read_bytes()
+    with pytest.raises(Error, match=r"^The given bytes cannot be [^\n]*\.$"):
+        read_image(content[: len(content) // 2])
 
 
 @pytest.mark.parametrize("content", [b"<svg xmlns='x'>\n</svg>\n", b"%PDF-1.7\n", b"\x01\x02\n", b"a\x7fb\n"])

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, TiffImagePlugin
 
+from ..core.checks import one_line
 from ..core.types import Error
 from ..regular_files import open_regular
 from .headers import count_scans, sizes_inside
@@ -159,7 +160,7 @@ class OpenedImage:
             image = _identify(stream, formats)
         # Pillow's readers raise nearly every kind of exception on damaged input, so all of them mean "unreadable" here.
         except Exception as problem:
-            raise Error(f"{name} cannot be read as an image: {problem}.") from problem
+            raise Error(f"{name} cannot be read as an image: {one_line(problem)}.") from problem
         if image is None:
             raise Error(f"{name} cannot be read as an image: its format is unknown or its header is damaged.")
         _check_size(image.size, name, max_megapixels)
@@ -189,7 +190,7 @@ class OpenedImage:
             decode_smaller(image)
             image.load()
         except Exception as problem:
-            raise Error(f"{name} cannot be decoded, it may be damaged or cut short: {problem}.") from problem
+            raise Error(f"{name} cannot be decoded, it may be damaged or cut short: {one_line(problem)}.") from problem
         # Some formats hold a picture of another size than their header says.
         _check_size(image.size, name, most)
         # The orientation is read after loading: TIFF files are turned by Pillow itself, which then drops the tag.

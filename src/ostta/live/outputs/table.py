@@ -132,7 +132,9 @@ class Table:
             raise Error(f"{self.path} cannot be read as a table of predictions ({one_line(problem)}).") from None
 
     def _changed(self) -> Error:
-        return Error(f"{self.path} was changed or deleted by somebody else: bring it back as it was, or give another folder.")
+        return Error(
+            f"{self.path} was changed or deleted by somebody else: bring it back as it was, or give another folder."
+        )
 
     def _start(self, count: int) -> bytes:
         with open(self.path, "rb") as file:
