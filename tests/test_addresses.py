@@ -107,6 +107,20 @@ def test_several_addresses_one_of_which_refuses(server: Server) -> None:
     assert [item.problem for item in found] == [None, f"{bad} cannot be read: the server says 404 Not Found.", None]
 
 
+def test_addresses_in_a_list(server: Server, tmp_path: Path) -> None:
+    good = server.at("/a.jpg", gives(jpeg(), "image/jpeg"))
+    bad = server.at("/b.jpg", lambda request: request.send_error(404))
+    images(1)[0].save(tmp_path / "c.png")
+    listed = tmp_path / "list.txt"
+    listed.write_text(f"{good}\n{bad}\n{tmp_path / 'c.png'}\nftp://host/d.jpg\nhttp://\n")
+    found = list(open_source(listed))
+    assert [item.name for item in found] == [good, bad, str(tmp_path / "c.png"), "ftp://host/d.jpg", "http://"]
+    assert found[0].image == jpeg()
+    assert [item.problem for item in found[:3]] == [None, f"{bad} cannot be read: the server says 404 Not Found.", None]
+    assert found[3].problem == "ftp://host/d.jpg cannot be read: addresses in a list begin with http or https."
+    assert "is no address" in str(found[4].problem)
+
+
 def test_a_password_is_used_and_never_shown(server: Server) -> None:
     expected = "Basic " + base64.b64encode(b"me:s@cret").decode()
 
@@ -244,6 +258,19 @@ def test_a_playlist_does_not_lead_to_files_of_this_machine(server: Server, tmp_p
     address = server.at("/live.m3u8", gives(playlist.encode(), "application/vnd.apple.mpegurl"))
     with pytest.raises(Error):
         list(islice(open_source(address, retries=0), 1))
+
+
+def test_a_playlist_is_read_and_a_list_of_files_is_not(server: Server, tmp_path: Path) -> None:
+    from test_videos import video
+
+    segment = server.at("/a.ts", gives(video(tmp_path / "a.ts", frames=30).read_bytes(), "video/mp2t"))
+    playlist = f"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:1.2,\n{segment}\n#EXT-X-ENDLIST\n"
+    address = server.at("/live.m3u8", gives(playlist.encode(), "application/vnd.apple.mpegurl"))
+    with open_source(address, retries=0) as source:
+        assert next(iter(source)).image.shape == (64, 64, 3)
+    listed = f"ffconcat version 1.0\nfile {segment}\n"
+    with pytest.raises(Error, match="it is not in a video format that is read"):
+        list(open_source(server.at("/list.mp4", gives(listed.encode(), "video/mp4"))))
 
 
 # --- rtsp ---------------------------------------------------------------------------------------------------------------------

@@ -385,6 +385,41 @@ def test_every_row_has_a_sentence() -> None:
     assert {row.name: row.splits[0] for row in rows if row.splits}["tiny_imagenet20"] == "train"
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("classes.txt", "# animals\ncat\n  # farm\ndog\n", ["cat", "dog"]),
+        ("classes.txt", "# animals\ncat: a house cat\ndog\n", {"cat": ["a house cat"], "dog": []}),
+        ("classes.csv", "name\ncat\ndog\n", ["cat", "dog"]),
+        ("classes.csv", "cat\ndog\n", ["cat", "dog"]),
+        ("classes.csv", 'id,Class Name\r\n0,cat\r\n1,"salt, pepper"\r\n', ["cat", "salt, pepper"]),
+        ("classes.csv", "cat,dog\n", ["cat", "dog"]),
+        ("classes.tsv", "label\tcount\ncat\t3\ndog\t4\n", ["cat", "dog"]),
+    ],
+)
+def test_comments_and_headings_are_not_classes(name: str, content: str, expected: object, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode())
+    assert parse_classes(path) == expected
+
+
+@pytest.mark.parametrize("content", ["id,count\n0,cat\n", "name,label\n0,cat\n"])
+def test_a_table_must_say_which_column_has_the_names(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "classes.csv"
+    path.write_text(content)
+    with pytest.raises(Error, match="has several columns"):
+        parse_classes(path)
+
+
+def test_a_folder_is_not_a_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pets").mkdir()
+    for folder in ("pets", "pets/", Path("pets")):
+        with pytest.raises(Error, match="is a folder: give class names as"):
+            parse_classes(folder)
+    assert parse_classes('["pets"]') == ["pets"]
+
+
 def test_parse_classes(tmp_path: Path) -> None:
     assert parse_classes(" cat, dog ,sea cow,") == ["cat", "dog", "sea cow"]
     assert parse_classes('["cat", "salt, pepper"]') == ["cat", "salt, pepper"]

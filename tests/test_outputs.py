@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import warnings
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import pyarrow.parquet
@@ -20,6 +21,7 @@ from rich.console import Console
 import ostta
 from cases import adapter, backbone, images
 from ostta import Adapter
+from ostta.cli import main
 from ostta.cli.stream_output import shown
 from ostta.cli.stream_panel import StreamPanel
 from ostta.core.banks import TRUSTED
@@ -106,7 +108,23 @@ def test_a_table_takes_every_name(tmp_path: Path) -> None:
     from ostta.live.journal import Row
 
     table = Table(tmp_path / "p.csv")
-    odd = ['a,"b"', "a\nb", "a\rb", " a ", "é", "=1+1", "a\\b"]
+    odd = [
+        'a,"b"',
+        "a\nb",
+        "a\rb",
+        " a ",
+        "é",
+        "=1+1",
+        "a\\b",
+        "'=1+1",
+        "''@x",
+        "'tis",
+        "-1.5",
+        "--",
+        "+x",
+        "\tx",
+        "\ny",
+    ]
     progress = table.begin()
     for number, name in enumerate(odd, 1):
         progress = table.add([Row(number, number, "", None, row(number, image=name, label=name, known=True))], progress)
@@ -115,7 +133,40 @@ def test_a_table_takes_every_name(tmp_path: Path) -> None:
     table.write_parquet(tmp_path / "p.parquet")
     assert pyarrow.parquet.read_table(tmp_path / "p.parquet")["label"].to_pylist() == odd
     with open(tmp_path / "p.csv", newline="") as file:
-        assert [cells["image"] for cells in csv.DictReader(file)] == odd
+        written = [cells["image"] for cells in csv.DictReader(file)]
+    assert written[:7] == [*odd[:5], "'=1+1", odd[6]]
+    # No spreadsheet takes a cell for a formula.
+    assert not [cell for cell in written if cell.startswith(("=", "@", "+", "\t", "\n")) or cell == "--"]
+
+
+def missing_package(folder: Path, arguments: list[str]) -> tuple[int, str]:
+    """`ostta` in a child process that cannot import pydantic."""
+    child = os.fork()
+    if child == 0:
+        code = 0
+        try:
+            for name in [name for name in sys.modules if name.startswith("ostta.bench")]:
+                del sys.modules[name]
+            sys.modules["pydantic"] = None  # type: ignore[assignment]
+            sys.argv = ["ostta", *arguments]
+            with (folder / "told").open("w") as told, redirect_stderr(told):
+                main()
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 1
+        except BaseException:
+            code = 99
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status), (folder / "told").read_text()
+
+
+def test_a_command_without_its_package_is_one_sentence(tmp_path: Path) -> None:
+    code, told = missing_package(tmp_path, ["bench", "ls"])
+    assert (code, told) == (
+        1,
+        'This command needs pydantic, which is not installed: install it with `pip install "ostta[bench]"`.\n',
+    )
 
 
 # --- pictures ----------------------------------------------------------------------------------------------------------------
@@ -477,7 +528,8 @@ def test_a_restored_state_is_as_old_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_journal_can_be_read_while_nothing_waits(tmp_path: Path) -> None:
-    journal = Journal.new(tmp_path / "j", 0, "")
+    journal = Journal.opened(tmp_path / "j")
+    journal.go_on(tmp_path / "s.ostta", 0, "")
     journal.add(1, "a", Path("a.png"), {"image": "a.png"})
     assert list(journal.rows(after=0)) == []
     journal.write(1)

@@ -61,7 +61,7 @@ def test_a_good_folder(tmp_path: Path) -> None:
 def test_everything_that_can_be_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = fill(tmp_path / "pets", labrador=12, labrodor=1, cat=2, empty=0)
     (root / "cat" / "bad.png").write_bytes(b"no image")
-    (root / "cat" / "photo.heic").write_bytes(b"")
+    (root / "cat" / "notes.doc").write_bytes(b"")
     (root / "cat" / "more").mkdir()
     (root / "cat" / ".hidden").write_bytes(b"")
     (root / "loose.jpg").write_bytes(b"")
@@ -94,6 +94,15 @@ def test_everything_that_can_be_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "bad.png" in text
     assert "look again: ostta data check" in text
     assert "has 1100 x 1000 pixels" in text
+
+
+def test_many_empty_folders_are_one_sentence_with_a_whole_name(tmp_path: Path) -> None:
+    for tree in ("maple tree", "oak tree", "palm tree", "pine tree", "willow tree", "ash_tree"):
+        (tmp_path / tree).mkdir()
+    (problem,) = check_folder(tmp_path).problems
+    assert problem == "6 class folders have no images, such as ash_tree."
+    (tmp_path / "ash_tree").rename(tmp_path / "zelkova")
+    assert check_folder(tmp_path).problems == ("6 class folders have no images, such as maple tree.",)
 
 
 def test_names_that_are_one_class(tmp_path: Path) -> None:

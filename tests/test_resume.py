@@ -11,11 +11,13 @@ import sqlite3
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cases import images
-from ostta import Adapter
+from ostta import Adapter, Error, Prediction
+from ostta.live import answers
 from ostta.live import journal as journal_module
 from ostta.live.journal import Journal, Progress
 from ostta.live.outputs.table import Table
@@ -231,7 +233,8 @@ def test_an_image_that_is_listed_twice_counts_once_for_a_state(photos: Path, tmp
 def test_rows_that_nobody_can_ask_for_do_not_stay(tmp_path: Path) -> None:
     """As a camera's, whose images have no key."""
     path = tmp_path / "s.ostta.journal"
-    journal = Journal.new(path, 0, "a")
+    journal = Journal.opened(path)
+    journal.go_on(tmp_path / "s.ostta", 0, "a")
     sizes = []
     for step in range(1, 2001):
         journal.add(step, "", None, {"image": f"camera#{step}", "label": "cat"})
@@ -242,7 +245,7 @@ def test_rows_that_nobody_can_ask_for_do_not_stay(tmp_path: Path) -> None:
     assert sizes[-1] == sizes[1]
     assert (journal.last, list(journal.rows(after=0))) == (2000, [])
     journal.close()
-    again = Journal.existing(path)
+    again = Journal.opened(path)
     again.go_on(tmp_path / "s.ostta", 2000, "a")
     assert again.add(2001, "", None, {"image": "camera"}).number == 2001
 
@@ -342,12 +345,67 @@ def test_what_cannot_be_gone_on_with_is_one_sentence_and_changes_nothing(
 
 def test_a_journal_is_one_programs_at_a_time(photos: Path, tmp_path: Path) -> None:
     state = made(photos, tmp_path, 3)
-    held, before = Journal.existing(Journal.beside(state)), contents(tmp_path)
+    held, before = Journal.opened(Journal.beside(state)), contents(tmp_path)
     done = stream(photos, *CLASSES, "--state", state)
     assert (done.code, done.lines, "in use by another program" in done.told) == (1, [], True)
     assert contents(tmp_path) == before
     held.close()
     assert stream(photos, "--state", state).code == 0
+
+
+def test_two_programs_on_one_new_state(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one starts while the first is still loading its model."""
+    arguments = [photos / "000.png", photos / "001.png", *CLASSES, "--state", tmp_path / "s.ostta"]
+    opened, second = answers.opened, tmp_path / "second.jsonl"
+
+    def slow(*given: Any) -> Adapter:
+        with monkeypatch.context() as patch:
+            patch.setattr(answers, "opened", opened)
+            killed(arguments, second, lambda: None)
+        return opened(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(answers, "opened", slow)
+        first = stream(*arguments)
+    # One of them processed all images, and the other one none.
+    assert sorted([len(first.lines), len(lines_of(second))]) == [0, 2]
+    again = stream(*arguments)
+    assert (again.code, again.lines) == (0, [])
+    assert Adapter.restore(tmp_path / "s.ostta").steps == 2
+
+
+def test_a_state_that_fails_to_open_leaves_no_file(photos: Path, tmp_path: Path) -> None:
+    assert stream(photos, "--state", tmp_path / "s.ostta").code == 1
+    assert contents(tmp_path) == {}
+
+
+def test_a_journal_that_was_deleted_before_it_was_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, connected = tmp_path / "s.ostta.journal", journal_module._connected
+
+    def late(name: str) -> sqlite3.Connection:
+        connection = connected(name)
+        path.rename(tmp_path / "moved")
+        return connection
+
+    monkeypatch.setattr(journal_module, "_connected", late)
+    with pytest.raises(Error, match="in use by another program"):
+        Journal.opened(path)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_to_a_state_is_the_state(exists: bool, photos: Path, tmp_path: Path) -> None:
+    kept, elsewhere = tmp_path / "kept", tmp_path / "elsewhere"
+    kept.mkdir(), elsewhere.mkdir()
+    state, link = kept / "s.ostta", elsewhere / "link.ostta"
+    link.symlink_to(state)
+    if exists:
+        made(photos, kept, 1)
+    both = (photos / "000.png", photos / "001.png")
+    assert len(stream(*both, *CLASSES, "--state", link).lines) == 2 - exists
+    again = stream(*both, "--state", state)
+    assert (again.code, again.lines) == (0, [])
+    assert link.is_symlink()
+    assert list(elsewhere.iterdir()) == [link]
 
 
 def test_a_folder_without_room_for_a_journal_is_left_as_it_was(photos: Path, tmp_path: Path) -> None:
@@ -383,6 +441,54 @@ def test_a_full_disk_keeps_the_last_save(
     require_the_same(tmp_path, whole)
 
 
+def without_journal(folder: Path) -> None:
+    (folder / "s.ostta.journal").unlink()
+
+
+def with_another_journal(folder: Path) -> None:
+    path = folder / "s.ostta.journal"
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content)
+
+
+def with_a_cut_table(folder: Path) -> None:
+    os.truncate(folder / "out" / "predictions.csv", 300)
+
+
+def without_table(folder: Path) -> None:
+    (folder / "out" / "predictions.csv").unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (without_journal, "was deleted or replaced while the stream was running"),
+        (with_another_journal, "was deleted or replaced while the stream was running"),
+        (with_a_cut_table, "was changed or deleted by somebody else"),
+        (without_table, "was changed or deleted by somebody else"),
+    ],
+)
+def test_files_that_are_spoiled_while_a_stream_runs(
+    spoil: Callable[[Path], None], sentence: str, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, step, state = [0], Adapter.step, tmp_path / "s.ostta"
+
+    def spoiling(self: Adapter, image: Any) -> Prediction:
+        calls[0] += 1
+        if calls[0] == 6:
+            spoil(tmp_path)
+        return step(self, image)
+
+    monkeypatch.setattr(Adapter, "step", spoiling)
+    done = stream(photos, *CLASSES, "--state", state, "--out", tmp_path / "out", "--save-every", 2)
+    assert (done.code, len(done.told.splitlines())) == (1, 1)
+    assert sentence in done.told
+    # What was saved before is whole, and a table that is gone is made again.
+    assert Adapter.restore(state).steps >= 4
+    assert (tmp_path / "out" / "predictions.csv").exists() == (spoil is not without_table)
+
+
 # --- output folders ----------------------------------------------------------------------------------------------------------
 def test_a_folder_that_comes_later_has_all_rows(photos: Path, whole: Path, tmp_path: Path) -> None:
     made(photos, tmp_path, 20)
@@ -407,7 +513,11 @@ def test_a_table_that_somebody_changed_is_refused(photos: Path, tmp_path: Path) 
     path.write_bytes(path.read_bytes().replace(b"row,", b"line,"))
     before = contents(tmp_path)
     done = stream(photos, "--state", state, "--out", tmp_path / "out")
-    assert (done.code, "was changed by somebody else" in done.told, contents(tmp_path) == before) == (1, True, True)
+    assert (done.code, "was changed or deleted by somebody else" in done.told, contents(tmp_path) == before) == (
+        1,
+        True,
+        True,
+    )
 
 
 def test_state_and_folder_can_move_together(photos: Path, tmp_path: Path) -> None:

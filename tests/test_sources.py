@@ -22,11 +22,13 @@ from typer.testing import CliRunner
 from cases import adapter, images
 from ostta import Error
 from ostta.cli.app import app
+from ostta.data.images import read_image
 from ostta.live.signals import Stoppable
 from ostta.sources import Item, following, live
 from ostta.sources import open as open_source
 from ostta.sources.addresses import without_password
 from ostta.sources.live import Live
+from streaming import stream as run_stream
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -179,6 +181,141 @@ def test_folders_that_vanish_and_files_that_vanish_are_items_that_say_so(tmp_pat
     assert found[1].reason == f"The folder '{tmp_path / 'b'}' cannot be read: No such file or directory."
     assert found[2].reason == f"There is no image file '{tmp_path / 'c.png'}'."
     assert one.steps == 2
+
+
+# --- what is an image, and what is not -----------------------------------------------------------------------------------------
+def as_format(path: Path, form: str) -> Path:
+    images(1)[0].save(path, form)
+    return path
+
+
+def other_files(folder: Path) -> None:
+    """Files that are not images: two texts, one that begins as a BMP does, a pipe, a link to a folder, and a hidden file."""
+    (folder / "notes.txt").write_text("no image")
+    (folder / "cars").write_text("BMW.jpg, Ford.jpg")
+    (folder / ".DS_Store").write_bytes(b"\0\0\0\1Bud1")
+    os.mkfifo(folder / "pipe")
+    (folder / "link").symlink_to(folder)
+
+
+FORMATS = {
+    "a.jfif": "JPEG",
+    "b.avif": "AVIF",
+    "c": "JPEG",
+    "d.photo": "PNG",
+    "e.bin": "BMP",
+    "f.jpe": "JPEG",
+    "g": "WEBP",
+}
+
+
+def test_images_are_recognised_by_suffix_or_content(tmp_path: Path) -> None:
+    paths = [as_format(tmp_path / name, form) for name, form in FORMATS.items()]
+    other_files(tmp_path)
+    source = open_source(tmp_path)
+    assert [item.path for item in source] == paths
+    (event,) = source.events
+    assert (event.kind, event.evidence) == ("skipped", {"files": 3})
+    assert event.sentence == "3 files skipped, not an image by name or content: 'cars', 'notes.txt', 'pipe'."
+    # Named one by one, together and by a glob.
+    for path in paths:
+        assert [item.path for item in open_source(path)] == [path]
+    assert names(*paths) == [str(path) for path in paths]
+    found = open_source(str(tmp_path / "[a-z]*"))
+    assert [event.evidence["files"] for event in found.events] == [3]
+    assert [item.name for item in found if item.path and item.path.parent == tmp_path][:7] == [
+        str(path) for path in paths
+    ]
+    one = adapter("zero_shot")
+    assert all(prediction.verdict for prediction in one.stream(open_source(*paths)))
+
+
+def test_the_command_says_which_files_were_skipped(tmp_path: Path) -> None:
+    as_format(tmp_path / "a", "JPEG")
+    (tmp_path / "notes.txt").write_text("no image")
+    done = run_stream(tmp_path, "--classes", "cat,dog")
+    assert (done.code, len(done.lines)) == (0, 1)
+    assert "1 file skipped, not an image by name or content: 'notes.txt'." in done.told.splitlines()
+
+
+def test_many_skipped_files_are_counted_and_some_are_named(tmp_path: Path) -> None:
+    photo(tmp_path / "a.png")
+    for number in range(15):
+        (tmp_path / f"{number:02}.doc").write_text("text")
+    source = open_source(tmp_path)
+    list(source)
+    assert source.events[0].sentence.startswith("15 files skipped")
+    assert source.events[0].sentence.endswith("'09.doc', 5 more.")
+
+
+def test_an_archive_is_looked_into(tmp_path: Path) -> None:
+    found = archive(tmp_path / "a.tar", {"1": png(), "2.txt": b"text", ".hidden": b"text", "3.jfif": png()})
+    source = open_source(found)
+    assert [item.name.rpartition("#")[2] for item in source] == ["1", "3.jfif"]
+    assert [event.sentence for event in source.events] == ["1 file skipped, not an image by name or content: '2.txt'."]
+
+
+def test_a_followed_folder_is_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "BETWEEN_LOOKS", 0.01)
+    as_format(tmp_path / "a", "JPEG")
+    # May be renamed when it is complete.
+    as_format(tmp_path / "b.jpg.part", "JPEG")
+    other_files(tmp_path)
+    photo(tmp_path / "z.png")
+    for number, path in enumerate(sorted(tmp_path.glob("[!lp]*"))):
+        os.utime(path, (number + 1, number + 1))
+    source = open_source(tmp_path, follow=True)
+    items = iter(source)
+    assert [Path(next(items).name).name for _ in range(2)] == ["a", "z.png"]
+    source.close()
+    assert list(items) == []
+    (event,) = source.events
+    assert event.evidence == {"files": 3}
+
+
+def test_a_heic_photo_without_its_reader_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
+    for name in ("a.heic", "b"):
+        (tmp_path / name).write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
+    found = [
+        (Path(prediction.name).name, prediction.reason)
+        for prediction in adapter("zero_shot").stream(open_source(tmp_path))
+    ]
+    assert [name for name, _ in found] == ["a.heic", "b"]
+    assert all(reason and 'pip install "ostta[heic]"' in reason for _, reason in found)
+
+
+def test_a_heic_photo_is_read(tmp_path: Path) -> None:
+    heif = pytest.importorskip("pillow_heif")
+    path = tmp_path / "photo"
+    heif.from_pillow(Image.new("RGB", (64, 48), (200, 10, 10))).save(path)
+    (item,) = open_source(path)
+    picture = read_image(item.require_image())
+    assert picture.size == (64, 48)
+    assert np.abs(np.asarray(picture).mean((0, 1)) - (200, 10, 10)).max() < 10
+    content = path.read_bytes()
+    with pytest.raises(Error, match=r"^The given bytes cannot be [^\n]*\.$"):
+        read_image(content[: len(content) // 2])
+
+
+@pytest.mark.parametrize("content", [b"<svg xmlns='x'>\n</svg>\n", b"%PDF-1.7\n", b"\x01\x02\n", b"a\x7fb\n"])
+def test_what_is_not_a_list_is_not_read_as_one(content: bytes, tmp_path: Path) -> None:
+    path, image = tmp_path / "file", photo(tmp_path / "a.png")
+    path.write_bytes(content)
+    for sources in ([path], [image, path]):
+        with pytest.raises(Error, match="neither an image nor a text file"):
+            open_source(*sources)
+
+
+def test_several_sources_are_checked_as_one_is(tmp_path: Path) -> None:
+    image, empty = photo(tmp_path / "a.png"), tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(Error, match="There are no images in"):
+        open_source(empty, image)
+    (empty / "notes.txt").write_text("text")
+    with pytest.raises(Error, match=r"1 file skipped, .*: 'notes.txt'\."):
+        open_source(image, empty)
 
 
 # --- what cannot be opened ----------------------------------------------------------------------------------------------------

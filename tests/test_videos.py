@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from fractions import Fraction
@@ -170,6 +171,20 @@ def test_videos_that_cannot_be_read_are_sentences(videos: dict[str, Path], tmp_p
     # Among others it is an item that says so.
     found = list(open_source(tmp_path / "cut.mp4", videos["mjpeg.avi"], every=30))
     assert [(item.frame, item.problem is None) for item in found] == [(None, False), (0, True), (30, True)]
+
+
+def test_a_video_does_not_lead_to_other_files(videos: dict[str, Path], tmp_path: Path) -> None:
+    """A list of FFmpeg's or a playlist that is called a video would read files that nobody named, or wait for a pipe."""
+    secret = tmp_path / "secret.ts"
+    secret.write_bytes(videos["h264.ts"].read_bytes())
+    os.mkfifo(tmp_path / "pipe.ts")
+    playlist = "#EXTM3U\n#EXT-X-TARGETDURATION:3\n#EXTINF:2.4,\n{}\n#EXT-X-ENDLIST\n"
+    for name in ("secret.ts", "pipe.ts"):
+        for text in (f"ffconcat version 1.0\nfile {name}\n", playlist.format(name)):
+            path = tmp_path / "list.mp4"
+            path.write_text(text)
+            with pytest.raises(Error, match=r"^The video .* cannot be opened: "):
+                open_source(path)
 
 
 def test_a_video_that_breaks_off_gives_what_it_has_and_says_so(videos: dict[str, Path], tmp_path: Path) -> None:

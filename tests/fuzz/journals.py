@@ -38,7 +38,8 @@ class Journals(Kind):
     def __init__(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "journal"
-            journal = Journal.new(path, 0, HASH)
+            journal = Journal.opened(path)
+            journal.go_on(Path("state"), 0, HASH)
             for step in range(1, STEPS + 1):
                 journal.add(
                     step, f"key{step}", Path(f"{step}.png"), {"image": f"{step}.png", "label": "cat", "known": True}
@@ -73,7 +74,7 @@ class Journals(Kind):
         (folder / OUT / "journal").write_bytes(content)
 
     def target(self, folder: Path) -> None:
-        journal = Journal.existing(folder / OUT / "journal")
+        journal = Journal.opened(folder / OUT / "journal")
         try:
             journal.go_on(Path("state"), STEPS, HASH)
             rows = list(journal.rows(after=0))

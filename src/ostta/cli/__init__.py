@@ -6,16 +6,38 @@ import sys
 import warnings
 from contextlib import suppress
 
+# The extra of `pyproject.toml` that installs a module; other modules say by themselves what they need.
+EXTRAS = {
+    "typer": "all",
+    "rich": "all",
+    "matplotlib": "bench",
+    "ot": "bench",
+    "pandas": "bench",
+    "pyarrow": "bench",
+    "pydantic": "bench",
+    "scipy": "bench",
+    "sklearn": "bench",
+    "threadpoolctl": "bench",
+}
+
 
 def main() -> None:
     """The `ostta` command."""
     try:
-        from .app import app
+        _main()
     except ModuleNotFoundError as missing:
-        if missing.name not in ("typer", "rich"):
+        module = (missing.name or "").partition(".")[0]
+        if module not in EXTRAS:
             raise
-        sys.exit(f"The command line needs {missing.name}: pip install 'ostta[all]'.")
+        _tell(
+            f'This command needs {module}, which is not installed: install it with `pip install "ostta[{EXTRAS[module]}]"`.'
+        )
+        sys.exit(1)
+
+
+def _main() -> None:
     from ..core.types import Error
+    from .app import app
     from .output import ReaderGoneError, guarded_output
 
     # A warning is a sentence for the person at the terminal, not a line of source code.

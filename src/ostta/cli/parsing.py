@@ -10,7 +10,10 @@ import typer
 from ..core.types import Error
 
 # What `--classes` takes.
-CLASSES_HELP = "Class names: a,b,c or a file with one a line, which may have descriptions behind it: cat: a photo of a house cat; a kitten."
+CLASSES_HELP = (
+    "Class names: a,b,c or a file with one per line, which may have descriptions behind it: cat: a photo of a house cat; a kitten. "
+    "Lines that begin with # are comments."
+)
 # What `--device` and `--dtype` take, for the help of every command that runs a model.
 DEVICE_HELP = "auto (a GPU where there is one), cpu, cuda, cuda:1 and so on, or mps."
 DTYPE_HELP = "The precision of the towers: float32, bfloat16 or float16."

@@ -30,6 +30,9 @@ def shown(live: LiveStream, source: Source, *, panel: bool) -> None:
     lines = summary(
         live.digest, time.monotonic() - began, skipped=live.journal.skipped, dropped=getattr(source, "dropped", 0)
     )
+    # Events after the last image are in no answer; skipped files are told in any case.
+    left = source.new_events()
+    lines += [event.sentence for event in source.events if event.kind == "skipped" or event in left]
     if live.folder is not None:
         lines.append(f"Report: {live.folder.path / 'report.html'}")
     with suppress(OSError, ValueError):  # nobody to tell

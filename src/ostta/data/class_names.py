@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -12,9 +14,18 @@ from ..core.types import Error
 from ..files import is_unicode, parse_json
 from .class_descriptions import BEHIND_NAME, Classes, line_of, prompts_of, read_line
 
+COMMENT = "#"
+# Between the cells of a table, by the suffix of its file.
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+# Headings of a column of class names.
+HEADINGS = ("class", "classes", "class_name", "name", "names", "label", "labels", "category", "species")
+
 
 def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str] | dict[str, list[str]]:
-    """Class names from "cat,dog,ship", from a text file with one name per line, or from a JSON list (typed or in a file).
+    """Class names from "cat,dog,ship", from a file with one name per line, or from a JSON list (typed or in a file).
+
+    Lines of a file that begin with # are comments. A .csv or .tsv file has one column of names, or one whose heading is "class",
+    "name" or "label".
 
     Where classes have descriptions, as in a file with lines such as "cat: a photo of a house cat; a kitten" or in a JSON object,
     they are a dictionary from names to descriptions. `ostta.load` takes either.
@@ -26,6 +37,11 @@ def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str] | dict[str,
     """
     text = os.fspath(text_or_file).strip()
     names: list[str] | dict[str, list[str]]
+    if os.path.isdir(text):
+        raise Error(
+            f"'{text}' is a folder: give class names as a,b,c or a file with one name per line, or write "
+            f"'{json.dumps([text])}' if this is the name of the only class."
+        )
     if os.path.isfile(text):
         names = _names_in_file(Path(text))
     elif not isinstance(text_or_file, str) or text.lower().endswith((".txt", ".json")):
@@ -95,7 +111,9 @@ def _names_in_file(path: Path) -> list[str] | dict[str, list[str]]:
         raise Error(f"The class names in '{path}' cannot be read: {problem}.") from problem
     if path.suffix.lower() == ".json" or text.startswith("["):
         return _names_in_json(text, f"The file '{path}'")
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith(COMMENT)]
+    if path.suffix.lower() in SEPARATORS:
+        return _names_in_table(lines, path)
     if not any(BEHIND_NAME in f"{line} " for line in lines):
         return lines
     read = []
@@ -107,6 +125,23 @@ def _names_in_file(path: Path) -> list[str] | dict[str, list[str]]:
             )
         read.append((name, texts))
     return _once(read)
+
+
+def _names_in_table(lines: list[str], path: Path) -> list[str]:
+    """The column of names in a table, whose first line may be a heading."""
+    rows = list(csv.reader(lines, delimiter=SEPARATORS[path.suffix.lower()], skipinitialspace=True))
+    headings = [cell.strip().casefold().replace(" ", "_") for cell in rows[0]] if rows else []
+    columns = [column for column, heading in enumerate(headings) if heading in HEADINGS]
+    if len(rows) == 1:
+        return rows[0]
+    if max(map(len, rows), default=1) == 1:
+        return [row[0] for row in rows[len(columns) :]]
+    if len(columns) != 1:
+        raise Error(
+            f"The table '{path}' has several columns, and {len(columns) or 'none'} of them is headed class, name or label: "
+            "give a file with one name per line."
+        )
+    return [row[columns[0]] for row in rows[1:] if len(row) > columns[0]]
 
 
 def _names_in_json(text: str, where: str) -> list[str] | dict[str, list[str]]:

@@ -169,9 +169,10 @@ def _digest(path: Path, size: int) -> bytes:
 
 
 def _problems(classes: Sequence[ClassFolder], unreadable: Found, too_large: Found) -> list[str]:
-    found = [f"The class folder {each.folder} has no images." for each in classes if not each.images]
-    if len(found) > 5:
-        found = [f"{len(found):,} class folders have no images, such as {found[0].split()[3]}."]
+    empty = [each.folder for each in classes if not each.images]
+    found = [f"The class folder {folder} has no images." for folder in empty]
+    if len(empty) > 5:
+        found = [f"{len(empty):,} class folders have no images, such as {empty[0]}."]
     if classes:
         try:
             checked_classes([each.name for each in classes])

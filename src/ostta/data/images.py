@@ -6,6 +6,7 @@ import io
 import os
 import struct
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, TiffImagePlugin
 
+from ..core.checks import one_line
 from ..core.types import Error
 from ..regular_files import open_regular
 from .headers import count_scans, sizes_inside
@@ -22,6 +24,25 @@ from .large import decode_smaller, in_tiles, is_large
 MAX_MEGAPIXELS = 64.0
 # An EPS file is a program, which Pillow would hand to Ghostscript, and which need not come to an end.
 _NOT_READ = frozenset(["EPS"])
+# Formats that have a signature, so that a file can be recognised whose name does not say what it is.
+_RECOGNISED = (
+    "AVIF",
+    "BMP",
+    "GIF",
+    "ICNS",
+    "ICO",
+    "JPEG",
+    "JPEG2000",
+    "PNG",
+    "PSD",
+    "QOI",
+    "TIFF",
+    "WEBP",
+)
+# Bytes 8 to 12 of a HEIF file. Files with one of the last two may also be AVIF, which Pillow reads by itself.
+_HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1")
+# Bytes at the start of a file that decide which format it has.
+START = 16
 # Each scan of a progressive JPEG takes the time of a whole picture and may have a hundred bytes; encoders write about ten.
 _MOST_SCANS = 64
 
@@ -66,6 +87,21 @@ def read_image(source: ImageSource, max_megapixels: float | None = None) -> Imag
         f"An image cannot be read from a {type(source).__name__}: "
         "give a path, bytes, a PIL image or an HxWx3 uint8 array."
     )
+
+
+def is_image_content(start: bytes) -> bool:
+    """Whether a file that begins with these bytes, at least `START` of them, is an image by its signature.
+
+    >>> is_image_content(b"\\x89PNG\\r\\n\\x1a\\n\\0\\0\\0\\rIHDR"), is_image_content(b"BMW.jpg\\nFord.jpg")
+    (True, False)
+    """
+    if _is_heif(start):
+        return True
+    if start.startswith(b"BM") and b"\0" not in start:
+        return False  # two letters are also the beginning of many texts
+    Image.init()
+    readers = (Image.OPEN[name][1] for name in _RECOGNISED if name in Image.OPEN)
+    return any(accepts is not None and bool(accepts(start)) for accepts in readers)
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -124,7 +160,7 @@ class OpenedImage:
             image = _identify(stream, formats)
         # Pillow's readers raise nearly every kind of exception on damaged input, so all of them mean "unreadable" here.
         except Exception as problem:
-            raise Error(f"{name} cannot be read as an image: {problem}.") from problem
+            raise Error(f"{name} cannot be read as an image: {one_line(problem)}.") from problem
         if image is None:
             raise Error(f"{name} cannot be read as an image: its format is unknown or its header is damaged.")
         _check_size(image.size, name, max_megapixels)
@@ -154,7 +190,7 @@ class OpenedImage:
             decode_smaller(image)
             image.load()
         except Exception as problem:
-            raise Error(f"{name} cannot be decoded, it may be damaged or cut short: {problem}.") from problem
+            raise Error(f"{name} cannot be decoded, it may be damaged or cut short: {one_line(problem)}.") from problem
         # Some formats hold a picture of another size than their header says.
         _check_size(image.size, name, most)
         # The orientation is read after loading: TIFF files are turned by Pillow itself, which then drops the tag.
@@ -170,10 +206,10 @@ def _identify(stream: IO[bytes], formats: Collection[str] | None) -> Image.Image
 
     That check is a process-wide setting with a limit below ours, and its warning could only be silenced for all threads.
     """
-    prefix = stream.read(16)
+    prefix = stream.read(START)
     tried: set[str] = set()
     # The common formats first: loading all of Pillow's readers takes a while.
-    for load_readers in (Image.preinit, Image.init):
+    for load_readers in (Image.preinit, Image.init, partial(_load_heif, prefix, formats)):
         load_readers()
         for reader in [reader for reader in Image.ID if reader not in tried | _NOT_READ]:
             tried.add(reader)
@@ -188,6 +224,23 @@ def _identify(stream: IO[bytes], formats: Collection[str] | None) -> Image.Image
             except (SyntaxError, IndexError, TypeError, struct.error):
                 continue  # How a reader says "not mine".
     return None
+
+
+def _is_heif(start: bytes) -> bool:
+    return start[4:8] == b"ftyp" and start[8:12] in _HEIF_BRANDS
+
+
+def _load_heif(start: bytes, formats: Collection[str] | None) -> None:
+    """Add the reader of HEIF images to Pillow's if one is needed; raise an ImportError with the remedy if it is not installed."""
+    if not _is_heif(start) or "HEIF" in Image.OPEN or (formats is not None and "HEIF" not in formats):
+        return
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        raise ImportError(
+            'HEIC images need pillow-heif, which `pip install "ostta[heic]"` installs, or save it as JPEG'
+        ) from None
+    register_heif_opener()
 
 
 def _check_size(size: tuple[int, int], name: str, max_megapixels: float | None) -> None:

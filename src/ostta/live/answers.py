@@ -98,50 +98,37 @@ def open_stream(
     about: dict[str, Any] | None = None,
 ) -> Iterator[LiveStream]:
     """A stream that goes on where it stopped; where it cannot, an Error, and nothing has changed."""
-    new = state is not None and not state.exists()
-    journal = _found_journal(state)
+    if state is not None and state.is_symlink():
+        # A save replaces the file: it would replace the link, and leave the state that the link points to behind.
+        state = Path(os.path.realpath(state))
+    # The lock comes first: two programs that find no state file would both make one.
+    journal = Journal.temporary() if state is None else Journal.opened(Journal.beside(state))
+    new_state = state is not None and not state.exists()
+    new_journal = journal.is_empty()
     try:
+        if state is not None and new_state and not new_journal:
+            raise Error(
+                f"There is a journal {journal.path}, but not the state file {state} that it belongs to: bring the state back, or "
+                "remove the journal to begin anew."
+            )
         adapter = opened(wanted, state, device, dtype)
-        if journal is None:
-            journal = Journal.temporary() if state is None else _new_journal(state, adapter)
-        elif state is not None:
+        if state is not None:
             journal.go_on(state, adapter.steps, stored_hash(state))
         folder = None
         if output is not None:
             folder = OutputFolder(output, journal, adapter.classes, {**(about or {}), **adapter.describe()})
     except BaseException:
-        if journal is not None:
-            journal.close()
-        if new and state is not None:
-            for path in (state, Journal.beside(state)):
-                with suppress(OSError):
-                    path.unlink(missing_ok=True)
+        if state is not None and new_state and new_journal:
+            with suppress(OSError):
+                state.unlink(missing_ok=True)
+        if new_journal:
+            journal.remove()
+        journal.close()
         raise
     try:
         yield LiveStream(adapter, state, journal, folder, save_every)
     finally:
         journal.close()
-
-
-def _found_journal(state: Path | None) -> Journal | None:
-    """The journal of a state file, if there is one; opened first, as nothing else may be using the two."""
-    if state is None:
-        return None
-    path = Journal.beside(state)
-    if not os.path.lexists(path):
-        return None
-    journal = Journal.existing(path)
-    if not state.exists() and not journal.is_empty():
-        journal.close()
-        raise Error(
-            f"There is a journal {path}, but not the state file {state} that it belongs to: bring the state back, or remove the journal "
-            "to begin anew."
-        )
-    return journal
-
-
-def _new_journal(state: Path, adapter: Adapter) -> Journal:
-    return Journal.new(Journal.beside(state), adapter.steps, stored_hash(state))
 
 
 def _named(item: Item, answer: dict[str, Any]) -> dict[str, Any]:

@@ -78,6 +78,10 @@ class Progress:
     bytes: int = 0
 
 
+class JournalInUseError(Error):
+    """Another program has locked the journal."""
+
+
 class Journal:
     """An open journal, which no other program can open meanwhile.
 
@@ -95,6 +99,8 @@ class Journal:
         self._keys: set[str] = set()
         # The last row that was written, and the last of those that were settled.
         self._last = self._settled = 0
+        # What the file was when it was opened, to notice that it was deleted or replaced.
+        self._file: os.stat_result | None = None
 
     @staticmethod
     def beside(state: Path) -> Path:
@@ -113,41 +119,43 @@ class Journal:
         return journal
 
     @classmethod
-    def existing(cls, path: Path) -> Journal:
-        """The journal in a file; an Error where it is none, damaged, or in use."""
-        if not path.is_file():
+    def opened(cls, path: Path) -> Journal:
+        """Lock the journal in a file, which is created if it does not exist; `go_on` writes the tables of a new one.
+
+        Raises an Error if the file is not a journal, is damaged, or is in use by another program.
+        """
+        if os.path.lexists(path) and not path.is_file():
             raise Error(f"{path} is not an ordinary file.")
+        created = not path.exists()
         try:
-            with open(path, "rb") as file:
+            with open(path, "a+b") as file:
+                file.seek(0)
                 start = file.read(20)
+                before = os.fstat(file.fileno())
         except OSError as problem:
-            raise Error(f"{path} cannot be read ({problem.strerror}).") from None
+            raise Error(f"{path} cannot be opened ({problem.strerror}).") from None
         # A file in SQLite's other mode is not from here, and opening it would leave files beside it.
         if start and not (start.startswith(MAGIC) and start[18:] == b"\x01\x01"):
             raise _strange(path)
-        with _said(path):
-            journal = cls(path, _connected(os.fspath(path)))
         try:
+            with _said(path):
+                journal = cls(path, _connected(os.fspath(path)))
+        except JournalInUseError:
+            raise
+        except BaseException:
+            # Nobody can lock this file, so nobody else uses it.
+            if created:
+                with suppress(OSError):
+                    path.unlink()
+            raise
+        try:
+            journal._file = before
+            if journal._is_gone():
+                raise _in_use(path)
             with _said(path):
                 journal._check()
         except BaseException:
             journal.close()
-            raise
-        return journal
-
-    @classmethod
-    def new(cls, path: Path, steps: int, state_hash: str) -> Journal:
-        """A journal that begins with a state as it is; on any failure no file is left."""
-        journal = None
-        try:
-            with _said(path):
-                journal = cls(path, _connected(os.fspath(path)))
-                journal._begin(steps, state_hash)
-        except BaseException:
-            if journal is not None:
-                journal.close()
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
             raise
         return journal
 
@@ -212,6 +220,12 @@ class Journal:
 
     def write(self, steps: int) -> None:
         """Write the rows that wait, before a state with so many steps is saved."""
+        # SQLite would go on writing to the deleted file, and the next start would process all images again.
+        if self._is_gone():
+            raise Error(
+                f"{self.path} was deleted or replaced while the stream was running, and what came since the last save is not saved: "
+                "bring it back, or remove the state too to begin anew."
+            )
         rows = [
             (
                 row.number,
@@ -287,6 +301,21 @@ class Journal:
         """Let other programs have it; what waits is not written."""
         self._connection.close()
 
+    def remove(self) -> None:
+        """Delete the file while it is still locked, so that a journal of another program is never deleted."""
+        if self.path is not None:
+            with suppress(OSError):
+                self.path.unlink(missing_ok=True)
+
+    def _is_gone(self) -> bool:
+        """Whether another program deleted or replaced the file since it was opened."""
+        if self.path is None or self._file is None:
+            return False
+        try:
+            return not os.path.samestat(self._file, os.stat(self.path))
+        except OSError:
+            return True
+
     def _begin(self, steps: int, state_hash: str) -> None:
         with self._connection:
             # All or nothing: by itself, Python begins no transaction for a table.
@@ -357,7 +386,7 @@ def _said(path: Path | None) -> Iterator[None]:
     except sqlite3.Error as problem:
         code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise Error(f"{path} is in use by another program: wait for it, or give another state file.") from None
+            raise _in_use(path) from None
         if code in (sqlite3.SQLITE_NOTADB,):
             raise _strange(path) from None
         if code in (sqlite3.SQLITE_CORRUPT,):
@@ -365,6 +394,10 @@ def _said(path: Path | None) -> Iterator[None]:
         raise Error(
             f"{path} could not be read or written ({shown(str(problem), 200)}); it is as it was before."
         ) from None
+
+
+def _in_use(path: Path | None) -> JournalInUseError:
+    return JournalInUseError(f"{path} is in use by another program: wait for it, or give another state file.")
 
 
 def _strange(path: Path | None) -> Error:

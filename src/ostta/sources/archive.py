@@ -10,8 +10,9 @@ from typing import Any, cast
 
 from ..core.checks import one_line
 from ..core.types import Error
+from ..data.images import START, is_image_content
 from ..regular_files import open_regular
-from .files import is_image
+from .files import SkippedFiles, has_image_name
 from .item import Item, file_key, missing_item
 from .source import Skip, Source
 
@@ -27,15 +28,20 @@ class Archive(Source):
         self._path = path
 
     def check(self) -> None:
-        if next(self._members(), None) is None:
-            raise Error(f"There are no images in the archive {self._path}.")
+        skipped = SkippedFiles()
+        if next(self._members(skipped), None) is None:
+            raise Error(f"There are no images in the archive {self._path}.{f' {skipped}' if skipped.count else ''}")
 
     def __iter__(self) -> Iterator[Item]:
-        for archive, member, key in self._members():
-            if self.wanted(key):
-                yield self._item(archive, member, key)
+        skipped = SkippedFiles()
+        try:
+            for archive, member, key in self._members(skipped):
+                if self.wanted(key):
+                    yield self._item(archive, member, key)
+        finally:
+            skipped.tell(self)
 
-    def _members(self) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo, str]]:
+    def _members(self, skipped: SkippedFiles) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo, str]]:
         """Its images, unread, with their keys."""
         with open_regular(self._path, "archive") as file:
             found = os.fstat(file.fileno())
@@ -46,8 +52,10 @@ class Archive(Source):
                     while (member := archive.next()) is not None:
                         # Else the list of all members grows.
                         cast(Any, archive).members.clear()
-                        if member.isreg() and is_image(Path(member.name)):
+                        if member.isreg() and _is_image(archive, member):
                             yield archive, member, f"{key}#{member.offset}"
+                        elif member.isreg() and not PurePosixPath(member.name).name.startswith("."):
+                            skipped.add(member.name)
             except (tarfile.TarError, OSError, ValueError, EOFError) as problem:
                 raise Error(f"The archive '{self._path}' cannot be read (any further): {one_line(problem)}.") from None
 
@@ -68,3 +76,10 @@ class Archive(Source):
             return missing_item(
                 name, f"'{member.name}' of the archive {self._path} cannot be read: {one_line(problem)}."
             )
+
+
+def _is_image(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bool:
+    if has_image_name(member.name):
+        return True
+    content = None if member.sparse is not None else archive.extractfile(member)
+    return content is not None and is_image_content(content.read(START))

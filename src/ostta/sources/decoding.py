@@ -12,6 +12,10 @@ import numpy.typing as npt
 from ..core.types import Error
 from ..data.images import MAX_MEGAPIXELS
 
+# FFmpeg's names of the formats that are read. Others refer to further files, such as `concat`, or are not recorded videos.
+FORMATS = "mov,matroska,avi,mpeg,mpegts,mpegvideo,m4v,h264,hevc,mjpeg,mpjpeg,asf,flv,ogg"
+# What may be opened for a file of this machine: that file, and nothing that it names.
+LOCAL_ONLY = {"format_whitelist": FORMATS, "protocol_whitelist": "file"}
 # Seconds that opening, and each read, may take where something is far away.
 PATIENCE = 10.0
 
@@ -41,6 +45,8 @@ def opened(
     try:
         container = av.open(where, format=form, options=dict(options or {}), timeout=PATIENCE if far else None)
     except problems() as problem:
+        if isinstance(problem, av.error.ArgumentError) and "format_whitelist" in (options or {}):
+            raise Error(f"{what} cannot be opened: it is not in a video format that is read ({FORMATS}).") from None
         raise Error(f"{what} cannot be opened: {said(problem)}.") from None
     try:
         stream = container.streams.best("video")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..core.types import Error
 from ..data.images import read_image
-from .files import is_image
+from .files import SkippedFiles, has_image_name, is_image
 from .item import Item, file_key
 from .source import Skip, Source
 
@@ -54,6 +54,13 @@ class Followed(Source):
         self._closed.set()
 
     def __iter__(self) -> Iterator[Item]:
+        skipped = SkippedFiles()
+        try:
+            yield from self._arrivals(skipped)
+        finally:
+            skipped.tell(self)
+
+    def _arrivals(self, skipped: SkippedFiles) -> Iterator[Item]:
         self._closed.clear()
         # Sixty-four bits of each file that was given: memory is that of the files that are there, and little for each.
         given: set[int] = set()
@@ -75,7 +82,10 @@ class Followed(Source):
                 if not unchanged[seen]:
                     continue
                 key = file_key(*seen)
-                if not self.wanted(key):
+                if not _is_candidate(seen.path):
+                    given.add(hash(seen))
+                    skipped.add(seen.path)
+                elif not self.wanted(key):
                     given.add(hash(seen))
                 elif (item := self._whole(seen, key, unchanged[seen])) is not None:
                     given.add(hash(seen))
@@ -130,8 +140,16 @@ def _inside(folder: str) -> Iterator[_Seen]:
                 try:
                     if entry.is_dir(follow_symlinks=False):
                         left.append(entry.path)
-                    elif is_image(Path(entry.name)) and entry.is_file():
+                    elif (has_image_name(entry.name) or not entry.name.startswith(".")) and entry.is_file():
                         found = entry.stat()
                         yield _Seen(entry.path, found.st_size, found.st_mtime_ns)
                 except OSError:
                     continue
+
+
+def _is_candidate(path: str) -> bool:
+    """Whether a file is an image, or one of which only a part was written so far.
+
+    A file with an unknown suffix, such as photo.jpg.part, may be renamed when it is complete; it is not looked into.
+    """
+    return has_image_name(path) or (not Path(path).suffix and is_image(Path(path)))

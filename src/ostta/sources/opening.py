@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from ..core.types import Error
 from ..regular_files import check_regular
 from .addresses import HTTP, RTSP, camera, check_address, rtsp, scheme_of, without_password
 from .archive import Archive
-from .files import File, Folder, Listed, is_image
+from .files import File, Folder, Listed, SkippedFiles, is_image
 from .following import Followed
 from .several import Several
 from .source import Skip, Source
@@ -54,14 +54,31 @@ def open(
         opened: Source = Followed([_folder(source) for source in sources], skip)
     else:
         make = partial(_one, every=every, skip=skip, retries=retries)
-        names = [name for source in sources for name in _named(source)]
+        skipped = SkippedFiles()
+        names = [name for source in sources for name in _named(source, skipped)]
         _check_ends(names)
         opened = make(names[0]) if len(names) == 1 else Several(names, make)
+        skipped.tell(opened)
+        if len(names) > 1:
+            _check_named([source for source in sources if _is_file_name(source)], make)
     opened.check()
     return opened
 
 
-def _named(source: Named) -> Sequence[str | int]:
+def _is_file_name(source: Named) -> bool:
+    """Whether the source is a file or a folder that was named as it is: neither an address nor a glob."""
+    return not isinstance(source, int) and _camera_of(os.fspath(source)) is None and os.path.exists(source)
+
+
+def _check_named(sources: Sequence[Named], make: Callable[[str | int], Source]) -> None:
+    """Check folders, archives and lists before the first of several sources is read; a damaged video gives an item that says so."""
+    for source in sources:
+        opened = make(os.fspath(source) if not isinstance(source, int) else source)
+        if not isinstance(opened, Video):
+            opened.check()
+
+
+def _named(source: Named, skipped: SkippedFiles) -> Sequence[str | int]:
     """What is to be opened: the source itself, or what its glob stands for. Raises an Error where that can be nothing."""
     if isinstance(source, int):
         return [_camera_number(source)]
@@ -75,9 +92,14 @@ def _named(source: Named) -> Sequence[str | int]:
         check_address(name)
         return [name]
     if not os.path.lexists(name) and glob.has_magic(name):
-        found = [path for path in glob.iglob(name, recursive=True) if _is_known(Path(path))]
+        found = []
+        for path in glob.iglob(name, recursive=True):
+            if _is_known(Path(path)):
+                found.append(path)
+            else:
+                skipped.add(path)
         if not found:
-            raise Error(f"Nothing that can be read is called {name}.")
+            raise Error(f"Nothing that can be read is called {name}.{f' {skipped}' if skipped.count else ''}")
         return sorted(found)
     if not os.path.exists(name):
         raise Error(f"{name} is neither a folder nor a file.")
@@ -99,16 +121,16 @@ def _one(name: str | int, *, every: int, skip: Skip | None, retries: int | None)
     path = Path(name)
     if path.is_dir():
         return Folder(path, skip)
-    if is_image(path):
-        return File(path, skip)
     if path.suffix.lower() in SUFFIXES:
         return Video(path, every, skip)
-    return Archive(path, skip) if path.suffix.lower() == ".tar" else Listed(name, skip)
+    if path.suffix.lower() == ".tar":
+        return Archive(path, skip)
+    return File(path, skip) if is_image(path) else Listed(name, skip)
 
 
 def _is_known(path: Path) -> bool:
     """Whether a path that a glob found is something to open; lists are not, as most text files are none."""
-    return path.is_dir() or is_image(path) or path.suffix.lower() in SUFFIXES | {".tar"}
+    return path.is_dir() or path.suffix.lower() in SUFFIXES | {".tar"} or is_image(path)
 
 
 def _camera_of(name: str) -> int | None:

@@ -14,7 +14,7 @@ from typing import Any
 from ..core.types import Error
 from ..core.words import counted
 from ..regular_files import check_regular
-from .decoding import opened, picture, problems, said
+from .decoding import LOCAL_ONLY, opened, picture, problems, said
 from .item import Item, file_key, frame_item
 from .source import Skip, Source
 
@@ -117,7 +117,7 @@ class Video(Source):
     def _opened(self) -> AbstractContextManager[tuple[Any, Any]]:
         check_regular(self._path, "video")
         # Names such as "concat:a" mean something to FFmpeg; whole paths do not.
-        return opened(os.path.abspath(self._path), f"The video '{self.name}'")
+        return opened(os.path.abspath(self._path), f"The video '{self.name}'", options=LOCAL_ONLY)
 
     def _no_frame(self) -> Error:
         return Error(f"The video '{self.name}' has no frame that can be decoded.")

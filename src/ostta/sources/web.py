@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from ..core.checks import one_line
 from ..core.types import Error
 from .addresses import HTTP, check_address, decoded, scheme_of, without_password
-from .decoding import PATIENCE, opened, picture, problems, require_av, said
+from .decoding import FORMATS, PATIENCE, opened, picture, problems, require_av, said
 from .item import Item, frame_item
 from .live import Live, Shot
 from .mjpeg import images_of
@@ -27,8 +27,11 @@ LARGEST = 64 * 1024 * 1024
 LONGEST = 60.0
 REDIRECTS = 5
 PLAYLISTS = ("application/vnd.apple.mpegurl", "application/x-mpegurl", "audio/mpegurl", "application/dash+xml")
-# What FFmpeg may open on behalf of an address: a playlist must not lead to files of this machine.
-FAR_ONLY = {"protocol_whitelist": "http,https,httpproxy,tcp,tls,crypto"}
+# What FFmpeg may open for an address: videos, playlists and the formats of their sound, but no files of this machine.
+FAR_ONLY = {
+    "format_whitelist": f"{FORMATS},hls,dash,aac,ac3,eac3,mp3,webvtt",
+    "protocol_whitelist": "http,https,httpproxy,tcp,tls,crypto",
+}
 
 
 def web(address: str, every: int, retries: int | None) -> Source:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ...core.csv_cells import guarded
 from .folder_results import FoundCell
 from .footnotes import footnotes
 from .ranks import ranks_of
@@ -20,8 +20,6 @@ from .to_frozen import means_to_frozen, to_frozen
 FIGURE_COLUMNS = (
     "metric", "mean", "std", "seeds", "low", "high", "over", "images", "marked", "best", "paper", "gap", "doubt",
 )  # fmt: skip
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def runs_csv(figures: SuiteFigures) -> str:
@@ -113,15 +111,10 @@ def _csv(rows: Sequence[dict[str, Any]]) -> str:
     out = io.StringIO()
     columns = dict.fromkeys(name for row in rows for name in row)
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(map(_cell, columns))
+    writer.writerow(map(guarded, columns))
     writer.writerows(_cells(row.get(name) for name in columns) for row in rows)
     return out.getvalue()
 
 
 def _cells(values: Iterable[Any]) -> list[str]:
-    return ["" if value is None else _cell(value) if isinstance(value, str) else repr(value) for value in values]
-
-
-def _cell(text: str) -> str:
-    """A text that a spreadsheet would take for a formula has an apostrophe before it, which spreadsheets do not show."""
-    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
+    return ["" if value is None else guarded(value) if isinstance(value, str) else repr(value) for value in values]

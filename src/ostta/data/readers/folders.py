@@ -14,7 +14,31 @@ from ..class_names import spoken
 from ..images import read_image
 from .labelled import Images, of_files
 
-IMAGE_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"])
+IMAGE_SUFFIXES = frozenset(
+    [
+        ".jpg",
+        ".jpeg",
+        ".jpe",
+        ".jfif",
+        ".jp2",
+        ".j2k",
+        ".mpo",
+        ".png",
+        ".apng",
+        ".bmp",
+        ".gif",
+        ".webp",
+        ".avif",
+        ".heic",
+        ".heif",
+        ".tif",
+        ".tiff",
+        ".ppm",
+        ".pgm",
+        ".pbm",
+        ".pnm",
+    ]
+)
 
 
 def read_class_folders(folder: Path, class_folders: Sequence[str], *, inner: str = "") -> Images:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...core.checks import one_line
+from ...core.csv_cells import GUARD, guarded, unguarded
 from ...core.types import Error
 from ...files import file_in_one_step
 from ..journal import Progress, Row
@@ -73,7 +75,7 @@ class Table:
         except OSError as problem:
             raise Error(f"{self.path} cannot be gone on with ({problem.strerror}).") from None
         if not sound:
-            raise Error(f"{self.path} was changed by somebody else: bring it back as it was, or give another folder.")
+            raise self._changed()
 
     def add(self, rows: Iterable[Row], progress: Progress) -> Progress:
         """Add rows behind what is there."""
@@ -83,7 +85,7 @@ class Table:
             number = row.number
         content = b"".join(lines)
         if content:
-            self._write("ab", content, size)
+            self._write("rb+", content, size)
         return Progress(number, size + len(content))
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -101,8 +103,8 @@ class Table:
     def write_parquet(self, path: Path) -> None:
         """The same as a parquet file, a group of rows at a time."""
         import pyarrow
+        from pyarrow import compute, parquet
         from pyarrow import csv as arrow_csv
-        from pyarrow import parquet
 
         schema = pyarrow.schema([(name, getattr(pyarrow, _arrow(kind))()) for name, kind in COLUMNS.items()])
         convert = arrow_csv.ConvertOptions(
@@ -114,13 +116,25 @@ class Table:
         )
         # A file name may have a line break.
         parse, read = arrow_csv.ParseOptions(newlines_in_values=True), arrow_csv.ReadOptions(block_size=GROUP)
-        with (
-            file_in_one_step(path) as partial,
-            arrow_csv.open_csv(self.path, read, parse, convert) as found,
-            parquet.ParquetWriter(partial, schema) as writer,
-        ):
-            for batch in found:
-                writer.write_batch(batch)
+        try:
+            with (
+                file_in_one_step(path) as partial,
+                arrow_csv.open_csv(self.path, read, parse, convert) as found,
+                parquet.ParquetWriter(partial, schema) as writer,
+            ):
+                for batch in found:
+                    columns = [
+                        compute.replace_substring_regex(column, GUARD, r"\1") if kind == "string" else column
+                        for column, kind in zip(batch.columns, COLUMNS.values(), strict=True)
+                    ]
+                    writer.write_batch(pyarrow.record_batch(columns, schema=schema))
+        except pyarrow.ArrowInvalid as problem:
+            raise Error(f"{self.path} cannot be read as a table of predictions ({one_line(problem)}).") from None
+
+    def _changed(self) -> Error:
+        return Error(
+            f"{self.path} was changed or deleted by somebody else: bring it back as it was, or give another folder."
+        )
 
     def _start(self, count: int) -> bytes:
         with open(self.path, "rb") as file:
@@ -129,11 +143,16 @@ class Table:
     def _write(self, mode: str, content: bytes, size: int = 0) -> None:
         try:
             with open(self.path, mode) as file:
+                if file.seek(0, os.SEEK_END) < size:
+                    raise self._changed()
                 # What an attempt before this one has left.
                 file.truncate(size)
+                file.seek(size)
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+        except FileNotFoundError:
+            raise self._changed() from None
         except OSError as problem:
             raise Error(f"{self.path} could not be written ({problem.strerror}).") from None
 
@@ -150,6 +169,8 @@ def _cell(name: str, value: Any) -> str:
         return f"{sum(value.values()):.3f}"
     if name == "events":
         return json.dumps(value, ensure_ascii=False) if value else ""
+    if isinstance(value, str):
+        return guarded(value)
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
@@ -166,7 +187,7 @@ def _typed(cells: Mapping[str, str | None]) -> dict[str, Any]:
                 case "bool":
                     found[name] = text == "true"
                 case _:
-                    found[name] = json.loads(text) if name == "events" else text
+                    found[name] = json.loads(text) if name == "events" else unguarded(text)
     if "row" not in found:
         raise ValueError("a row has no number")
     return found
