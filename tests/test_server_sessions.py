@@ -23,7 +23,7 @@ import pytest
 import ostta
 from ostta.live.server import Clock, FolderStore, Settings, Stored
 from ostta.live.server.store import LostError, new_id
-from serving import CLASSES, Served, embedded, events_of, is_problem, pngs, served
+from serving import CLASSES, Served, embedded, events_of, eventually, is_problem, pngs, served
 
 METHODS: list[dict[str, Any]] = [
     {},
@@ -135,13 +135,6 @@ class Disk:
 
     def delete(self, id: str) -> None:
         self._store.delete(id)
-
-
-def eventually(check: Any, seconds: float = 20.0) -> None:
-    until = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < until, "it did not come about"
-        time.sleep(0.02)
 
 
 def test_a_session_is_saved_every_few_steps_and_never_further_behind(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from sse_starlette import EventSourceResponse
 from . import metrics as metrics_module
 from .engine import Engine, Json
 from .events import overview, session_events
+from .idempotency import HEADER, checked_key
 from .metrics import Metrics
 from .problems import ProblemError, to_bytes
 from .security import COOKIE, SIGNED_IN, Token, Tokens
@@ -53,10 +54,11 @@ def add_routes(
     # --- images -----------------------------------------------------------------------------------------------------------
     async def judged(request: Request, id: str, learn: bool = True, evidence: bool = False) -> Response:
         await allowed(request, id)
+        key = checked_key(request.headers.get(HEADER))
         with bodies.body() as body:
             content = await body.read(request.receive, limits.body, request.headers.get("content-length"))
             sent, alone = sent_images(request.headers.get("content-type", ""), content, limits.images)
-            found = await engine.images(id, sent, learn, evidence)
+            found = await engine.images(id, sent, learn, evidence, key)
         if not alone:
             return answered({"predictions": found})
         if "problem" in found[0]:
@@ -64,7 +66,14 @@ def add_routes(
         return answered(found[0])
 
     @app.post("/sessions/{id}/images")
-    async def images(request: Request, id: str, learn: bool = True, evidence: bool = False) -> Response:
+    async def images(
+        request: Request,
+        id: str,
+        learn: bool = True,
+        evidence: bool = False,
+        # Declared for the description of the API; `judged` reads it, as `Shortcut` passes by this function.
+        idempotency_key: Annotated[str | None, Header()] = None,
+    ) -> Response:
         return await judged(request, id, learn, evidence)
 
     # --- the server -------------------------------------------------------------------------------------------------------
