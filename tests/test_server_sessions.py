@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
@@ -21,7 +22,7 @@ import httpx
 import pytest
 
 import ostta
-from ostta.live.server import Clock, FolderStore, Settings, Stored
+from ostta.live.server import Clock, FolderStore, Limits, Settings, Stored
 from ostta.live.server.store import LostError, new_id
 from serving import CLASSES, Served, embedded, events_of, eventually, is_problem, pngs, served
 
@@ -206,6 +207,104 @@ def test_a_real_disk_that_is_full_leaves_the_old_state(tmp_path: Path, monkeypat
             store.load(wrong)
 
 
+def test_the_folder_of_a_session_that_was_refused_does_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, id = FolderStore(tmp_path), new_id()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ostta.Error, match="No space left"):
+        store.save(Stored(id, b"new", {}))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_session_that_cannot_be_deleted_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(tmp_path)
+    with served(store=disk) as server:
+        id = server.session()
+        with monkeypatch.context() as read_only:
+            read_only.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EROFS, "Read-only")))
+            is_problem(server.http.delete(f"/sessions/{id}"), 507, "could not be deleted")
+        assert server.send(id, pngs()[0]).json()["step"] == 1
+        assert server.http.post(f"/sessions/{id}/save").json()["session"]["saved_steps"] == 1
+        assert server.http.delete(f"/sessions/{id}").status_code == 204
+        is_problem(server.send(id, pngs()[0]), 404, "no session")
+    assert disk.ids() == []
+
+
+def test_stored_sessions_are_back_where_fewer_may_be_made(tmp_path: Path) -> None:
+    with served(store=FolderStore(tmp_path)) as server:
+        ids = [server.session() for _ in range(3)]
+    with served(Settings(limits=Limits(sessions=2)), FolderStore(tmp_path)) as server:
+        assert {one["id"] for one in server.http.get("/sessions").json()["sessions"]} == set(ids)
+        is_problem(server.http.post("/sessions", json={"classes": CLASSES}), 503, "There are 3 sessions")
+        assert any(line["level"] == "warning" and line.get("stored") == 3 for line in server.lines())
+
+
+def test_a_server_that_could_not_save_at_the_end_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ostta.live.server import serving
+
+    def listened(app: Any, *_: Any, **__: Any) -> None:
+        """A server that makes a session, learns, and ends on a full disk."""
+
+        async def lived() -> None:
+            engine = engines[0]
+            await engine.start()
+            id = (await engine.create({"classes": CLASSES}))["id"]
+            await engine.images(id, pngs()[:1], True, False)
+            monkeypatch.setattr(
+                FolderStore, "save", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left"))
+            )
+            await engine.stop()
+
+        asyncio.run(lived())
+
+    engines: list[Any] = []
+    monkeypatch.setattr(serving, "create_app", lambda engine, *_: engines.append(engine))
+    monkeypatch.setattr(serving, "listen", listened)
+    with pytest.raises(ostta.Error, match="1 session could not be stored"):
+        serving.serve_locally(embedded(), Settings(), None, host="127.0.0.1", port=0, folder=tmp_path)
+
+
+def test_two_servers_cannot_use_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ostta.live.cluster.leased_store import LeasedStore, adopt
+    from ostta.live.server import serving
+    from ostta.live.server.store import locked
+
+    def second() -> None:
+        # A backbone that does not exist: the folder is looked at before a model is loaded.
+        serving.serve_locally("no-such-model", Settings(), None, host="127.0.0.1", port=0, folder=tmp_path)
+
+    FolderStore(tmp_path).save(Stored(new_id(), b"state", {}))
+    store = LeasedStore(tmp_path, "router")
+    with locked(tmp_path):
+        with pytest.raises(ostta.Error, match="in use by another server"):
+            second()
+        with pytest.raises(ostta.Error, match="in use by another server"):
+            adopt(tmp_path, store)
+    with pytest.raises(ostta.Error, match="no-such-model"):
+        second()
+    assert adopt(tmp_path, store) == 1
+    store.close()
+
+
+def test_a_server_without_file_descriptors_does_not_blame_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served() as server:
+        id = server.session()
+        with monkeypatch.context() as exhausted:
+            exhausted.setattr(
+                "PIL.Image.preinit",
+                lambda: (_ for _ in ()).throw(OSError(errno.EMFILE, "Too many open files", "/srv/PIL/reader.py")),
+            )
+            answer = server.send(id, pngs()[0])
+        is_problem(answer, 503, "cannot open any more files")
+        assert "/srv" not in answer.text
+        assert server.send(id, pngs()[0]).json()["step"] == 1
+
+
 def test_after_a_restart_every_session_is_back(tmp_path: Path) -> None:
     with served(store=FolderStore(tmp_path)) as server:
         door, yard, gone = server.session(name="door"), server.session(method="tda"), server.session()
@@ -276,8 +375,6 @@ def test_a_clock_that_jumps_back_disturbs_nothing(tmp_path: Path) -> None:
 
 def test_sessions_are_adopted_and_released(tmp_path: Path) -> None:
     """As a process of several does that share a store."""
-    import asyncio
-
     from ostta.live.server import LocalEngine, ProblemError
 
     async def lived() -> None:

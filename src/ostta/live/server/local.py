@@ -53,6 +53,8 @@ class LocalEngine:
         self._tick: asyncio.Task[None] | None = None
         self._roster: Roster | None = None
         self._answered = False
+        # Ids of sessions that could not be stored at the end.
+        self.unsaved: list[str] = []
 
     # --- its life -----------------------------------------------------------------------------------------------------------
     async def start(self) -> None:
@@ -70,7 +72,7 @@ class LocalEngine:
         if self._tick is not None:
             self._tick.cancel()
         if self._roster is not None:
-            await self._roster.close()
+            self.unsaved = await self._roster.close()
         self._workers.shutdown(wait=False, cancel_futures=True)
 
     async def ready(self) -> None:

@@ -82,7 +82,7 @@ DETAILS: dict[tuple[str, str], Said] = {
     ("/events", "get"): ("All sessions, whenever something has changed, as server-sent events.", None, 200, body("text/event-stream", {"type": "string"}, "event: sessions\ndata: []\n\n"), ()),
     ("/sessions/{id}", "get"): ("One session.", None, 200, _SESSION, _ONE),
     ("/sessions/{id}", "patch"): ("Another name for a session.", _json(record(name={"type": "string", "minLength": 1, "maxLength": 200}), {"name": "yard"}), 200, _SESSION, (*_ONE, 400, 413, 422)),
-    ("/sessions/{id}", "delete"): ("Forget a session for good.", None, 204, None, _ONE),
+    ("/sessions/{id}", "delete"): ("Forget a session for good.", None, 204, None, (*_ONE, 507)),
     ("/sessions/{id}/images", "post"): ("Judge an image, or several, or features of images.", _IMAGES, 200, _PREDICTED, (*_ONE, 400, 408, 409, 413, 415, 422, 429, 503)),
     ("/sessions/{id}/recent", "get"): ("The last points and events.", None, 200, _json(named("Recent"), {"points": [POINT_EXAMPLE], "events": []}), (*_ONE, 422)),
     ("/sessions/{id}/kept", "get"): ("The most or least certain of the recent images, where images are kept.", None, 200, _json(record(images=listed({"type": "object"})), {"images": []}), (*_ONE, 422)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 import uvicorn
 
 from ...core.types import Error
+from ...core.words import counted
 from ..pool import StreamPool
 from .app import create_app
 from .gate import App
@@ -18,7 +20,7 @@ from .logs import log
 from .protocol import limited
 from .security import Tokens, hosts_of, is_loopback, read_tokens
 from .settings import Settings
-from .store import FolderStore
+from .store import FolderStore, locked
 
 __all__ = ["config", "hosts_of", "listen", "serve_locally", "tokens_for"]
 # Seconds for which requests that are being answered are waited for at the end.
@@ -51,9 +53,16 @@ def serve_locally(
     """Serve until SIGTERM or Ctrl-C."""
     if threads is not None:
         torch.set_num_threads(threads)
-    store = None if folder is None else FolderStore(folder)
-    pool = StreamPool(backbone, queue=settings.limits.waiting, device=device, dtype=dtype)
-    listen(create_app(LocalEngine(pool, settings, store), settings, tokens), settings, host=host, port=port)
+    with nullcontext() if folder is None else locked(folder):
+        store = None if folder is None else FolderStore(folder)
+        pool = StreamPool(backbone, queue=settings.limits.waiting, device=device, dtype=dtype)
+        engine = LocalEngine(pool, settings, store)
+        listen(create_app(engine, settings, tokens), settings, host=host, port=port)
+    if engine.unsaved:
+        raise Error(
+            f"{counted(len(engine.unsaved), 'session')} could not be stored at the end, as the log says: "
+            "the disk is full or cannot be written."
+        )
 
 
 def config(app: App, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
