@@ -406,6 +406,47 @@ def test_sessions_are_adopted_and_released(tmp_path: Path) -> None:
     asyncio.run(lived())
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"method": "prototypes", "options": {"pool": 1_000_000}},
+        {"method": "prototypes", "options": {"pool": 1_000_000}, "guard": False},
+        {"options": {"snapshots": 16, "recent_images": 16_384}},
+        {"score": "dictionary", "options": {"capacity": 65_536}},
+        {"method": "cliptta", "options": {"memory": 1024, "snapshots": 16}},
+    ],
+)
+def test_the_memory_of_a_session_is_bounded_before_it_is_made(wanted: dict[str, Any]) -> None:
+    from ostta.live.server.wanted import made
+
+    # Smaller, as the embedded model has small features and images.
+    limits = Limits(session=32 * 2**20)
+    with pytest.raises(ostta.Error, match=r"may need [\d,]+ MB of memory, and 32 MB are the most"):
+        made({"classes": CLASSES, **wanted}, embedded(), limits)
+    made({"classes": CLASSES, **{name: wanted[name] for name in wanted if name != "options"}}, embedded(), limits)
+
+
+def test_a_state_that_can_be_exported_can_be_imported(tmp_path: Path) -> None:
+    """As large as a session may be: with all snapshots of its guard."""
+    limits = Limits(session=1_100_000, state=1_650_000)
+    with served(Settings(limits=limits)) as server:
+        is_problem(
+            server.http.post("/sessions", json={"classes": CLASSES, "options": {"snapshots": 4}}), 422, "of memory"
+        )
+        id = server.session(options={"snapshot_every": 1})
+        for image in pngs()[:6]:
+            server.send(id, image)
+        state = server.http.get(f"/sessions/{id}/state").content
+        assert len(state) > 1_000_000
+        assert server.http.post("/sessions/import", content=state).status_code == 201
+        assert server.http.put(f"/sessions/{id}/state", content=state).status_code == 200
+    store = FolderStore(tmp_path)
+    store.save(Stored(id, state, {}))
+    with served(Settings(limits=Limits(session=900_000)), store) as server:
+        is_problem(server.http.post("/sessions/import", content=state), 422, "may need 1 MB of memory")
+        assert server.send(id, pngs()[0]).json()["step"] == 7
+
+
 def test_the_command_line_says_how_to_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from typer.testing import CliRunner
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ...adapter import Adapter
@@ -125,7 +126,9 @@ class Roster:
         self._expected += 1
         try:
             stored = await self.work(lambda: store.load(id))
-            adapter = await self.work(lambda: self.restored(stored.state))
+            # What is stored was allowed when it was made, whatever the limit is now.
+            limits = replace(self.settings.limits, session=sys.maxsize)
+            adapter = await self.work(lambda: restored(stored.state, self.pool.backbone, limits))
             name = stored.about.get("name")
             session = self._session(id, name if isinstance(name, str) else f"session {id[:6]}", adapter)
             session.take_over(stored.about)
