@@ -447,6 +447,81 @@ def test_a_state_that_can_be_exported_can_be_imported(tmp_path: Path) -> None:
         assert server.send(id, pngs()[0]).json()["step"] == 7
 
 
+def test_after_a_reset_nothing_of_the_former_state_is_shown() -> None:
+    with served() as server:
+        id = server.session()
+        server.http.post(f"/sessions/{id}/images", files=[("image", ("image", image)) for image in pngs()])
+        assert server.http.get(f"/sessions/{id}").json()["warming_up"] is False
+        for forget in ("reset", "replaced"):
+            if forget == "reset":
+                session = server.http.post(f"/sessions/{id}/reset").json()["session"]
+            else:
+                state = server.http.get(f"/sessions/{id}/state").content
+                session = server.http.put(f"/sessions/{id}/state", content=state).json()
+            assert session["warming_up"] is True
+            assert (session["accepted_share"], set(session["sparkline"])) == (None, {None})
+            recent = server.http.get(f"/sessions/{id}/recent").json()
+            assert (recent["points"], recent["events"][-1]["kind"]) == ([], forget)
+            # Images are counted on, and a reader who was away is told that something is missing.
+            assert session["images"] == 60 + (forget == "replaced")
+            with server.http.stream("GET", f"/sessions/{id}/events", params={"after": 1}) as stream:
+                assert events_of(stream.iter_lines(), 1)[0]["event"] == "gap"
+            assert server.send(id, pngs()[0]).json()["step"] == session["steps"] + 1
+            assert len(server.http.get(f"/sessions/{id}/recent").json()["points"]) == 1
+
+
+def test_events_of_the_guard_are_in_the_log_and_counted() -> None:
+    with served() as server:
+        id = server.session(options={"patience": 1, "min_evenness": 1.0})
+        server.http.post(f"/sessions/{id}/images", files=[("image", ("image", pngs()[0]))] * 64)
+        told = server.http.get(f"/sessions/{id}/recent").json()["events"]
+        assert told
+        logged = [line for line in server.lines() if line["message"] == "guard"]
+        assert [(line["kind"], line["step"], line["sentence"]) for line in logged] == [
+            (event["kind"], event["step"], event["sentence"]) for event in told
+        ]
+        assert {line["session"] for line in logged} == {id}
+        assert f"ostta_guard_events_total {len(told)}.0" in server.http.get("/metrics").text
+
+
+def test_a_parameter_that_is_not_known_is_refused() -> None:
+    with served() as server:
+        id = server.session()
+        is_problem(server.send(id, pngs()[0], lern="false"), 422, "no parameter 'lern' here; there are learn, evidence")
+        is_problem(server.http.get("/sessions", params={"limit": 3}), 422, "no parameter 'limit' here.")
+        assert server.http.get(f"/sessions/{id}").json()["images"] == 0
+        assert server.send(id, pngs()[0], learn="false", evidence="true").json()["step"] == 0
+        assert server.http.get("/", params={"from": "mail"}).status_code == 200
+
+
+def test_a_file_that_curl_has_changed_is_explained() -> None:
+    with served() as server:
+        id = server.session()
+        headers = {"content-type": "application/x-www-form-urlencoded"}  # what curl sends with -d and --data-binary
+        changed = pngs()[0].replace(b"\n", b"").replace(b"\r", b"")
+        for content in (b"cat.png", changed):
+            is_problem(
+                server.http.post(f"/sessions/{id}/images", content=content, headers=headers), 422, "--data-binary @FILE"
+            )
+        assert server.http.post(f"/sessions/{id}/images", content=pngs()[0], headers=headers).json()["step"] == 1
+
+
+def test_a_port_in_use_is_said_before_a_model_is_loaded() -> None:
+    import socket
+
+    from typer.testing import CliRunner
+
+    from ostta.cli.app import app
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = CliRunner().invoke(app, ["serve", "--port", str(port), "--backbone", "no-such-model"])
+    assert f"Port {port} at 127.0.0.1 is in use by another program" in str(refused.exception)
+    assert "--port" in str(refused.exception)
+    refused = CliRunner().invoke(app, ["serve", "--port", "0", "--backbone", "no-such-model"])
+    assert "no-such-model" in str(refused.exception)
+
+
 def test_the_command_line_says_how_to_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from typer.testing import CliRunner
 
@@ -459,6 +534,7 @@ def test_the_command_line_says_how_to_serve(tmp_path: Path, monkeypatch: pytest.
         asked.update(backbone=backbone, settings=settings, tokens=tokens, **more)
 
     monkeypatch.setattr(serving, "serve_locally", noted)
+    monkeypatch.setattr(serving, "require_free_port", lambda *_: None)
     (tmp_path / "tokens").write_text("0123456789abcdef\n")
     words = [
         "--host",

@@ -110,6 +110,7 @@ class LocalEngine:
             "sessions_unreadable": roster.unreadable,
             "images_waiting": roster.waiting,
             "images_judged_total": roster.judged,
+            "guard_events_total": roster.guard_events,
             "saves_total": roster.keeper.saves,
             "save_failures_total": roster.keeper.failures,
         }
@@ -205,6 +206,8 @@ class LocalEngine:
             return {"event": event.to_dict(), "session": session.to_json()}
         event = await self._between_steps(id, ACTS[verb])
         session.steps = session.adapter.steps
+        if verb == "reset":
+            session.restart()
         session.happened(event, session.steps, "session")
         return {"event": event.to_dict(), "session": await self._changed(session)}
 

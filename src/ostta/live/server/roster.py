@@ -52,8 +52,8 @@ class Roster:
         self._expected = 0
         self._adopting: dict[str, asyncio.Task[None]] = {}
         self.stopping = False
-        # Figures: images that were judged, and stored sessions that could not be restored.
-        self.judged = self.unreadable = 0
+        # Figures: images that were judged, stored sessions that could not be restored, and events of guards.
+        self.judged = self.unreadable = self.guard_events = 0
 
     def __len__(self) -> int:
         return len(self._members)
@@ -233,6 +233,16 @@ class Roster:
 
     def _judged(self, session: Session, entry: Entry, prediction: Prediction) -> None:
         self.judged += 1
+        self.guard_events += len(prediction.events)
+        for event in prediction.events:
+            log(
+                "guard",
+                level="warning",
+                session=session.id,
+                step=session.steps,
+                kind=event.kind,
+                sentence=event.sentence,
+            )
         member = self._members.get(session.id)
         if member is not None:
             if entry.thumbnail is not None and prediction.verdict is not None:

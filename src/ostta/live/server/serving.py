@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
@@ -22,7 +24,7 @@ from .security import Tokens, hosts_of, is_loopback, read_tokens
 from .settings import Settings
 from .store import FolderStore, locked
 
-__all__ = ["config", "hosts_of", "listen", "serve_locally", "tokens_for"]
+__all__ = ["config", "hosts_of", "listen", "require_free_port", "serve_locally", "tokens_for"]
 # Seconds for which requests that are being answered are waited for at the end.
 PATIENCE = 10
 
@@ -36,6 +38,27 @@ def tokens_for(host: str, token_file: Path | None) -> Tokens:
             f"A server at {host} can be reached from other machines: give it a --token-file, or listen at 127.0.0.1."
         )
     return Tokens()
+
+
+def require_free_port(host: str, port: int) -> None:
+    """Refuse an address that this process cannot listen at, before a model is loaded for it."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in found:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind(address)
+    except OSError as problem:
+        if problem.errno == errno.EADDRINUSE:
+            raise Error(
+                f"Port {port} at {host} is in use by another program: stop that program, or choose another port with --port "
+                "(0 takes a free one)."
+            ) from None
+        raise Error(
+            f"The server cannot listen at {host}, port {port} ({problem.strerror}): choose others with --host and --port."
+        ) from None
 
 
 def serve_locally(
@@ -102,6 +125,6 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
         for server in getattr(self, "servers", ()):
-            for socket in server.sockets:
-                host, port = socket.getsockname()[:2]
+            for listening in server.sockets:
+                host, port = listening.getsockname()[:2]
                 log("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}")

@@ -115,7 +115,15 @@ class Session:
     def replaced(self, adapter: Adapter) -> None:
         """Go on with another state."""
         self.adapter, self.steps = adapter, adapter.steps
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the points of the former state: their steps, scores and shares do not belong to those that follow."""
         self.warming_up = True
+        self.points.clear()
+        self._shares.clear()
+        self._window = (0, 0)
+        self._forgotten = self.next_number - 1
         self.changed()
 
     def changed(self) -> None:
