@@ -420,7 +420,7 @@ def test_the_memory_of_a_session_is_bounded_before_it_is_made(wanted: dict[str, 
     from ostta.live.server.wanted import made
 
     # Smaller, as the embedded model has small features and images.
-    limits = Limits(session=32 * 2**20)
+    limits = Limits(session_bytes=32 * 2**20)
     with pytest.raises(ostta.Error, match=r"may need [\d,]+ MB of memory, and 32 MB are the most"):
         made({"classes": CLASSES, **wanted}, embedded(), limits)
     made({"classes": CLASSES, **{name: wanted[name] for name in wanted if name != "options"}}, embedded(), limits)
@@ -428,7 +428,7 @@ def test_the_memory_of_a_session_is_bounded_before_it_is_made(wanted: dict[str, 
 
 def test_a_state_that_can_be_exported_can_be_imported(tmp_path: Path) -> None:
     """As large as a session may be: with all snapshots of its guard."""
-    limits = Limits(session=1_100_000, state=1_650_000)
+    limits = Limits(session_bytes=1_100_000, state=1_650_000)
     with served(Settings(limits=limits)) as server:
         is_problem(
             server.http.post("/sessions", json={"classes": CLASSES, "options": {"snapshots": 4}}), 422, "of memory"
@@ -442,7 +442,7 @@ def test_a_state_that_can_be_exported_can_be_imported(tmp_path: Path) -> None:
         assert server.http.put(f"/sessions/{id}/state", content=state).status_code == 200
     store = FolderStore(tmp_path)
     store.save(Stored(id, state, {}))
-    with served(Settings(limits=Limits(session=900_000)), store) as server:
+    with served(Settings(limits=Limits(session_bytes=900_000)), store) as server:
         is_problem(server.http.post("/sessions/import", content=state), 422, "may need 1 MB of memory")
         assert server.send(id, pngs()[0]).json()["step"] == 7
 
@@ -534,7 +534,6 @@ def test_the_command_line_says_how_to_serve(tmp_path: Path, monkeypatch: pytest.
         asked.update(backbone=backbone, settings=settings, tokens=tokens, **more)
 
     monkeypatch.setattr(serving, "serve_locally", noted)
-    monkeypatch.setattr(serving, "require_free_port", lambda *_: None)
     (tmp_path / "tokens").write_text("0123456789abcdef\n")
     words = [
         "--host",

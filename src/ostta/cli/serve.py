@@ -101,15 +101,14 @@ def serve(
 
     try:
         from ..live.server import Limits, Settings
-        from ..live.server.serving import hosts_of, require_free_port, serve_locally, tokens_for
+        from ..live.server.serving import hosts_of, serve_locally, tokens_for
     except ModuleNotFoundError as missing:
         raise Error(f"`ostta serve` needs {missing.name}: pip install 'ostta[serve]'.") from None
 
     tokens = tokens_for(host, token_file)
-    require_free_port(host, port)
     limits = Limits(
         sessions=max_sessions,
-        session=max_session_mb * 2**20,
+        session_bytes=max_session_mb * 2**20,
         state=max_session_mb * 3 * 2**19,
         waiting=max_waiting,
         body=max_body_mb * 2**20,

@@ -136,6 +136,8 @@ class AsyncClient:
     ) -> list[Json]:
         """The answers for several images, in order; {"problem": ...} in the place of one that cannot be read.
 
+        `key` is the idempotency key of the call, as in `send`; each image is known by the key and its place.
+
         >>> [answer.get("label") for answer in run(async_client.send_many(session["id"], [image, b"no image"]))]
         ['cat', None]
         """

@@ -127,7 +127,7 @@ class Roster:
         try:
             stored = await self.work(lambda: store.load(id))
             # What is stored was allowed when it was made, whatever the limit is now.
-            limits = replace(self.settings.limits, session=sys.maxsize)
+            limits = replace(self.settings.limits, session_bytes=sys.maxsize)
             adapter = await self.work(lambda: restored(stored.state, self.pool.backbone, limits))
             name = stored.about.get("name")
             session = self._session(id, name if isinstance(name, str) else f"session {id[:6]}", adapter)

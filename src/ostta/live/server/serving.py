@@ -74,6 +74,7 @@ def serve_locally(
     threads: int | None = None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C."""
+    require_free_port(host, port)
     if threads is not None:
         torch.set_num_threads(threads)
     with nullcontext() if folder is None else locked(folder):

@@ -98,10 +98,10 @@ def require_little(classes: int, options: Resolved, backbone: Backbone, limits: 
 def _require_small(state: int, options: Resolved, limits: Limits) -> None:
     snapshots = 0 if options.guard is None else options.guard.snapshots
     needed = state * (1 + snapshots)
-    if needed > limits.session:
+    if needed > limits.session_bytes:
         fewer = f", or fewer than {snapshots} snapshots of the guard" if snapshots > 1 else ""
         raise Error(
-            f"This session may need {needed / 2**20:,.0f} MB of memory, and {limits.session / 2**20:,.0f} MB are the most that this "
+            f"This session may need {needed / 2**20:,.0f} MB of memory, and {limits.session_bytes / 2**20:,.0f} MB are the most that this "
             f"server allows: choose smaller banks{fewer}."
         )
 
