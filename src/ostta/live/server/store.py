@@ -90,6 +90,7 @@ def locked(folder: Path) -> Iterator[None]:
         raise Error(f"The folder {folder} cannot be locked ({problem}): choose another --state-dir.") from None
     with closing(connection):
         try:
+            connection.execute("PRAGMA journal_mode = MEMORY")  # no second file beside the lock
             connection.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error as problem:
             if getattr(problem, "sqlite_errorname", "") == "SQLITE_BUSY":
