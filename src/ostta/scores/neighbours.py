@@ -38,6 +38,10 @@ class NeighboursOptions(Options):
         32, bounds=(1, 65_536), about="the window is looked at anew after so many images; sooner while it is young"
     )
 
+    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
+        """The shapes of the tensors whose size these options decide, by name; smaller ones while few images have been seen."""
+        return {"window/rows": (self.recent_images, width)}
+
 
 class Neighbours:
     """A window of features, what the last look at it has found, and the images since then.

@@ -126,3 +126,5 @@ SCHEMAS: dict[str, Schema] = {
         "examples": [PROBLEM_EXAMPLE],
     },
 }  # fmt: skip
+# Only in an answer that was given before, to the same idempotency key.
+SCHEMAS["Prediction"]["properties"]["repeated"] = FLAG
