@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import html
 import html.parser
 import io
 import json
 import os
 import re
+import statistics
 import sys
 import warnings
 from pathlib import Path
@@ -206,6 +208,10 @@ def test_examples_are_few_and_the_same_after_a_restart() -> None:
     assert numbers[0] < 250 < numbers[-1]
 
 
+def html_text(text: str) -> str:
+    return html.unescape(re.sub(r"<[^>]+>", " ", text))
+
+
 class Seen(html.parser.HTMLParser):
     """Every tag, and the addresses that a page would load."""
 
@@ -273,6 +279,53 @@ def test_a_page_without_images() -> None:
     assert "No image has been seen yet." in page(digest, ExamplePictures({}, {}), {"title": "none"})
     digest.add(row(2))
     assert Seen(page(digest, ExamplePictures({}, {}), {"title": "one"})).open == []
+
+
+def lead(text: str) -> str:
+    return html_text(text.split("<header>")[1].split("</header>")[0])
+
+
+def test_the_page_names_the_model_and_the_classes_that_it_was_not_trained_on(out: Path) -> None:
+    top = lead((out / "o" / "report.html").read_text())
+    assert "Model: embedded, with 4 classes (cat, dog/wolf, CON, ship)." in top
+    assert "score neighbours, identifier adaptive (profile field)" in top
+    assert "The embedded model was not trained on 2 of the classes (dog/wolf, CON)." in top
+    assert "were classified as one of the classes" in top
+
+
+def judged(scores: list[float], threshold: float) -> Digest:
+    digest = Digest()
+    for number, score in enumerate(scores, 1):
+        known = score > threshold
+        digest.add(row(number, score=score, known=known, label="cat" if known else None, warming_up=False))
+    return digest
+
+
+def one_kind(images: int = 200) -> list[float]:
+    return [statistics.NormalDist(0.3, 0.05).inv_cdf((number * 37 % images + 0.5) / images) for number in range(images)]
+
+
+@pytest.mark.parametrize(
+    ("scores", "threshold", "warns"),
+    [
+        (one_kind(), 0.3, True),  # one group cut in the middle: all of them or none of them are known
+        (one_kind(), 0.32, True),
+        (one_kind(), 0.25, False),  # few are rejected
+        ([score + 0.4 * (number % 2) for number, score in enumerate(one_kind())], 0.5, False),  # two groups
+        (one_kind(10), 0.3, False),  # too few to tell
+    ],
+)
+def test_half_of_one_kind_rejected_is_a_warning(scores: list[float], threshold: float, warns: bool) -> None:
+    digest = judged(scores, threshold)
+    warning = "all of them, or none of them, may show your classes"
+    assert (warning in " ".join(summary(digest, 1.0))) == warns
+    assert (warning in lead(page(digest, ExamplePictures({}, {}), {"title": "t"}))) == warns
+
+
+def test_a_page_counts_one_as_one() -> None:
+    text = lead(page(judged([0.9, 0.1], 0.5), ExamplePictures({}, {}), {"title": "t"}))
+    assert "1 of 2 images was classified as one of the classes, and 1 was rejected" in text
+    assert "“cat” (1 image)" in text
 
 
 def test_a_digest_does_not_grow_with_the_stream() -> None:

@@ -108,7 +108,8 @@ def open_stream(
             journal.go_on(state, adapter.steps, stored_hash(state))
         folder = None
         if output is not None:
-            folder = OutputFolder(output, journal, adapter.classes, {**(about or {}), **adapter.describe()})
+            described = {**(about or {}), **adapter.describe(), "unfamiliar": adapter.unfamiliar}
+            folder = OutputFolder(output, journal, adapter.classes, described)
     except BaseException:
         if journal is not None:
             journal.close()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...core.words import counted
+from ...core.words import counted, first_few
 from ...pages import (
     Bars,
     Command,
@@ -25,11 +25,14 @@ from ...pages import (
 )
 from ..digest import Digest
 from ..journal import Example
+from ..summary import ARBITRARY_SPLIT, is_split_arbitrary
 from . import timeline
 from .pictures import ExamplePictures
 
 # Classes in the table and with pictures; the rest is summed up.
 MOST_ROWS, MOST_STRIPS = 40, 24
+# Classes that are named in a sentence.
+MOST_NAMED = 12
 
 
 def page(digest: Digest, examples: ExamplePictures, about: Mapping[str, Any]) -> str:
@@ -39,7 +42,7 @@ def page(digest: Digest, examples: ExamplePictures, about: Mapping[str, Any]) ->
         Page(
             str(about.get("title", "Stream")),
             "ostta: a stream of images",
-            [_lead(digest)],
+            [_lead(digest), *_model(about)],
             (
                 Section("In figures", [_figures(digest)]),
                 Section("Scores over time", list(_scores(digest))),
@@ -49,6 +52,7 @@ def page(digest: Digest, examples: ExamplePictures, about: Mapping[str, Any]) ->
                 Section("Examples", list(_pictures(digest, examples))),
                 Section("What was run", [Folded("Settings", [settings])]),
             ),
+            warnings=list(_warnings(digest, about)),
         )
     )
 
@@ -57,16 +61,35 @@ def _lead(digest: Digest) -> str:
     if not digest.seen:
         return "No image has been seen yet."
     named = digest.classes.most_common(1)
-    often = f" The most frequent answer is “{named[0][0]}”, {named[0][1]:,} times." if named else ""
+    often = f" The most frequent answer is “{named[0][0]}” ({counted(named[0][1], 'image')})." if named else ""
     young = (
         f" At {counted(digest.warming_up, 'image')} the threshold was too young to be trusted."
         if digest.warming_up
         else ""
     )
     return (
-        f"{digest.accepted:,} of {digest.seen:,} images are one of the classes, and {digest.rejected:,} are none of them: "
-        f"“I don't know”.{often}{young}"
+        f"{digest.accepted:,} of {digest.seen:,} {'image' if digest.seen == 1 else 'images'} {'was' if digest.accepted == 1 else 'were'} classified as one of the "
+        f"classes, and {digest.rejected:,} {'was' if digest.rejected == 1 else 'were'} rejected: “I don't know”.{often}{young}"
     )
+
+
+def _model(about: Mapping[str, Any]) -> Iterator[str]:
+    """The model, its classes, and how it decides and adapts."""
+    if "backbone" in about:
+        yield (
+            f"Model: {about['backbone']['id']}, with {first_few(about['classes'], 'class', 'classes', MOST_NAMED)}. "
+            f"Method {about['method']}, score {about['score']}, identifier {about['identifier']} (profile {about['profile']})."
+        )
+
+
+def _warnings(digest: Digest, about: Mapping[str, Any]) -> Iterator[str]:
+    if about.get("unfamiliar"):
+        yield (
+            f"The {about['backbone']['id']} model was not trained on "
+            f"{first_few(about['unfamiliar'], 'of the classes', 'of the classes', MOST_NAMED)}. Its answers for these classes are unreliable."
+        )
+    if is_split_arbitrary(digest):
+        yield ARBITRARY_SPLIT
 
 
 def _figures(digest: Digest) -> Figures:
