@@ -54,7 +54,7 @@ def row(number: int, **content: object) -> dict:
         "score": 0.5 if known else 0.2,
         "threshold": 0.35,
         "best": "cat",
-        "warming_up": number <= 32,
+        "warming_up": False,
         "adapted": False,
         "ms": {"encode": 1.0, "decide": 2.0, "update": 0.5},
     }
@@ -127,11 +127,13 @@ def test_every_image_is_in_the_folder_of_its_answer(out: Path, photos: Path) -> 
     for line in lines:
         if "error" in line:
             continue
-        place = out / "o" / "sorted" / (names[line["label"]] if line["known"] else "unknown")
+        answer = names[line["label"]] if line["known"] else "unknown"
+        place = out / "o" / "sorted" / ("undecided" if line["warming_up"] else answer)
         (found,) = place.glob(f"{line['row']:06d}-*")
         assert found.read_bytes() == Path(line["image"]).read_bytes()
     assert sum(path.is_file() for path in (out / "o" / "sorted").rglob("*")) == 40
-    assert {path.name for path in (out / "o" / "sorted").iterdir()} <= {*names.values(), "unknown"}
+    assert {path.name for path in (out / "o" / "sorted").iterdir()} <= {*names.values(), "unknown", "undecided"}
+    assert len(list((out / "o" / "sorted" / "undecided").iterdir())) == TRUSTED
 
 
 def test_links_lead_to_the_images(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,10 +180,23 @@ def test_names_that_every_system_can_have(name: str, safe: str) -> None:
 
 
 def test_no_two_classes_share_a_folder() -> None:
-    names = ["a/b", "a:b", "A_B", "a_b-2", "unknown", "Unknown", "straße", "STRASSE", "x" * 300, "x" * 301, "猫"]
+    names = [
+        "a/b",
+        "a:b",
+        "A_B",
+        "a_b-2",
+        "unknown",
+        "Unknown",
+        "Undecided",
+        "straße",
+        "STRASSE",
+        "x" * 300,
+        "x" * 301,
+        "猫",
+    ]
     found = folder_names(names)
     assert len({name.casefold() for name in found.values()}) == len(names)
-    assert "unknown" not in {name.casefold() for name in found.values()}
+    assert not {"unknown", "undecided"} & {name.casefold() for name in found.values()}
     assert all(len(name.encode()) < 140 for name in found.values())
     assert len(numbered(10**9, "y" * 255 + ".jpeg").encode()) <= 255
 
@@ -293,11 +308,41 @@ def test_the_page_names_the_model_and_the_classes_that_it_was_not_trained_on(out
     assert "were classified as one of the classes" in top
 
 
+def test_undecided_images_are_apart_on_the_page(out: Path) -> None:
+    lines = json.loads((out / "lines.json").read_text())
+    text = (out / "o" / "report.html").read_text()
+    known = sum(line["known"] for line in lines if not line.get("warming_up", True))
+    assert lead(text).count(f"{known} of 40 images w") == 1
+    assert "32 are undecided: the threshold was still warming up." in lead(text)
+    assert "undecided</dt><dd>32</dd>" in text
+    assert re.search(rf"accepted</dt><dd>{known / 8:.1%}</dd>", text)
+    answers = html_text(text.split("<h2>Answers</h2>")[1].split("</section>")[0])
+    counts = [int(count) for count in re.findall(r"\s(\d+)\s+[\d.]+%", answers)]
+    assert sum(counts) == 8
+    assert "Undecided (warming up)</h4>" in text
+    # The dots of the undecided images have a style of their own.
+    (dots,) = re.findall(r'class="dots undecided" d="([^"]*)"', text)
+    assert dots.count("h0") == 32
+
+
+def test_a_stream_that_only_warmed_up_decided_nothing() -> None:
+    digest = Digest()
+    for number in range(1, 21):
+        digest.add(row(number, warming_up=True))
+    assert (digest.seen, digest.decided, digest.rejected, digest.accepted_share) == (20, 0, 0, None)
+    text = page(digest, ExamplePictures({}, {}), {"title": "t"})
+    assert Seen(text).open == []
+    assert "20 are undecided" in lead(text)
+    assert summary(digest, 1.0) == [
+        '20 images in 1.0 s (20.0 a second): 0 accepted, 0 "I don\'t know", 20 undecided (warming up).'
+    ]
+
+
 def judged(scores: list[float], threshold: float) -> Digest:
     digest = Digest()
     for number, score in enumerate(scores, 1):
         known = score > threshold
-        digest.add(row(number, score=score, known=known, label="cat" if known else None, warming_up=False))
+        digest.add(row(number, score=score, known=known, label="cat" if known else None))
     return digest
 
 
@@ -345,9 +390,10 @@ def test_a_digest_does_not_grow_with_the_stream() -> None:
 def test_the_summary_says_all(out: Path) -> None:
     told = (out / "told").read_text()
     assert re.match(
-        r"41 images in [\d.]+ s \([\d.]+ a second\): \d+ accepted \([\d.]+ %\), \d+ \"I don't know\".", told
+        r"41 images in [\d.]+ s \([\d.]+ a second\): \d+ accepted \([\d.]+ %\), \d+ \"I don't know\", 32 undecided \(warming up\)\.\n",
+        told,
     )
-    assert "1 image could not be read; the threshold was still warming up at 32 images." in told
+    assert "\n1 image could not be read.\n" in told
     digest = Digest()
     for number in range(1, 200):
         digest.add(row(number, label=f"c{number}", known=True, events=[{"kind": "roll_back"}] if number == 9 else []))

@@ -86,7 +86,8 @@ def stream(
     sort: Annotated[
         Sort | None,
         typer.Option(
-            help='Also put each image into OUT/sorted/ANSWER/, as a copy or a link; `unknown` is for "I don\'t know".'
+            help='Also put each image into OUT/sorted/ANSWER/, as a copy or a link. `unknown` is the folder of "I don\'t know", `undecided` '
+            "that of images that came while the threshold was warming up."
         ),
     ] = None,
     draw: Annotated[

@@ -82,6 +82,8 @@ class StreamPanel:
         if share is not None:
             yield "accepted", Text(f"{100 * share:.1f} %  {self._bar(share, 16)}", style=KNOWN)
             yield "don't know", Text(f"{digest.rejected:,}", style=UNKNOWN)
+        if digest.warming_up:
+            yield "undecided", Text(f"{digest.warming_up:,}  (warming up)", style="dim")
         if digest.unreadable:
             yield "not readable", Text(f"{digest.unreadable:,}", style="red")
         dropped = self._dropped()
@@ -122,7 +124,7 @@ class StreamPanel:
             return
         place = min(BINS - 1, max(0, int((threshold - low) / (high - low) * BINS)))
         yield Text(f"{' ' * place}{mark} {threshold:.2f}")
-        young = "; the threshold is warming up" if self._digest.warming_up == self._digest.seen else ""
+        young = "" if self._digest.decided else "; the threshold is warming up"
         yield Text(f"the last {len(recent)} scores, {low:.2f} to {high:.2f}{young}", style="dim")
 
     def _light(self) -> Text:

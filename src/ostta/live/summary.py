@@ -34,10 +34,11 @@ def summary(digest: Digest, seconds: float, *, skipped: int = 0, dropped: int = 
     if not digest.images and skipped:
         return [f"Nothing new: {_were(skipped)} judged before and left out."]
     share = "" if digest.accepted_share is None else f" ({100 * digest.accepted_share:.1f} %)"
+    undecided = f", {digest.warming_up} undecided (warming up)" if digest.warming_up else ""
     rate = f" ({digest.images / seconds:.1f} a second)" if seconds > 0 else ""
     lines = [
         f"{counted(digest.images, 'image')} in {seconds:.1f} s{rate}: {digest.accepted} accepted{share}, "
-        f'{digest.rejected} "I don\'t know".'
+        f'{digest.rejected} "I don\'t know"{undecided}.'
     ]
     if digest.classes:
         named = [f"{' '.join(name.split())} {count}" for name, count in digest.classes.most_common(MOST_CLASSES)]
@@ -48,7 +49,6 @@ def summary(digest: Digest, seconds: float, *, skipped: int = 0, dropped: int = 
         f"{counted(digest.unreadable, 'image')} could not be read" if digest.unreadable else "",
         f"nothing could be seen in {counted(digest.unseen, 'image')}" if digest.unseen else "",
         f"{counted(dropped, 'frame')} dropped, as the source was faster than the model" if dropped else "",
-        f"the threshold was still warming up at {counted(digest.warming_up, 'image')}" if digest.warming_up else "",
     ]
     told = "; ".join(filter(None, troubles))
     if told:
@@ -73,7 +73,7 @@ def is_split_arbitrary(digest: Digest) -> bool:
     low, high = ABOUT_HALF
     if digest.accepted_share is None or not low <= 1 - digest.accepted_share <= high:
         return False
-    scores = np.array([score for score, _ in digest.recent])
+    scores = np.array([score for score, known in digest.recent if known is not None])
     return len(scores) >= TRUSTED and explained_share(scores) < TWO_GROUPS
 
 

@@ -19,7 +19,7 @@ from ...files import make_folder, write_atomically
 from ..digest import Digest
 from ..journal import Examples, Journal, Progress, Row
 from .page import page
-from .pictures import DrawnPictures, ExamplePictures, Sort, SortedFiles
+from .pictures import REJECTED, WARMING_UP, DrawnPictures, ExamplePictures, Sort, SortedFiles
 from .table import Table
 
 # Seconds between two versions of the page while the stream goes on.
@@ -57,8 +57,8 @@ class OutputFolder:
         self._sorted = SortedFiles(wanted.path / "sorted", classes, wanted.sort) if wanted.sort else None
         self._drawn = DrawnPictures(wanted.path / "drawn") if wanted.draw else None
         self._progress = self._opened()
-        counts = {"": self.digest.rejected, **self.digest.classes} if self.digest.seen else {}
-        self._examples = ExamplePictures(journal.examples(), counts)
+        counts = {REJECTED: self.digest.rejected, WARMING_UP: self.digest.warming_up, **self.digest.classes}
+        self._examples = ExamplePictures(journal.examples(), counts if self.digest.seen else {})
         for part in (self._sorted, self._drawn):
             if part is not None:
                 part.forget(journal.last)

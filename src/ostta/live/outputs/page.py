@@ -27,7 +27,7 @@ from ..digest import Digest
 from ..journal import Example
 from ..summary import ARBITRARY_SPLIT, is_split_arbitrary
 from . import timeline
-from .pictures import ExamplePictures
+from .pictures import REJECTED, WARMING_UP, ExamplePictures
 
 # Classes in the table and with pictures; the rest is summed up.
 MOST_ROWS, MOST_STRIPS = 40, 24
@@ -62,14 +62,14 @@ def _lead(digest: Digest) -> str:
         return "No image has been seen yet."
     named = digest.classes.most_common(1)
     often = f" The most frequent answer is “{named[0][0]}” ({counted(named[0][1], 'image')})." if named else ""
-    young = (
-        f" At {counted(digest.warming_up, 'image')} the threshold was too young to be trusted."
+    undecided = (
+        f" {digest.warming_up:,} {'is' if digest.warming_up == 1 else 'are'} undecided: the threshold was still warming up."
         if digest.warming_up
         else ""
     )
     return (
         f"{digest.accepted:,} of {digest.seen:,} {'image' if digest.seen == 1 else 'images'} {'was' if digest.accepted == 1 else 'were'} classified as one of the "
-        f"classes, and {digest.rejected:,} {'was' if digest.rejected == 1 else 'were'} rejected: “I don't know”.{often}{young}"
+        f"classes, and {digest.rejected:,} {'was' if digest.rejected == 1 else 'were'} rejected: “I don't know”.{undecided}{often}"
     )
 
 
@@ -98,6 +98,7 @@ def _figures(digest: Digest) -> Figures:
         ("images", f"{digest.images:,}"),
         ("accepted", "–" if share is None else f"{share:.1%}"),
         ("I don't know", f"{digest.rejected:,}"),
+        ("undecided", f"{digest.warming_up:,}"),
         ("learned from", f"{digest.adapted:,}"),
         ("not readable", f"{digest.unreadable:,}"),
         ("events", f"{sum(digest.kinds.values()):,}"),
@@ -111,6 +112,8 @@ def _scores(digest: Digest) -> Iterator[Part]:
     if not digest.seen:
         return
     words = [("known", "a class"), ("unknown", "I don't know"), ("rule dashed", "threshold, where there is one")]
+    if digest.warming_up:
+        words.insert(2, ("undecided", "undecided (warming up)"))
     yield Key([*words, ("rule bad", "events")] if digest.events else words)
     about = f"Scores of {digest.seen} images in the order they came, with the threshold; the last threshold is {digest.threshold}."
     every = "" if digest.dot_every == 1 else f"One image in {digest.dot_every:,} is shown."
@@ -118,11 +121,11 @@ def _scores(digest: Digest) -> Iterator[Part]:
 
 
 def _accepted(digest: Digest) -> Iterator[Part]:
-    if not digest.seen:
+    if not digest.decided:
         return
-    about = f"Share of accepted images over the stream; {digest.accepted_share or 0.0:.0%} over all of it."
+    about = f"Share of accepted images among the decided ones over the stream; {digest.accepted_share or 0.0:.0%} over all of it."
     meaning = "A sudden change means that the camera sees something else, or that something is wrong."
-    yield Picture(timeline.accepted(digest, about), "The share of images that got a class", meaning, wide=True)
+    yield Picture(timeline.accepted(digest, about), "The share of decided images that got a class", meaning, wide=True)
 
 
 def _answers(digest: Digest) -> Iterator[Part]:
@@ -132,17 +135,22 @@ def _answers(digest: Digest) -> Iterator[Part]:
     left = len(digest.classes) - len(counts)
     if left > 0:
         counts.append((f"{left} more classes", digest.accepted - sum(count for _, count in counts)))
-    rows = [(name, count, 100 * count / digest.seen, False) for name, count in counts]
-    yield Bars(
-        "How often each answer came",
-        [*rows, ("I don't know", digest.rejected, 100 * digest.rejected / digest.seen, True)],
-    )
+    rows = [(name, count, 100 * count / digest.decided, False) for name, count in counts]
+    if digest.decided:
+        rows.append(("I don't know", digest.rejected, 100 * digest.rejected / digest.decided, True))
+        yield Bars("How often each answer came", rows)
+    if digest.warming_up:
+        yield Text(
+            "Undecided images are not counted here. `predictions.csv` has their provisional answers, in the rows where `warming_up` is true.",
+            "note",
+        )
 
 
 def _pictures(digest: Digest, examples: ExamplePictures) -> Iterator[Part]:
     named = [name for name, _ in digest.classes.most_common() if examples.of(name)]
     shown: list[tuple[str, list[Example]]] = [(name, examples.of(name)) for name in named[:MOST_STRIPS]]
-    for answer, found in [*shown, ("I don't know", examples.of(None))]:
+    rest = [("I don't know", examples.of(REJECTED)), ("Undecided (warming up)", examples.of(WARMING_UP))]
+    for answer, found in [*shown, *rest]:
         if found:
             yield Strip(answer, [Shot(example.picture, example.title) for example in found])
     if len(named) > MOST_STRIPS:
