@@ -22,14 +22,16 @@ from rich.console import Console
 import ostta
 from cases import adapter, backbone, images
 from ostta import Adapter
+from ostta.cli import stream_panel
 from ostta.cli.stream_output import shown
-from ostta.cli.stream_panel import StreamPanel
+from ostta.cli.stream_panel import ANSWERS, StreamPanel, shown_panel
 from ostta.core.banks import TRUSTED
 from ostta.core.types import Decision, Verdict
 from ostta.identifiers import LDA
 from ostta.live.answers import open_stream
 from ostta.live.digest import DOTS, EVENTS, PARTS, Digest
 from ostta.live.journal import Journal
+from ostta.live.memory import Memory
 from ostta.live.outputs.names import folder_names, numbered, safe_name
 from ostta.live.outputs.page import page
 from ostta.live.outputs.pictures import EXAMPLES, LARGEST, DrawnPictures, ExamplePictures, SortedFiles, drawn
@@ -281,7 +283,7 @@ def test_the_page_of_anything_is_escaped_and_bounded() -> None:
         if number % 10 == 0:
             content["events"] = [{"kind": "warn", "sentence": odd, "evidence": {"drift": float(number), odd: 1.0}}]
         digest.add(content)
-    text = page(digest, ExamplePictures({}, {}), {"title": odd, "classes": [odd]})
+    text = page(digest, ExamplePictures({}, {}), {"title": odd, "classes": [odd]}, Memory())
     assert Seen(text).open == []
     assert "<script>alert" not in text
     assert len(text) < 400_000
@@ -291,9 +293,9 @@ def test_the_page_of_anything_is_escaped_and_bounded() -> None:
 def test_a_page_without_images() -> None:
     digest = Digest()
     digest.add({"row": 1, "image": "a.png", "error": "It is empty."})
-    assert "No image has been seen yet." in page(digest, ExamplePictures({}, {}), {"title": "none"})
+    assert "No image has been seen yet." in page(digest, ExamplePictures({}, {}), {"title": "none"}, Memory())
     digest.add(row(2))
-    assert Seen(page(digest, ExamplePictures({}, {}), {"title": "one"})).open == []
+    assert Seen(page(digest, ExamplePictures({}, {}), {"title": "one"}, Memory())).open == []
 
 
 def lead(text: str) -> str:
@@ -330,7 +332,7 @@ def test_a_stream_that_only_warmed_up_decided_nothing() -> None:
     for number in range(1, 21):
         digest.add(row(number, warming_up=True))
     assert (digest.seen, digest.decided, digest.rejected, digest.accepted_share) == (20, 0, 0, None)
-    text = page(digest, ExamplePictures({}, {}), {"title": "t"})
+    text = page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory())
     assert Seen(text).open == []
     assert "20 are undecided" in lead(text)
     assert summary(digest, 1.0) == [
@@ -364,11 +366,11 @@ def test_half_of_one_kind_rejected_is_a_warning(scores: list[float], threshold: 
     digest = judged(scores, threshold)
     warning = "all of them, or none of them, may show your classes"
     assert (warning in " ".join(summary(digest, 1.0))) == warns
-    assert (warning in lead(page(digest, ExamplePictures({}, {}), {"title": "t"}))) == warns
+    assert (warning in lead(page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory()))) == warns
 
 
 def test_a_page_counts_one_as_one() -> None:
-    text = lead(page(judged([0.9, 0.1], 0.5), ExamplePictures({}, {}), {"title": "t"}))
+    text = lead(page(judged([0.9, 0.1], 0.5), ExamplePictures({}, {}), {"title": "t"}, Memory()))
     assert "1 of 2 images was classified as one of the classes, and 1 was rejected" in text
     assert "“cat” (1 image)" in text
 
@@ -427,6 +429,66 @@ def test_the_panel_shows_rate_share_classes_scores_and_guard() -> None:
     assert not set(plain) & set("█▁▂▃▄▅▆▇▲●")
 
 
+def screen(text: str) -> list[str]:
+    """The lines that a terminal shows after `text`, which moves up and clears lines as rich does."""
+    lines, at = [""], 0
+    for part in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", text):
+        if part == "\n":
+            at += 1
+            lines += [""] * (at + 1 - len(lines))
+        elif part == "\x1b[1A":
+            at -= 1
+        elif part == "\x1b[2K":
+            lines[at] = ""
+        elif part[0] not in "\x1b\r":
+            lines[at] += part
+    return [line.rstrip() for line in lines if line.strip()]
+
+
+def test_answers_are_printed_below_the_panel_and_remain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_panel, "PAUSE", 0.0)
+    console = Console(width=100, height=50, file=io.StringIO(), force_terminal=True, color_system=None)
+    digest, number = Digest(), 3 * ANSWERS
+    with shown_panel(StreamPanel(digest, "yard"), console, answers=True) as show:
+        for one in range(1, number + 1):
+            content = row(one, warming_up=one == 1, label="cat")
+            digest.add(content)
+            show(content)
+        while_shown = screen(console.file.getvalue())
+    images = [f"{one}.png" for one in range(1, number + 1)]
+    assert [line.split()[-1] for line in while_shown if line.endswith(".png")] == images
+    # The last answers stand below the panel, all others above it.
+    assert while_shown[-ANSWERS - 1].startswith("╰")
+    assert while_shown[number - ANSWERS].startswith("╭─ yard")
+    left = screen(console.file.getvalue())
+    assert [line.split()[-1] for line in left] == images
+    assert left[0].startswith("undecided (cat?)")
+    assert left[1].startswith("cat                        0.50 > 0.35  2.png")
+    assert left[2].startswith("I don't know               0.20 < 0.35  3.png")
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ({"image": "a\x1b[2J.png", "error": "It is\nempty."}, "not readable               a\ufffd[2J.png: It is empty."),
+        ({"image": "a.png", "verdict": None, "score": None, "reason": "no direction"}, "nothing seen               a.png: no direction"),
+    ],
+)  # fmt: skip
+def test_an_answer_is_one_line_that_does_not_control_the_terminal(content: dict, line: str) -> None:
+    assert stream_panel.answer_line(content).plain == line
+
+
+def test_what_was_learned_is_said(out: Path) -> None:
+    lines = [line for line in json.loads((out / "lines.json").read_text()) if "error" not in line]
+    assert lines[-1]["memory"] == {"images": 33, "scores": 40}
+    assert {line["reason"] for line in lines} == {"zero_shot trains no parameters"}
+    assert "\nLearned: 33 images, 40 scores remembered, 0 updates.\n" in (out / "told").read_text()
+    text = (out / "o" / "report.html").read_text()
+    for name, value in (("images remembered", 33), ("scores remembered", 40), ("updates", 0)):
+        assert f"{name}</dt><dd>{value}</dd>" in text
+    assert "38 images, 40 scores" in drawn_panel(Digest(), memory=lambda: Memory(38, 40))
+
+
 class Terminal(io.StringIO):
     encoding = "utf-8"
 
@@ -437,7 +499,7 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize(
     ("stdout", "stderr", "panel", "lines", "moves"),
     [
-        (Terminal, Terminal, True, False, True),  # the panel in place of lines
+        (Terminal, Terminal, True, False, True),  # the panel, and answers for a person
         (Terminal, Terminal, False, True, False),  # --no-panel
         (io.StringIO, Terminal, True, True, False),  # a pipe: what is behind it may print here too
         (Terminal, io.StringIO, True, True, False),
@@ -464,6 +526,7 @@ def test_the_panel_never_gets_in_the_way_of_lines(
         shown(live, open_source(photos / "000.png"), panel=panel)
     assert (out.getvalue().startswith('{"row": 1')) == lines
     assert ("\x1b[" in err.getvalue()) == moves
+    assert ("?)" in err.getvalue()) == (not lines)  # a provisional answer
     assert "1 image in" in err.getvalue()
 
 

@@ -8,6 +8,7 @@ from ..core.banks import TRUSTED
 from ..core.cuts import explained_share
 from ..core.words import counted
 from .digest import Digest
+from .memory import Memory
 
 # Classes that are named one by one.
 MOST_CLASSES = 12
@@ -23,7 +24,9 @@ ARBITRARY_SPLIT = (
 )
 
 
-def summary(digest: Digest, seconds: float, *, skipped: int = 0, dropped: int = 0) -> list[str]:
+def summary(
+    digest: Digest, seconds: float, *, skipped: int = 0, dropped: int = 0, memory: Memory | None = None
+) -> list[str]:
     """The lines that end `ostta stream`.
 
     >>> digest = Digest()
@@ -44,6 +47,8 @@ def summary(digest: Digest, seconds: float, *, skipped: int = 0, dropped: int = 
         named = [f"{' '.join(name.split())} {count}" for name, count in digest.classes.most_common(MOST_CLASSES)]
         left = len(digest.classes) - len(named)
         lines.append(", ".join(named) + (f", and {counted(left, 'more class', 'more classes')}" if left else ""))
+    if memory is not None:
+        lines.append(f"Learned: {memory} remembered, {counted(digest.adapted, 'update')}.")
     troubles = [
         f"{_were(skipped)} judged before and left out" if skipped else "",
         f"{counted(digest.unreadable, 'image')} could not be read" if digest.unreadable else "",

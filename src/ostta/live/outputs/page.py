@@ -25,6 +25,7 @@ from ...pages import (
 )
 from ..digest import Digest
 from ..journal import Example
+from ..memory import Memory
 from ..summary import ARBITRARY_SPLIT, is_split_arbitrary
 from . import timeline
 from .pictures import REJECTED, WARMING_UP, ExamplePictures
@@ -35,8 +36,8 @@ MOST_ROWS, MOST_STRIPS = 40, 24
 MOST_NAMED = 12
 
 
-def page(digest: Digest, examples: ExamplePictures, about: Mapping[str, Any]) -> str:
-    """The page of a stream; `about` is what was run."""
+def page(digest: Digest, examples: ExamplePictures, about: Mapping[str, Any], memory: Memory) -> str:
+    """The page of a stream; `about` is what was run, `memory` what the adapter remembers."""
     settings = Command(json.dumps(dict(about), indent=2, ensure_ascii=False))
     return html_page(
         Page(
@@ -44,7 +45,7 @@ def page(digest: Digest, examples: ExamplePictures, about: Mapping[str, Any]) ->
             "ostta: a stream of images",
             [_lead(digest), *_model(about)],
             (
-                Section("In figures", [_figures(digest)]),
+                Section("In figures", [_figures(digest, memory)]),
                 Section("Scores over time", list(_scores(digest))),
                 Section("Accepted over time", list(_accepted(digest))),
                 Section("Events", list(_events(digest))),
@@ -92,14 +93,16 @@ def _warnings(digest: Digest, about: Mapping[str, Any]) -> Iterator[str]:
         yield ARBITRARY_SPLIT
 
 
-def _figures(digest: Digest) -> Figures:
+def _figures(digest: Digest, memory: Memory) -> Figures:
     share = digest.accepted_share
     figures = [
         ("images", f"{digest.images:,}"),
         ("accepted", "–" if share is None else f"{share:.1%}"),
         ("I don't know", f"{digest.rejected:,}"),
         ("undecided", f"{digest.warming_up:,}"),
-        ("learned from", f"{digest.adapted:,}"),
+        ("images remembered", f"{memory.images:,}"),
+        ("scores remembered", f"{memory.scores:,}"),
+        ("updates", f"{digest.adapted:,}"),
         ("not readable", f"{digest.unreadable:,}"),
         ("events", f"{sum(digest.kinds.values()):,}"),
     ]
