@@ -33,7 +33,7 @@ from ostta.live.digest import DOTS, EVENTS, PARTS, Digest
 from ostta.live.journal import Journal
 from ostta.live.memory import Memory
 from ostta.live.outputs.names import folder_names, numbered, safe_name
-from ostta.live.outputs.page import page
+from ostta.live.outputs.page import MOST_ROWS, page
 from ostta.live.outputs.pictures import EXAMPLES, LARGEST, DrawnPictures, ExamplePictures, SortedFiles, drawn
 from ostta.live.outputs.table import COLUMNS, Table
 from ostta.live.state_keeper import Wanted
@@ -287,7 +287,7 @@ def test_the_page_of_anything_is_escaped_and_bounded() -> None:
     assert Seen(text).open == []
     assert "<script>alert" not in text
     assert len(text) < 400_000
-    assert f"{6000 - EVENTS:,} earlier events are not shown" in text
+    assert f"Earlier events that are not shown: {6000 - EVENTS:,}." in text
 
 
 def test_a_page_without_images() -> None:
@@ -373,6 +373,13 @@ def test_a_page_counts_one_as_one() -> None:
     text = lead(page(judged([0.9, 0.1], 0.5), ExamplePictures({}, {}), {"title": "t"}, Memory()))
     assert "1 of 2 images was classified as one of the classes, and 1 was rejected" in text
     assert "“cat” (1 image)" in text
+    digest = Digest()
+    for number in range(1, MOST_ROWS + 2):
+        digest.add(row(number, label=f"c{number}", known=True))
+    whole = page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory())
+    assert ">1 more class<" in whole
+    first = drawn_panel(judged([0.9], 0.5))
+    assert "the last 1 score, " in first
 
 
 def test_a_digest_does_not_grow_with_the_stream() -> None:

@@ -69,8 +69,8 @@ def _lead(digest: Digest) -> str:
         else ""
     )
     return (
-        f"{digest.accepted:,} of {digest.seen:,} {'image' if digest.seen == 1 else 'images'} {'was' if digest.accepted == 1 else 'were'} classified as one of the "
-        f"classes, and {digest.rejected:,} {'was' if digest.rejected == 1 else 'were'} rejected: “I don't know”.{undecided}{often}"
+        f"{digest.accepted:,} of {digest.seen:,} {'image' if digest.seen == 1 else 'images'} "
+        f"{'was' if digest.accepted == 1 else 'were'} classified as one of the classes, and {digest.rejected:,} {'was' if digest.rejected == 1 else 'were'} rejected: “I don't know”.{undecided}{often}"
     )
 
 
@@ -118,7 +118,7 @@ def _scores(digest: Digest) -> Iterator[Part]:
     if digest.warming_up:
         words.insert(2, ("undecided", "undecided (warming up)"))
     yield Key([*words, ("rule bad", "events")] if digest.events else words)
-    about = f"Scores of {digest.seen} images in the order they came, with the threshold; the last threshold is {digest.threshold}."
+    about = f"Scores of {counted(digest.seen, 'image')} in the order they came, with the threshold; the last threshold is {digest.threshold}."
     every = "" if digest.dot_every == 1 else f"One image in {digest.dot_every:,} is shown."
     yield Picture(timeline.scores(digest, about), "Score of each image", every, wide=True)
 
@@ -137,7 +137,9 @@ def _answers(digest: Digest) -> Iterator[Part]:
     counts = digest.classes.most_common(MOST_ROWS)
     left = len(digest.classes) - len(counts)
     if left > 0:
-        counts.append((f"{left} more classes", digest.accepted - sum(count for _, count in counts)))
+        counts.append(
+            (counted(left, "more class", "more classes"), digest.accepted - sum(count for _, count in counts))
+        )
     rows = [(name, count, 100 * count / digest.decided, False) for name, count in counts]
     if digest.decided:
         rows.append(("I don't know", digest.rejected, 100 * digest.rejected / digest.decided, True))
@@ -157,7 +159,7 @@ def _pictures(digest: Digest, examples: ExamplePictures) -> Iterator[Part]:
         if found:
             yield Strip(answer, [Shot(example.picture, example.title) for example in found])
     if len(named) > MOST_STRIPS:
-        yield Text(f"{len(named) - MOST_STRIPS} more classes are not shown.", "note")
+        yield Text(f"Classes that are not shown: {len(named) - MOST_STRIPS:,}.", "note")
 
 
 def _events(digest: Digest) -> Iterator[Part]:
@@ -172,7 +174,7 @@ def _events(digest: Digest) -> Iterator[Part]:
     yield Events(lines)
     hidden = sum(digest.kinds.values()) - len(lines)
     if hidden > 0:
-        yield Text(f"{hidden:,} earlier events are not shown.", "note")
+        yield Text(f"Earlier events that are not shown: {hidden:,}.", "note")
 
 
 def _number(value: object) -> str:
