@@ -382,6 +382,15 @@ def test_a_page_counts_one_as_one() -> None:
     assert "the last 1 score, " in first
 
 
+def test_the_dots_of_a_stream_of_two_kinds_in_turn_show_both() -> None:
+    digest = Digest()
+    for number in range(1, 10_001):
+        digest.add(row(number, known=number % 2 == 0, label="cat"))
+    assert digest.dot_every > 2
+    assert sum(dot.known is True for dot in digest.dots) / len(digest.dots) == pytest.approx(0.5, abs=0.05)
+    assert len(digest.dots) == pytest.approx(10_000 / digest.dot_every, rel=0.05)
+
+
 def test_a_digest_does_not_grow_with_the_stream() -> None:
     digest = Digest()
     for number in range(1, 100_001):
@@ -470,8 +479,8 @@ def test_answers_are_printed_below_the_panel_and_remain(monkeypatch: pytest.Monk
     left = screen(console.file.getvalue())
     assert [line.split()[-1] for line in left] == images
     assert left[0].startswith("undecided (cat?)")
-    assert left[1].startswith("cat                        0.50 > 0.35  2.png")
-    assert left[2].startswith("I don't know               0.20 < 0.35  3.png")
+    assert left[1].startswith("cat                         0.50 > 0.35  2.png")
+    assert left[2].startswith("I don't know                0.20 < 0.35  3.png")
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def answer_line(answer: Mapping[str, Any]) -> Text:
     """One answer for a person: the class or "I don't know", the score beside the threshold, and the image.
 
     >>> answer_line({"image": "a.png", "label": "cat", "known": True, "verdict": "reliable_desired", "score": 0.41, "threshold": 0.36}).plain
-    'cat                        0.41 > 0.36  a.png'
+    'cat                         0.41 > 0.36  a.png'
     """
     width, image = len("undecided (I don't know?)"), _printable(answer["image"])
     if answer.get("error"):
@@ -77,9 +77,8 @@ def answer_line(answer: Mapping[str, Any]) -> Text:
     words, style = (_printable(answer["label"]), KNOWN) if answer["known"] else ("I don't know", UNKNOWN)
     if answer.get("warming_up"):
         words, style = f"undecided ({words}?)", "dim"
-    return Text.assemble(
-        (f"{words:<{width}}", style), f"  {compared(answer['score'], answer.get('threshold'))}  {image}"
-    )
+    score = compared(answer["score"], answer.get("threshold"))
+    return Text.assemble((f"{words:<{width}}", style), f"  {score:>12}  {image}")
 
 
 def _printable(text: str) -> str:

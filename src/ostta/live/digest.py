@@ -130,11 +130,11 @@ class Digest:
         self.seen += 1
 
     def _place(self, score: float, known: bool | None) -> None:
-        if self.seen % self.dot_every == 0:
+        if _is_shown(self.seen, self.dot_every):
             self.dots.append(Dot(self.seen, score, known))
         if len(self.dots) >= DOTS:
             self.dot_every *= 2
-            self.dots = self.dots[::2]
+            self.dots = [dot for dot in self.dots if _is_shown(dot.place, self.dot_every)]
         if not self.parts or self.parts[-1].images >= self.part_size:
             if len(self.parts) >= PARTS:
                 self.part_size *= 2
@@ -147,3 +147,14 @@ class Digest:
         if self.threshold is not None:
             part.thresholds += 1
             part.threshold_sum += self.threshold
+
+
+def _is_shown(place: int, every: int) -> bool:
+    """Whether an image is among the one in `every` that is shown.
+
+    The images are chosen by multiplicative hashing: one at regular intervals would show a stream of two alternating kinds as one kind.
+
+    >>> [place for place in range(16) if _is_shown(place, 4)]
+    [0, 2, 5, 10, 13]
+    """
+    return place * 2_654_435_769 % 2**32 < 2**32 // every
