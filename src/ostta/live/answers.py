@@ -22,6 +22,7 @@ from ..state import stored_hash
 from . import outputs
 from .digest import Digest
 from .journal import Journal, Row
+from .memory import Memory
 from .outputs import OutputFolder
 from .signals import Stoppable
 from .state_keeper import IMAGES, Keeper, Wanted, opened
@@ -75,6 +76,7 @@ class LiveStream:
             answer: dict[str, Any] = {"error": str(problem)}
         else:
             answer = {"step": self.adapter.steps, **json.loads(prediction.to_json())}
+            answer["memory"] = Memory.of(self.adapter)._asdict()
         happened = [
             {"kind": event.kind, "sentence": event.sentence, "evidence": dict(event.evidence)}
             for event in source.new_events()
@@ -116,7 +118,8 @@ def open_stream(
             journal.go_on(state, adapter.steps, stored_hash(state))
         folder = None
         if output is not None:
-            folder = OutputFolder(output, journal, adapter.classes, {**(about or {}), **adapter.describe()})
+            described = {**(about or {}), **adapter.describe(), "unfamiliar": adapter.unfamiliar}
+            folder = OutputFolder(output, journal, adapter.classes, described, lambda: Memory.of(adapter))
     except BaseException:
         if state is not None and new_state and new_journal:
             with suppress(OSError):
