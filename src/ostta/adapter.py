@@ -310,6 +310,8 @@ class Adapter:
     def freeze(self) -> Event:
         """Learn nothing more until `thaw`. The identifier goes on, as a threshold must follow the scores.
 
+        The guard does not act while the adapter is frozen by hand: it neither rolls back nor resets the state.
+
         >>> adapter.freeze()
         Event(kind='freeze', sentence='Frozen by hand.', evidence=mappingproxy({}))
         >>> adapter.step(image).reason
@@ -668,6 +670,8 @@ class Adapter:
             if isinstance(outcome, Trained) and overlay is outcome.overlay and proposal.gradient is not None:
                 guard.pristine = False
                 guard.signals.moved(distance(outcome.overlay, proposal.gradient.overlay))
+        if self._frozen:  # frozen by hand: the guard observes, and neither warns nor changes the state
+            return ()
         events = guard.climb(self.steps)
         for event in events:
             if event.kind == "roll_back" and (snapshot := guard.good_snapshot(self.steps)) is not None:
@@ -676,7 +680,8 @@ class Adapter:
             elif event.kind == "freeze":
                 self._start_again(self.method.start())
                 guard.froze()
-        if guard.keeps(self.steps) and not self._frozen:
+        # A failed update leaves the step count as it was, so the snapshot of this step is stored already.
+        if guard.keeps(self.steps) and not isinstance(outcome, Failure):
             guard.snapshots.keep(Snapshot.of(self.steps, self._memory()))
         return tuple(events)
 
