@@ -7,17 +7,19 @@ import itertools
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 
 import ostta
 from cases import CLASSES, SmallTower, adapter, backbone, content, images, same, trace
-from ostta import Error, Verdict
+from ostta import Error, ImageError, InUseError, Verdict
 from ostta.identifiers import IDENTIFIERS
 from ostta.methods import METHODS
 from ostta.methods.rosita import RositaOptions
 from ostta.options import owners
 from ostta.scores import SCORES
+from ostta.sources.item import missing_item
 
 
 def test_gradients_reach_only_the_layernorms() -> None:
@@ -224,3 +226,34 @@ def test_no_option_has_two_owners() -> None:
             owned = [{field.name for field in dataclasses.fields(of.Options)} for of in (first, second)]
             assert not owned[0] & owned[1], (first, second)
             assert not of_adapter & (owned[0] | owned[1]), (first, second)
+
+
+# --- kinds of errors --------------------------------------------------------------------------------------------------
+def test_a_stream_reports_images_that_cannot_be_read_and_raises_everything_else() -> None:
+    one = adapter("zero_shot")
+    bad = [b"", b"no image", "lost.jpg", None, np.zeros((4, 4)), missing_item("camera", "The camera sent nothing.")]
+    found = list(one.stream([*bad, images(1)[0]]))
+    assert [p.verdict is None for p in found] == [True] * len(bad) + [False]
+    assert found[-2].reason == "The camera sent nothing."
+    before = content(one)
+    with one.in_use(), pytest.raises(InUseError) as refused:
+        list(one.stream(images(2)))
+    assert refused.value.code == "in-use"
+    assert same(content(one), before)
+    # A backbone without an image tower is not the fault of the image.
+    features_only = ostta.load(ostta.backbones.wrap(None, torch.eye(10, 16)), CLASSES, "zero_shot")
+    with pytest.raises(Error, match="no image tower") as refused:
+        list(features_only.stream(images(1)))
+    assert not isinstance(refused.value, ImageError)
+
+
+def test_an_image_that_cannot_be_read_has_an_error_of_its_own_kind(tmp_path) -> None:
+    one = adapter("zero_shot", max_megapixels=0.001)
+    (tmp_path / "empty.png").touch()
+    for bad in (b"no image", "lost.jpg", tmp_path, tmp_path / "empty.png", np.zeros((99, 99, 3), np.uint8), 7):
+        with pytest.raises(ImageError) as refused:
+            one.step(bad)  # type: ignore[arg-type]
+        assert refused.value.code == "image-unreadable"
+    assert issubclass(ImageError, Error)
+    assert issubclass(InUseError, Error)
+    assert Error.code == "error"

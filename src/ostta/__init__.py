@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from . import backbones, identifiers, options, plugins, scores, sources
 from .adapter import Adapter, load
-from .core.types import Decision, Error, Event, Prediction, Verdict
+from .core.types import Decision, Error, Event, ImageError, InUseError, Prediction, Verdict
 from .data.images import ImageSource
 
 try:
@@ -17,7 +17,7 @@ except metadata.PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
 __all__ = [
-    "Adapter", "Decision", "Error", "Event", "ImageSource", "Prediction", "StreamPool", "Verdict", "__version__", "backbones", "bench",
+    "Adapter", "Decision", "Error", "Event", "ImageError", "ImageSource", "InUseError", "Prediction", "StreamPool", "Verdict", "__version__", "backbones", "bench",
     "identifiers", "load", "options", "plugins", "scores", "sources",
 ]  # fmt: skip
 

@@ -26,7 +26,7 @@ from .core.devices import synchronise
 from .core.levels import Levels
 from .core.modes import answering, learning
 from .core.overlay import Overlay, distance, encode, lock_of
-from .core.types import Decision, Error, Event, Look, Prediction, Scored, Timing, ViewSource
+from .core.types import Decision, Error, Event, ImageError, InUseError, Look, Prediction, Scored, Timing, ViewSource
 from .core.words import counted, first_few
 from .data.class_descriptions import Classes, prompts_of
 from .data.class_names import checked_classes, described
@@ -282,6 +282,7 @@ class Adapter:
     def stream(self, images: Iterable[ImageSource | Item]) -> Iterator[Prediction]:
         """`step` over any iterable. An image that cannot be read gives a prediction with the `reason` and changes nothing.
 
+        Any other problem is raised, such as an `ostta.InUseError` where another thread is using the adapter.
         The items of a source, `ostta.sources.open(...)`, give predictions with their `name`, `time` and `frame`.
 
         >>> for prediction in adapter.stream([image, "lost.jpg"]):
@@ -293,7 +294,7 @@ class Adapter:
             item = image if isinstance(image, Item) else None
             try:
                 prediction = self.step(image.require_image() if isinstance(image, Item) else image)
-            except Error as problem:
+            except ImageError as problem:
                 prediction = nothing(str(problem))
             yield prediction if item is None else replace(prediction, name=item.name, time=item.time, frame=item.frame)
 
@@ -854,7 +855,7 @@ class _OneCaller:
 
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
-            raise Error(
+            raise InUseError(
                 "This adapter is in use by another call: give each thread an adapter of its own on the same backbone, or use "
                 "`ostta.StreamPool`."
             )
