@@ -6,16 +6,20 @@ import dataclasses
 import itertools
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 import ostta
-from cases import CLASSES, SmallTower, adapter, backbone, content, images, same, trace
+from cases import CLASSES, Given, SmallTower, adapter, backbone, content, images, learned, same, trace
 from ostta import Error, ImageError, InUseError, Verdict
+from ostta.core.scores import cosines
+from ostta.core.types import Look
 from ostta.identifiers import IDENTIFIERS
 from ostta.methods import METHODS
+from ostta.methods.entropy import Entropy
 from ostta.methods.rosita import RositaOptions
 from ostta.options import owners
 from ostta.scores import SCORES
@@ -72,7 +76,7 @@ def test_a_step_that_breaks_off_leaves_no_trace(monkeypatch: pytest.MonkeyPatch,
 
 def test_rejected_images_keep_the_answer_from_before(monkeypatch: pytest.MonkeyPatch) -> None:
     one = adapter("unient")
-    monkeypatch.setattr("ostta.adapter.answer", lambda overlay, features: -features @ overlay.classifier.T)
+    monkeypatch.setattr("ostta.adapter.answer", lambda *given: -given[-1] @ given[-2].overlay.classifier.T)
     for image in images(30):
         best = one.predict(image).index
         prediction = one.step(image)
@@ -257,3 +261,68 @@ def test_an_image_that_cannot_be_read_has_an_error_of_its_own_kind(tmp_path) -> 
     assert issubclass(ImageError, Error)
     assert issubclass(InUseError, Error)
     assert Error.code == "error"
+
+
+# --- the answer after an update ---------------------------------------------------------------------------------------
+class Scaled(Entropy):
+    """A method from outside that trains, with logits of its own: scaled, and with a bonus for the last class."""
+
+    score_scale = 100.0
+
+    def look(self, state, features, views):
+        z = cosines(features, state.overlay.classifier)
+        bonus = torch.nn.functional.one_hot(torch.tensor(len(z) - 1), len(z))
+        return Look(views, features, z, 100 * z + 1000 * bonus, None)
+
+
+class Unkept(Scaled):
+    """The same with a state of its own; `answering` says whether its gradient names the logits after the step."""
+
+    answering = False
+
+    def start(self):
+        return SimpleNamespace(inner=super().start(), tensors=dict, memories=dict)
+
+    def overlay(self, state):
+        return state.inner.overlay
+
+    def look(self, state, features, views):
+        return super().look(state.inner, features, views)
+
+    def propose(self, state, look, decision):
+        proposal = super().propose(state.inner, look, decision)
+        own = (lambda overlay, features: -cosines(features, overlay.classifier)) if self.answering else None
+        return dataclasses.replace(proposal, gradient=dataclasses.replace(proposal.gradient, answer=own))
+
+    def commit(self, state, look, decision, trained):
+        super().commit(state.inner, look, decision, trained)
+
+
+class Answering(Unkept):
+    answering = True
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("answer", ["own", "levelled"])
+def test_the_answer_after_an_update_has_the_logits_of_the_method(answer: str, pooled: bool) -> None:
+    one = ostta.load(backbone("wrapped"), CLASSES, Scaled, confidence=0.0, class_scores=True, answer=answer)
+    pool = ostta.StreamPool(one.backbone)
+    if pooled:
+        pool.add("a", one)
+    for image in images(4):
+        one.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
+        level = 0 if one.levels is None else torch.from_numpy(one.levels.strength() * one.levels.level())
+        found = pool.step({"a": image})["a"] if pooled else one.step(image)
+        assert found.adapted
+        assert found.index == len(CLASSES) - 1
+        # What the method sees in this image from now on.
+        expected = one._look_now(one._views_of_image(image)).logits.detach() - level
+        assert list(found.class_scores.values()) == pytest.approx(expected.tolist(), abs=1e-2)
+
+
+def test_logits_after_an_update_that_nobody_knows_are_those_from_before() -> None:
+    for method, last in ((Unkept, True), (Answering, False)):
+        one = ostta.load(backbone("wrapped"), CLASSES, method, confidence=0.0)
+        found = learned(one, torch.randn(1, 3, 32, 32), Verdict.RELIABLE_DESIRED)
+        assert found.adapted
+        assert (found.index == len(CLASSES) - 1) is last

@@ -551,10 +551,11 @@ class Adapter:
         if turn.decision is None:
             return nothing(turn.unseen)
         logits = None
-        if isinstance(outcome, Trained) and self._answers_after(turn):
+        if isinstance(outcome, Trained) and proposal.gradient is not None and self._answers_after(turn):
+            after = turn.look.features if features is None else features
             with torch.no_grad(), self._half(True):
-                logits = answer(outcome.overlay, turn.look.features if features is None else features)
-            if not math.isfinite(float(logits.sum(dtype=torch.float32))) or (
+                logits = answer(self.method, self.state, turn.look, proposal.gradient, outcome, after)
+            if (logits is not None and not math.isfinite(float(logits.sum(dtype=torch.float32)))) or (
                 features is not None and unseen_because(features)
             ):
                 outcome = SPOILED
