@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -220,6 +221,45 @@ def test_wrapped_backbone_must_be_given_again(tmp_path) -> None:
 def test_unfamiliar_class_is_a_warning() -> None:
     with pytest.warns(UserWarning, match="'unicycle'"):
         ostta.load(backbone("embedded"), ["cat", "unicycle"], method="rosita")
+
+
+def test_restoring_leaves_the_filters_of_warnings_alone(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the process's: a thread that restores an adapter must not silence the warnings of another."""
+    with pytest.warns(UserWarning, match="not trained on 'axolotl'"):
+        one = ostta.load("embedded", ["cat", "axolotl"], "zero_shot")
+    one.save(tmp_path / "a.ostta")
+    made, seen = ostta.Adapter.__init__, []
+
+    def watched(*given, **named) -> None:
+        seen.append(list(warnings.filters))
+        made(*given, **named)
+
+    monkeypatch.setattr(ostta.Adapter, "__init__", watched)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        before = list(warnings.filters)
+        again = ostta.restore(tmp_path / "a.ostta")
+    assert seen == [before]
+    assert said == []  # said once already, when the adapter was made
+    assert again.unfamiliar == ["axolotl"]
+
+
+def test_what_is_not_named_comes_from_the_profile() -> None:
+    def parts(**named) -> tuple[str, str, str]:
+        one = ostta.load(backbone("wrapped"), CLASSES, **named)
+        return one.method_name, one.score_name, one.identifier_name
+
+    assert parts(profile="field", identifier="adaptive") == parts(profile="field") == parts()
+    assert parts(profile="field", identifier="lda") == ("zero_shot", "neighbours", "lda")
+    assert parts(profile="field", identifier=IDENTIFIERS["lda"]) == ("zero_shot", "neighbours", "lda")
+    assert parts(profile="field", method="tda") == ("tda", "neighbours", "adaptive")
+    assert parts(profile="field", score="max") == ("zero_shot", "max", "adaptive")
+    # An identifier that can judge one score only brings it along.
+    assert parts(profile="field", identifier="msp") == ("zero_shot", "msp", "msp")
+    assert parts(profile="reference", identifier="adaptive") == ("rosita", "max", "adaptive")
+    assert parts(identifier="adaptive") == ("rosita", "max", "adaptive")
+    with pytest.raises(Error, match="There is no identifier 'ldaa'; did you mean 'lda'"):
+        parts(profile="field", identifier="ldaa")
 
 
 def test_no_option_has_two_owners() -> None:

@@ -13,6 +13,7 @@ import ostta
 from cases import CLASSES, Given, adapter, backbone, images, same, trace
 from cases import content as everything
 from ostta import Error, Verdict
+from ostta.core.overlay import distance
 from ostta.core.types import EVENTS
 from ostta.guard import GuardOptions, Rung
 from ostta.guard.shadow import Shadow
@@ -145,6 +146,18 @@ def test_means_that_close_in_are_a_warning_only() -> None:
     assert [event.kind for event in warned] == ["warn"]
     assert warned[0].evidence["separation"] < 0.9
     assert one.guard.rung == Rung.CALM
+
+
+def test_prompts_of_the_text_tower_drift_too() -> None:
+    """`tpt_c` on a CLIP sees images through the frozen tower; what it trains is in the text tower."""
+    one = adapter("tpt_c", kind="embedded", guard=True, check_every=2, lr=1.0, views=2, share=1.0)
+    one.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
+    for image in images(4):
+        assert one.step(image).adapted
+    values = one.guard.signals.values()
+    assert values["step"] > 0
+    assert values["drift"] == pytest.approx(distance(one.state.overlay, one.method.initial))
+    assert values["drift"] > 0
 
 
 # --- the frozen model beside ------------------------------------------------------------------------------------------
