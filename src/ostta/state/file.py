@@ -148,7 +148,12 @@ def _from_format_3(_: Path, tensors: dict[str, torch.Tensor], content: dict[str,
     compact = dict(tensors)
     for name, rows in tensors.items():
         count = tensors.get(name.removesuffix("rows") + "count")
-        if name.endswith("levels/rows") and count is not None and count.ndim == 1 and rows.shape == (*count.shape, *count.shape):
+        if (
+            name.endswith("levels/rows")
+            and count is not None
+            and count.ndim == 1
+            and rows.shape == (*count.shape, *count.shape)
+        ):
             compact[name] = rows[count > 0]
     return compact, content
 
