@@ -224,6 +224,12 @@ def test_everything_in_all_is_there() -> None:
         _ = ostta.StreamPol  # type: ignore[attr-defined]
 
 
+def test_testing_and_restore_are_there_after_one_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(ostta, "testing", raising=False)  # as before anybody imported it
+    assert ostta.testing.check_method
+    assert ostta.restore == ostta.Adapter.restore
+
+
 def test_images_have_their_type() -> None:
     for function in (ostta.Adapter.step, ostta.Adapter.predict):
         assert typing.get_type_hints(function)["image"] == ImageSource

@@ -26,7 +26,7 @@ from .core.devices import synchronise
 from .core.levels import Levels
 from .core.modes import answering, learning
 from .core.overlay import Overlay, distance, encode, lock_of
-from .core.types import Decision, Error, Event, Look, Prediction, Scored, Timing, ViewSource
+from .core.types import Decision, Error, Event, ImageError, InUseError, Look, Prediction, Scored, Timing, ViewSource
 from .core.words import counted, first_few
 from .data.class_descriptions import Classes, prompts_of
 from .data.class_names import checked_classes, described
@@ -77,7 +77,8 @@ def load(
     named is loaded onto `device`, "auto" (a GPU where there is one; the default), "cpu", "cuda", "cuda:1" or "mps", with its
     numbers in `dtype`, "float32", "bfloat16" or "float16"; one that is given stays where it is. `method`, `score` and `identifier` are
     names, as `ostta ls` shows them, or classes of your own (docs/plugins.md). With none of them and no profile named, the profile is
-    `field`, which is what we recommend (docs/deciding.md); with one of them named, `reference`, the published code. Keywords are
+    `field`, which is what we recommend (docs/deciding.md); with one of them named, `reference`, the published code. The profile chooses
+    those of them that are not named; a named identifier that can judge one score only comes with that score. Keywords are
     options of the method, the score, the identifier and the adapter, which `ostta ls options` shows; `options` takes them too, by
     name or as objects: `options=ostta.options.RositaOptions(lr=1e-4)`, in which all fields count as given. `guard` watches the method
     without labels and takes back what harms (docs/guard.md); if not given, it is on in the profile `field` only.
@@ -99,7 +100,13 @@ def load(
     keywords |= {"descriptions": descriptions} if descriptions else {}
     guarded = wanted.profile == "field" if guard is None else guard
     resolved = resolve(choice, wanted.profile, options, model.defaults, keywords, guarded)
-    return Adapter(model, names, choice, wanted.profile, seed, resolved)
+    adapter = Adapter(model, names, choice, wanted.profile, seed, resolved)
+    if adapter.unfamiliar:
+        warnings.warn(
+            f"The {model.id} model was not trained on {_listed(adapter.unfamiliar)}: its answers for such classes mean little.",
+            stacklevel=2,
+        )
+    return adapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +176,7 @@ class Adapter:
             )
         self.guard = None if resolved.guard is None else Guard(resolved.guard, self.classifier)
         # What the guard measures drift from.
-        self._initial = self.method.overlay(self.state) if self.guard is not None else None
+        self._initial = self._trained_overlay() if self.guard is not None else None
         self._frozen = False
         self.steps = 0
         # Updates since what was trained was last at its start; counted where `reset_every` asks for it.
@@ -179,11 +186,6 @@ class Adapter:
         self._in_use = _OneCaller()
         # A class that is described need not be known by its name.
         self.unfamiliar = backbone.unfamiliar([name for name in self.classes if name not in prompts])
-        if self.unfamiliar:
-            warnings.warn(
-                f"The {backbone.id} model was not trained on {_listed(self.unfamiliar)}: its answers for such classes mean little.",
-                stacklevel=3,
-            )
 
     def __repr__(self) -> str:
         # The score is named where it is not the one that goes without saying.
@@ -282,6 +284,7 @@ class Adapter:
     def stream(self, images: Iterable[ImageSource | Item]) -> Iterator[Prediction]:
         """`step` over any iterable. An image that cannot be read gives a prediction with the `reason` and changes nothing.
 
+        Any other problem is raised, such as an `ostta.InUseError` where another thread is using the adapter.
         The items of a source, `ostta.sources.open(...)`, give predictions with their `name`, `time` and `frame`.
 
         >>> for prediction in adapter.stream([image, "lost.jpg"]):
@@ -293,7 +296,7 @@ class Adapter:
             item = image if isinstance(image, Item) else None
             try:
                 prediction = self.step(image.require_image() if isinstance(image, Item) else image)
-            except Error as problem:
+            except ImageError as problem:
                 prediction = nothing(str(problem))
             yield prediction if item is None else replace(prediction, name=item.name, time=item.time, frame=item.frame)
 
@@ -309,6 +312,8 @@ class Adapter:
 
     def freeze(self) -> Event:
         """Learn nothing more until `thaw`. The identifier goes on, as a threshold must follow the scores.
+
+        The guard does not act while the adapter is frozen by hand: it neither rolls back nor resets the state.
 
         >>> adapter.freeze()
         Event(kind='freeze', sentence='Frozen by hand.', evidence=mappingproxy({}))
@@ -431,16 +436,7 @@ class Adapter:
             )
         try:
             require_stored_shapes(tensors, stored, model.feature_width)
-            with warnings.catch_warnings():  # said once already, when the adapter was made
-                warnings.simplefilter("ignore")
-                adapter = cls(
-                    model,
-                    stored.classes,
-                    stored.choice,
-                    stored.profile,
-                    stored.seed,
-                    stored.options,
-                )
+            adapter = cls(model, stored.classes, stored.choice, stored.profile, stored.seed, stored.options)
             with learning():
                 adapter._load_tensors(tensors)
         except Error as problem:
@@ -548,10 +544,11 @@ class Adapter:
         if turn.decision is None:
             return nothing(turn.unseen)
         logits = None
-        if isinstance(outcome, Trained) and self._answers_after(turn):
+        if isinstance(outcome, Trained) and proposal.gradient is not None and self._answers_after(turn):
+            after = turn.look.features if features is None else features
             with torch.no_grad(), self._half(True):
-                logits = answer(outcome.overlay, turn.look.features if features is None else features)
-            if not math.isfinite(float(logits.sum(dtype=torch.float32))) or (
+                logits = answer(self.method, self.state, turn.look, proposal.gradient, outcome, after)
+            if (logits is not None and not math.isfinite(float(logits.sum(dtype=torch.float32)))) or (
                 features is not None and unseen_because(features)
             ):
                 outcome = SPOILED
@@ -655,12 +652,13 @@ class Adapter:
             if decision.mu_desired is not None and decision.mu_undesired is not None:
                 separation = decision.mu_desired - decision.mu_undesired
             guard.signals.answered(index if decision.desired else None, False, separation)
-            overlay = self.method.overlay(self.state)
-            if overlay is None or guard.pristine or guard.wants_check(self.steps):
+            overlay, due = self._trained_overlay(), guard.wants_check(self.steps)
+            if overlay is not None and self._initial is not None and due and not guard.pristine:
+                guard.signals.drifted(distance(overlay, self._initial))
+            every, features = guard.pristine or self.method.overlay(self.state) is None, turn.look.features
+            if every or due:
                 # A pass of the tower only where what was seen is not what the frozen model sees.
-                every, features = overlay is None or guard.pristine, turn.look.features
-                if overlay is not None and self._initial is not None and not every:
-                    guard.signals.drifted(distance(overlay, self._initial))
+                if not every:
                     with torch.no_grad():
                         features = self._encode(turn.look.views, None)
                 judged = turn.frozen or guard.shadow.judge(features, self.steps)
@@ -668,6 +666,8 @@ class Adapter:
             if isinstance(outcome, Trained) and overlay is outcome.overlay and proposal.gradient is not None:
                 guard.pristine = False
                 guard.signals.moved(distance(outcome.overlay, proposal.gradient.overlay))
+        if self._frozen:  # frozen by hand: the guard observes, and neither warns nor changes the state
+            return ()
         events = guard.climb(self.steps)
         for event in events:
             if event.kind == "roll_back" and (snapshot := guard.good_snapshot(self.steps)) is not None:
@@ -676,9 +676,14 @@ class Adapter:
             elif event.kind == "freeze":
                 self._start_again(self.method.start())
                 guard.froze()
-        if guard.keeps(self.steps) and not self._frozen:
+        # A failed update leaves the step count as it was, so the snapshot of this step is stored already.
+        if guard.keeps(self.steps) and not isinstance(outcome, Failure):
             guard.snapshots.keep(Snapshot.of(self.steps, self._memory()))
         return tuple(events)
+
+    def _trained_overlay(self) -> Overlay | None:
+        """What the method trains, also where it is in the text tower only, and images are seen through the frozen tower."""
+        return self.state.overlay if isinstance(self.state, TunedState) else self.method.overlay(self.state)
 
     def _return_to(self, snapshot: Snapshot) -> None:
         """The state of a snapshot. The steps go on: which views an image has is a matter of its number."""
@@ -849,7 +854,7 @@ class _OneCaller:
 
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
-            raise Error(
+            raise InUseError(
                 "This adapter is in use by another call: give each thread an adapter of its own on the same backbone, or use "
                 "`ostta.StreamPool`."
             )

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .core.options import PROFILES
-from .registry import pick
+from .plugins import names_file
+from .registry import find, pick
 
 Named = str | type[Any] | None
 
@@ -41,13 +42,21 @@ def chosen(profile: str | None, method: Named = None, score: Named = None, ident
 
     >>> chosen(None), chosen(None, method="tda").identifier
     (Chosen(profile='field', method='zero_shot', score='neighbours', identifier='adaptive'), 'lda')
+    >>> chosen("field", identifier="lda").score
+    'neighbours'
     """
     if profile is None:
         profile = "field" if method is None and score is None and identifier is None else "reference"
     own_method, own_score, own_identifier = _CHOICES[pick(profile, PROFILES, "profile")]
-    if score is None and identifier is None:
-        # An identifier that is named may need a score of its own.
+    if score is None and not _needs_another(identifier, own_score):
         score = own_score
     return Chosen(
         profile, own_method if method is None else method, score, own_identifier if identifier is None else identifier
     )
+
+
+def _needs_another(identifier: Named, score: str | None) -> bool:
+    """Whether a named identifier can judge another score only. A file is not run to find out."""
+    if identifier is None or score is None or names_file(identifier):
+        return False
+    return find("identifier", identifier).of.needs not in (None, score)

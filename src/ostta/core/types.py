@@ -19,12 +19,43 @@ Plan = TypeVar("Plan", covariant=True)
 class Error(Exception):
     """A problem that a person can act on, said in one sentence. Whatever raised it changed nothing.
 
+    `code` is a short name of the kind of problem, for programs; the sentence may change from version to version.
+
     >>> try:
     ...     adapter.step(b"")
     ... except ostta.Error as problem:
-    ...     print(problem)
-    The given bytes are empty: give the whole content of an image file.
+    ...     print(problem.code, "|", problem)
+    image-unreadable | The given bytes are empty: give the whole content of an image file.
     """
+
+    code: str = "error"
+
+
+class ImageError(Error):
+    """An image cannot be read. `Adapter.stream` reports it in a prediction and continues with the next image.
+
+    >>> try:
+    ...     adapter.step("lost.jpg")
+    ... except ostta.ImageError as problem:
+    ...     print(problem)
+    There is no image file 'lost.jpg'.
+    """
+
+    code = "image-unreadable"
+
+
+class InUseError(Error):
+    """An adapter was called while another thread is using it. The image was not processed: try again later.
+
+    >>> with adapter.in_use():
+    ...     try:
+    ...         adapter.step(image)
+    ...     except ostta.InUseError as problem:
+    ...         print(problem.code)
+    in-use
+    """
+
+    code = "in-use"
 
 
 class Verdict(StrEnum):

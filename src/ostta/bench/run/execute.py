@@ -83,7 +83,7 @@ class Prepared:
 def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) -> Prepared:
     """Open data and model; every mistake in `spec` comes out here, before any work, and mistyped names before anything is opened."""
     code = code_of(spec)
-    check_names(spec, code)
+    choice = check_names(spec, code)
     model = backbone
     if model is None and isinstance(spec.scenario, FoolingScenario):
         model = open_backbone(spec)  # which images fool it, it must be asked itself
@@ -92,9 +92,9 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
         model if model is not None else open_backbone(spec),
         # Without those that are unknown.
         composed.classes if spec.undesired_classes else spec.classes or composed.classes,
-        method=code.get(spec.method, spec.method),
-        score=None if spec.score is None else code.get(spec.score, spec.score),
-        identifier=code.get(spec.identifier, spec.identifier),
+        method=choice.method.of,
+        score=choice.score.of,  # a spec without one means the identifier's or `max`, whatever its profile
+        identifier=choice.identifier.of,
         profile=spec.profile,
         seed=spec.seed,
         options=spec.options,

@@ -1,0 +1,275 @@
+"""Fit the model of the stream to a window of recent images: which of them are known, and by which parameters.
+
+The package docstring states the model. `fit` is a pure function of the window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .constants import Constants
+
+Floats: TypeAlias = NDArray[np.float64]
+Singles: TypeAlias = NDArray[np.float32]
+Indices: TypeAlias = NDArray[np.intp]
+
+# Iterations of the fit; the votes of neighbours gain their full weight during the first ones.
+WARM, ITERATIONS = 10, 24
+# Power iterations for the first principal direction, and iterations of 2-means from it.
+DIRECTION, TWO_MEANS = 12, 8
+# Bounds of the estimated share of unknown images: none is ever impossible, and all are never certain.
+SHARES = (0.02, 0.95)
+TINY = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """The centre of the known images, and the scale of the fit: mean and spread of the second-best class."""
+
+    centre: Singles
+    centre_cosines: Floats
+    mean: float
+    spread: float
+
+    def centred(self, rows: Singles, cosines: Floats) -> tuple[Singles, Floats]:
+        """Unit features and their cosines to the classes, after the centre is subtracted."""
+        return _centred(rows, cosines, self.centre, self.centre_cosines)
+
+    def fit(self, cosines: Floats) -> Floats:
+        """How far the best of the centred cosines [N, C] exceeds chance, in deviations."""
+        excess: Floats = (cosines.max(1) - self.mean) / self.spread
+        return excess
+
+
+@dataclass(frozen=True, slots=True)
+class StreamModel:
+    """The fitted model.
+
+    known:        P(known) of each image of the window.
+    share:        estimated share of known images.
+    class_means:  mean fit of the known images of each class.
+    known_spread: standard deviation of the fit of known images.
+    agreement:    share of known images among the neighbours of known and of unknown images.
+    """
+
+    units: Units
+    features: Singles
+    known: Floats
+    share: float
+    class_means: Floats
+    known_spread: float
+    agreement: tuple[float, float]
+    constants: Constants
+
+    def log_odds(self, fit: Floats, best: Indices, votes: Floats) -> tuple[Floats, Floats, Floats]:
+        """Log-odds of known images: the prior, the text's and the neighbours' contribution."""
+        return (
+            np.full(len(fit), _logit(self.share)),
+            _text_evidence(fit, self.class_means[best], self.known_spread, self.constants.unknown_spread),
+            self.constants.votes * _vote_evidence(votes, *self.agreement),
+        )
+
+    def votes(self, centred: Singles) -> Floats:
+        """Share of known images among the nearest images of the window, weighted by similarity."""
+        cosines = centred @ self.features.T
+        nearest, weights = _nearest(cosines, neighbour_count(len(self.features), self.constants.neighbours))
+        share: Floats = (weights * self.known[nearest]).sum(1)
+        return share
+
+
+def neighbour_count(images: int, most: int) -> int:
+    """Number of neighbours in a window: a quarter of a young one."""
+    return max(1, min(most, images // 4))
+
+
+def fit(rows: Singles, cosines: Floats, constants: Constants) -> StreamModel:
+    """Fit the model to the unit features [N, D] of a window and their cosines [N, C] to the classes."""
+    known = np.ones(len(rows))
+    units = _units(rows, cosines, known)
+    # The centre and the scale belong to the known images; two rounds of the text alone find them roughly.
+    for _ in range(2):
+        centred, own = units.centred(rows, cosines)
+        known = _solve(units.fit(own), own.argmax(1), own.shape[1], None, None, constants).known
+        units = _units(rows, cosines, np.maximum(known, SHARES[0]))
+    for _ in range(constants.rounds):
+        centred, own = units.centred(rows, cosines)
+        excess, best = units.fit(own), own.argmax(1)
+        graph = _graph(centred, neighbour_count(len(rows), constants.neighbours))
+        solutions = [
+            _solve(excess, best, own.shape[1], graph, start, constants) for start in (None, _two_kinds(centred, excess))
+        ]
+        solution = max(solutions, key=lambda found: found.objective)
+        last, units = units, _units(rows, cosines, np.maximum(solution.known, SHARES[0]))
+    return StreamModel(
+        last,
+        centred,
+        solution.known,
+        solution.share,
+        solution.class_means,
+        solution.known_spread,
+        solution.agreement,
+        constants,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    objective: float
+    known: Floats
+    share: float
+    class_means: Floats
+    known_spread: float
+    agreement: tuple[float, float]
+
+
+def _solve(
+    excess: Floats,
+    best: Indices,
+    classes: int,
+    graph: tuple[Indices, Floats] | None,
+    start: Floats | None,
+    constants: Constants,
+) -> _Solution:
+    """Expectation-maximisation from one start: the text alone, or a given P(known) of each image."""
+    prior, total = constants.prior_images, len(excess)
+    most_unknown = unknown_share(excess)
+    share = 1 - most_unknown
+    top = max(float(np.quantile(excess, 0.8)), constants.known_distance)
+    means, spread = np.full(classes, top), constants.known_spread
+    vote_evidence, agreement, known = np.zeros(total), (share, share), start
+    for iteration in range(ITERATIONS):
+        if iteration or known is None:
+            odds = _logit(share) + vote_evidence
+            text = _text_evidence(excess, means[best], spread, constants.unknown_spread)
+            known = _sigmoid(odds + text)
+        if graph is not None:
+            votes = _votes(graph, known)
+            agreement = _agreement(votes, known, share, prior)
+            weight = constants.votes * (min(1.0, (iteration + 1) / WARM) if start is None else 1.0)
+            vote_evidence = weight * _vote_evidence(votes, *agreement)
+        if iteration >= WARM:
+            share = max(float(known.sum() + 0.75 * prior) / (total + prior), 1 - most_unknown)
+        counts = np.bincount(best, known, classes)
+        overall = (float(known @ excess) + prior * top) / (float(known.sum()) + prior)
+        means = (np.bincount(best, known * excess, classes) + prior * overall) / (counts + prior)
+        means = np.maximum(means, constants.known_distance)
+        deviations = float(known @ (excess - means[best]) ** 2)
+        spread = np.sqrt((deviations + prior * constants.known_spread**2) / (float(known.sum()) + prior))
+        spread = max(float(spread), constants.known_spread)
+    # Variational objective: text likelihood of both kinds, probability of the labels given their neighbours', entropy.
+    of_known = _log_normal(excess, means[best], spread) - np.logaddexp(0, -odds)
+    of_unknown = _log_normal(excess, 0.0, constants.unknown_spread) - np.logaddexp(0, odds)
+    entropy = -known * np.log(known + TINY) - (1 - known) * np.log(1 - known + TINY)
+    objective = float((known * of_known + (1 - known) * of_unknown + entropy).sum())
+    return _Solution(objective, known, share, means, spread, agreement)
+
+
+def unknown_share(excess: Floats) -> float:
+    """Largest share of unknown images that the fits allow: half of the unknown images lie below chance.
+
+    >>> float(unknown_share(np.array([-1.0, -0.5, 2.0, 3.0, 4.0, 3.0, 2.0, 5.0])))
+    0.95
+    >>> float(unknown_share(np.linspace(1, 5, 98)))
+    0.04081632653061224
+    """
+    below = float((excess < 0).sum() + 1) * 2 / len(excess)
+    return float(np.clip(below, *SHARES))
+
+
+def _units(rows: Singles, cosines: Floats, known: Floats) -> Units:
+    weights = known / known.sum()
+    centre, centre_cosines = (weights.astype(np.float32) @ rows), weights @ cosines
+    own = _centred(rows, cosines, centre, centre_cosines)[1]
+    if own.shape[1] > 1:
+        second = np.partition(own, -2, 1)[:, -2]
+    else:
+        # One class has no second-best: its lower half takes the place.
+        second = np.minimum(own[:, 0], np.median(own[:, 0]))
+    mean = float(weights @ second)
+    spread = float(np.sqrt(weights @ (second - mean) ** 2))
+    return Units(centre, centre_cosines, mean, max(spread, 1e-6))
+
+
+def _centred(rows: Singles, cosines: Floats, centre: Singles, centre_cosines: Floats) -> tuple[Singles, Floats]:
+    left = rows - centre
+    lengths = np.sqrt(np.einsum("nd,nd->n", left, left))[:, None] + 1e-12
+    return left / lengths, (cosines - centre_cosines) / lengths
+
+
+def _graph(centred: Singles, count: int) -> tuple[Indices, Floats]:
+    cosines = centred @ centred.T
+    np.fill_diagonal(cosines, -9)
+    return _nearest(cosines, count)
+
+
+def _nearest(cosines: Singles, count: int) -> tuple[Indices, Floats]:
+    """Indices [N, k] and weights [N, k] of the nearest images, weighted by similarity."""
+    count = min(count, cosines.shape[1])
+    nearest = np.argpartition(cosines, -count, 1)[:, -count:]
+    weights: Floats = np.maximum(np.take_along_axis(cosines, nearest, 1), 1e-3).astype(np.float64)
+    return nearest, weights / weights.sum(1, keepdims=True)
+
+
+def _votes(graph: tuple[Indices, Floats], known: Floats) -> Floats:
+    nearest, weights = graph
+    share: Floats = np.einsum("nk,nk->n", weights, known[nearest])
+    return share
+
+
+def _agreement(votes: Floats, known: Floats, share: float, prior: float) -> tuple[float, float]:
+    """Share of known images among the neighbours of known and of unknown images."""
+    unknown = 1 - known
+    of_known = (float(known @ votes) + prior * share) / (float(known.sum()) + prior)
+    of_unknown = (float(unknown @ votes) + prior * share) / (float(unknown.sum()) + prior)
+    return max(of_known, of_unknown + TINY), of_unknown
+
+
+def _vote_evidence(votes: Floats, of_known: float, of_unknown: float) -> Floats:
+    """Log-likelihood ratio of one neighbour: zero where neighbours of both kinds are alike."""
+    of_known, of_unknown = (min(max(each, TINY), 1 - TINY) for each in (of_known, of_unknown))
+    return votes * np.log(of_known / of_unknown) + (1 - votes) * np.log((1 - of_known) / (1 - of_unknown))
+
+
+def _text_evidence(excess: Floats, means: Floats, spread: float, unknown_spread: float) -> Floats:
+    """Log-likelihood ratio of the fit; constant beyond the two means, so that it never decreases."""
+    inside = np.clip(excess, 0.0, means)
+    return _log_normal(inside, means, spread) - _log_normal(inside, 0.0, unknown_spread)
+
+
+def _log_normal(values: Floats, mean: Floats | float, spread: float) -> Floats:
+    density: Floats = -0.5 * ((values - mean) / spread) ** 2 - np.log(spread)
+    return density
+
+
+def _two_kinds(centred: Singles, excess: Floats) -> Floats:
+    """A second start: the window divided in two by appearance, the better-fitting part as known."""
+    left = centred - centred.mean(0)
+    direction = left[int(excess.argmin())]
+    for _ in range(DIRECTION):
+        direction = (left @ direction) @ left
+        direction = direction / (np.linalg.norm(direction) + 1e-12)
+    side = left @ direction > 0
+    for _ in range(TWO_MEANS):
+        if side.all() or not side.any():
+            break
+        first, second = centred[side].mean(0), centred[~side].mean(0)
+        new = centred @ (first - second) > (first @ first - second @ second) / 2
+        if (new == side).all():
+            break
+        side = new
+    if side.any() and not side.all() and excess[side].mean() < excess[~side].mean():
+        side = ~side
+    return np.where(side, 0.9, 0.1)
+
+
+def _sigmoid(values: Floats) -> Floats:
+    result: Floats = 1 / (1 + np.exp(-np.clip(values, -30, 30)))
+    return result
+
+
+def _logit(share: float) -> float:
+    return float(np.log(share / (1 - share)))
