@@ -453,7 +453,7 @@ def test_a_run_that_fails_is_noted_and_stops_no_other(suite: str, tmp_path: Path
     assert not list(out.glob("*.json"))
     done = CliRunner().invoke(app, [*arguments, "--keep-going"])
     assert done.exit_code == 1
-    assert "1 done, 0 skipped, 1 failed" in done.stdout
+    assert "1 done, 0 reused, 1 failed" in done.stdout
     lines = [line for line in done.stderr.splitlines() if " failed: " in line]
     assert len(lines) == 1
     assert lines[0].startswith("zero_shot cifar10c/sample:mnist seed 0 failed: ")

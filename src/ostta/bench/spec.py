@@ -17,6 +17,11 @@ from ..profiles import chosen
 from .file_model import FileModel, first_problem
 from .scenario import DomainsScenario, Scenario, SingleScenario
 
+# The fields of a spec that decide which images a run shows.
+OF_THE_STREAM = (
+    "desired", "undesired", "corruption", "severity", "ratio", "limit", "classes", "undesired_classes", "scenario", "draw", "seed",
+)  # fmt: skip
+
 
 class RunSpec(FileModel):
     """What was asked for: one method on one stream. Two runs with equal specs and equal weights give equal figures.

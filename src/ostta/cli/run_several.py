@@ -39,6 +39,8 @@ def run_several(
         path.unlink(missing_ok=True)
         tell_missing(problem)
         raise typer.Exit(1) from None
+    if summary.skipped:
+        typer.echo(f"{summary.skipped} results reused.", err=True)
     for ending in summary.failed:
         typer.echo(f"{title(ending.spec)} failed: {ending.reason}", err=True)
     figures = SuiteFigures(collect_results(suite, out))

@@ -18,7 +18,7 @@ from .from_catalogue import data_root, given_root, open_known, open_published
 from .generated import generated
 from .names import SAMPLES, Name, parse_name
 from .readers.folders import IMAGE_SUFFIXES, read_own_folder
-from .readers.hub import read_disk, read_hub
+from .readers.hub import disk_folder, read_disk, read_hub
 from .readers.idx import read_own_idx
 from .readers.labelled import Images, check_labels
 from .readers.parquet import read_parquet
@@ -137,7 +137,7 @@ def _open_clean(
     if parsed.kind == "hub":
         return _own(name, read_hub(parsed.base), given, "hub", parsed.base, named)
     if parsed.kind == "disk":
-        return _own(name, read_disk(parsed.base), given, "disk", parsed.base, named)
+        return _own(name, read_disk(parsed.base), given, "disk", str(disk_folder(parsed.base)[0]), named)
     path = Path(parsed.base).expanduser()
     if parsed.kind == "folder":
         images = read_own_folder(path, given, named)

@@ -106,7 +106,9 @@ def open_published(
     if not complete:
         note += f", {_difference(len(images.labels), entry.published.expected.official)}"
     origin = "official" if complete else "folder"
-    return Dataset(name, classes, images.labels, origin, note, images.read, str(path), images.files)
+    return Dataset(
+        name, classes, images.labels, origin, note, images.read, str(path), images.files, f"{corruption} {severity}"
+    )
 
 
 def _faithful(split: Split, layout: Layout, images: Images, split_name: str, limit: int | None) -> tuple[bool, str]:

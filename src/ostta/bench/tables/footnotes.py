@@ -170,6 +170,11 @@ def _cautions(figures: SuiteFigures) -> list[str]:
     for backbone, hashes in weights.items():
         if len(hashes) > 1:
             cautions.append(f"The results of {backbone} come from {len(hashes)} different sets of weights.")
+    if figures.other_streams:
+        cautions.append(
+            f"{figures.other_streams} runs saw other images than the row that they are measured against, or have a result file "
+            "of an older version: no difference is shown for them. Run them again on the same data."
+        )
     if collected.older:
         cautions.append(f"{collected.older} older results with the same spec as a newer one are left out.")
     if collected.strange:

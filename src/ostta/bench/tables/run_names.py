@@ -10,8 +10,7 @@ from typing import Any
 from ...core.types import Error
 from ...data.names import parse_name
 from ..file_model import FileModel
-from ..spec import RunSpec, name_of
-from .paired import OF_THE_STREAM
+from ..spec import OF_THE_STREAM, RunSpec, name_of
 
 # What of a spec is neither the stream's nor a name of its own in a table. A run's seed is part of its stream.
 _STREAM = tuple(name for name in OF_THE_STREAM if name != "seed")

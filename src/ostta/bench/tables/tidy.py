@@ -49,6 +49,7 @@ def tidy_row(result: Result, file: str) -> dict[str, Any]:
         "peak_memory_mb": result.peak_memory_mb,
         "records": result.records,
         "stream_hash": result.stream.hash,
+        "stream_identity": result.stream.identity,
         "weight_hash": result.weight_hash,
         "class_names_hash": result.class_names_hash,
         "ostta": result.versions.get("ostta"),
