@@ -30,10 +30,12 @@ from ostta.bench.result import Result, read_result
 from ostta.bench.spec import RunSpec, changed
 from ostta.bench.suite import Suite, expand, load_suite, read_suite, suite_names
 from ostta.bench.tables.export import FORMATS
+from ostta.bench.tables.folder_results import read_folder
 from ostta.bench.tables.layout import Text, number, sheet
 from ostta.bench.tables.metric_values import metric_value
 from ostta.bench.tables.suite_figures import DELTA, SuiteFigures
 from ostta.bench.tables.suite_results import SuiteResults, collect_results
+from ostta.bench.tables.tidy import tidy_rows
 from ostta.cli import main
 from ostta.pages import Grid
 
@@ -951,3 +953,27 @@ def test_times_of_runs_by_cached_features_are_not_shown(tmp_path: Path) -> None:
     assert figures.figure(frozen, MNIST, "ms").mean is None
     assert figures.figure(other, MNIST, "ms").mean == 12.5
     assert "No ms/step where image features came from earlier runs" in FORMATS["md"](figures)
+
+
+def test_streams_with_other_classes_are_told_apart_in_data_and_clean_sets_have_no_corruption(tmp_path: Path) -> None:
+    variants = [{}, {"classes": ["cat", "ship"]}, {"classes": ["cat", "dog"]}]
+    variants += [{"undesired": "folder:/d/pets", "undesired_classes": names} for names in (["dog"], ["frog"])]
+    for number, fields in enumerate(variants):
+        made(RunSpec(desired="folder:/d/pets", **{"undesired": "mnist", **fields}), 60.0 + number).write(
+            tmp_path / f"{number}.json"
+        )
+    made(RunSpec(desired="folder:/d/pets", undesired="mnistc", severity=3), 50.0).write(tmp_path / "corrupted.json")
+    rows = {row["file"]: row for row in tidy_rows(read_folder(tmp_path))}
+    assert len({row["stream"] for row in rows.values()}) == 6
+    assert [rows[f"{number}.json"]["classes"] for number in range(3)] == [None, '["cat", "ship"]', '["cat", "dog"]']
+    assert [rows[f"{number}.json"]["undesired_classes"] for number in (0, 3, 4)] == [None, '["dog"]', '["frog"]']
+    assert {(rows[f"{number}.json"]["corruption"], rows[f"{number}.json"]["severity"]) for number in range(5)} == {
+        (None, None)
+    }
+    assert (rows["corrupted.json"]["corruption"], rows["corrupted.json"]["severity"]) == ("snow", 3)
+    lines = list(csv.DictReader(io.StringIO(ostta("bench", "table", str(tmp_path), "--format", "csv")[1])))
+    assert len({line["stream"] for line in lines}) == 6
+    assert {line["corruption"] for line in lines} == {"", "snow"}
+    assert sorted(line["classes"] for line in lines)[-1] == '["cat", "ship"]'
+    listed = json.loads(ostta("ls", "results", str(tmp_path), "--format", "json")[1])
+    assert sum(row["undesired_classes"] is not None for row in listed) == 2
