@@ -274,7 +274,7 @@ def test_files_of_an_older_version_are_shown_but_neither_reused_nor_paired_with_
     (column,) = figures.columns
     assert [figures.figure(row, column, "hm").mean is not None for row in figures.rows] == [True, True]
     assert all(figures.figure(row, column, "delta").mean is None for row in figures.rows)
-    assert any("1 runs saw other images" in note for note in footnotes(figures))
+    assert any("1 run without a difference" in note for note in footnotes(figures))
     # Two files of the older version are still compared with each other.
     without_identity(new)
     assert frozen_result(read_result(new), tmp_path) is not None

@@ -12,7 +12,7 @@ from functools import partial
 from ...metrics import mean
 from ..result import Result
 from ..spec import is_frozen, name_of
-from ..suite import METRICS
+from ..suite import METRICS, lower_is_better
 from .against_frozen import against_frozen
 from .blocks import Block as Block
 from .blocks import Kind
@@ -158,7 +158,8 @@ def _means(figures: SuiteFigures, width: int) -> Iterator[Block]:
     """The means over the columns of each group, with what stands and falls with the worst stream."""
     metrics = list(dict.fromkeys(difference.metric for difference in figures.differences))
     names = [*metrics, *(difference.name for difference in figures.shown_differences)]
-    beside = ("Δ better", "lowest") if len({each.against for each in figures.shown_differences}) > 1 else ()
+    worst = "highest" if lower_is_better(figures.headline) else "lowest"
+    beside = ("Δ better", worst) if len({each.against for each in figures.shown_differences}) > 1 else ()
 
     def cells(row: Names, group: str) -> Iterator[Text]:
         for name in names:
@@ -169,8 +170,8 @@ def _means(figures: SuiteFigures, width: int) -> Iterator[Block]:
             found = [figures.to_better(row, column) for column in figures.groups[group]]
             yield Text(number(mean(found), figures.headline, signed=True))
             known = [value for value in found if value is not None]
-            lowest = min(known) if len(known) == len(found) else None
-            yield Text(number(lowest, figures.headline, signed=True))
+            extreme = (max if worst == "highest" else min)(known) if len(known) == len(found) else None
+            yield Text(number(extreme, figures.headline, signed=True))
 
     groups = list(figures.groups)
     most = max(1, width // (len(names) + len(beside)))

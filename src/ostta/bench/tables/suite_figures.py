@@ -15,7 +15,7 @@ from ...metrics import FPR95
 from ..paper.values import PaperValue, find
 from ..result import Result
 from ..spec import run_key
-from ..suite import METRICS, Cell
+from ..suite import METRICS, Cell, lower_is_better
 from .evidence import Evidence, Over, evidence, of_resampled, told_apart
 from .metric_values import metric_value, why_not_comparable
 from .paired import PairedDifferences
@@ -198,14 +198,19 @@ class SuiteFigures:
         return of_resampled(resampled, max(part.changed for part in known), max(part.images for part in known))
 
     def to_better(self, row: Names, column: Names) -> float | None:
-        """The headline minus that of the better of the frozen row and ROSITA on this stream."""
+        """The headline minus that of the better of the frozen row and ROSITA on this stream; None if a run was on other images."""
         own = self.figure(row, column, self.headline)
         rows = [
             row if self._is_reference(m, row, column) else self.reference_row(m, row, column) for m in (FROZEN, RIVAL)
         ]
         found = [None if each is None else self._figures[each, column, self.headline, ""].mean for each in rows]
         known = [mean for mean in found if mean is not None]
-        return None if own is None or own.mean is None or len(known) < 2 else own.mean - max(known)
+        if own is None or own.mean is None or len(known) < 2:
+            return None
+        ours, others = self._places[row, column], [self._places[each, column] for each in rows if each is not None]
+        if any(other_stream(ours, theirs, seed) for theirs in others for seed in ours.results):
+            return None
+        return own.mean - (min if lower_is_better(self.headline) else max)(known)
 
     @cached_property
     def other_streams(self) -> int:

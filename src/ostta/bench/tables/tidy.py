@@ -76,8 +76,7 @@ def tidy_rows(files: FoundFiles) -> list[dict[str, Any]]:
     """The runs of a folder by stream, backbone, method and seed."""
     names = stream_names(result.spec for result in files.results.values())
     rows = [
-        tidy_row(result, files.paths[key].name, names[stream_key(result.spec)])
-        for key, result in files.results.items()
+        tidy_row(result, files.paths[key].name, names[stream_key(result.spec)]) for key, result in files.results.items()
     ]
     return sorted(rows, key=lambda row: (row["stream"], row["backbone"], row["name"], row["seed"]))
 
