@@ -92,7 +92,7 @@ def run(
                 watch=watch,
             )
     except MissingError as problem:
-        tell_missing(problem)
+        tell_missing(problem, suite)
         raise typer.Exit(1) from None
     for ending in summary.failed:
         typer.echo(f"{title(ending.spec)} failed: {ending.reason}", err=True)

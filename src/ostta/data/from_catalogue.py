@@ -40,6 +40,10 @@ _READERS: Mapping[Kind, Callable[[Path, ClassList, int | None], Images]] = {
 _ORIGINS: Mapping[Kind, str] = {"inner_folder": "folder", "annotations": "list"}
 
 
+class AbsentError(Error):
+    """A data set of the catalogue is not in the data folder."""
+
+
 def given_root(root: Path | None) -> Path | None:
     """The folder of the data sets: `root`, else the environment variable, else none."""
     given = root if root is not None else os.environ.get(ROOT_VARIABLE)
@@ -70,7 +74,9 @@ def open_known(
     if layout is None:
         # The first two are the usual ones; the others are spellings that some projects use.
         places = " or ".join(f"ROOT/{layout.path}" for layout in split.layouts[:2])
-        raise Error(f"The data set '{name}' is not in '{root}', it should be at {places}. {entry.how}")
+        raise AbsentError(
+            f"The data set '{name}' is not in '{root}', it should be at {places}. {entry.instructions(split_name)}"
+        )
     path = root / layout.path
     images = _READERS[layout.kind](path, class_list(entry.classes), limit)
     classes = _classes(base, entry, root, given, images)
