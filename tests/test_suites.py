@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from ostta import Error
 from ostta.bench.engine.requirements import MissingError, missing_for, sets_needed
 from ostta.bench.paper.values import find, paper_values
+from ostta.bench.run.compose import compose
 from ostta.bench.spec import RunSpec
 from ostta.bench.suite import Cell, Suite, expand, load_suite, read_suite, runs, suite_names
 from ostta.cli import main
@@ -449,6 +450,19 @@ def test_the_page_lists_every_suite_with_its_runs(suites: dict[str, Suite]) -> N
     values = paper_values()
     assert f"all {len(values):,} figures" in page
     assert f"for {len([value for value in values if value.doubt])} of them" in page
+
+
+def test_undesired_classes_alone_are_of_the_desired_set(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(
+        'base = { desired = "sample:cifar10c", undesired_classes = ["frog"], limit = 6 }\n[axes]\nmethod = ["zero_shot", "tda"]\n'
+    )
+    cells = expand(load_suite(str(path)))
+    assert {cell.spec.undesired for cell in cells} == {"sample:cifar10c"}
+    assert "frog" not in compose(cells[0].spec, None).classes
+    named = RunSpec(desired="sample:cifar10c", undesired="sample:cifar10c", undesired_classes=["frog"])
+    assert RunSpec(desired="sample:cifar10c", undesired_classes=["frog"]) == named
+    assert RunSpec(undesired_classes=["frog"], undesired="mnist").undesired == "mnist"
 
 
 # --- what a suite needs -------------------------------------------------------------------------------------------------------

@@ -1021,3 +1021,25 @@ def test_a_metric_without_intervals_is_not_blamed_on_missing_records(costs: Suit
     assert "kept no records" not in page
     assert page.count("ms/step cannot be resampled over images") == 3
     assert not any("not of the same images" in note for note in sheet(costs).footnotes)
+
+
+def test_latex_tables_have_captions_and_labels_of_their_own_and_notes_in_a_group(figures: SuiteFigures) -> None:
+    text = FORMATS["latex"](figures)
+    tables = re.findall(r"\\begin\{table\}.*?\\end\{table\}", text, flags=re.DOTALL)
+    labels = re.findall(r"\\label\{(.*?)\}", text)
+    assert labels == [f"tab:paper-hand-{place}" for place in range(1, len(tables) + 1)]
+    captions = re.findall(r"\\caption\{(.*)\}", text)
+    assert len(set(captions)) == len(captions) == len(tables)
+    # A switch of the text size ends with its group.
+    assert text.count("\\footnotesize") == 1
+    group = re.search(r"\\begingroup\n\\footnotesize\n(.*)\n\\endgroup\n$", text, flags=re.DOTALL)
+    assert all(line.startswith("\\noindent ") and line.endswith("\\par") for line in group[1].splitlines())
+
+
+def test_compact_latex_has_the_headline_of_all_streams_in_one_table(figures: SuiteFigures) -> None:
+    text = FORMATS["latex-compact"](figures)
+    assert text.count("\\begin{table}") == 1
+    assert r"\multicolumn{2}{c}{HM $\uparrow$}" in text
+    assert r"CLIP & rosita & 82.00 & 80.50 \\" in text
+    assert "FPR95" not in text
+    assert len(text) < len(FORMATS["latex"](figures)) / 3

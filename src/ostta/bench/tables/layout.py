@@ -17,7 +17,7 @@ from .against_frozen import against_frozen
 from .blocks import Block as Block
 from .blocks import Kind
 from .blocks import Text as Text
-from .footnotes import footnotes
+from .footnotes import BOLD, footnotes
 from .rank_blocks import rank_blocks
 from .suite_figures import FROZEN, Difference, Figure, Names, SuiteFigures
 
@@ -66,6 +66,32 @@ def sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
         cost = _blocks(figures, "Updates, and milliseconds a step", figures.cost, _own, width)
         made.blocks += _of_kind("cost", cost)
     made.footnotes += footnotes(figures)
+    return made
+
+
+def compact_sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
+    """The means of the headline alone, with the streams side by side."""
+    metric, made = figures.headline, Sheet(figures.suite.called)
+    for name, section in figures.sections.items():
+        for start in range(0, len(section), width):
+            columns = section[start : start + width]
+            found = {row: [_figure(figures, row, column, metric) for column in columns] for row in figures.rows}
+            made.blocks.append(
+                Block(
+                    name,
+                    figures.suite.rows,
+                    ((METRICS[metric], tuple(" / ".join(column) for column in columns)),),
+                    tuple(
+                        (row, tuple(Text(number(each.mean, metric), bold=each.best) for each in line))
+                        for row, line in found.items()
+                        if any(each.mean is not None for each in line)
+                    ),
+                )
+            )
+    made.footnotes += [figures.collected.missing] if figures.collected.missing else []
+    made.footnotes += (
+        [BOLD] if any(cell.bold for block in made.blocks for _, line in block.rows for cell in line) else []
+    )
     return made
 
 
