@@ -184,7 +184,8 @@ def _whole(source: Source, numbers: Numbers) -> tuple[Source, Numbers]:
     """Return the data set behind a source and the numbers that the images have in it."""
     if hasattr(source, "clean"):
         return _whole(source.clean, numbers)
-    return (source.whole, source.numbers[numbers]) if hasattr(source, "whole") else (source, numbers)
+    drawn = drawn_numbers(source)
+    return (source.whole, drawn[numbers]) if hasattr(source, "whole") and drawn is not None else (source, numbers)
 
 
 def update_with_drawn(digest: hashlib._Hash, visit: Visit) -> None:
