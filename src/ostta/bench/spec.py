@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from ..core.types import Error
 from ..data.names import is_own, placed
@@ -16,6 +16,11 @@ from ..options import canonical, with_old_names
 from ..profiles import chosen
 from .file_model import FileModel, first_problem
 from .scenario import DomainsScenario, Scenario, SingleScenario
+
+# The fields of a spec that decide which images a run shows.
+OF_THE_STREAM = (
+    "desired", "undesired", "corruption", "severity", "ratio", "limit", "classes", "undesired_classes", "scenario", "draw", "seed",
+)  # fmt: skip
 
 
 class RunSpec(FileModel):
@@ -61,6 +66,14 @@ class RunSpec(FileModel):
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     # The SHA-256 of each file of code that the run names as path/file.py:Name; `own_code.asked` fills it in.
     plugins: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_one_set(cls, content: Any) -> Any:
+        """Undesired classes are classes of the desired set, so that no undesired set has to be named beside them."""
+        if isinstance(content, dict) and content.get("undesired_classes") is not None and "undesired" not in content:
+            return {**content, "undesired": content.get("desired", cls.model_fields["desired"].default)}
+        return content
 
     @field_validator("options")
     @classmethod

@@ -43,7 +43,7 @@ from .file_model import all_problems, first_problem
 from .own_code import asked
 from .paper.mapping import Filters, filters_of
 from .spec import RunSpec, usual_draw
-from .suite_model import METRICS, Axis, Entry, Skip, Suite
+from .suite_model import METRICS, Axis, Entry, Skip, Suite, lower_is_better
 
 __all__ = [
     "METRICS",
@@ -54,6 +54,7 @@ __all__ = [
     "Suite",
     "expand",
     "load_suite",
+    "lower_is_better",
     "read_suite",
     "runs",
     "suite_names",

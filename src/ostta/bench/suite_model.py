@@ -57,6 +57,15 @@ METRICS = {
 }
 
 
+def lower_is_better(metric: str) -> bool:
+    """Whether a lower value of `metric` is the better one.
+
+    >>> lower_is_better("fpr95"), lower_is_better("hm")
+    (True, False)
+    """
+    return METRICS[metric].endswith("↓")
+
+
 class Entry(FileModel):
     """One choice on an axis: fields of RunSpec, options to take away, and filters of the paper's figures.
 

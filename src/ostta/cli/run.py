@@ -224,8 +224,10 @@ def _run_one(spec: RunSpec, data: Path | None, out: Path, *, records: bool | Non
     for remark in filter(None, prepared.remarks):
         print(remark)
     with progress_line(name_of(spec)) as watch:
-        path = execute.ensure_result(prepared, out, keep_records=records, watch=watch, log=log).path
-    result = read_result(path)
+        file = execute.ensure_result(prepared, out, keep_records=records, watch=watch, log=log)
+    path, result = file.path, read_result(file.path)
+    if not file.fresh:
+        print("Result reused: the folder has the result of this run on the same stream, weights and classes.")
     frozen = frozen_result(result, out)
     for heading, cell in zip(HEADINGS, rows([result] if frozen is None else [frozen, result])[-1], strict=True):
         none = heading == "ΔHM" and frozen is None and not is_frozen(spec)

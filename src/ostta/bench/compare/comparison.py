@@ -121,7 +121,7 @@ def _figure(pair: Pair, metric: str) -> Compared:
 def _outcomes(pair: Pair) -> tuple[tuple[list[Outcomes], list[Outcomes]] | None, str]:
     """What both sides said, image by image; or why that cannot be had."""
     for one, other in zip(pair.first, pair.second, strict=True):
-        if _stream(one) != _stream(other):
+        if one.result.stream_identity != other.result.stream_identity:
             return (
                 None,
                 "The two runs were not on the same stream: there are no paired intervals, and no images to compare.",
@@ -139,12 +139,6 @@ def _outcomes(pair: Pair) -> tuple[tuple[list[Outcomes], list[Outcomes]] | None,
     if any(one.images != other.images for one, other in zip(first, second, strict=True)):
         return None, "The records of the two sides are of different images, although the streams have one hash."
     return (first, second), ""
-
-
-def _stream(filed: Filed) -> tuple[object, ...]:
-    """The hash is of which images come, in which order; the spec says what becomes of their pixels."""
-    spec = filed.result.spec
-    return filed.result.stream.hash, spec.corruption, spec.severity, spec.scenario
 
 
 def _read(filed: Filed) -> Outcomes:

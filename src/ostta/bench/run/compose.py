@@ -17,15 +17,35 @@ from ...data.class_names import checked_classes, spoken
 from ...data.corruptions import checked, corrupt_pair, frost_source
 from ...data.dataset import Dataset
 from ...data.from_catalogue import given_root
-from ...data.generated import FROST, generated
+from ...data.generated import FROST, generated, textures_fingerprint
 from ...data.names import is_own, parse_name
 from ...data.overlap import overlap, overlap_sentence
-from ...streams import Continual, Domain, Drawn, Frequent, Ordered, SingleDomain, Smooth, Source, Stream, draw
+from ...streams import (
+    Continual,
+    Domain,
+    Drawn,
+    Frequent,
+    Ordered,
+    SingleDomain,
+    Smooth,
+    Source,
+    Stream,
+    draw,
+    fooling_identity,
+)
 from ..own_code import code_of
 from ..result import Side
-from ..scenario import ContinualScenario, DomainSpec, DomainsScenario, FrequentScenario, OrderedScenario, SmoothScenario
+from ..scenario import (
+    ContinualScenario,
+    DomainSpec,
+    DomainsScenario,
+    FoolingScenario,
+    FrequentScenario,
+    OrderedScenario,
+    SmoothScenario,
+)
 from ..spec import RunSpec
-from .hostile import HOSTILE, hostile
+from .hostile import HOSTILE, fooling_candidates, hostile
 
 # A set whose order matters.
 IN_ORDER = "ccc"
@@ -40,6 +60,9 @@ class Composed:
     desired: Side
     undesired: Side | None
     remarks: tuple[str, ...]
+
+    def known_classes(self, spec: RunSpec) -> tuple[str, ...]:
+        return known_classes(spec, self.classes)
 
 
 def compose(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) -> Composed:
@@ -65,6 +88,22 @@ def compose(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
         _side(sets.undesired, stream.undesired_count) if sets.undesired else None,
         tuple(remark for remark in remarks if remark),
     )
+
+
+def known_classes(spec: RunSpec, classes: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of the known classes: those of the spec, else the `classes` of the desired side."""
+    return classes if spec.undesired_classes else tuple(spec.classes or classes)
+
+
+def identify(spec: RunSpec, root: Path | None) -> tuple[str, tuple[str, ...]]:
+    """Return the identity of the stream that `spec` asks for, and its known classes, without loading a model."""
+    if not isinstance(spec.scenario, FoolingScenario):
+        composed = compose(spec, root)
+        return composed.stream.identity, composed.known_classes(spec)
+    sets = Sets(spec, root)
+    domain = fooling_candidates(spec, sets)
+    identity = fooling_identity(domain, pool=spec.scenario.pool, ratio=spec.ratio, seed=spec.seed)
+    return identity, known_classes(spec, sets.desired[0].classes)
 
 
 def _stream(spec: RunSpec, sets: Sets) -> Stream:
@@ -94,7 +133,7 @@ def _smooth(spec: RunSpec, scenario: SmoothScenario, sets: Sets) -> Stream:
     what = f"pairs of corruptions along a path, total severity {scenario.budget:g}, seed {spec.seed}"
     if "frost" in scenario.corruptions:
         what += f", {frost_source(textures)}"
-    desired = sets.clean_desired(what)
+    desired = replace(sets.clean_desired(what), condition=textures_fingerprint(textures))
     shown = sets.shown(desired, spec.limit, desired=True)
     total = len(shown) if scenario.cells is None else scenario.cells * scenario.speed
     undesired, follows = None, False

@@ -9,7 +9,7 @@ import os
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -55,6 +55,24 @@ Watch = Callable[[int, int, float | None], None]
 
 
 @dataclass(frozen=True)
+class RunInputs:
+    """What must be equal, beside the spec, for a result to be reused."""
+
+    weight_hash: str
+    stream_identity: str
+    class_names_hash: str
+
+    def made(self, result: Result) -> bool:
+        """Whether `result` was made from these inputs. A file without a stream identity never was."""
+        return self == RunInputs(result.weight_hash, result.stream.identity or "", result.class_names_hash)
+
+
+def class_names_hash(names: Sequence[str]) -> str:
+    """Return the hash of class names in label order."""
+    return hashlib.sha256(json.dumps(list(names)).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
 class Prepared:
     """A run that is ready to start: the adapter and its stream, with nothing stepped yet, and what a reader must be told."""
 
@@ -66,9 +84,15 @@ class Prepared:
     remarks: tuple[str, ...]
 
     @property
+    def inputs(self) -> RunInputs:
+        return RunInputs(
+            self.adapter.backbone.weight_hash, self.stream.identity, class_names_hash(self.adapter.classes)
+        )
+
+    @property
     def key(self) -> str:
         """Names the run's files: equal for equal spec, weights and stream."""
-        content = [identity(self.spec), self.adapter.backbone.weight_hash, self.stream.hash]
+        content = [identity(self.spec), self.adapter.backbone.weight_hash, self.stream.identity]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     def path(self, out: Path) -> Path:
@@ -90,8 +114,7 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
     composed = compose(spec, root, model)
     adapter = load(
         model if model is not None else open_backbone(spec),
-        # Without those that are unknown.
-        composed.classes if spec.undesired_classes else spec.classes or composed.classes,
+        composed.known_classes(spec),
         method=choice.method.of,
         score=choice.score.of,  # a spec without one means the identifier's or `max`, whatever its profile
         identifier=choice.identifier.of,
@@ -124,11 +147,7 @@ def existing(prepared: Prepared, out: Path) -> Result | None:
     if not path.exists():
         return None
     result = read_result(path)
-    return (
-        result
-        if identity(result.spec) == identity(prepared.spec) and result.stream.hash == prepared.stream.hash
-        else None
-    )
+    return result if identity(result.spec) == identity(prepared.spec) and prepared.inputs.made(result) else None
 
 
 def carry_out(
@@ -209,9 +228,10 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
             undesired=prepared.undesired,
             seed=prepared.spec.seed,
             draw=prepared.spec.draw,
+            identity=stream.identity,
         ),
         weight_hash=adapter.backbone.weight_hash,
-        class_names_hash=hashlib.sha256(json.dumps(adapter.classes).encode()).hexdigest(),
+        class_names_hash=class_names_hash(adapter.classes),
         unfamiliar_classes=adapter.unfamiliar,
         metrics=Metrics.model_validate(records.metrics()),
         domains=domains,

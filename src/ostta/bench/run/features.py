@@ -15,10 +15,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import platform
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,7 @@ def cache_of(prepared: Prepared, out: Path) -> FeatureCache | None:
         if not isinstance(dataset, Dataset):
             return None  # images that change along the stream are never seen twice
         # The note of a set that is made here says from what and how.
-        what = [dataset.name, dataset.origin, dataset.note, dataset.layout, *_listed(dataset)]
+        what = [dataset.name, dataset.note, dataset.layout, dataset.fingerprint(np.zeros(0, np.int64)), _files(dataset)]
         key = hashlib.sha256(json.dumps([common, what], sort_keys=True).encode()).hexdigest()[:24]
         if key not in stores:
             stores[key] = FeatureStore(out / FOLDER / key, adapter.backbone.feature_width)
@@ -75,11 +76,14 @@ def _sides(stream: Stream) -> Iterator[tuple[int, bool, Source]]:
             yield visit.domain, False, visit.undesired
 
 
-def _listed(dataset: Dataset) -> list[str]:
-    """The files of a set that has one for each image: another choice of classes, or a new file, numbers them anew."""
-    if not dataset.files:
-        return []
-    return [hashlib.sha256("\0".join(map(str, dataset.files)).encode("utf-8", "surrogateescape")).hexdigest()]
+def _files(dataset: Dataset) -> str:
+    """Return a hash of the image files with their sizes and modification times, so that a replaced image is encoded anew."""
+    digest = hashlib.sha256()
+    for path in dataset.files:
+        with suppress(OSError):
+            status = path.stat()
+            digest.update(os.fsencode(path) + f"\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+    return digest.hexdigest()
 
 
 class FeatureStore:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from ...core.words import counted
+from ...intervals import METRICS as RESAMPLED
 from ...intervals import RESAMPLES
 from ..failure import FAILED
+from ..suite import METRICS, lower_is_better
 from .ranks import ranks_of
 from .suite_figures import DELTA, Difference, Figure, SuiteFigures
 
@@ -95,9 +98,10 @@ def _intervals(figures: SuiteFigures) -> Iterator[str]:
     if over[None]:
         yield _without(figures, over[None], len(shown))
     if figures.groups and len({each.against for each in figures.shown_differences}) > 1:
+        worst = "highest" if lower_is_better(figures.headline) else "lowest"
         yield (
-            "Δ better is the mean over streams of the difference to the better of the frozen row and rosita on each stream, and lowest the "
-            "lowest of these; rows without all streams of a group have none."
+            "Δ better is the mean over streams of the difference to the better of the frozen row and rosita on each stream, and "
+            f"{worst} the {worst} of these; rows without all streams of a group have none."
         )
 
 
@@ -124,14 +128,23 @@ def _why_images(figures: SuiteFigures) -> str:
 
 def _without(figures: SuiteFigures, lacking: int, shown: int) -> str:
     """Why some differences, or all, have no interval."""
-    results = [result for _, _, result in figures.distinct]
-    bare = sum(result.records is None for result in results)
-    reason = f"{bare} of {len(results)} runs kept no records" if bare else "the records are not of the same images"
+    reason = why_no_interval(figures)
     several = len({cell.seed for cell in figures.collected.cells}) > 1
     seeds = "seeds that order the same images do not say how other images would do" if several else "there is one seed"
     which = "any difference" if lacking == shown else f"{lacking} of {shown} differences"
-    how = "; `--records` carries such runs out again and keeps them" if bare else ""
+    how = "; `--records` carries such runs out again and keeps them" if reason.endswith("no records") else ""
     return f"No interval can be given for {which}: {reason}, and {seeds}{how}."
+
+
+def why_no_interval(figures: SuiteFigures) -> str:
+    """Why a difference has no interval over images: a clause without a capital letter and a full stop."""
+    metrics = dict.fromkeys(each.metric for each in figures.shown_differences)
+    other = next((metric for metric in metrics if metric not in RESAMPLED), None)
+    if other is not None:
+        return f"{METRICS[other].rstrip(' ↑↓')} cannot be resampled over images"
+    results = [result for _, _, result in figures.distinct]
+    bare = sum(result.records is None for result in results)
+    return f"{bare} of {len(results)} runs kept no records" if bare else "the records are not of the same images"
 
 
 def _differences(figures: SuiteFigures, only: Difference | None = None) -> Iterator[Figure]:
@@ -170,6 +183,11 @@ def _cautions(figures: SuiteFigures) -> list[str]:
     for backbone, hashes in weights.items():
         if len(hashes) > 1:
             cautions.append(f"The results of {backbone} come from {len(hashes)} different sets of weights.")
+    if figures.other_streams:
+        cautions.append(
+            f"{counted(figures.other_streams, 'run')} without a difference: the images are not those of the row to compare with, or one "
+            "of the result files is of an older version. Run both on the same data again."
+        )
     if collected.older:
         cautions.append(f"{collected.older} older results with the same spec as a newer one are left out.")
     if collected.strange:

@@ -16,10 +16,6 @@ from ..result import Result
 from ..spec import run_key
 
 _COLUMNS = ("label", "score", "known", "index", "source", "number", "domain")
-# What of a spec decides which images a run shows.
-OF_THE_STREAM = (
-    "desired", "undesired", "corruption", "severity", "ratio", "limit", "classes", "undesired_classes", "scenario", "draw", "seed",
-)  # fmt: skip
 
 
 def read_outcomes(path: Path) -> Outcomes:
@@ -91,7 +87,7 @@ class PairedDifferences:
         self._measured: dict[str, _Measured | None] = {}
         # One run of each stream is enough to know which images there are.
         kept = [result for result in results if result.records is not None and self._metrics]
-        streams = {_stream(result): result for result in kept}
+        streams = {result.stream_identity: result for result in kept}
         shown = [outcomes for result in streams.values() if (outcomes := self._read(result)) is not None]
         self._resampling = Resampling(shown) if shown else None
 
@@ -104,7 +100,7 @@ class PairedDifferences:
             return None
         parts, images, changed = [], set[int](), set[int]()
         for one, other in zip(ours, theirs, strict=True):
-            if one.stream.hash != other.stream.hash or _stream(one) != _stream(other):
+            if one.stream_identity != other.stream_identity:
                 return None
             first, second = self._of(one), self._of(other)
             if first is None or second is None:
@@ -151,7 +147,3 @@ class PairedDifferences:
     def _give_up(self, result: Result) -> None:
         if result.records is not None and result.records not in self.unusable:
             self.unusable.append(result.records)
-
-
-def _stream(result: Result) -> str:
-    return repr([result.stream.hash, *(getattr(result.spec, name) for name in OF_THE_STREAM)])

@@ -15,12 +15,12 @@ from ...metrics import FPR95
 from ..paper.values import PaperValue, find
 from ..result import Result
 from ..spec import run_key
-from ..suite import METRICS, Cell
+from ..suite import METRICS, Cell, lower_is_better
 from .evidence import Evidence, Over, evidence, of_resampled, told_apart
 from .metric_values import metric_value, why_not_comparable
 from .paired import PairedDifferences
 from .places import Names as Names
-from .places import Place, grouped, stream_of
+from .places import Place, grouped, other_stream, stream_of
 from .suite_results import SuiteResults
 
 FROZEN, RIVAL = "zero_shot", "rosita"
@@ -198,14 +198,31 @@ class SuiteFigures:
         return of_resampled(resampled, max(part.changed for part in known), max(part.images for part in known))
 
     def to_better(self, row: Names, column: Names) -> float | None:
-        """The headline minus that of the better of the frozen row and ROSITA on this stream."""
+        """The headline minus that of the better of the frozen row and ROSITA on this stream; None if a run was on other images."""
         own = self.figure(row, column, self.headline)
         rows = [
             row if self._is_reference(m, row, column) else self.reference_row(m, row, column) for m in (FROZEN, RIVAL)
         ]
         found = [None if each is None else self._figures[each, column, self.headline, ""].mean for each in rows]
         known = [mean for mean in found if mean is not None]
-        return None if own is None or own.mean is None or len(known) < 2 else own.mean - max(known)
+        if own is None or own.mean is None or len(known) < 2:
+            return None
+        ours, others = self._places[row, column], [self._places[each, column] for each in rows if each is not None]
+        if any(other_stream(ours, theirs, seed) for theirs in others for seed in ours.results):
+            return None
+        return own.mean - (min if lower_is_better(self.headline) else max)(known)
+
+    @cached_property
+    def other_streams(self) -> int:
+        """The number of runs that were on another stream than the frozen row or ROSITA in the same column."""
+        found = set()
+        for (row, column), place in self._places.items():
+            for method in (FROZEN, RIVAL):
+                against = self.reference_row(method, row, column)
+                if against is not None:
+                    theirs = self._places[against, column]
+                    found |= {(row, column, seed) for seed in place.results if other_stream(place, theirs, seed)}
+        return len(found)
 
     @property
     def any_best(self) -> bool:
@@ -301,9 +318,9 @@ class SuiteFigures:
         return FPR95[self.fpr95] if metric == "fpr95" else metric
 
     def _differences(self, ours: Place, theirs: Place, metric: str, part: str = "") -> dict[int, float]:
-        """Seed by seed."""
+        """Seed by seed, without the seeds whose two runs were on different streams."""
         own, base = self._values(ours, metric, part), self._values(theirs, metric, part)
-        return {seed: own[seed] - base[seed] for seed in own if seed in base}
+        return {seed: own[seed] - base[seed] for seed in own if seed in base and not other_stream(ours, theirs, seed)}
 
     def _beside_paper(self, figure: Figure, place: Place, metric: str, part: str) -> Figure:
         cell = place.cells[0]
