@@ -909,7 +909,7 @@ def test_means_over_groups_in_every_format(grouped: SuiteFigures) -> None:
     assert ("tpt (20)", "lda") not in dict(means.rows)
     text = FORMATS["md"](grouped)
     assert re.search(r"\| \+\d+\.\d\d \[\+\d+\.\d\d, \+\d+\.\d\d\]\\\* \|", text)
-    assert "the paired 95 % interval of a difference over images, from 1,000 resamples" in text
+    assert "the paired 95 % interval of a difference over images and seeds, from 1,000 resamples" in text
     lines = list(csv.DictReader(io.StringIO(FORMATS["figures"](grouped))))
     (found,) = [line for line in lines if (line["method"], line["group"], line["metric"]) == ("tda", "far", "delta_hm")]
     assert (float(found["low"]), float(found["high"])) == (mean.low, mean.high)

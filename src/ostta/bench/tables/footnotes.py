@@ -73,17 +73,24 @@ def _intervals(figures: SuiteFigures) -> Iterator[str]:
     """What the brackets behind differences are, what a star means, and why there is no bracket."""
     shown = [figure for figure in _differences(figures) if figure.mean is not None]
     over = Counter(figure.over for figure in shown)
+    drawn = f"from {RESAMPLES:,} resamples of the images that both runs saw, desired and undesired ones apart"
     if over["images"]:
         yield (
-            f"In brackets: the paired 95 % interval of a difference over images, from {RESAMPLES:,} resamples of the images that both "
-            f"runs saw, desired and undesired ones apart. {_why_images(figures)}"
+            f"In brackets: the paired 95 % interval of a difference over images, {drawn}. The answers stay as they were given, so it "
+            "covers the choice of the images that are scored. It does not cover what a method would have learned from other images "
+            "or in another order: for methods that remember it is too narrow, of AUROC above all."
+        )
+    if over["images and seeds"]:
+        yield (
+            f"In brackets{', with several seeds' if over['images'] else ''}: the paired 95 % interval of a difference over images and "
+            f"seeds, {drawn}, and from the spread between the seeds (Student's t). It covers {_covered(figures)}."
         )
     if over["seeds"]:
         yield (
             "Where a run kept no records, the bracket is the paired 95 % interval over the seeds, which draw images of their own "
             "(Student's t)."
         )
-    if over["images"] or over["seeds"]:
+    if any(kind is not None for kind in over):
         counts = Counter(
             each.name
             for each in figures.shown_differences
@@ -114,12 +121,10 @@ def _ranks(figures: SuiteFigures) -> Iterator[str]:
     yield from (one.why_not for one in found if one.ranks is None)
 
 
-def _why_images(figures: SuiteFigures) -> str:
-    if len({cell.seed for cell in figures.collected.cells}) == 1:
-        return "There is one seed, so nothing is known about other orders."
+def _covered(figures: SuiteFigures) -> str:
     if any(result.spec.draw == "order" for _, _, result in figures.distinct):
-        return "Images are drawn and not seeds: seeds that order the same images do not say how other images would do."
-    return "An image that several seeds show counts as one."
+        return "other images and other orders, but not what a method would have learned from other images, as the seeds reorder the same ones"
+    return "other streams of the same kind, as each seed draws its own images"
 
 
 def _without(figures: SuiteFigures, lacking: int, shown: int) -> str:

@@ -68,7 +68,7 @@ class _Measured:
 
 @dataclass(frozen=True, eq=False)
 class PairedDifference:
-    """The mean over pairs of runs, of the images as they are and in each resample.
+    """The differences of pairs of runs, one row a pair: of the images as they are, then in each resample.
 
     images: how many different ones. changed: on how many of them the two sides differ, in any pair.
     """
@@ -115,8 +115,8 @@ class PairedDifferences:
             parts.append(first.values[metric] - second.values[metric])
             images.update(first.places.tolist())
             changed.update(first.places[first.said(metric) != second.said(metric)].tolist())
-        mean: Values = np.mean(parts, axis=0)
-        return PairedDifference(mean, len(images), len(changed)) if np.isfinite(mean[0]) else None
+        rows = np.stack(parts)
+        return PairedDifference(rows, len(images), len(changed)) if np.isfinite(rows[:, 0]).all() else None
 
     def _of(self, result: Result) -> _Measured | None:
         key = run_key(result.spec)

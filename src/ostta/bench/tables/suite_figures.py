@@ -35,7 +35,7 @@ class Figure:
     """One figure. None: there is none. `std` is the sample standard deviation over `seeds` runs, None for a single one.
 
     low, high: the paired 95 % interval of a difference, where there is one. `over` says what was drawn for it: "images", of which there
-    were so many different ones, or "seeds". marked: it excludes zero, also by Holm's correction for all differences of its kind.
+    were so many different ones, "images and seeds", or "seeds". marked: it excludes zero, also by Holm's correction for all differences of its kind.
     best: better than every other row of its column, backbone and stream, by the same measure.
     paper: the paper's figure, with its `doubt`. gap: ours minus the paper's, where that means something; else `apart` says why not.
     """
@@ -193,9 +193,13 @@ class SuiteFigures:
         values = [part.resampled for part in known if part.resampled is not None]
         if not values or len(values) < len(parts):
             return None
+        seeds = known[0].seeds
+        if any(part.seeds != seeds for part in known):
+            # Streams with different seeds have no rows in common: the means over the seeds of each are averaged.
+            seeds, values = (), [np.atleast_2d(each).mean(axis=0) for each in values]
         resampled: Values = np.mean(values, axis=0)
         # Streams may share images: at least so many have changed, and so many are different.
-        return of_resampled(resampled, max(part.changed for part in known), max(part.images for part in known))
+        return of_resampled(resampled, max(part.changed for part in known), max(part.images for part in known), seeds)
 
     def to_better(self, row: Names, column: Names) -> float | None:
         """The headline minus that of the better of the frozen row and ROSITA on this stream."""
