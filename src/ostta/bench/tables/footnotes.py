@@ -19,8 +19,8 @@ CONVENTIONS = {
     "interpolated.",
 }
 BOLD = (
-    "Bold: the best figure of a column, backbone and stream, where paired intervals tell it apart from every other row there, "
-    "corrected for their number (Holm). Where none is bold, none is told apart."
+    "Bold: the best figure of a column, backbone and stream, where paired intervals tell it apart from every other row there. "
+    "Where none is bold, none is told apart."
 )
 
 
@@ -91,14 +91,10 @@ def _intervals(figures: SuiteFigures) -> Iterator[str]:
             "(Student's t)."
         )
     if any(kind is not None for kind in over):
-        counts = Counter(
-            each.name
-            for each in figures.shown_differences
-            for figure in _differences(figures, each)
-            if figure.low is not None
+        yield (
+            "* the interval excludes zero. Stars and bold figures of one metric are one family: Holm's correction is for all comparisons of "
+            "that metric in these tables, to the frozen row, to rosita and of the best row with the others."
         )
-        of = f"the {max(counts.values())} differences" if len(counts) == 1 else "all differences"
-        yield f"* the interval excludes zero, also by Holm's correction for {of} of one metric to one row in these tables."
     if over[None]:
         yield _without(figures, over[None], len(shown))
     if figures.groups and len({each.against for each in figures.shown_differences}) > 1:

@@ -35,8 +35,8 @@ class Figure:
     """One figure. None: there is none. `std` is the sample standard deviation over `seeds` runs, None for a single one.
 
     low, high: the paired 95 % interval of a difference, where there is one. `over` says what was drawn for it: "images", of which there
-    were so many different ones, "images and seeds", or "seeds". marked: it excludes zero, also by Holm's correction for all differences of its kind.
-    best: better than every other row of its column, backbone and stream, by the same measure.
+    were so many different ones, "images and seeds", or "seeds". marked: it excludes zero, also by Holm's correction for all
+    comparisons of its metric. best: better than every other row of its column, backbone and stream, in the same family of comparisons.
     paper: the paper's figure, with its `doubt`. gap: ours minus the paper's, where that means something; else `apart` says why not.
     """
 
@@ -102,6 +102,10 @@ class SuiteFigures:
             self._fill(self.headline, part)
         for difference in self.differences:
             self._fill_difference(difference)
+        for metric in dict.fromkeys((*self.suite.metrics, *measured)):
+            self._mark(metric)
+        for part in self.suite.parts:
+            self._mark(self.headline, part)
         self.groups = self._grouped_columns(len(self.suite.columns))
 
     def figure(self, row: Names, column: Names, metric: str, part: str = "") -> Figure | None:
@@ -278,11 +282,9 @@ class SuiteFigures:
             if metric in self.suite.metrics:
                 figure = self._beside_paper(figure, place, metric, part)
             self._figures[row, column, metric, part] = figure
-        for group in self._rivals():
-            self._mark_best([(row, column, metric, part) for row, column in group], metric)
 
     def _fill_difference(self, difference: Difference) -> None:
-        metric, known = difference.metric, dict[tuple[Names, Names], Evidence]()
+        metric = difference.metric
         for (row, column), place in self._places.items():
             figure = Figure(None, None, 0)
             against = self.reference_row(difference.against, row, column)
@@ -292,13 +294,11 @@ class SuiteFigures:
                 figure = _summed(list(differences.values()))
                 found = evidence(self.paired, place.results, other.results, self._resampled(metric), differences)
                 if found is not None:
-                    known[row, column] = self._evidence[row, column, difference.name] = found
+                    self._evidence[row, column, difference.name] = found
+                    figure = _with_evidence(figure, found, marked=False)
                 if (metric, difference.against) == (self.headline, FROZEN):
                     figure = self._delta_beside_paper(figure, (row, column), (against, column))
             self._figures[row, column, difference.name, ""] = figure
-        for (name, found), marked in zip(known.items(), told_apart(list(known.values())), strict=True):
-            place_name = (*name, difference.name, "")
-            self._figures[place_name] = _with_evidence(self._figures[place_name], found, marked)
 
     def _resampled(self, metric: str) -> str:
         """The name that a metric has in `ostta.intervals`."""
@@ -344,21 +344,54 @@ class SuiteFigures:
             groups.setdefault((column, stream_of(place.cells[0])), []).append((row, column))
         yield from groups.values()
 
-    def _mark_best(self, names: list[tuple[Names, Names, str, str]], metric: str) -> None:
-        """The best mean, if it is told apart from every other one by its paired interval, corrected for their number."""
+    def _mark(self, metric: str, part: str = "") -> None:
+        """Mark differences and best figures of one metric, with Holm's correction over all comparisons of both kinds.
+
+        One family, so that a star and a bold figure that rest on the same comparison never contradict each other.
+        """
+        family: dict[frozenset[frozenset[str]], Evidence] = {}
+        stars: dict[tuple[Names, Names, str], frozenset[frozenset[str]]] = {}
+        best: list[tuple[list[tuple[Names, Names]], list[frozenset[frozenset[str]]]]] = []
+        for difference in self.differences if not part else ():
+            for (row, column), place in self._places.items():
+                found = self._evidence.get((row, column, difference.name))
+                against = self.reference_row(difference.against, row, column)
+                if difference.metric == metric and found is not None and against is not None:
+                    pair = frozenset((place.keys, self._places[against, column].keys))
+                    stars[row, column, difference.name] = pair
+                    family[pair] = found
+        for group in self._rivals():
+            tops, others = self._best(group, metric, part)
+            pairs = {frozenset(self._places[name].keys for name in (tops[0], other)): other for other in others}
+            compared = {
+                pair: family.get(pair) or self._apart((*tops[0], metric, part), (*other, metric, part))
+                for pair, other in pairs.items()
+            }
+            known = {pair: found for pair, found in compared.items() if found is not None}
+            family |= known
+            if known and len(known) == len(pairs):
+                best.append((tops, list(known)))
+        marked = dict(zip(family, told_apart(list(family.values())), strict=True))
+        for star, pair in stars.items():
+            self._figures[*star, ""] = replace(self._figures[*star, ""], marked=marked[pair])
+        for tops, pairs_of_top in best:
+            if all(marked[pair] for pair in pairs_of_top):
+                for name in tops:
+                    self._figures[*name, metric, part] = replace(self._figures[*name, metric, part], best=True)
+
+    def _best(
+        self, group: list[tuple[Names, Names]], metric: str, part: str
+    ) -> tuple[list[tuple[Names, Names]], list[tuple[Names, Names]]]:
+        """The places with the best mean of a group, which share their runs, and all others; no others where nothing is best."""
         arrow = METRICS[metric][-1] if metric in self.suite.metrics else ""
-        means = {name: mean for name in names if (mean := self._figures[name].mean) is not None}
+        figures = {name: self._figures.get((*name, metric, part)) for name in group}
+        means = {name: figure.mean for name, figure in figures.items() if figure is not None and figure.mean is not None}
         if arrow not in ("↑", "↓") or len(means) < 2:
-            return
+            return group[:1], []
         top = max(means, key=means.__getitem__) if arrow == "↑" else min(means, key=means.__getitem__)
         # The same runs may be shown in several rows.
-        runs = {name: self._places[name[0], name[1]].keys for name in means}
-        rivals = [name for name in means if runs[name] != runs[top]]
-        found = [each for name in rivals if (each := self._apart(top, name)) is not None]
-        if rivals and len(found) == len(rivals) and all(told_apart(found)):
-            for name in means:
-                if runs[name] == runs[top]:
-                    self._figures[name] = replace(self._figures[name], best=True)
+        tops = [name for name in means if self._places[name].keys == self._places[top].keys]
+        return [top, *(name for name in tops if name != top)], [name for name in means if name not in tops]
 
     def _apart(self, one: tuple[Names, Names, str, str], other: tuple[Names, Names, str, str]) -> Evidence | None:
         """How sure the difference between two places of a column is."""
