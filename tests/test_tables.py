@@ -202,6 +202,11 @@ def test_bold_and_stars_are_one_family_of_comparisons(tmp_path: Path) -> None:
     assert "one family: Holm's correction is for all comparisons" in FORMATS["md"](figures)
 
 
+def test_a_rate_that_is_the_backbones_own_is_said(figures: SuiteFigures) -> None:
+    said = "Not the published value, but a default of the backbone: lr = 0.001 on openai/clip-vit-base-patch16 (rosita"
+    assert said in FORMATS["md"](figures)
+
+
 def test_lower_is_better_for_fpr95(tmp_path: Path) -> None:
     figures = drawn_by_seed(tmp_path, "fpr95", (1.4, 1.6, 1.8))
     assert [figures.figure(row, MNIST, "fpr95").best for row in (FROZEN, ROSITA)] == [True, False]

@@ -12,12 +12,15 @@ from ..core.types import Error
 from ..files import is_unicode, parse_json
 from .class_descriptions import BEHIND_NAME, Classes, line_of, prompts_of, read_line
 
+# Lists of class names that ship and are no data set's default (D34).
+SHIPPED_LISTS = ("names:imagenet_r_newer",)
+
 
 def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str] | dict[str, list[str]]:
     """Class names from "cat,dog,ship", from a text file with one name per line, or from a JSON list (typed or in a file).
 
     Where classes have descriptions, as in a file with lines such as "cat: a photo of a house cat; a kitten" or in a JSON object,
-    they are a dictionary from names to descriptions. `ostta.load` takes either.
+    they are a dictionary from names to descriptions. `ostta.load` takes either. "names:imagenet_r_newer" is a list that ships.
 
     >>> parse_classes("cat, dog, ship")
     ['cat', 'dog', 'ship']
@@ -26,6 +29,10 @@ def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str] | dict[str,
     """
     text = os.fspath(text_or_file).strip()
     names: list[str] | dict[str, list[str]]
+    if text in SHIPPED_LISTS:
+        from .class_lists import class_list
+
+        return list(class_list(text.removeprefix("names:")).names)
     if os.path.isfile(text):
         names = _names_in_file(Path(text))
     elif not isinstance(text_or_file, str) or text.lower().endswith((".txt", ".json")):

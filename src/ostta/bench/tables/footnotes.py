@@ -51,7 +51,7 @@ def footnotes(figures: SuiteFigures) -> list[str]:
             f"Busy: {busy} of {len(results)} runs shared the machine with other work, and their ms/step is longer than their own; the "
             "result files say how long each waited for a core."
         )
-    sentences += [_gaps(figures), suite.remark, *_cautions(figures)]
+    sentences += [_of_backbone(figures), _gaps(figures), suite.remark, *_cautions(figures)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -141,6 +141,17 @@ def _differences(figures: SuiteFigures, only: Difference | None = None) -> Itera
             for difference in figures.shown_differences if only is None else (only,):
                 if (figure := figures.figure(row, column, difference.name)) is not None:
                     yield figure
+
+
+def _of_backbone(figures: SuiteFigures) -> str:
+    """The options of methods that are the backbone's default instead of the published value."""
+    methods: dict[str, set[str]] = {}
+    for _, _, result in figures.distinct:
+        options, sources = result.options.get("method", {}), result.option_sources.get("method", {})
+        for name in (name for name, source in sources.items() if source == "backbone"):
+            methods.setdefault(f"{name} = {options.get(name)} on {result.spec.backbone}", set()).add(result.spec.method)
+    found = "; ".join(f"{setting} ({', '.join(sorted(of))})" for setting, of in sorted(methods.items()))
+    return f"Not the published value, but a default of the backbone: {found}." if found else ""
 
 
 def _gaps(figures: SuiteFigures) -> str:

@@ -385,7 +385,9 @@ class SuiteFigures:
         """The places with the best mean of a group, which share their runs, and all others; no others where nothing is best."""
         arrow = METRICS[metric][-1] if metric in self.suite.metrics else ""
         figures = {name: self._figures.get((*name, metric, part)) for name in group}
-        means = {name: figure.mean for name, figure in figures.items() if figure is not None and figure.mean is not None}
+        means = {
+            name: figure.mean for name, figure in figures.items() if figure is not None and figure.mean is not None
+        }
         if arrow not in ("↑", "↓") or len(means) < 2:
             return group[:1], []
         top = max(means, key=means.__getitem__) if arrow == "↑" else min(means, key=means.__getitem__)
