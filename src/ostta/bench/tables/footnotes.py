@@ -37,6 +37,7 @@ def footnotes(figures: SuiteFigures) -> list[str]:
         sentences.append(
             "The HM of a continual stream is the mean of its domains' HM; the other figures are over all its images."
         )
+    sentences.append(_shares(figures))
     if "fpr95" in suite.metrics:
         sentences.append(CONVENTIONS[figures.fpr95])
     if results:
@@ -61,7 +62,7 @@ def _seeds(figures: SuiteFigures) -> str:
         return f"One seed ({seeds[0]}): there is no spread."
     spread = f"Mean ± sample standard deviation over the seeds {', '.join(map(str, seeds))}, as far as they are there."
     # Without a limit there is nothing to draw from.
-    if any(cell.spec.draw == "order" or cell.spec.limit is None for cell in figures.collected.cells):
+    if any(cell.spec.draw != "images" or cell.spec.limit is None for cell in figures.collected.cells):
         spread += (
             " Seeds order the same images, so this spread does not say how other images would do: with a limit and "
             '`draw = "images"` each seed draws its own.'
@@ -118,7 +119,7 @@ def _ranks(figures: SuiteFigures) -> Iterator[str]:
 
 
 def _covered(figures: SuiteFigures) -> str:
-    if any(result.spec.draw == "order" for _, _, result in figures.distinct):
+    if any(result.spec.draw != "images" for _, _, result in figures.distinct):
         return "other images and other orders, but not what a method would have learned from other images, as the seeds reorder the same ones"
     return "other streams of the same kind, as each seed draws its own images"
 
@@ -141,6 +142,19 @@ def _differences(figures: SuiteFigures, only: Difference | None = None) -> Itera
             for difference in figures.shown_differences if only is None else (only,):
                 if (figure := figures.figure(row, column, difference.name)) is not None:
                     yield figure
+
+
+def _shares(figures: SuiteFigures) -> str:
+    """The shares that AUPR is to be read beside."""
+    if not {"aupr_known", "aupr_unknown"} & set(figures.suite.metrics):
+        return ""
+    shares: dict[str, str] = {}
+    for _, column, result in figures.distinct:
+        known, unknown = result.counts["desired"], result.counts["undesired"]
+        if known + unknown:
+            shares[" / ".join(column)] = f"{100 * unknown / (known + unknown):.1f} %"
+    listed = ", ".join(f"{column} {share}" for column, share in shares.items())
+    return f"A random score has the share of its positive side as AUPR. Share of unknown images: {listed}."
 
 
 def _of_backbone(figures: SuiteFigures) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...core.types import Error
 from ...intervals import METRICS, OF_SCORES, Outcomes, Resampling, Values
+from ...measures import RunColumns
 from ..result import Result
 from ..spec import run_key
 
@@ -45,6 +46,20 @@ def read_outcomes(path: Path) -> Outcomes:
         columns["number"],
         columns["domain"],
     )
+
+
+def read_run_columns(path: Path) -> RunColumns:
+    """The columns that measures are computed from, in the order of the stream, from the parquet file that a run kept."""
+    import pyarrow
+    import pyarrow.parquet
+
+    names = ("label", "score", "known", "index", "adapted", "pseudo_label", "verdict", "probability")
+    try:
+        there = pyarrow.parquet.read_schema(path).names
+        table = pyarrow.parquet.read_table(path, columns=[name for name in names if name in there])
+        return RunColumns.of({name: table.column(name).to_pylist() for name in table.column_names})
+    except (OSError, KeyError, pyarrow.ArrowException) as problem:
+        raise Error(f"The records {path} cannot be read ({str(problem).splitlines()[0]}).") from None
 
 
 @dataclass(frozen=True, eq=False)

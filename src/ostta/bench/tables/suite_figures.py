@@ -10,7 +10,9 @@ from functools import cached_property
 
 import numpy as np
 
+from ...core.types import Error
 from ...intervals import Values
+from ...measures import RunColumns, find_measure, is_measure, measure_names, regret, worst_tenth
 from ...metrics import FPR95
 from ..paper.values import PaperValue, find
 from ..result import Result
@@ -18,7 +20,7 @@ from ..spec import run_key
 from ..suite import METRICS, Cell
 from .evidence import Evidence, Over, evidence, of_resampled, told_apart
 from .metric_values import metric_value, why_not_comparable
-from .paired import PairedDifferences
+from .paired import PairedDifferences, read_run_columns
 from .places import Names as Names
 from .places import Place, grouped, stream_of
 from .suite_results import SuiteResults
@@ -96,6 +98,7 @@ class SuiteFigures:
             collected.folder, results, [self._resampled(m) for m in {*self.suite.metrics, *measured}]
         )
         self._evidence: dict[tuple[Names, Names, str], Evidence] = {}
+        self._read_columns: dict[str, RunColumns | None] = {}
         for metric in (*self.suite.metrics, *self.cost):
             self._fill(metric)
         for part in self.suite.parts:
@@ -269,13 +272,60 @@ class SuiteFigures:
             # Of all seeds together: one number, filed under the first seed.
             figures = list(self._values(place, "hm", part).values())
             return {0: statistics.stdev(figures)} if len(figures) > 1 else {}
-        read = {seed: metric_value(result, metric, self.fpr95, part) for seed, result in place.results.items()}
+        if metric == "hm_worst_tenth":
+            worst = worst_tenth(list(self._values(place, "hm", part).values()))
+            return {} if worst is None else {0: worst}
+        read = {seed: self._value(place, seed, metric, part) for seed in place.results}
         return {seed: value for seed, value in read.items() if value is not None}
+
+    def _value(self, place: Place, seed: int, metric: str, part: str) -> float | None:
+        """The figure of one run: from its result file, or, for measures that the file does not have, from its records."""
+        result = place.results[seed]
+        if metric != "regret" and not is_measure(metric):
+            return metric_value(result, metric, self.fpr95, part)
+        if part:
+            return None
+        if metric in result.measures:
+            return result.measures[metric]
+        columns = self._columns(result)
+        if columns is None:
+            return None
+        if metric != "regret":
+            return find_measure(metric)(columns)
+        cell = place.cells[0]
+        against = self.frozen_row(cell.row, cell.column)
+        frozen = self.results(against, cell.column).get(seed) if against is not None else None
+        if frozen is None or frozen.stream.hash != result.stream.hash:
+            return None
+        base = self._columns(frozen)
+        return None if base is None else regret(columns, base)
+
+    def _columns(self, result: Result) -> RunColumns | None:
+        """The records of a run; None where there are none, or they cannot be read."""
+        if result.records is None:
+            return None
+        if result.records not in self._read_columns:
+            try:
+                read = read_run_columns(self.collected.folder / result.records)
+            except Error:
+                read = None
+            self._read_columns[result.records] = read
+        return self._read_columns[result.records]
+
+    def fill_measures(self) -> list[str]:
+        """Fill in all measures that the suite does not name, and `regret`; those that have a value anywhere."""
+        found = []
+        for metric in (*measure_names(), "regret"):
+            if metric not in self.suite.metrics:
+                self._fill(metric)
+                if any(self._figures[row, column, metric, ""].mean is not None for row, column in self._places):
+                    found.append(metric)
+        return found
 
     def _fill(self, metric: str, part: str = "") -> None:
         for (row, column), place in self._places.items():
             figure = _summed(list(self._values(place, metric, part).values()))
-            if metric == "hm_std":
+            if metric in ("hm_std", "hm_worst_tenth"):
                 figure = replace(figure, seeds=len(place.results))
             if metric == "ms" and figure.mean is not None:
                 figure = replace(figure, busy=any(result.busy for result in place.results.values()))

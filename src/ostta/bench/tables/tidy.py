@@ -36,6 +36,7 @@ def tidy_row(result: Result, file: str) -> dict[str, Any]:
         "scenario": spec.scenario.kind,
         **{name: getattr(result.metrics, name) for name in _FIGURES},
         "hm_mean_domains": result.hm_mean_domains,
+        **result.measures,
         "images_desired": result.counts.get("desired"),
         "images_undesired": result.counts.get("undesired"),
         "updates": result.updates,
