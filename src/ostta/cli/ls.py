@@ -74,9 +74,15 @@ def scores(also: _Also = None) -> None:
 @app.command()
 def measures() -> None:
     """The measures of `ostta.measures` and of installed packages, for the metrics of a suite. Example: ostta ls measures"""
+    from ..core.types import Error
     from ..measures import find_measure, measure_names
 
-    found = [find_measure(name) for name in measure_names()]
+    found = []
+    for name in measure_names():
+        try:
+            found.append(find_measure(name))
+        except Error as problem:
+            warnings.warn(str(problem), stacklevel=1)
     about = [(each.name, each.heading, (each.compute.__doc__ or "").partition("\n")[0]) for each in found]
     print_table("Measures", ("measure", "heading", "what it is"), about)
 

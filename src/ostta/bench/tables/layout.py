@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from ...measures import MEASURES
+from ...measures import MEASURES, is_measure
 from ...metrics import mean
 from ..result import Result
 from ..spec import is_frozen, name_of
@@ -84,7 +84,7 @@ def heading(figures: SuiteFigures, metric: str) -> str:
     """The heading of a metric's column, or of a difference's."""
     difference = _difference(figures, metric)
     if difference is None:
-        return METRICS.get(metric, metric)
+        return METRICS[metric] if is_measure(metric) else METRICS.get(metric, metric)
     name = f"Δ {METRICS[difference.metric].rstrip(' ↑↓')}"
     return name if difference.against == FROZEN else f"{name} to {difference.against}"
 

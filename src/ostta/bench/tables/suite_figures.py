@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core.types import Error
 from ...intervals import Values
-from ...measures import RunColumns, find_measure, is_measure, measure_names, regret, worst_tenth
+from ...measures import MEASURES, RunColumns, find_measure, is_measure, regret, worst_tenth
 from ...metrics import FPR95
 from ..paper.values import PaperValue, find
 from ..result import Result
@@ -281,7 +281,8 @@ class SuiteFigures:
     def _value(self, place: Place, seed: int, metric: str, part: str) -> float | None:
         """The figure of one run: from its result file, or, for measures that the file does not have, from its records."""
         result = place.results[seed]
-        if metric != "regret" and not is_measure(metric):
+        # A plug-in cannot take the name of a metric that ships.
+        if metric not in MEASURES and metric != "regret" and (metric in METRICS or metric in COST):
             return metric_value(result, metric, self.fpr95, part)
         if part:
             return None
@@ -313,13 +314,17 @@ class SuiteFigures:
         return self._read_columns[result.records]
 
     def fill_measures(self) -> list[str]:
-        """Fill in all measures that the suite does not name, and `regret`; those that have a value anywhere."""
+        """Fill in `regret` and all measures that ship or that a result file has; the names of those with a value anywhere."""
+        of_results = (name for _, _, result in self.distinct for name in result.measures)
         found = []
-        for metric in (*measure_names(), "regret"):
-            if metric not in self.suite.metrics:
-                self._fill(metric)
-                if any(self._figures[row, column, metric, ""].mean is not None for row, column in self._places):
-                    found.append(metric)
+        for metric in dict.fromkeys((*MEASURES, "regret", *of_results)):
+            taken = metric in self.suite.metrics or (metric in METRICS and metric not in (*MEASURES, "regret"))
+            # A measure of a package that is not installed here is left out.
+            if taken or (metric != "regret" and not is_measure(metric)):
+                continue
+            self._fill(metric)
+            if any(self._figures[row, column, metric, ""].mean is not None for row, column in self._places):
+                found.append(metric)
         return found
 
     def _fill(self, metric: str, part: str = "") -> None:
