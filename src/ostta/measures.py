@@ -89,12 +89,12 @@ class RunColumns:
     @property
     def known(self) -> Flags:
         """Whether an image shows one of the classes."""
-        return self.labels >= 0
+        return np.asarray(self.labels >= 0)
 
     @property
     def right_class(self) -> Flags:
         """Whether an image is known and its best class is right, accepted or not."""
-        return self.known & (self.index == self.labels)
+        return np.asarray(self.known & (self.index == self.labels))
 
     @property
     def correct(self) -> Flags:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -139,7 +139,7 @@ class Suite(FileModel):
     columns: tuple[str, ...] = ()
     metrics: tuple[str, ...] = Field(NAMES, min_length=1)
     seeds: tuple[int, ...] = Field((0,), min_length=1)
-    orders: int | None = Field(None, ge=1)
+    orders: Annotated[int, Field(ge=1)] | None = None
     limit: int | None = None
     figures: Filters = Field(default_factory=dict)
     parts: tuple[str, ...] = ()
