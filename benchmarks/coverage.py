@@ -61,8 +61,9 @@ def make(data: str, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     suite = out / "coverage.toml"
     suite.write_text(SUITE, encoding="utf-8")
-    command = [sys.executable, "-m", "ostta", "bench", "run", str(suite), "--data", data, "--out", str(out)]
-    subprocess.run([*command, "--threads", "1"], check=True)
+    ostta = [sys.executable, "-c", "from ostta.cli import main; main()"]
+    run = ["bench", "run", str(suite), "--data", data, "--out", str(out), "--threads", "1"]
+    subprocess.run([*ostta, *run], check=True)
 
 
 def outcomes(out: Path) -> dict[tuple[str, str], dict[int, Outcomes]]:
