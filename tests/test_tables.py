@@ -160,16 +160,16 @@ DRAWN = SUITE.replace("seeds = [0, 1]", "seeds = [0, 1, 2]\nlimit = 40").replace
 
 
 def drawn_by_seed(
-    folder: Path, figure: str, better: tuple[float, ...], fields: dict[str, object] | None = None
+    folder: Path, figure: str, better: tuple[float, ...], streams: tuple[tuple[str], ...] = (MNIST,)
 ) -> SuiteFigures:
     """CLIP on MNIST, three seeds that draw images: the frozen row has 40, 60 and 50, rosita so much more."""
     (folder / "drawn.toml").write_text(DRAWN)
     suite = read_suite(folder / "drawn.toml", "paper/drawn")
-    only = {"backbone": ["CLIP"], "stream": ["C-10C/MNIST"]}
-    for cell in expand(suite, only=only):
+    only = {"backbone": ["CLIP"], "stream": [name for (name,) in streams]}
+    for place, cell in enumerate(expand(suite, only=only)):
         value = (40.0, 60.0, 50.0)[cell.seed] + (better[cell.seed] if cell.row == ROSITA else 0.0)
         numbers = made(cell.spec, 50.0).metrics.model_dump() | {figure: value}
-        made(cell.spec, 50.0, metrics=numbers).write(folder / f"{cell.row[1]}{cell.seed}.json")
+        made(cell.spec, 50.0, metrics=numbers).write(folder / f"{place}.json")
     return SuiteFigures(collect_results(suite, folder, only=only))
 
 
@@ -190,6 +190,23 @@ def test_the_best_of_rows_that_are_not_told_apart_is_not_bold(tmp_path: Path) ->
     assert figures.figure(ROSITA, MNIST, DELTA).mean > 0
     assert not any(figures.figure(row, MNIST, "hm").best for row in (FROZEN, ROSITA))
     assert not figures.figure(ROSITA, MNIST, DELTA).marked
+
+
+def test_bold_and_stars_are_one_family_of_comparisons(tmp_path: Path) -> None:
+    """p = 0.029 on each stream: enough for one comparison, and not for one of two."""
+    for streams, significant in (((MNIST,), True), ((MNIST, TINY), False)):
+        folder = tmp_path / str(len(streams))
+        folder.mkdir()
+        figures = drawn_by_seed(folder, "hm", (7.0, 10.0, 13.0), streams)
+        for column in streams:
+            assert figures.figure(ROSITA, column, "hm").best is significant
+            assert figures.figure(ROSITA, column, DELTA).marked is significant
+    assert "one family: Holm's correction is for all comparisons" in FORMATS["md"](figures)
+
+
+def test_a_rate_that_is_the_backbones_own_is_said(figures: SuiteFigures) -> None:
+    said = "Not the published value, but a default of the backbone: lr = 0.001 on openai/clip-vit-base-patch16 (rosita"
+    assert said in FORMATS["md"](figures)
 
 
 def test_lower_is_better_for_fpr95(tmp_path: Path) -> None:
@@ -911,7 +928,7 @@ def test_means_over_groups_in_every_format(grouped: SuiteFigures) -> None:
     assert ("tpt (20)", "lda") not in dict(means.rows)
     text = FORMATS["md"](grouped)
     assert re.search(r"\| \+\d+\.\d\d \[\+\d+\.\d\d, \+\d+\.\d\d\]\\\* \|", text)
-    assert "the paired 95 % interval of a difference over images, from 1,000 resamples" in text
+    assert "the paired 95 % interval of a difference over images and seeds, from 1,000 resamples" in text
     lines = list(csv.DictReader(io.StringIO(FORMATS["figures"](grouped))))
     (found,) = [line for line in lines if (line["method"], line["group"], line["metric"]) == ("tda", "far", "delta_hm")]
     assert (float(found["low"]), float(found["high"])) == (mean.low, mean.high)

@@ -15,6 +15,7 @@ from .adapter import Adapter
 from .core.types import Error, Prediction, Timing
 from .core.words import counted
 from .intervals import Outcomes
+from .measures import RunColumns
 from .streams import Sample
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ class Records:
         >>> records.column("known").tolist()
         [True, True, False]
         """
-        values = [getattr(prediction, name) for prediction in self.predictions]
+        # `probability` is optional: an identifier, or a plug-in's prediction, may have none.
+        values = [getattr(prediction, name, None) for prediction in self.predictions]
         if name in ("known", "adapted"):
             return np.array(values, dtype=bool)
         if name in ("index", "pseudo_label"):
@@ -126,6 +128,16 @@ class Records:
         """
         return metrics.summary(self.labels, self.scores(), self.column("known"), self.column("index"))
 
+    def run_columns(self) -> RunColumns:
+        """The columns that the measures of `ostta.measures` are computed from.
+
+        >>> from ostta.measures import find_measure
+        >>> find_measure("openauc")(records.run_columns())
+        100.0
+        """
+        names = ("known", "index", "score", "adapted", "pseudo_label", "verdict", "probability")
+        return RunColumns.of({"label": self.label} | {name: self.column(name) for name in names})
+
     def outcomes(self) -> Outcomes:
         """The columns that intervals of differences are made from.
 
@@ -165,6 +177,9 @@ class Records:
         """
         columns: dict[str, Any] = {name: getattr(self, name) for name in ("source", "number", "label", "domain")}
         columns |= {name: self.column(name) for name in _FIELDS}
+        probability = self.column("probability")
+        if np.isfinite(probability).any():
+            columns["probability"] = probability
         for name in self.diagnostics:
             columns[f"diagnostic_{name}" if name in columns else name] = self.diagnostic(name)
         if any(prediction.events for prediction in self.predictions):
@@ -181,7 +196,7 @@ class Records:
 
         source, number: where the image came from; label: the number of its class, -1 if undesired; domain: its domain's number.
         known, index, score, threshold, mu_desired, mu_undesired, verdict, adapted, loss, reason, pseudo_label: of the `Prediction`;
-        None is a missing value. Then one column for each of the method's diagnostics, such as ROSITA's `matches`;
+        None is a missing value. `probability`, that the image is known, is there if any image has one. Then one column for each of the method's diagnostics, such as ROSITA's `matches`;
         events: their kinds, if there were any;
         ms_encode, ms_decide, ms_update: milliseconds; and features, an array in each row, if the adapter was asked for them.
 

@@ -43,7 +43,7 @@ class StreamInfo(FileModel):
     desired: Side
     undesired: Side | None
     seed: int
-    draw: Literal["order", "images"] = "order"
+    draw: Literal["order", "images", "orders"] = "order"
     identity: str | None = None
 
 
@@ -166,6 +166,7 @@ class Result(FileModel):
         "cached_features",
         "events",
         "load",
+        "measures",
     )
 
     schema_version: int = SCHEMA
@@ -201,6 +202,8 @@ class Result(FileModel):
     events: dict[str, int] = Field(default_factory=dict)
     # How busy the machine was; files from before that do not say.
     load: Load | None = None
+    # By the names of `ostta.measures`, those of plug-ins among them; None where the run cannot give one.
+    measures: dict[str, float | None] = Field(default_factory=dict)
 
     @property
     def stream_identity(self) -> tuple[str, ...]:

@@ -57,8 +57,9 @@ class RunSpec(FileModel):
     # Classes of the desired set that are unknown: `undesired` is then the same set, and shows no others.
     undesired_classes: list[str] | None = None
     seed: int = 0
-    # What the seed draws beside corruption and augmentation: the order of the first `limit` images, or which images too.
-    draw: Literal["order", "images"] = "order"
+    # What the seed draws beside corruption and augmentation: the order of the first `limit` images, or which images too. With
+    # "orders" images and their corruption are those of seed 0, and the seed draws order and augmentation alone.
+    draw: Literal["order", "images", "orders"] = "order"
     scenario: Scenario = Field(default_factory=SingleScenario)
     # Off in benchmarks, whatever the profile says, unless a run asks for it.
     guard: bool = False
@@ -117,6 +118,18 @@ def usual_draw(fields: Mapping[str, Any]) -> Literal["order", "images"]:
     return (
         "images" if any(map(is_own, sets)) and spec.limit is not None and spec.scenario.kind != "ordered" else "order"
     )
+
+
+def image_seed(spec: RunSpec) -> int:
+    """The seed that draws images and corrupts them."""
+    return 0 if spec.draw == "orders" else spec.seed
+
+
+def draws_images(spec: RunSpec) -> bool:
+    """Whether images are drawn from all classes of a set, and are not its first ones."""
+    if spec.draw == "orders":
+        return usual_draw(spec.model_dump(exclude={"options", "draw"})) == "images"
+    return spec.draw == "images"
 
 
 def changed(spec: RunSpec, **fields: Any) -> RunSpec:

@@ -5,7 +5,7 @@ a row or a column. Two sets of files share their names: `paper/` as published, `
 
     [base]
     desired = "folder:pets"
-    draw = "images"                                     # each seed draws its own images, and not only their order
+    draw = "images"                                     # each seed draws its own images, and not only their order; or `orders = 10` above
     [axes]                                              # the one part that a file must have
     method = ["zero_shot", "rosita"]                    # a field of RunSpec, and the values it takes
     [axes.stream]                                       # or named entries, each setting fields

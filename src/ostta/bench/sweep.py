@@ -18,6 +18,7 @@ from ..core.types import Error
 from ..data.catalogue import CATALOGUE
 from ..data.names import parse_name
 from ..files import make_folder, write_atomically
+from ..metrics import NAMES
 from ..options import canonical
 from .own_code import code_of, sets_of
 from .scenario import DomainsScenario
@@ -60,6 +61,7 @@ class Sweep:
             "what": shown_stream(self.spec),
             "remark": " ".join(filter(None, (best, self.remark()))),
             "seeds": list(self.seeds),
+            **({"metrics": [*NAMES, "hm_worst_tenth"]} if self.spec.draw == "orders" else {}),
             "records": records,
             "base": base,
             "axes": {"variant": entries},

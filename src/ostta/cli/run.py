@@ -79,11 +79,18 @@ def run(
         str | None,
         typer.Option(help="Several, 0,1,2, in place of --seed: a table with their mean and spread, frozen row first."),
     ] = None,
+    orders: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="The same images in so many orders, in place of --seeds and --draw: a table with mean, spread and worst order.",
+        ),
+    ] = None,
     draw: Annotated[
         str | None,
         typer.Option(
-            help="What the seed draws: order (of the first N images), or images (which N of the set, as many of each class as "
-            "there can be): the default for a set of your own."
+            help="What the seed draws: order (of the first N images), images (which N of the set, as many of each class as "
+            "there can be): the default for a set of your own; or orders (images of seed 0, as --orders does)."
         ),
     ] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "cpu",
@@ -132,6 +139,8 @@ def run(
 
     Example: ostta run --seeds 0,1,2 --set lr=1e-3,3e-3,1e-2 --desired cifar10c:train --limit 500 --draw images --data DATA
 
+    Example: ostta run --orders 10 --method tda
+
     Example: ostta run --config run.toml --seed 3
 
     Example: ostta run --scenario frequent --images-per-domain 250 --corruptions snow,fog,jpeg --data DATA
@@ -154,6 +163,10 @@ def run(
     wanted = chosen(profile, method, score, identifier)
     if undesired is not None and undesired_classes is not None:
         raise Error("Give --undesired, another data set, or --undesired-classes, classes of the desired one; not both.")
+    if orders is not None:
+        if seeds is not None or draw is not None or seed != 0:
+            raise Error("--orders draws the orders by the seeds 0, 1, ...; leave out --seed, --seeds and --draw.")
+        draw = "orders"
     if log is not None:
         check_log(log)
     needs_unknown = ratio > 0 and undesired_classes is None
@@ -187,7 +200,8 @@ def run(
         device=parse_device(device),
         dtype=dtype,
     )
-    sweep = sweep_of(asked(spec), options, parse_seeds(seeds) or [seed])
+    several = list(range(orders)) if orders is not None else parse_seeds(seeds)
+    sweep = sweep_of(asked(spec), options, several or [seed])
     if sweep.values or len(sweep.seeds) > 1:
         from .run_several import run_several
 
@@ -216,8 +230,9 @@ def _run_one(spec: RunSpec, data: Path | None, out: Path, *, records: bool | Non
     from ..bench.result import read_result
     from ..bench.run import execute
     from ..bench.spec import is_frozen, name_of
+    from ..bench.suite import METRICS
     from ..bench.tables.frozen_result import frozen_result
-    from ..bench.tables.layout import HEADINGS, rows
+    from ..bench.tables.layout import HEADINGS, number, rows
     from .run_progress import progress_line
 
     prepared = execute.prepare(spec, data)
@@ -234,6 +249,10 @@ def _run_one(spec: RunSpec, data: Path | None, out: Path, *, records: bool | Non
         print(
             f"{heading:<10} {cell}{' (no frozen result of this stream here: --method zero_shot makes it)' if none else ''}"
         )
+    print("Further measures:")
+    for name, value in result.measures.items():
+        if value is not None:
+            print(f"  {number(value, name):>7} {METRICS[name]}")
     if result.domains:
         print(f"HM of each domain, mean {_percent(result.hm_mean_domains)}:")
         for domain in result.domains:

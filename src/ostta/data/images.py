@@ -194,7 +194,9 @@ class OpenedImage:
             decode_smaller(image)
             image.load()
         except Exception as problem:
-            raise ImageError(f"{name} cannot be decoded, it may be damaged or cut short: {one_line(problem)}.") from problem
+            raise ImageError(
+                f"{name} cannot be decoded, it may be damaged or cut short: {one_line(problem)}."
+            ) from problem
         # Some formats hold a picture of another size than their header says.
         _check_size(image.size, name, most)
         # The orientation is read after loading: TIFF files are turned by Pillow itself, which then drops the tag.

@@ -16,7 +16,9 @@ class Constants(Options):
     neighbours: int = option(20, bounds=(1, 200), about="nearest recent images that vote on an image")
     votes: float = option(3.0, bounds=(0, 100), about="independent votes that the neighbours are worth together")
     unknown_spread: float = option(
-        1.1, bounds=(0.1, 10), about="standard deviation of the fit of unknown images, in units of the second-best class"
+        1.1,
+        bounds=(0.1, 10),
+        about="standard deviation of the fit of unknown images, in units of the second-best class",
     )
     known_spread: float = option(1.5, bounds=(0.1, 10), about="smallest standard deviation of the fit of known images")
     known_distance: float = option(1.5, bounds=(0, 10), about="smallest mean fit of the known images of a class")

@@ -151,7 +151,7 @@ def _evidence(
 ) -> Evidence | None:
     # The HM of a continual stream is the mean of its domains'.
     by_domain = metric == "hm" and pair.first[0].result.spec.scenario.kind == "continual"
-    first, second = (drawn.values(side, metric, by_domain=by_domain) for side in outcomes)
+    first, second = (drawn.values_by_run(side, metric, by_domain=by_domain) for side in outcomes)
     changed = {
         image
         for one, other in zip(*outcomes, strict=True)
@@ -159,7 +159,8 @@ def _evidence(
         if differs
     }
     images = len({image for run in outcomes[0] for image in run.images})
-    return of_resampled(second - first, len(changed), images) if np.isfinite((second - first)[0]) else None
+    differences = second - first
+    return of_resampled(differences, len(changed), images) if np.isfinite(differences[:, 0]).all() else None
 
 
 def _said(run: Outcomes, metric: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

@@ -44,7 +44,7 @@ from ..scenario import (
     OrderedScenario,
     SmoothScenario,
 )
-from ..spec import RunSpec
+from ..spec import RunSpec, draws_images, image_seed
 from .hostile import HOSTILE, fooling_candidates, hostile
 
 # A set whose order matters.
@@ -118,8 +118,10 @@ def _stream(spec: RunSpec, sets: Sets) -> Stream:
         return _smooth(spec, scenario, sets)
     domain = sets.domain(DomainSpec(desired=spec.desired))
     if isinstance(scenario, OrderedScenario):
-        if sets.draws:
-            raise Error("The scenario ordered shows a set in its own order, so `draw` must be 'order', not 'images'.")
+        if spec.draw != "order":
+            raise Error(
+                f"The scenario ordered shows a set in its own order, so `draw` must be 'order', not {spec.draw!r}."
+            )
         return Ordered(domain, ratio=ratio, seed=seed)
     return SingleDomain(domain.desired, domain.undesired, ratio=ratio, seed=seed)
 
@@ -160,7 +162,7 @@ class Sets:
 
     def __init__(self, spec: RunSpec, root: Path | None) -> None:
         self.spec, self.root, self._code = spec, root, code_of(spec)
-        self.draws = spec.draw == "images"
+        self.draws = draws_images(spec)
         # Where images are drawn, or classes chosen, it is out of the whole set.
         self._first = None if self.draws or spec.undesired_classes is not None else spec.limit
         self.drawn: list[str] = []
@@ -210,10 +212,10 @@ class Sets:
                 )
             return source
         if self.draws:
-            how = f"drawn by seed {self.spec.seed}, as many of each class as there can be"
+            how = f"drawn by seed {image_seed(self.spec)}, as many of each class as there can be"
             side = "" if self._chosen is None else f", {'desired' if desired else 'undesired'} classes"
             self._say(f"{dataset.name}{side}: {wanted:,} of {len(source):,} images, {how}.")
-            return draw(source, wanted, self.spec.seed, desired=desired)
+            return draw(source, wanted, image_seed(self.spec), desired=desired)
         return Drawn(source.whole, source.numbers[:wanted]) if desired and isinstance(source, Drawn) else source
 
     def open_undesired(self, name: str, corruption: str, severity: int) -> Dataset:
@@ -252,7 +254,7 @@ class Sets:
 
     def _open(self, name: str, corruption: str, severity: int, how: dict[str, Any]) -> Dataset:
         """As `open_dataset`, but corruptions that are made here share one clean set, whose bytes are in memory once."""
-        seed = self.spec.seed
+        seed = image_seed(self.spec)
         how = {**how, "code": self._code}
         dataset = open_dataset(name, self.root, corruption=corruption, severity=severity, seed=seed, **how)
         if dataset.origin != "generated":

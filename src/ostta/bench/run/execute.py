@@ -25,6 +25,7 @@ from ...backbones.protocol import Backbone
 from ...core.devices import described
 from ...evaluate import Records, evaluate
 from ...files import make_folder, write_atomically
+from ...measures import measure_run
 from ...metrics import mean
 from ...streams import Stream, prefetched
 from ..own_code import code_of, packages_of
@@ -218,6 +219,8 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
     }
     counts["undesired_missing"] = stream.short_of
     counts["scores_not_finite"] = int((~np.isfinite(records.column("score"))).sum())
+    problems: list[str] = []
+    measures = measure_run(records.run_columns(), problems)
     return Result(
         spec=prepared.spec,
         options=json.loads(json.dumps(adapter.resolved.values())),
@@ -244,7 +247,8 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
         latency_ms=_latency(records),
         peak_memory_mb=reached.peak_memory_mb,
         seconds=round(reached.seconds, 3),
-        remarks=[remark for remark in prepared.remarks if remark],
+        measures=measures,
+        remarks=[remark for remark in (*prepared.remarks, *problems) if remark],
         versions=versions() | packages_of(prepared.spec),
         hardware=_hardware(prepared.adapter.device),
         threads=torch.get_num_threads(),

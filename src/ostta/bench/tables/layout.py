@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from ...measures import MEASURES, is_measure
 from ...metrics import mean
 from ..result import Result
 from ..spec import is_frozen, name_of
@@ -95,6 +96,12 @@ def compact_sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
     return made
 
 
+def measure_blocks(figures: SuiteFigures) -> list[Block]:
+    """The measures that the suite does not name and any run has, one block a stream: for pages."""
+    found = figures.fill_measures()
+    return list(_blocks(figures, "", found, _own, 1)) if found else []
+
+
 def _of_kind(kind: Kind, blocks: Iterator[Block]) -> Iterator[Block]:
     return (replace(block, kind=kind) for block in blocks)
 
@@ -103,7 +110,7 @@ def heading(figures: SuiteFigures, metric: str) -> str:
     """The heading of a metric's column, or of a difference's."""
     difference = _difference(figures, metric)
     if difference is None:
-        return METRICS.get(metric, metric)
+        return METRICS[metric] if is_measure(metric) else METRICS.get(metric, metric)
     name = f"Δ {METRICS[difference.metric].rstrip(' ↑↓')}"
     return name if difference.against == FROZEN else f"{name} to {difference.against}"
 
@@ -118,7 +125,7 @@ def number(value: float | None, metric: str, *, signed: bool = False) -> str:
         return DASH
     if metric in COUNTS and value == round(value):
         return f"{value:+,.0f}" if signed else f"{value:,.0f}"
-    digits = 1 if metric in COUNTS else DIGITS.get(metric, 2)
+    digits = 1 if metric in COUNTS else MEASURES[metric].digits if metric in MEASURES else DIGITS.get(metric, 2)
     return f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
 
 

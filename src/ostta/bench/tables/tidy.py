@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.types import Error
+from ...measures import MEASURES
 from ...metrics import BEHIND, FPR95, NAMES
 from ..result import Result
 from .folder_results import FoundFiles, read_folder
@@ -40,6 +41,7 @@ def tidy_row(result: Result, file: str, stream: str | None = None) -> dict[str, 
         "scenario": spec.scenario.kind,
         **{name: getattr(result.metrics, name) for name in _FIGURES},
         "hm_mean_domains": result.hm_mean_domains,
+        **{name if name in MEASURES else f"measure_{name}": value for name, value in result.measures.items()},
         "images_desired": result.counts.get("desired"),
         "images_undesired": result.counts.get("undesired"),
         "updates": result.updates,
