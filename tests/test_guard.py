@@ -17,7 +17,7 @@ from ostta.core.overlay import distance
 from ostta.core.types import EVENTS
 from ostta.guard import GuardOptions, Rung
 from ostta.guard.shadow import Shadow
-from ostta.guard.signals import ANSWERS, CHECKS, SPARSE, Signals, evenness
+from ostta.guard.signals import ACCEPTED, CHECKS, RARE, Check, Signals, effective_classes
 from ostta.live import StreamPool
 from ostta.methods.protocol import Failure
 
@@ -61,54 +61,105 @@ def usual(count: int, start: int = 0) -> list[torch.Tensor]:
 
 
 # --- signals ----------------------------------------------------------------------------------------------------------
-def test_evenness_is_of_classes_alike_whatever_their_number() -> None:
-    chance = np.random.default_rng(0)
-    for classes in (2, 10, 100):
-        assert evenness([1] * 50, classes) == 0
-        alike = np.mean([evenness(chance.integers(classes, size=64).tolist(), classes) for _ in range(20)])
-        assert alike == pytest.approx(1, abs=0.05)
-    assert evenness([0, 1] * 30, 10) < 0.15
-
-
-def seen(**limits: Any) -> Signals:
-    return Signals(GuardOptions(**limits), 10)
+def seen(classes: int = 10, **limits: Any) -> Signals:
+    return Signals(GuardOptions(**limits), classes)
 
 
 def out(signals: Signals) -> set[str]:
     return set(signals.out(signals.values()))
 
 
-def test_one_class_is_uneven_once_enough_was_accepted() -> None:
-    signals = seen()
-    for number in range(ANSWERS[1]):
-        assert "evenness" not in out(signals)
-        signals.answered(3, False, None)
-        signals.answered(None, False, None)  # a rejected image is of no class
-        assert (number + 1 == ANSWERS[1]) == ("evenness" in out(signals))
+def pairs(own: Any, frozen: Any, classes: int = 10, every: bool = True) -> Signals:
+    """Signals of accepted images with the classes that the adapter and the frozen model assign."""
+    signals = seen(classes)
+    for index, frozen_index in zip(own, frozen, strict=True):
+        signals.checked(Check(1, int(index), 1, int(frozen_index), 1.0), every=every)
+    return signals
+
+
+def test_the_effective_number_of_classes() -> None:
+    assert effective_classes(np.array([7, 0, 0, 0])) == 1
+    assert effective_classes(np.array([3, 3, 3, 3])) == pytest.approx(4)
+    # Entropy of (1/2, 1/4, 1/4) is 1.5 bits.
+    assert effective_classes(np.array([2, 1, 1])) == pytest.approx(2**1.5)
+
+
+@pytest.mark.parametrize("classes", [2, 10, 100])
+def test_one_class_where_the_frozen_model_sees_all_is_uneven_once_enough_was_accepted(classes: int) -> None:
+    for every, least in ((True, ACCEPTED[1]), (False, RARE[1])):
+        few, enough = (
+            pairs([1] * count, [n % classes for n in range(count)], classes, every) for count in (least - 1, least)
+        )
+        few.checked(Check(0, 1, 0, 1, 0.0), every=every)  # a rejected image counts for no class
+        assert "evenness" not in few.values()
+        assert "evenness" in out(enough)
+
+
+@pytest.mark.parametrize("classes", [2, 10, 100])
+@pytest.mark.parametrize("shown", [1, 2, 3])
+def test_few_classes_are_no_collapse_where_the_frozen_model_sees_the_same(classes: int, shown: int) -> None:
+    own = [n % min(shown, classes) for n in range(ACCEPTED[0])]
+    assert pairs(own, own, classes).values()["evenness"] == pytest.approx(1)
+    # One image in ten is confused by the frozen model only.
+    confused = [(n * 7) % classes if n % 10 == 0 else index for n, index in enumerate(own)]
+    assert "evenness" not in out(pairs(own, confused, classes))
+
+
+def checks(count: int, every: bool, probability: float | None = None, **limits: Any) -> Signals:
+    """The frozen model accepts one image in three, the adapter all of them."""
+    signals = seen(**limits)
+    for n in range(count):
+        share = 1.0 if probability is None else probability
+        signals.checked(Check(1, n % 10, int(n % 3 == 0), n % 10, share), every=every)
+    return signals
 
 
 def test_disagreement_gap_and_estimate_are_of_checks() -> None:
-    signals = seen(max_disagreement=0.6)
-    for number in range(CHECKS[1]):
-        signals.checked((1, number % 10, number % 3 == 0, number % 10), every=True)
-    values = signals.values()
+    values = checks(CHECKS[1], True).values()
     assert values["disagreement"] == pytest.approx(2 / 3, abs=0.02)
-    # Who trains nothing may accept as many more as it likes.
+    # A method that trains nothing may accept more.
     assert values["gap"] == 0
-    for number in range(CHECKS[1]):
-        signals.checked((1, number % 10, number % 3 == 0, number % 10), every=False)
+    signals = checks(CHECKS[1], False, max_disagreement=0.6)
     values = signals.values()
     assert values["gap"] == pytest.approx(values["disagreement"])
-    assert values["estimate"] <= 1 / 3
-    assert out(signals) >= {"disagreement", "gap"}
+    assert values["estimate"] == pytest.approx(1 / 3, abs=0.02)
+    assert out(signals) == {"disagreement", "gap"}
+
+
+def test_the_gap_is_of_probabilities_where_there_are_some() -> None:
+    assert checks(CHECKS[1], False, 0.6).values()["gap"] == pytest.approx(0.6 - 1 / 3)
+    assert checks(CHECKS[1], True, 0.1).values()["gap"] == pytest.approx(1 / 3 - 0.1)
+
+
+class Probable:
+    """A decision with a probability, or none yet."""
+
+    desired = True
+
+    def __init__(self, probability: float | None, undecided: bool = False) -> None:
+        self.probability, self.undecided = probability, undecided
+
+
+def test_a_check_takes_the_probability_of_the_decision_and_leaves_undecided_images_out() -> None:
+    frozen = ostta.Decision(Verdict.RELIABLE_DESIRED, 0.3, 0.4, 0.2)
+    assert Check.of(Probable(0.7), 4, frozen, 2) == (1, 4, 1, 2, 0.7)  # type: ignore[arg-type]
+    assert Check.of(Probable(None), 4, frozen, 2).probability == 1  # type: ignore[arg-type]
+    assert Check.of(frozen, 4, frozen, 2).probability == 1
+    guard = remembering().guard
+    for step in range(CHECKS[1]):
+        judged = guard.shadow.judge(features(3, step), step)
+        guard.check(Probable(0.7, undecided=True), 4, judged, step, every=True)  # type: ignore[arg-type]
+    assert "gap" not in guard.signals.values()
+    # The frozen model has seen the images nevertheless.
+    assert len(guard.shadow.tensors()["scores"]) == CHECKS[1]
 
 
 def test_a_collapse_that_the_frozen_model_does_not_share_lowers_the_estimate() -> None:
     both, own = seen(), seen()
     for number in range(CHECKS[0]):
         agreed = number % 4 > 0
-        both.checked((1, 0, int(agreed), 0), every=True)
-        own.checked((1, 0 if agreed else 1, 1, number % 10 if agreed else 2), every=True)
+        both.checked(Check(1, 0, int(agreed), 0, 1.0), every=True)
+        own.checked(Check(1, 0 if agreed else 1, 1, number % 10 if agreed else 2, 1.0), every=True)
     assert both.values()["estimate"] == pytest.approx(0.75)
     assert own.values()["estimate"] < 0.2
     assert "estimate" in out(own)
@@ -116,10 +167,10 @@ def test_a_collapse_that_the_frozen_model_does_not_share_lowers_the_estimate() -
 
 def test_a_few_checks_suffice_where_they_are_rare_and_kinds_are_not_mixed() -> None:
     signals = seen()
-    for _ in range(SPARSE[1]):
-        signals.checked((1, 0, 0, 0), every=False)
+    for _ in range(RARE[1]):
+        signals.checked(Check(1, 0, 0, 0, 1.0), every=False)
     assert "gap" in out(signals)
-    signals.checked((1, 0, 0, 0), every=True)
+    signals.checked(Check(1, 0, 0, 0, 1.0), every=True)
     assert "gap" not in out(signals)
 
 
@@ -130,7 +181,7 @@ def test_long_steps_drift_and_values_that_are_not_finite() -> None:
     assert out(signals) == {"step"}
     signals.drifted(0.5)
     for _ in range(3):
-        signals.answered(None, True, None)
+        signals.stepped(True, None)
     assert out(signals) == {"step", "drift", "not_finite"}
     signals.forget()
     assert out(signals) == set()
@@ -138,10 +189,10 @@ def test_long_steps_drift_and_values_that_are_not_finite() -> None:
 
 def test_means_that_close_in_are_a_warning_only() -> None:
     one = remembering(min_separation=0.9, patience=1)
-    for number in range(200):
-        one.guard.signals.answered(number % 10, False, 1.0)
-    for number in range(60):
-        one.guard.signals.answered(number % 10, False, 0.1)
+    for _ in range(200):
+        one.guard.signals.stepped(False, 1.0)
+    for _ in range(60):
+        one.guard.signals.stepped(False, 0.1)
     warned = [event for _ in range(3) for event in one.guard.climb(1)]
     assert [event.kind for event in warned] == ["warn"]
     assert warned[0].evidence["separation"] < 0.9
@@ -268,7 +319,7 @@ def test_failed_updates_do_not_replace_the_snapshots() -> None:
     stream = images(17)
     for image in stream[:4]:
         one.step(image)
-    one.steps += ANSWERS[0]  # as if the first snapshot were older than all that the signals cover
+    one.steps += ACCEPTED[0]  # as if the first snapshot were older than all that the signals cover
     for image in stream[4:8]:
         one.step(image)
     kept = [snapshot.step for snapshot in one.guard.snapshots]
