@@ -18,11 +18,11 @@ from cases import CLASSES, Given, SmallTower, adapter, backbone, content, images
 from ostta import Error, ImageError, InUseError, Verdict
 from ostta.core.scores import cosines
 from ostta.core.types import Look
-from ostta.identifiers import IDENTIFIERS
 from ostta.methods import METHODS
 from ostta.methods.entropy import Entropy
 from ostta.methods.rosita import RositaOptions
 from ostta.options import owners
+from ostta.registry import ALL_IDENTIFIERS as IDENTIFIERS
 from ostta.scores import SCORES
 from ostta.sources.item import missing_item
 

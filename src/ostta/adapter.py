@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from . import backbones
+from .acceptance import Acceptance, accept_lines
 from .backbones.prompts import classifier_of
 from .backbones.protocol import Backbone
 from .core.banks import named
@@ -81,11 +82,12 @@ def load(
     those of them that are not named; a named identifier that can judge one score only comes with that score. Keywords are
     options of the method, the score, the identifier and the adapter, which `ostta ls options` shows; `options` takes them too, by
     name or as objects: `options=ostta.options.RositaOptions(lr=1e-4)`, in which all fields count as given. `guard` watches the method
-    without labels and takes back what harms (docs/guard.md); if not given, it is on in the profile `field` only.
+    without labels and takes back what harms (docs/guard.md); if not given, it is on in the profile `field` only. `accept=0.8` answers
+    "unknown" below that probability, `accept={"person": 0.9}` for one class.
 
     >>> adapter = load("embedded", ["cat", "dog", "ship"])
     >>> adapter
-    Adapter(embedded, 3 classes (cat, dog, ship), method zero_shot, score neighbours, identifier adaptive, profile field, 0 steps)
+    Adapter(embedded, 3 classes (cat, dog, ship), method zero_shot, identifier field, profile field, 0 steps)
     >>> adapter.step(image).label  # a PIL image, a path, bytes or an array
     'cat'
     >>> load("embedded", ["cat", "dog", "ship"], "rosita")
@@ -98,6 +100,8 @@ def load(
     if descriptions and "descriptions" in keywords:
         raise Error("`descriptions` is given twice: `classes` has them too.")
     keywords |= {"descriptions": descriptions} if descriptions else {}
+    if "accept" in keywords:
+        keywords["accept"] = accept_lines(keywords["accept"])
     guarded = wanted.profile == "field" if guard is None else guard
     resolved = resolve(choice, wanted.profile, options, model.defaults, keywords, guarded)
     adapter = Adapter(model, names, choice, wanted.profile, seed, resolved)
@@ -169,6 +173,11 @@ class Adapter:
             self.state = self.method.start()
             self.score: Score = choice.score.of(resolved.score, self._setting())
         self.identifier: Identifier = choice.identifier.of(resolved.identifier, scale=self.score.scale)
+        if resolved.adapter.accept and self.identifier.peek(0.0).probability is None:
+            raise Error(
+                f"`accept` needs probabilities, which the identifier {choice.identifier.name!r} does not give: use 'field'."
+            )
+        self.acceptance = Acceptance(resolved.adapter.accept, self.classes)
         self.levels = Levels(len(self.classes)) if resolved.adapter.answer == "levelled" else None
         if resolved.adapter.reset_every and not isinstance(self.state, Restarts):
             raise Error(
@@ -751,10 +760,12 @@ class Adapter:
         began, encoded, decided, now = turn.began, turn.encoded, turn.decided, self.clock()
         ms = Timing(1e3 * (encoded - began), 1e3 * (decided - encoded), 1e3 * (now - decided))
         trained = isinstance(outcome, Trained)
+        probability, explain = decision.probability, getattr(self.score, "explain", None)
+        known = decision.desired if probability is None else self.acceptance.accepts(probability, index)
         return Prediction(
-            label=self.classes[index] if decision.desired else None,
+            label=self.classes[index] if known else None,
             index=index,
-            known=decision.desired,
+            known=known,
             score=scored.value,
             threshold=decision.threshold,
             mu_desired=decision.mu_desired,
@@ -772,7 +783,19 @@ class Adapter:
             evidence=scored.evidence,
             events=events,
             warming_up=turn.warming_up,
+            probability=probability,
+            undecided=probability is not None and turn.warming_up,
+            explanation=None if probability is None or explain is None else explain(scored, self.classes[index]),
+            class_probabilities=self._class_probabilities(probability, logits) if wanted.class_probabilities else None,
         )
+
+    def _class_probabilities(self, probability: float | None, logits: torch.Tensor) -> dict[str, float] | None:
+        """P(known) divided among the classes by the softmax of the scaled logits."""
+        if probability is None:
+            return None
+        scale = self.backbone.logit_scale if self.method.score_scale == 1 else 1.0
+        shares = torch.softmax(scale * logits.float(), dim=-1).cpu().tolist()
+        return {name: probability * share for name, share in zip(self.classes, shares, strict=True)}
 
     def _views_of_image(self, image: ImageSource) -> Views:
         picture = read_image(image, self.resolved.adapter.max_megapixels)

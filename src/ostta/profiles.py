@@ -26,7 +26,7 @@ class Chosen:
 _CHOICES: dict[str, tuple[str, str | None, str]] = {
     "reference": ("rosita", None, "lda"),
     "paper": ("rosita", None, "lda"),
-    "field": ("zero_shot", "neighbours", "adaptive"),
+    "field": ("zero_shot", "field", "field"),
 }
 
 
@@ -41,9 +41,9 @@ def chosen(profile: str | None, method: Named = None, score: Named = None, ident
     """What is named, and for the rest what the profile says. With nothing named at all the profile is `field`, else `reference`.
 
     >>> chosen(None), chosen(None, method="tda").identifier
-    (Chosen(profile='field', method='zero_shot', score='neighbours', identifier='adaptive'), 'lda')
+    (Chosen(profile='field', method='zero_shot', score='field', identifier='field'), 'lda')
     >>> chosen("field", identifier="lda").score
-    'neighbours'
+    'field'
     """
     if profile is None:
         profile = "field" if method is None and score is None and identifier is None else "reference"

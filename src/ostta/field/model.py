@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .constants import Constants
+from .options import FieldOptions
 
 Floats: TypeAlias = NDArray[np.float64]
 Singles: TypeAlias = NDArray[np.float32]
@@ -63,20 +63,20 @@ class StreamModel:
     class_means: Floats
     known_spread: float
     agreement: tuple[float, float]
-    constants: Constants
+    options: FieldOptions
 
     def log_odds(self, fit: Floats, best: Indices, votes: Floats) -> tuple[Floats, Floats, Floats]:
         """Log-odds of known images: the prior, the text's and the neighbours' contribution."""
         return (
             np.full(len(fit), _logit(self.share)),
-            _text_evidence(fit, self.class_means[best], self.known_spread, self.constants.unknown_spread),
-            self.constants.votes * _vote_evidence(votes, *self.agreement),
+            _text_evidence(fit, self.class_means[best], self.known_spread),
+            self.options.votes * _vote_evidence(votes, *self.agreement),
         )
 
     def votes(self, centred: Singles) -> Floats:
         """Share of known images among the nearest images of the window, weighted by similarity."""
         cosines = centred @ self.features.T
-        nearest, weights = _nearest(cosines, neighbour_count(len(self.features), self.constants.neighbours))
+        nearest, weights = _nearest(cosines, neighbour_count(len(self.features), self.options.neighbours))
         share: Floats = (weights * self.known[nearest]).sum(1)
         return share
 
@@ -86,33 +86,32 @@ def neighbour_count(images: int, most: int) -> int:
     return max(1, min(most, images // 4))
 
 
-def fit(rows: Singles, cosines: Floats, constants: Constants) -> StreamModel:
+def fit(rows: Singles, cosines: Floats, options: FieldOptions) -> StreamModel:
     """Fit the model to the unit features [N, D] of a window and their cosines [N, C] to the classes."""
     known = np.ones(len(rows))
     units = _units(rows, cosines, known)
     # The centre and the scale belong to the known images; two rounds of the text alone find them roughly.
     for _ in range(2):
-        centred, own = units.centred(rows, cosines)
-        known = _solve(units.fit(own), own.argmax(1), own.shape[1], None, None, constants).known
+        _, own = units.centred(rows, cosines)
+        known = _solve(units.fit(own), own.argmax(1), own.shape[1], None, None, options).known
         units = _units(rows, cosines, np.maximum(known, SHARES[0]))
-    for _ in range(constants.rounds):
-        centred, own = units.centred(rows, cosines)
-        excess, best = units.fit(own), own.argmax(1)
-        graph = _graph(centred, neighbour_count(len(rows), constants.neighbours))
-        solutions = [
-            _solve(excess, best, own.shape[1], graph, start, constants) for start in (None, _two_kinds(centred, excess))
-        ]
-        solution = max(solutions, key=lambda found: found.objective)
-        last, units = units, _units(rows, cosines, np.maximum(solution.known, SHARES[0]))
+    centred, own = units.centred(rows, cosines)
+    excess, best = units.fit(own), own.argmax(1)
+    graph = _graph(centred, neighbour_count(len(rows), options.neighbours))
+    starts = (None, _two_kinds(centred, excess))
+    solution = max(
+        (_solve(excess, best, own.shape[1], graph, start, options) for start in starts),
+        key=lambda found: found.objective,
+    )
     return StreamModel(
-        last,
+        units,
         centred,
         solution.known,
         solution.share,
         solution.class_means,
         solution.known_spread,
         solution.agreement,
-        constants,
+        options,
     )
 
 
@@ -132,63 +131,68 @@ def _solve(
     classes: int,
     graph: tuple[Indices, Floats] | None,
     start: Floats | None,
-    constants: Constants,
+    options: FieldOptions,
 ) -> _Solution:
     """Expectation-maximisation from one start: the text alone, or a given P(known) of each image."""
-    prior, total = constants.prior_images, len(excess)
-    most_unknown = unknown_share(excess)
+    prior, total = options.prior_images, len(excess)
+    below = float((excess < 0).sum() + 1) / total
+    most_unknown = unknown_share(below)
     share = 1 - most_unknown
-    top = max(float(np.quantile(excess, 0.8)), constants.known_distance)
-    means, spread = np.full(classes, top), constants.known_spread
+    top = max(float(np.quantile(excess, 0.8)), options.known_distance)
+    means, spread = np.full(classes, top), options.known_spread
     vote_evidence, agreement, known = np.zeros(total), (share, share), start
     for iteration in range(ITERATIONS):
         if iteration or known is None:
             odds = _logit(share) + vote_evidence
-            text = _text_evidence(excess, means[best], spread, constants.unknown_spread)
+            text = _text_evidence(excess, means[best], spread)
             known = _sigmoid(odds + text)
         if graph is not None:
             votes = _votes(graph, known)
             agreement = _agreement(votes, known, share, prior)
-            weight = constants.votes * (min(1.0, (iteration + 1) / WARM) if start is None else 1.0)
+            weight = options.votes * (min(1.0, (iteration + 1) / WARM) if start is None else 1.0)
             vote_evidence = weight * _vote_evidence(votes, *agreement)
         if iteration >= WARM:
             share = max(float(known.sum() + 0.75 * prior) / (total + prior), 1 - most_unknown)
         counts = np.bincount(best, known, classes)
         overall = (float(known @ excess) + prior * top) / (float(known.sum()) + prior)
         means = (np.bincount(best, known * excess, classes) + prior * overall) / (counts + prior)
-        means = np.maximum(means, constants.known_distance)
+        means = np.maximum(means, options.known_distance)
         deviations = float(known @ (excess - means[best]) ** 2)
-        spread = np.sqrt((deviations + prior * constants.known_spread**2) / (float(known.sum()) + prior))
-        spread = max(float(spread), constants.known_spread)
+        spread = np.sqrt((deviations + prior * options.known_spread**2) / (float(known.sum()) + prior))
+        spread = max(float(spread), options.known_spread)
+        most_unknown = unknown_share(below, float(known @ _below_zero(means[best] / spread)) / float(known.sum()))
     # Variational objective: text likelihood of both kinds, probability of the labels given their neighbours', entropy.
     of_known = _log_normal(excess, means[best], spread) - np.logaddexp(0, -odds)
-    of_unknown = _log_normal(excess, 0.0, constants.unknown_spread) - np.logaddexp(0, odds)
+    of_unknown = _log_normal(excess, 0.0, 1.0) - np.logaddexp(0, odds)
     entropy = -known * np.log(known + TINY) - (1 - known) * np.log(1 - known + TINY)
     objective = float((known * of_known + (1 - known) * of_unknown + entropy).sum())
     return _Solution(objective, known, share, means, spread, agreement)
 
 
-def unknown_share(excess: Floats) -> float:
-    """Largest share of unknown images that the fits allow: half of the unknown images lie below chance.
+def unknown_share(below: float, known_below: float = 0.0) -> float:
+    """Largest share of unknown images that the fits allow.
 
-    >>> float(unknown_share(np.array([-1.0, -0.5, 2.0, 3.0, 4.0, 3.0, 2.0, 5.0])))
-    0.95
-    >>> float(unknown_share(np.linspace(1, 5, 98)))
-    0.04081632653061224
+    `below` is the share of all images that fit worse than chance, `known_below` that of known images. Half of the unknown images
+    fit worse than chance.
+
+    >>> unknown_share(0.3), unknown_share(0.3, 0.1)
+    (0.6, 0.5)
     """
-    below = float((excess < 0).sum() + 1) * 2 / len(excess)
-    return float(np.clip(below, *SHARES))
+    return float(np.clip((below - known_below) / (0.5 - min(known_below, 0.4)), *SHARES))
+
+
+def _below_zero(means: Floats) -> Floats:
+    """Probability that a normal variable with unit variance is below zero; a logistic approximation."""
+    return _sigmoid(-1.702 * means)
 
 
 def _units(rows: Singles, cosines: Floats, known: Floats) -> Units:
     weights = known / known.sum()
     centre, centre_cosines = (weights.astype(np.float32) @ rows), weights @ cosines
     own = _centred(rows, cosines, centre, centre_cosines)[1]
-    if own.shape[1] > 1:
-        second = np.partition(own, -2, 1)[:, -2]
-    else:
-        # One class has no second-best: its lower half takes the place.
-        second = np.minimum(own[:, 0], np.median(own[:, 0]))
+    # One class has no second-best: its lower half takes the place.
+    lower = np.minimum(own[:, 0], np.median(own[:, 0]))
+    second = np.partition(own, -2, 1)[:, -2] if own.shape[1] > 1 else lower
     mean = float(weights @ second)
     spread = float(np.sqrt(weights @ (second - mean) ** 2))
     return Units(centre, centre_cosines, mean, max(spread, 1e-6))
@@ -234,10 +238,10 @@ def _vote_evidence(votes: Floats, of_known: float, of_unknown: float) -> Floats:
     return votes * np.log(of_known / of_unknown) + (1 - votes) * np.log((1 - of_known) / (1 - of_unknown))
 
 
-def _text_evidence(excess: Floats, means: Floats, spread: float, unknown_spread: float) -> Floats:
+def _text_evidence(excess: Floats, means: Floats, spread: float) -> Floats:
     """Log-likelihood ratio of the fit; constant beyond the two means, so that it never decreases."""
     inside = np.clip(excess, 0.0, means)
-    return _log_normal(inside, means, spread) - _log_normal(inside, 0.0, unknown_spread)
+    return _log_normal(inside, means, spread) - _log_normal(inside, 0.0, 1.0)
 
 
 def _log_normal(values: Floats, mean: Floats | float, spread: float) -> Floats:

@@ -1,11 +1,10 @@
-"""The scores by name."""
+"""The scores by name; `registry` adds those of `field` and `contrib`."""
 
 from __future__ import annotations
 
 from .dart import Dart, DartOptions
 from .detector import Detector, DetectorOptions
 from .dictionary import Dictionary, DictionaryOptions
-from .neighbours import Neighbours, NeighboursOptions
 from .plain import Max, MaxOptions, MaxSoftmax, MaxSoftmaxOptions
 from .protocol import Score, Setting
 
@@ -21,8 +20,6 @@ __all__ = [
     "MaxOptions",
     "MaxSoftmax",
     "MaxSoftmaxOptions",
-    "Neighbours",
-    "NeighboursOptions",
     "Score",
     "Setting",
 ]
@@ -30,7 +27,6 @@ __all__ = [
 SCORES: dict[str, type[Score]] = {
     "max": Max,
     "msp": MaxSoftmax,
-    "neighbours": Neighbours,
     "detector": Detector,
     "dictionary": Dictionary,
     "dart": Dart,

@@ -143,8 +143,10 @@ def _from_format_2(_: Path, tensors: dict[str, torch.Tensor], content: dict[str,
     return tensors, content
 
 
-def _from_format_3(_: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], __: GivenClasses) -> Content:
-    """The levels, those of a guard's snapshots too, had a row for every class."""
+def _from_format_3(path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], _: GivenClasses) -> Content:
+    """The levels, those of a guard's snapshots too, had a row for every class, and the profile `field` had another rule."""
+    if [content.get(name) for name in ("profile", "score", "identifier")] == ["field", "neighbours", "adaptive"]:
+        tensors, content = _with_new_rule(path, tensors, content)
     compact = dict(tensors)
     for name, rows in tensors.items():
         count = tensors.get(name.removesuffix("rows") + "count")
@@ -156,6 +158,20 @@ def _from_format_3(_: Path, tensors: dict[str, torch.Tensor], content: dict[str,
         ):
             compact[name] = rows[count > 0]
     return compact, content
+
+
+def _with_new_rule(path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any]) -> Content:
+    """The window of recent images is all that the present rule needs."""
+    warnings.warn(
+        f"{path} was saved with an earlier rule for known and unknown images; the present rule continues from its recent images.",
+        stacklevel=5,
+    )
+    content = {**content, "score": "field", "identifier": "field"}
+    for name in ("options", "option_sources"):
+        if isinstance(content.get(name), dict) and isinstance(content[name].get("score"), dict):
+            kept = {key: value for key, value in content[name]["score"].items() if key == "recent_images"}
+            content[name] = {**content[name], "score": kept, "identifier": {}}
+    return {name: tensor for name, tensor in tensors.items() if "identifier" not in name.split("/")}, content
 
 
 Content = tuple[dict[str, torch.Tensor], dict[str, Any]]
