@@ -671,7 +671,8 @@ class Adapter:
                     with torch.no_grad():
                         features = self._encode(turn.look.views, None)
                 judged = turn.frozen or guard.shadow.judge(features, self.steps)
-                guard.check(decision, index, judged, self.steps, every)
+                undecided = decision.probability is not None and turn.warming_up
+                guard.check(decision, index, judged, self.steps, every, undecided)
             if isinstance(outcome, Trained) and overlay is outcome.overlay and proposal.gradient is not None:
                 guard.pristine = False
                 guard.signals.moved(distance(outcome.overlay, proposal.gradient.overlay))

@@ -121,10 +121,12 @@ class Guard:
         """Whether the frozen model is to be asked about the image of this step, where that costs a pass of the tower."""
         return step % self.options.check_every == 0
 
-    def check(self, decision: Decision, index: int, judged: Judged, step: int, every: bool) -> None:
+    def check(
+        self, decision: Decision, index: int, judged: Judged, step: int, every: bool, undecided: bool = False
+    ) -> None:
         """Compare a decision and a class with the frozen model's; an undecided image is not compared."""
         self.shadow.take(judged, step)
-        if not getattr(decision, "undecided", False):
+        if not undecided:
             self.signals.checked(Check.of(decision, index, judged.decision, judged.index), every)
 
     def climb(self, step: int) -> list[Event]:

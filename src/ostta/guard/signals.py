@@ -52,9 +52,8 @@ class Check(NamedTuple):
     @classmethod
     def of(cls, decision: Decision, index: int, frozen: Decision, frozen_index: int) -> Check:
         """From the two decisions and the classes; a decision without a probability counts as certain."""
-        probability = getattr(decision, "probability", None)
-        share = float(decision.desired) if probability is None else float(probability)
-        return cls(int(decision.desired), index, int(frozen.desired), frozen_index, share)
+        probability = float(decision.desired) if decision.probability is None else decision.probability
+        return cls(int(decision.desired), index, int(frozen.desired), frozen_index, probability)
 
 
 class Signals:
