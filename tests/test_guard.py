@@ -160,6 +160,22 @@ def test_a_check_takes_the_probability_of_the_decision_and_leaves_undecided_imag
     assert one.guard.signals.values()["share"] == pytest.approx(np.mean(expected))
 
 
+def test_few_classes_stop_a_method_from_training_and_nothing_else() -> None:
+    one = training(patience=1, cool_down=10**6)
+    guard = one.guard
+    for _ in range(ACCEPTED[1]):
+        guard.signals.trained_on(0)
+        guard.signals.checked(Check(1, 0, 1, 0, 1.0), every=True)
+    assert out(guard.signals) == {"diversity"}
+    events = [event for n in range(200) for event in guard.climb(n)]
+    assert [event.kind for event in events] == ["warn", "skip"]
+    assert "`min_diversity=0` trains nevertheless." in events[1].sentence
+    assert guard.rung == Rung.SKIPPING
+    for n in range(ACCEPTED[0]):
+        guard.signals.trained_on(n % 10)
+    assert [event.kind for n in range(16) for event in guard.climb(n)] == ["thaw"]
+
+
 def test_a_collapse_that_the_frozen_model_does_not_share_lowers_the_estimate() -> None:
     both, own = seen(), seen()
     for number in range(CHECKS[0]):
@@ -282,13 +298,17 @@ def test_a_model_that_answers_one_class_is_frozen_and_the_event_says_what_would_
 
 
 def test_every_signal_has_a_message_with_an_option_that_exists() -> None:
-    numbers = dict.fromkeys(("classes_used", "frozen_classes_used", "share", "frozen_share", *MESSAGES), 0.5)
+    numbers = dict.fromkeys(
+        ("classes_used", "frozen_classes_used", "classes_trained_on", "share", "frozen_share", *MESSAGES), 0.5
+    )
     for name, (report, expected) in MESSAGES.items():
         assert "{" not in report.format(**numbers)
         options = set(re.findall(r"`(\w+)(?:=\d)?`", expected))
         assert options <= {field.name for field in fields(GuardOptions)}
         assert options or name == "not_finite"
-    signals = seen(min_evenness=1, max_disagreement=0, max_gap=0, min_estimate=1, max_step=1e-9, max_drift=1e-9)
+    signals = seen(
+        min_evenness=1, min_diversity=1, max_disagreement=0, max_gap=0, min_estimate=1, max_step=1e-9, max_drift=1e-9
+    )
     assert set(signals.out(dict.fromkeys(MESSAGES, 0.5) | {"not_finite": 9.0})) == set(MESSAGES)
 
 

@@ -662,6 +662,8 @@ class Adapter:
                 separation = decision.mu_desired - decision.mu_undesired
             guard.signals.stepped(False, separation)
             overlay, due = self._trained_overlay(), guard.wants_check(self.steps)
+            if overlay is not None and decision.desired:
+                guard.signals.trained_on(index)
             if overlay is not None and self._initial is not None and due and not guard.pristine:
                 guard.signals.drifted(distance(overlay, self._initial))
             every, features = guard.pristine or self.method.overlay(self.state) is None, turn.look.features

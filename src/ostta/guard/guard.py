@@ -34,6 +34,11 @@ MESSAGES = {
         "If the images show few classes, which the frozen model confuses with others, this is expected; "
         "`min_evenness=0` turns this check off.",
     ),
+    "diversity": (
+        "accepted images are of few classes ({classes_trained_on:.1f}, effective number), and training on these would harm the others",
+        "If the images show few of the classes, this is expected, and the adapter answers as before; `min_diversity=0` trains "
+        "nevertheless.",
+    ),
     "disagreement": (
         "the frozen model judges {disagreement:.0%} of the images differently",
         "If the frozen model is wrong on most of these images, this is expected; `max_disagreement=1` turns this check off.",
@@ -140,6 +145,8 @@ class Guard:
         # A state that was restored is in order only once it has been compared with the frozen model.
         unknown = self.rung >= Rung.ROLLED_BACK and "disagreement" not in values
         self._calm, self._since = 0 if out or unknown else self._calm + self._since, 0
+        if out.keys() == {"diversity"} and self.skipping:
+            return events
         if out and not self.resting:
             return [*events, self._next_rung(step, out, values)]
         if not out and self.rung > Rung.CALM and self._calm >= self._until_thaw():

@@ -3,6 +3,8 @@
 evenness      how many classes the accepted images are spread over, relative to the frozen model's classes of the same images:
               ((n - 1) + s) / ((n_frozen - 1) + s), with n = exp(entropy of the classes), the effective number of classes, and
               s a tenth of what n - 1 is if all classes are equally frequent. A stream that shows few classes is not out of band
+diversity     of a method that trains: (n - 1) of its accepted images, relative to what it is if all classes are equally frequent.
+              It leads no further than to skipped updates: training on few classes harms the others, answering does not
 disagreement  share of images that the frozen model judges differently: another verdict, or another class
 gap           difference between the share of accepted images and the frozen model's. A decision with a probability counts by its
               probability. If nothing is trained, only a lower share counts: with few unknown images, the LDA of the frozen model
@@ -66,6 +68,8 @@ class Signals:
     def reset(self) -> None:
         # The classes of accepted images that were checked: the adapter's and the frozen model's.
         self._classes_given: deque[tuple[int, int]] = deque(maxlen=ACCEPTED[0])
+        # The classes of the images that a method may have been trained on.
+        self._trained_on: deque[int] = deque(maxlen=ACCEPTED[0])
         self._checks: deque[Check] = deque(maxlen=CHECKS[0])
         self._updates: deque[float] = deque(maxlen=UPDATES[0])
         self._failed: deque[int] = deque(maxlen=FAILURES)
@@ -81,6 +85,10 @@ class Signals:
             self._separated += 1
             self._fast += (separation - self._fast) * max(FAST, 1 / self._separated)
             self._slow += (separation - self._slow) * max(SLOW, 1 / self._separated)
+
+    def trained_on(self, index: int) -> None:
+        """Record the class of an accepted image, for a method that trains."""
+        self._trained_on.append(index)
 
     def failed(self) -> None:
         """An update that was not finite, or that nothing could be seen through."""
@@ -112,6 +120,12 @@ class Signals:
             found["step"] = float(np.mean(self._updates))
         if self._separated >= 1 / FAST and self._slow:
             found["separation"] = self._fast / self._slow
+        if len(self._trained_on) >= ACCEPTED[1] and self._classes > 1:
+            used = effective_classes(np.bincount(list(self._trained_on), minlength=self._classes))
+            found |= {
+                "diversity": (used - 1) / (_usual(len(self._trained_on), self._classes) - 1),
+                "classes_trained_on": used,
+            }
         most, least = RARE if self._rare else ACCEPTED
         if len(self._classes_given) >= least and self._classes > 1:
             found |= _evenness(list(self._classes_given)[-most:], self._classes)
@@ -127,7 +141,7 @@ class Signals:
     def out(self, values: Mapping[str, float]) -> dict[str, float]:
         """The signals that are out of their band and lead on to the next rung."""
         limits = self.options
-        low = {"evenness": limits.min_evenness, "estimate": limits.min_estimate}
+        low = {"evenness": limits.min_evenness, "diversity": limits.min_diversity, "estimate": limits.min_estimate}
         high = {
             "disagreement": limits.max_disagreement,
             "gap": limits.max_gap,
@@ -153,6 +167,7 @@ class Signals:
     def tensors(self) -> dict[str, torch.Tensor]:
         return {
             "classes": torch.tensor(list(self._classes_given), dtype=torch.int64).reshape(-1, 2),
+            "trained_on": torch.tensor(list(self._trained_on), dtype=torch.int64),
             "checks": torch.tensor([check[:4] for check in self._checks], dtype=torch.int64).reshape(-1, 4),
             "probabilities": torch.tensor([check.probability for check in self._checks], dtype=torch.float64),
             "updates": torch.tensor(list(self._updates), dtype=torch.float64),
@@ -163,11 +178,18 @@ class Signals:
         }
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        require_names(tensors, ("classes", "checks", "probabilities", "updates", "failed", "numbers"))
-        sizes = {"classes": ACCEPTED[0], "checks": CHECKS[0], "updates": UPDATES[0], "failed": FAILURES}
+        require_names(tensors, ("classes", "trained_on", "checks", "probabilities", "updates", "failed", "numbers"))
+        sizes = {
+            "classes": ACCEPTED[0],
+            "trained_on": ACCEPTED[0],
+            "checks": CHECKS[0],
+            "updates": UPDATES[0],
+            "failed": FAILURES,
+        }
         count = {name: min(len(tensors[name]) if tensors[name].ndim else 0, most) for name, most in sizes.items()}
         last = self._classes - 1
         classes = stored(tensors, "classes", torch.int64, (count["classes"], 2), 0, last).tolist()
+        trained_on = stored(tensors, "trained_on", torch.int64, (count["trained_on"],), 0, last).tolist()
         checks = stored(tensors, "checks", torch.int64, (count["checks"], 4), 0, max(last, 1)).tolist()
         probabilities = stored(tensors, "probabilities", torch.float64, (count["checks"],), 0, 1).tolist()
         updates = stored(tensors, "updates", torch.float64, (count["updates"],), 0, LARGEST).tolist()
@@ -175,7 +197,10 @@ class Signals:
         numbers = stored(tensors, "numbers", torch.float64, (5,), 0, LARGEST).tolist()
         self.reset()
         self._classes_given.extend((own, frozen) for own, frozen in classes)
-        self._checks.extend(Check(*check, probability) for check, probability in zip(checks, probabilities, strict=True))
+        self._trained_on.extend(trained_on)
+        self._checks.extend(
+            Check(*check, probability) for check, probability in zip(checks, probabilities, strict=True)
+        )
         self._updates.extend(updates)
         self._failed.extend(failed)
         self._drift, self._fast, self._slow = numbers[:3]
