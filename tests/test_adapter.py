@@ -23,7 +23,7 @@ from ostta.methods.entropy import Entropy
 from ostta.methods.rosita import RositaOptions
 from ostta.options import owners
 from ostta.registry import ALL_IDENTIFIERS as IDENTIFIERS
-from ostta.scores import SCORES
+from ostta.registry import ALL_SCORES as SCORES
 from ostta.sources.item import missing_item
 
 
@@ -200,7 +200,7 @@ def test_prediction_json_is_complete() -> None:
     assert set(content) == {
         "label", "index", "known", "score", "threshold", "mu_desired", "mu_undesired", "verdict", "adapted", "loss",
         "reason", "best", "ms", "class_scores", "pseudo_label", "diagnostics", "features", "evidence",
-        "warming_up", "events",
+        "warming_up", "events", "probability", "undecided", "explanation", "class_probabilities",
     }  # fmt: skip
     assert list(content["class_scores"]) == list(CLASSES)
     assert len(content["features"]) == 16
@@ -249,11 +249,11 @@ def test_what_is_not_named_comes_from_the_profile() -> None:
         one = ostta.load(backbone("wrapped"), CLASSES, **named)
         return one.method_name, one.score_name, one.identifier_name
 
-    assert parts(profile="field", identifier="adaptive") == parts(profile="field") == parts()
-    assert parts(profile="field", identifier="lda") == ("zero_shot", "neighbours", "lda")
-    assert parts(profile="field", identifier=IDENTIFIERS["lda"]) == ("zero_shot", "neighbours", "lda")
-    assert parts(profile="field", method="tda") == ("tda", "neighbours", "adaptive")
-    assert parts(profile="field", score="max") == ("zero_shot", "max", "adaptive")
+    assert parts(profile="field", identifier="field") == parts(profile="field") == parts()
+    assert parts(profile="field", identifier="lda") == ("zero_shot", "field", "lda")
+    assert parts(profile="field", identifier=IDENTIFIERS["lda"]) == ("zero_shot", "field", "lda")
+    assert parts(profile="field", method="tda") == ("tda", "field", "field")
+    assert parts(profile="field", score="max") == ("zero_shot", "max", "lda")
     # An identifier that can judge one score only brings it along.
     assert parts(profile="field", identifier="msp") == ("zero_shot", "msp", "msp")
     assert parts(profile="reference", identifier="adaptive") == ("rosita", "max", "adaptive")

@@ -42,17 +42,18 @@ def chosen(profile: str | None, method: Named = None, score: Named = None, ident
 
     >>> chosen(None), chosen(None, method="tda").identifier
     (Chosen(profile='field', method='zero_shot', score='field', identifier='field'), 'lda')
-    >>> chosen("field", identifier="lda").score
-    'field'
+    >>> chosen("field", identifier="lda").score, chosen("field", score="max").identifier
+    ('field', 'lda')
     """
     if profile is None:
         profile = "field" if method is None and score is None and identifier is None else "reference"
     own_method, own_score, own_identifier = _CHOICES[pick(profile, PROFILES, "profile")]
+    if identifier is None:
+        # The identifier `field` judges its own score only.
+        identifier = "lda" if score not in (None, own_score) and own_identifier == "field" else own_identifier
     if score is None and not _needs_another(identifier, own_score):
         score = own_score
-    return Chosen(
-        profile, own_method if method is None else method, score, own_identifier if identifier is None else identifier
-    )
+    return Chosen(profile, own_method if method is None else method, score, identifier)
 
 
 def _needs_another(identifier: Named, score: str | None) -> bool:

@@ -7,6 +7,7 @@ z_c the cosine of a centred image to class c, and z' the second-largest of them,
 
 A known image's second-best class is a wrong class. An unknown image has wrong classes only, so its best class should look like a
 known image's second-best: u has mean 0 and deviation 1. No label and no list of other words is needed for this null distribution.
+(With few classes the mean of z' is corrected for the one wrong class that an unknown image has more: `model.more_classes`.)
 Known images of class c have the mean m_c > 0 and a common deviation s, which are estimated.
 
 **The recent images that look like it.** v is the share of known images among the k nearest recent images, weighted by similarity.

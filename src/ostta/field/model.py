@@ -5,7 +5,9 @@ The package docstring states the model. `fit` is a pure function of the window.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -23,6 +25,8 @@ WARM, ITERATIONS = 10, 24
 DIRECTION, TWO_MEANS = 12, 8
 # Bounds of the estimated share of unknown images: none is ever impossible, and all are never certain.
 SHARES = (0.02, 0.95)
+# Known images lie at least so many of their deviations above chance when those below chance are counted.
+CLEAR = 1.3
 TINY = 1e-9
 
 
@@ -76,7 +80,7 @@ class StreamModel:
     def votes(self, centred: Singles) -> Floats:
         """Share of known images among the nearest images of the window, weighted by similarity."""
         cosines = centred @ self.features.T
-        nearest, weights = _nearest(cosines, neighbour_count(len(self.features), self.options.neighbours))
+        nearest, weights = _nearest(cosines, neighbour_count(len(self.features), self.options.nearest_images))
         share: Floats = (weights * self.known[nearest]).sum(1)
         return share
 
@@ -97,7 +101,7 @@ def fit(rows: Singles, cosines: Floats, options: FieldOptions) -> StreamModel:
         units = _units(rows, cosines, np.maximum(known, SHARES[0]))
     centred, own = units.centred(rows, cosines)
     excess, best = units.fit(own), own.argmax(1)
-    graph = _graph(centred, neighbour_count(len(rows), options.neighbours))
+    graph = _graph(centred, neighbour_count(len(rows), options.nearest_images))
     starts = (None, _two_kinds(centred, excess))
     solution = max(
         (_solve(excess, best, own.shape[1], graph, start, options) for start in starts),
@@ -134,39 +138,44 @@ def _solve(
     options: FieldOptions,
 ) -> _Solution:
     """Expectation-maximisation from one start: the text alone, or a given P(known) of each image."""
-    prior, total = options.prior_images, len(excess)
-    below = float((excess < 0).sum() + 1) / total
-    most_unknown = unknown_share(below)
-    share = 1 - most_unknown
+    below = float((excess < 0).sum() + 1) / len(excess)
+    share = 1 - unknown_share(below)
     top = max(float(np.quantile(excess, 0.8)), options.known_distance)
-    means, spread = np.full(classes, top), options.known_spread
-    vote_evidence, agreement, known = np.zeros(total), (share, share), start
+    means, spread, agreement = np.full(classes, top), options.known_spread, (share, share)
+    odds = np.full(len(excess), _logit(share))
+    known = _sigmoid(odds + _text_evidence(excess, means[best], spread)) if start is None else start
     for iteration in range(ITERATIONS):
-        if iteration or known is None:
-            odds = _logit(share) + vote_evidence
-            text = _text_evidence(excess, means[best], spread)
-            known = _sigmoid(odds + text)
+        warmth = 1.0 if start is not None else min(1.0, (iteration + 1) / WARM)
+        means, spread = _known_fits(excess, best, known, top, classes, options)
+        if iteration >= WARM:
+            known_below = float(known @ _below_zero(np.maximum(means[best] / spread, CLEAR))) / float(known.sum())
+            estimated = float(known.sum() + 0.75 * options.prior_images) / (len(excess) + options.prior_images)
+            share = max(estimated, 1 - unknown_share(below, known_below))
+        odds = np.full(len(excess), _logit(share))
         if graph is not None:
             votes = _votes(graph, known)
-            agreement = _agreement(votes, known, share, prior)
-            weight = options.votes * (min(1.0, (iteration + 1) / WARM) if start is None else 1.0)
-            vote_evidence = weight * _vote_evidence(votes, *agreement)
-        if iteration >= WARM:
-            share = max(float(known.sum() + 0.75 * prior) / (total + prior), 1 - most_unknown)
-        counts = np.bincount(best, known, classes)
-        overall = (float(known @ excess) + prior * top) / (float(known.sum()) + prior)
-        means = (np.bincount(best, known * excess, classes) + prior * overall) / (counts + prior)
-        means = np.maximum(means, options.known_distance)
-        deviations = float(known @ (excess - means[best]) ** 2)
-        spread = np.sqrt((deviations + prior * options.known_spread**2) / (float(known.sum()) + prior))
-        spread = max(float(spread), options.known_spread)
-        most_unknown = unknown_share(below, float(known @ _below_zero(means[best] / spread)) / float(known.sum()))
-    # Variational objective: text likelihood of both kinds, probability of the labels given their neighbours', entropy.
+            agreement = _agreement(votes, known, share, options.prior_images)
+            odds = odds + warmth * options.votes * _vote_evidence(votes, *agreement)
+        known = _sigmoid(odds + _text_evidence(excess, means[best], spread))
+    # Variational objective: text likelihood of both kinds, probability of each label given its neighbours, entropy.
     of_known = _log_normal(excess, means[best], spread) - np.logaddexp(0, -odds)
     of_unknown = _log_normal(excess, 0.0, 1.0) - np.logaddexp(0, odds)
     entropy = -known * np.log(known + TINY) - (1 - known) * np.log(1 - known + TINY)
     objective = float((known * of_known + (1 - known) * of_unknown + entropy).sum())
     return _Solution(objective, known, share, means, spread, agreement)
+
+
+def _known_fits(
+    excess: Floats, best: Indices, known: Floats, top: float, classes: int, options: FieldOptions
+) -> tuple[Floats, float]:
+    """Mean fit of the known images of each class, and their common standard deviation."""
+    prior, total = options.prior_images, float(known.sum())
+    overall = (float(known @ excess) + prior * top) / (total + prior)
+    sums, counts = np.bincount(best, known * excess, classes), np.bincount(best, known, classes)
+    means = np.maximum((sums + prior * overall) / (counts + prior), options.known_distance)
+    deviations = float(known @ (excess - means[best]) ** 2)
+    spread = math.sqrt((deviations + prior * options.known_spread**2) / (total + prior))
+    return means, max(spread, options.known_spread)
 
 
 def unknown_share(below: float, known_below: float = 0.0) -> float:
@@ -194,8 +203,27 @@ def _units(rows: Singles, cosines: Floats, known: Floats) -> Units:
     lower = np.minimum(own[:, 0], np.median(own[:, 0]))
     second = np.partition(own, -2, 1)[:, -2] if own.shape[1] > 1 else lower
     mean = float(weights @ second)
-    spread = float(np.sqrt(weights @ (second - mean) ** 2))
-    return Units(centre, centre_cosines, mean, max(spread, 1e-6))
+    spread = max(float(np.sqrt(weights @ (second - mean) ** 2)), 1e-6)
+    return Units(centre, centre_cosines, mean + more_classes(own.shape[1]) * spread, spread)
+
+
+@cache
+def more_classes(classes: int) -> float:
+    """How much better an unknown image fits its best class than a known image its second-best, in deviations.
+
+    An unknown image has one wrong class more, and a known image is pushed away from the wrong ones by the centring: twice the
+    difference between the expected maxima of C and of C - 1 normal variables. It matters for few classes only.
+
+    >>> [round(more_classes(count), 2) for count in (2, 3, 10)]
+    [1.13, 0.56, 0.11]
+    """
+    return 2 * (_expected_maximum(classes) - _expected_maximum(classes - 1)) if classes > 1 else 0.0
+
+
+def _expected_maximum(count: int) -> float:
+    values = np.linspace(-8, 8, 4001)
+    below = np.array([0.5 * (1 + math.erf(value / math.sqrt(2))) for value in values.tolist()]) ** count
+    return float((np.diff(below, prepend=0.0) * values).sum())
 
 
 def _centred(rows: Singles, cosines: Floats, centre: Singles, centre_cosines: Floats) -> tuple[Singles, Floats]:
@@ -235,7 +263,10 @@ def _agreement(votes: Floats, known: Floats, share: float, prior: float) -> tupl
 def _vote_evidence(votes: Floats, of_known: float, of_unknown: float) -> Floats:
     """Log-likelihood ratio of one neighbour: zero where neighbours of both kinds are alike."""
     of_known, of_unknown = (min(max(each, TINY), 1 - TINY) for each in (of_known, of_unknown))
-    return votes * np.log(of_known / of_unknown) + (1 - votes) * np.log((1 - of_known) / (1 - of_unknown))
+    evidence: Floats = votes * math.log(of_known / of_unknown) + (1 - votes) * math.log(
+        (1 - of_known) / (1 - of_unknown)
+    )
+    return evidence
 
 
 def _text_evidence(excess: Floats, means: Floats, spread: float) -> Floats:

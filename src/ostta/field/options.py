@@ -11,15 +11,15 @@ from ..core.options import Options, option
 class FieldOptions(Options):
     """Chosen on development streams of four backbones with `tools/choose_field.py`; docs/deciding.md has the sensitivity of each.
 
-    >>> FieldOptions().neighbours
+    >>> FieldOptions().nearest_images
     20
     """
 
     recent_images: int = option(512, bounds=(32, 65_536), about="recent images that the model is fitted to")
     fit_every: int = option(32, bounds=(1, 65_536), about="images between two fits; fewer while the window is young")
-    neighbours: int = option(20, bounds=(1, 200), about="nearest recent images that vote on an image")
-    votes: float = option(4.0, bounds=(0, 100), about="independent votes that the neighbours are worth together")
-    known_spread: float = option(1.5, bounds=(0.1, 10), about="smallest standard deviation of the fit of known images")
+    nearest_images: int = option(20, bounds=(1, 200), about="nearest recent images that vote on an image")
+    votes: float = option(3.0, bounds=(0, 100), about="independent votes that the neighbours are worth together")
+    known_spread: float = option(1.7, bounds=(0.1, 10), about="smallest standard deviation of the fit of known images")
     known_distance: float = option(1.5, bounds=(0, 10), about="smallest mean fit of the known images of a class")
     prior_images: float = option(8.0, bounds=(0.5, 1000), about="weight of each prior, in images")
     undecided_images: int = option(32, bounds=(0, 32), about="images after a start that are marked as undecided")

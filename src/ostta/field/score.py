@@ -53,7 +53,7 @@ class FieldScore(WindowScore):
         evidence = {
             "fit": float(fits[0]),
             "known_neighbours": float(votes[0]),
-            "neighbours": float(neighbour_count(len(model.known), self.options.neighbours)),
+            "neighbours": float(neighbour_count(len(model.known), self.options.nearest_images)),
             "share_known": model.share,
             "from_text": float(text[0]),
             "from_neighbours": float(neighbours[0]),

@@ -47,7 +47,8 @@ class ServerError(Error):
         code: str | None = None,
     ) -> None:
         super().__init__(detail)
-        self.status, self.request_id, self.retry_after, self.code = status, request_id, retry_after, code
+        self.status, self.request_id, self.retry_after = status, request_id, retry_after
+        self.code = code or self.code
 
 
 @dataclass(frozen=True, slots=True)
