@@ -46,9 +46,9 @@ class Check(NamedTuple):
     """The judgement of the adapter and of the frozen model on one image; `probability` is the adapter's that it is known."""
 
     known: int
-    index: int
+    class_index: int
     frozen_known: int
-    frozen_index: int
+    frozen_class_index: int
     probability: float
 
     @classmethod
@@ -102,7 +102,7 @@ class Signals:
             self._rare = not every
         self._checks.append(check)
         if check.known:
-            self._classes_given.append((check.index, check.frozen_index))
+            self._classes_given.append((check.class_index, check.frozen_class_index))
 
     def moved(self, step: float) -> None:
         """By how much of their length an update has moved the parameters."""
@@ -199,7 +199,7 @@ class Signals:
         self._classes_given.extend((own, frozen) for own, frozen in classes)
         self._trained_on.extend(trained_on)
         self._checks.extend(
-            Check(*check, probability) for check, probability in zip(checks, probabilities, strict=True)
+            Check._make((*check, probability)) for check, probability in zip(checks, probabilities, strict=True)
         )
         self._updates.extend(updates)
         self._failed.extend(failed)
