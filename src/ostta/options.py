@@ -25,6 +25,8 @@ from .identifiers import AdaNDOptions, AdaptiveOptions, AllOptions, DAFOptions, 
 from .methods.cliptta import CLIPTTAOptions
 from .methods.dpe import DPEOptions
 from .methods.entropy import EntropyOptions
+from .methods.oga import OGAOptions
+from .methods.onzeta import OnZetaOptions
 from .methods.palign import PAlignCOptions, PAlignOptions
 from .methods.prototypes import PrototypesOptions
 from .methods.rosita import RositaOptions
@@ -33,11 +35,20 @@ from .methods.tpt import TPTCOptions, TPTOptions
 from .methods.unient import UniEntOptions
 from .methods.zero_shot import ZeroShotOptions
 from .registry import OWNERS, Choice, choose, everything, nearest, pick
-from .scores import DartOptions, DetectorOptions, DictionaryOptions, MaxOptions, MaxSoftmaxOptions, NeighboursOptions
+from .scores import (
+    DartOptions,
+    DetectorOptions,
+    DictionaryOptions,
+    EnergyOptions,
+    MaxOptions,
+    MaxSoftmaxOptions,
+    MCMOptions,
+    NeighboursOptions,
+)
 
 __all__ = [
     "AdaNDOptions", "AdapterOptions", "AdaptiveOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions", "DartOptions", "DetectorOptions",
-    "DictionaryOptions", "EntropyOptions", "GuardOptions", "LDAOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "NeighboursOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
+    "DictionaryOptions", "EnergyOptions", "EntropyOptions", "GuardOptions", "LDAOptions", "MCMOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "NeighboursOptions", "OGAOptions", "OnZetaOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
     "Resolved", "RositaOptions", "TDAOptions", "TPTCOptions", "TPTOptions", "UniEntOptions", "ZeroShotOptions", "option", "resolve",
 ]  # fmt: skip
 

@@ -6,10 +6,11 @@ from .dart import Dart, DartOptions
 from .detector import Detector, DetectorOptions
 from .dictionary import Dictionary, DictionaryOptions
 from .neighbours import Neighbours, NeighboursOptions
-from .plain import Max, MaxOptions, MaxSoftmax, MaxSoftmaxOptions
+from .plain import MCM, Energy, EnergyOptions, Max, MaxOptions, MaxSoftmax, MaxSoftmaxOptions, MCMOptions
 from .protocol import Score, Setting
 
 __all__ = [
+    "MCM",
     "SCORES",
     "Dart",
     "DartOptions",
@@ -17,6 +18,9 @@ __all__ = [
     "DetectorOptions",
     "Dictionary",
     "DictionaryOptions",
+    "Energy",
+    "EnergyOptions",
+    "MCMOptions",
     "Max",
     "MaxOptions",
     "MaxSoftmax",
@@ -34,4 +38,6 @@ SCORES: dict[str, type[Score]] = {
     "detector": Detector,
     "dictionary": Dictionary,
     "dart": Dart,
+    "energy": Energy,
+    "mcm": MCM,
 }
