@@ -207,8 +207,8 @@ def test_energy_and_mcm_by_hand() -> None:
 
     assert score(score="energy") == pytest.approx(8 + math.log1p(math.exp(-2)))
     assert score(score="mcm") == pytest.approx(1 / (1 + math.exp(-0.2)))
-    assert score(score="mcm", temperature=0.5) == pytest.approx(1 / (1 + math.exp(-0.4)))
-    assert score(score="mcm", temperature=0.1) == pytest.approx(score(score="msp"))
+    assert score(score="mcm", softmax_temperature=0.5) == pytest.approx(1 / (1 + math.exp(-0.4)))
+    assert score(score="mcm", softmax_temperature=0.1) == pytest.approx(score(score="msp"))
 
 
 def test_lda_separates_mcm_scores_that_differ_by_thousandths() -> None:

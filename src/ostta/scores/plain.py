@@ -84,7 +84,7 @@ class MaxSoftmax(Memoryless):
 class MCMOptions(Options):
     """The default is the published value."""
 
-    temperature: float = option(
+    softmax_temperature: float = option(
         1.0, bounds=(1e-6, 1e6), about="temperature of the softmax over cosines; 1 / logit scale gives the score `msp`"
     )
 
@@ -102,7 +102,7 @@ class MCM(Memoryless):
     scale: float | None = None
 
     def __init__(self, options: MCMOptions, setting: Setting) -> None:
-        self._scale = 1 / options.temperature
+        self._scale = 1 / options.softmax_temperature
 
     def value(self, look: Look[Any]) -> Scored:
         return Scored(max_softmax_score(look.cosines, self._scale))
