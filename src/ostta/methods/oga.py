@@ -95,6 +95,7 @@ class OGA(ClosedSet):
     """Zero-shot logits plus Gaussian log-likelihoods; no gradient step is taken."""
 
     name = "oga"
+    options: OGAOptions
     Options = OGAOptions
     facts = Facts("nothing", "8 features a class, score bank", "1 forward", "Fuchs et al. 2025 (OGA)")
 
@@ -146,7 +147,8 @@ def _precision_times(cache: ClassCache, means: torch.Tensor) -> torch.Tensor:
     if variance < MIN_VARIANCE:
         return width * means
     if n > 4 * width:
-        return means @ torch.linalg.pinv(deviations.T @ deviations / (n - 1), hermitian=True)
+        precision: torch.Tensor = torch.linalg.pinv(deviations.T @ deviations / (n - 1), hermitian=True)
+        return means @ precision
     if n >= width:
         return width * _solve(deviations.T @ deviations, variance, means.T).T
     # The same by the Woodbury identity: a system of n equations instead of D.
@@ -156,5 +158,6 @@ def _precision_times(cache: ClassCache, means: torch.Tensor) -> torch.Tensor:
 
 def _solve(scatter: torch.Tensor, ridge: float, right: torch.Tensor) -> torch.Tensor:
     """Return (scatter + ridge I)^-1 right."""
+    # The ridge is tr(scatter) / (n - 1), so the condition number is at most n and the decomposition exists in single precision.
     scatter.diagonal().add_(ridge)
     return torch.cholesky_solve(right, torch.linalg.cholesky(scatter))

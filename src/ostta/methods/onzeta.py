@@ -93,6 +93,7 @@ class OnZeta(ClosedSet):
     """Balanced text labels, mixed with the labels of a classifier that learns from them in closed form."""
 
     name = "onzeta"
+    options: OnZetaOptions
     Options = OnZetaOptions
     facts = Facts(
         "a second classifier, in closed form",
