@@ -253,7 +253,7 @@ class Adapter:
         return self._step(self._views_of_tensor(views))
 
     def step_features(self, features: torch.Tensor | Sequence[float]) -> Prediction:
-        """The same from an image's features [D], for methods that need nothing else of it: zero_shot, tda, dpe.
+        """The same from an image's features [D], for methods that need nothing else of it: zero_shot, tda, dpe, oga, onzeta.
 
         >>> texts = torch.tensor([[1.0, 0.0], [0.0, 1.0]])  # one row a class, from any encoder
         >>> ostta.load(ostta.backbones.wrap(None, texts), ["cat", "dog"], "tda").step_features([0.6, 0.8]).label
