@@ -343,15 +343,15 @@ def test_stream_stopped_in_the_middle_of_an_image_finishes_and_saves_it(
 ) -> None:
     from ostta import Adapter
 
-    state, step = tmp_path / "s.ostta", Adapter.step
+    state, conclude = tmp_path / "s.ostta", Adapter.conclude
 
-    def asked_while_stepping(adapter: Adapter, image: Path):
+    def asked_while_stepping(adapter: Adapter, *turn: object):
         if adapter.steps == 6:
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
-        return step(adapter, image)
+        return conclude(adapter, *turn)
 
-    monkeypatch.setattr(Adapter, "step", asked_while_stepping)
+    monkeypatch.setattr(Adapter, "conclude", asked_while_stepping)
     done = ostta("stream", str(photos), "--classes", "cat,dog", "--state", str(state))
     assert (done.returncode, len(lines(done.stdout))) == (0, 7), done.stderr
     assert Adapter.restore(state).steps == 7

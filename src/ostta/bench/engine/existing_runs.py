@@ -12,7 +12,7 @@ from ..run.execute import has_records, open_backbone
 from ..spec import RunSpec, changed, run_key
 
 # What of a spec does not change the stream.
-_BESIDE_THE_STREAM = {"backbone", "method", "score", "identifier", "profile", "options"}
+_BESIDE_THE_STREAM = {"backbone", "method", "score", "identifier", "profile", "options", "ahead"}
 
 
 class ExistingRuns:

@@ -30,6 +30,7 @@ _BESIDE_THE_DATA = {
     "guard",
     "device",
     "dtype",
+    "ahead",
 }
 
 

@@ -15,7 +15,7 @@ from .paired import OF_THE_STREAM
 
 # What of a spec is neither the stream's nor a name of its own in a table. A run's seed is part of its stream.
 _STREAM = tuple(name for name in OF_THE_STREAM if name != "seed")
-_METHOD = ("profile", "guard", "device", "dtype", "method", "score", "identifier", "plugins")
+_METHOD = ("profile", "guard", "device", "dtype", "ahead", "method", "score", "identifier", "plugins")
 
 
 def short(name: str) -> str:
