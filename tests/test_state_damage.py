@@ -27,6 +27,8 @@ STATES = {
     "entropy": {"method": "entropy", "optimiser": "adamw", "confidence": 0.3},
     "unient": {"method": "unient", "identifier": "msp"},
     "cliptta": {"method": "cliptta", "buffer": 5, "memory": 6, "recent": 8, "reset_every": 9},
+    "oga": {"method": "oga", "shots": 3},
+    "onzeta": {"method": "onzeta"},
     # With a guard that has lists in part filled and a snapshot, and images that wait to be looked at.
     "field": {"profile": "field", "recent_images": 32, "undecided_images": 0, "snapshot_every": 16},
 }
@@ -173,6 +175,7 @@ def test_other_content_under_the_old_hash_is_refused(files: dict[str, Path], tmp
         ("tda", {"negative_shots": 10_000}),
         ("tda", {"mask_window": [0.0, 1.0], "shots": 4}),
         ("dpe", {"shots": 10_000}),
+        ("oga", {"shots": 10_000}),
         ("prototypes", {"pool": 1_000_000}),
     ],
 )

@@ -251,6 +251,7 @@ WITHOUT = {
     "ostta.backbones.protocol.TunesPrompts.prompted": A_PROTOCOL,
     "ostta.adapter.Adapter.in_use": FOR_A_POOL,
     "ostta.adapter.Adapter.views_of": FOR_A_POOL,
+    "ostta.adapter.Adapter.step_encoded": "a step of `stream`, whose images were encoded ahead",
     "ostta.adapter.Adapter.decide": FOR_A_POOL,
     "ostta.adapter.Adapter.propose": FOR_A_POOL,
     "ostta.adapter.Adapter.looks_again": FOR_A_POOL,

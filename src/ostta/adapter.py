@@ -36,6 +36,7 @@ from .data.views import FeaturesOnly, Views
 from .guard import Guard, Judged, Snapshot
 from .identifiers import Identifier
 from .identifiers.protocol import is_warming_up
+from .lookahead import batch_size, image_of, look_ahead
 from .methods import Method
 from .methods.protocol import Failure, Proposal, Restarts, Trained
 from .methods.tuning import TunedState, answer, take
@@ -253,7 +254,7 @@ class Adapter:
         return self._step(self._views_of_tensor(views))
 
     def step_features(self, features: torch.Tensor | Sequence[float]) -> Prediction:
-        """The same from an image's features [D], for methods that need nothing else of it: zero_shot, tda, dpe.
+        """The same from an image's features [D], for methods that need nothing else of it: zero_shot, tda, dpe, oga, onzeta.
 
         >>> texts = torch.tensor([[1.0, 0.0], [0.0, 1.0]])  # one row a class, from any encoder
         >>> ostta.load(ostta.backbones.wrap(None, texts), ["cat", "dog"], "tda").step_features([0.6, 0.8]).label
@@ -290,21 +291,26 @@ class Adapter:
         """
         return self._predict(self._views_of_tensor(views))
 
-    def stream(self, images: Iterable[ImageSource | Item]) -> Iterator[Prediction]:
+    def stream(self, images: Iterable[ImageSource | Item], ahead: int | None = None) -> Iterator[Prediction]:
         """`step` over any iterable. An image that cannot be read gives a prediction with the `reason` and changes nothing.
 
         Any other problem is raised, such as an `ostta.InUseError` where another thread is using the adapter.
         The items of a source, `ostta.sources.open(...)`, give predictions with their `name`, `time` and `frame`.
+
+        Where the method trains nothing in the image tower, the next `ahead` images are encoded in one batch. The images are still
+        decided in order, and scores stay within 1e-5 of those of `step`. The default is 16 for collections with a length and for
+        recorded sources, and 1, which is no look-ahead, for other iterators, because they may read from a camera. Live sources and
+        methods that train the image tower ignore `ahead`.
 
         >>> for prediction in adapter.stream([image, "lost.jpg"]):
         ...     print(prediction)
         Prediction(cat, score 0.45 > 0.00, unreliable)
         Prediction(nothing seen: There is no image file 'lost.jpg'.)
         """
-        for image in images:
-            item = image if isinstance(image, Item) else None
+        for image in look_ahead(self, images, image_of, batch_size(images, ahead)):
+            item = image.item if isinstance(image.item, Item) else None
             try:
-                prediction = self.step(image.require_image() if isinstance(image, Item) else image)
+                prediction = image.step()
             except ImageError as problem:
                 prediction = nothing(str(problem))
             yield prediction if item is None else replace(prediction, name=item.name, time=item.time, frame=item.frame)
@@ -479,9 +485,9 @@ class Adapter:
         }
 
     # --- inside -------------------------------------------------------------------------------------------------------
-    def _step(self, views: ViewSource) -> Prediction:
+    def _step(self, views: ViewSource, seconds: float = 0.0) -> Prediction:
         with self.in_use(), learning():
-            began = self.clock()
+            began = self.clock() - seconds
             turn = self.decide(self._look(views), began)
             if turn.decision is None:
                 return nothing(turn.unseen)
@@ -510,6 +516,12 @@ class Adapter:
     def views_of(self, image: ImageSource | torch.Tensor) -> Views:
         """The views of the next step's image: of whatever `step` takes, or of a tensor, as `step_views` takes it."""
         return self._views_of_tensor(image) if isinstance(image, torch.Tensor) else self._views_of_image(image)
+
+    def step_encoded(self, canonical: torch.Tensor, features: torch.Tensor, seconds: float) -> Prediction:
+        """`step` by a canonical view [1, 3, H, W] and its unit features under the frozen tower, which took `seconds` to compute."""
+        views = self._views_of_tensor(canonical)
+        views.features = features
+        return self._step(views, seconds)
 
     def decide(self, look: Look[Any], began: float) -> Turn:
         """The identifier's decision on a look that was begun at `began`; changes nothing."""
@@ -625,6 +637,8 @@ class Adapter:
     def _encode(self, views: ViewSource, overlay: Overlay | None) -> torch.Tensor:
         """The unit features [D] of the canonical view."""
         if isinstance(views, FeaturesOnly):
+            return views.features
+        if overlay is None and isinstance(views, Views) and views.features is not None:
             return views.features
         return encode(self.backbone.vision, views.canonical, overlay)[0]
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from . import metrics
 from .adapter import Adapter
 from .core.types import Error, Prediction, Timing
 from .core.words import counted
 from .intervals import Outcomes
+from .lookahead import look_ahead
 from .measures import RunColumns
 from .streams import Sample
 
@@ -232,17 +234,22 @@ class Running:
         return metrics.harmonic_mean(100 * self._right / self._desired, 100 * self._rejected / self._undesired)
 
 
+def _image_of(sample: Sample) -> Image.Image:
+    return sample.image
+
+
 def evaluate(
     adapter: Adapter,
     stream: Iterable[Sample],
     watch: Callable[[int, float | None], None] | None = None,
     records: Records | None = None,
     step: Callable[[Sample], Prediction] | None = None,
+    ahead: int = 1,
 ) -> Records:
     """Step `adapter` through `stream`. `watch(images so far, HM so far)` is called after every image.
 
     `records` are those of the images before, where a stream is gone on with; the new ones join them. `step` is how a sample
-    is shown to the adapter, where not by its image.
+    is shown to the adapter, where not by its image. `ahead` images are encoded in one batch, as in `Adapter.stream`.
 
     >>> evaluate(adapter, [Sample(image, 0, "my photos", number) for number in range(2)])
     Records(2 images: 2 desired, 0 undesired; 2 accepted, 0 updates)
@@ -251,8 +258,9 @@ def evaluate(
     running = Running()
     for label, prediction in zip(records.label, records.predictions, strict=True):
         running.add(label, prediction)
-    for sample in stream:
-        prediction = adapter.step(sample.image) if step is None else step(sample)
+    for upcoming in look_ahead(adapter, stream, _image_of, ahead, position=len(records)):
+        sample = upcoming.item
+        prediction = upcoming.step() if step is None else step(sample)
         records.add(sample, prediction)
         running.add(sample.label, prediction)
         if watch is not None:

@@ -27,6 +27,8 @@ from .identifiers import AdaNDOptions, AllOptions, DAFOptions, LDAOptions, MSPOp
 from .methods.cliptta import CLIPTTAOptions
 from .methods.dpe import DPEOptions
 from .methods.entropy import EntropyOptions
+from .methods.oga import OGAOptions
+from .methods.onzeta import OnZetaOptions
 from .methods.palign import PAlignCOptions, PAlignOptions
 from .methods.prototypes import PrototypesOptions
 from .methods.rosita import RositaOptions
@@ -35,11 +37,19 @@ from .methods.tpt import TPTCOptions, TPTOptions
 from .methods.unient import UniEntOptions
 from .methods.zero_shot import ZeroShotOptions
 from .registry import OWNERS, Choice, choose, everything, nearest, pick
-from .scores import DartOptions, DetectorOptions, DictionaryOptions, MaxOptions, MaxSoftmaxOptions
+from .scores import (
+    DartOptions,
+    DetectorOptions,
+    DictionaryOptions,
+    EnergyOptions,
+    MaxOptions,
+    MaxSoftmaxOptions,
+    MCMOptions,
+)
 
 __all__ = [
     "AdaNDOptions", "AdapterOptions", "AdaptiveOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions", "DartOptions", "DetectorOptions",
-    "DictionaryOptions", "EntropyOptions", "FieldIdentifierOptions", "FieldOptions", "GuardOptions", "LDAOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "NeighboursOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
+    "DictionaryOptions", "EnergyOptions", "EntropyOptions", "FieldIdentifierOptions", "FieldOptions", "GuardOptions", "LDAOptions", "MCMOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "NeighboursOptions", "OGAOptions", "OnZetaOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
     "Resolved", "RositaOptions", "TDAOptions", "TPTCOptions", "TPTOptions", "UniEntOptions", "ZeroShotOptions", "option", "resolve",
 ]  # fmt: skip
 

@@ -61,7 +61,7 @@ _NAMES = (
     ("google/siglip2-base-patch16-224", "SigLIP 2 ViT-B/16, fixed resolution", _DOWNLOADED),
     ("FOLDER", "any CLIP or SigLIP in the hub's format", "hf download ID --local-dir FOLDER"),
     ("BACKBONE+maple:PATH", "any CLIP with the MaPLe prompts at PATH", "a public checkpoint; see docs/maple.md"),
-    ("onnx:FOLDER", "any of these for ONNX Runtime: zero_shot, tda, dpe", "ostta backbone export; see docs/onnx.md"),
+    ("onnx:FOLDER", "any of these for ONNX Runtime, without gradients", "ostta backbone export; see docs/onnx.md"),
 )
 
 

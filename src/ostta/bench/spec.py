@@ -38,6 +38,7 @@ class RunSpec(FileModel):
         "score",
         "undesired_classes",
         "guard",
+        "ahead",
     )
 
     backbone: str = "embedded"
@@ -65,6 +66,8 @@ class RunSpec(FileModel):
     guard: bool = False
     device: Annotated[str, Field(pattern=r"^(cpu|mps|cuda(:\d+)?)$")] = "cpu"
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    # Images that are encoded in one batch: part of what is asked, because it changes the last bits of features.
+    ahead: Annotated[int, Field(ge=1, le=1_024)] = 1
     # The SHA-256 of each file of code that the run names as path/file.py:Name; `own_code.asked` fills it in.
     plugins: dict[str, str] = Field(default_factory=dict)
 

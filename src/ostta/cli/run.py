@@ -96,6 +96,15 @@ def run(
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "cpu",
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
     profile: Annotated[str, typer.Option(help="reference, paper or field; see `ostta ls profiles`.")] = "reference",
+    ahead: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=1_024,
+            help="Images that are encoded in one batch before they are decided one after the other, for methods that train nothing in "
+            "the image tower. Scores change by less than 1e-5, and times are shares of a batch.",
+        ),
+    ] = 1,
     guard: Annotated[
         bool,
         typer.Option("--guard/--no-guard", help="Watch the method without labels and take back what harms."),
@@ -199,6 +208,7 @@ def run(
         guard=guard,
         device=parse_device(device),
         dtype=dtype,
+        ahead=ahead,
     )
     several = list(range(orders)) if orders is not None else parse_seeds(seeds)
     sweep = sweep_of(asked(spec), options, several or [seed])

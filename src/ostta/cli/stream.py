@@ -76,6 +76,15 @@ def stream(
             min=1, max=100_000, help="Images after which the state is saved: so many a crash repeats at most."
         ),
     ] = 100,
+    ahead: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=1_024,
+            help="Images that are encoded in one batch before they are decided one after the other: 16 if not given, 1 to turn it off. "
+            "Has no effect on live sources, followed folders and standard input, nor on methods that train the image tower.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -143,7 +152,9 @@ def stream(
     about = {"title": f"ostta stream: {readable(source.name)}", "sources": [readable(name) for name in sources]}
     with (
         source,
-        open_stream(wanted, state, output, device=device, dtype=dtype, save_every=save_every, about=about) as live,
+        open_stream(
+            wanted, state, output, device=device, dtype=dtype, save_every=save_every, ahead=ahead, about=about
+        ) as live,
     ):
         opened.append(live)
         shown(live, source, panel=panel)

@@ -35,7 +35,7 @@ DEPTH = 1.2
 
 @dataclass(frozen=True)
 class AdaptiveOptions(Options):
-    """Chosen on streams of training images that the embedded model was not trained on; docs/deciding.md has the tables.
+    """Chosen on streams of training images that the embedded model was not trained on; docs/experiments/former-rule.md has the tables.
 
     >>> AdaptiveOptions().many_rejected
     0.25

@@ -22,7 +22,7 @@ from .recent_images import Floats, RecentImages, Singles
 
 @dataclass(frozen=True)
 class NeighboursOptions(Options):
-    """Chosen on streams of training images that the embedded model was not trained on; docs/deciding.md has the tables."""
+    """Chosen on streams of training images that the embedded model was not trained on; docs/experiments/former-rule.md has the tables."""
 
     recent_images: int = option(512, bounds=(32, 65_536), about="how many recent images are remembered")
     nearest: int = option(5, bounds=(1, 100), about="how many of the nearest known and unknown images count")

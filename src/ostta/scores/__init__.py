@@ -5,10 +5,11 @@ from __future__ import annotations
 from .dart import Dart, DartOptions
 from .detector import Detector, DetectorOptions
 from .dictionary import Dictionary, DictionaryOptions
-from .plain import Max, MaxOptions, MaxSoftmax, MaxSoftmaxOptions
+from .plain import MCM, Energy, EnergyOptions, Max, MaxOptions, MaxSoftmax, MaxSoftmaxOptions, MCMOptions
 from .protocol import Score, Setting
 
 __all__ = [
+    "MCM",
     "SCORES",
     "Dart",
     "DartOptions",
@@ -16,6 +17,9 @@ __all__ = [
     "DetectorOptions",
     "Dictionary",
     "DictionaryOptions",
+    "Energy",
+    "EnergyOptions",
+    "MCMOptions",
     "Max",
     "MaxOptions",
     "MaxSoftmax",
@@ -30,4 +34,6 @@ SCORES: dict[str, type[Score]] = {
     "detector": Detector,
     "dictionary": Dictionary,
     "dart": Dart,
+    "energy": Energy,
+    "mcm": MCM,
 }

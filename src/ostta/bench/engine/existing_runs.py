@@ -13,7 +13,7 @@ from ..run.execute import RunInputs, class_names_hash, has_records, open_backbon
 from ..spec import RunSpec, changed, run_key
 
 # What of a spec does not change the stream.
-_BESIDE_THE_STREAM = {"backbone", "method", "score", "identifier", "profile", "options"}
+_BESIDE_THE_STREAM = {"backbone", "method", "score", "identifier", "profile", "options", "ahead"}
 
 
 class ExistingRuns:

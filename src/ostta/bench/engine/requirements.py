@@ -39,6 +39,7 @@ _BESIDE_THE_DATA = {
     "guard",
     "device",
     "dtype",
+    "ahead",
 }
 
 

@@ -23,8 +23,10 @@ from ... import analyses, backbones
 from ...adapter import Adapter, load, versions
 from ...backbones.protocol import Backbone
 from ...core.devices import described
+from ...core.types import Error
 from ...evaluate import Records, evaluate
 from ...files import make_folder, write_atomically
+from ...lookahead import why_not
 from ...measures import measure_run
 from ...metrics import mean
 from ...streams import Stream, prefetched
@@ -124,6 +126,8 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
         options=spec.options,
         guard=spec.guard,
     )
+    if spec.ahead > 1 and (reason := why_not(adapter)) is not None:
+        raise Error(f"Images cannot be encoded ahead: {reason}. Leave out `--ahead`.")
     return Prepared(
         spec,
         adapter,
@@ -187,7 +191,8 @@ def carry_out(
 
     with nullcontext() if told is None else closing(told):
         if cache is None:
-            evaluate(adapter, prefetched(prepared.stream.starting_at(len(records))), after, records)
+            samples = prefetched(prepared.stream.starting_at(len(records)))
+            evaluate(adapter, samples, after, records, ahead=prepared.spec.ahead)
         else:
             samples = prepared.stream.starting_at(len(records), cache.lacks)
             if not cache.covers(prepared.stream):
@@ -300,7 +305,8 @@ def ensure_result(
         if before is not None and (not keep_records or has_records(before, out)):
             return ResultFile(path, fresh=False)
         checkpoint = Checkpoint(out, prepared.key, _identity(prepared), checkpoint_every)
-        cache = cache_of(prepared, out) if cache_features else None
+        # Stored features are those of single images.
+        cache = cache_of(prepared, out) if cache_features and prepared.spec.ahead == 1 else None
         result, records = carry_out(prepared, watch, checkpoint, cache, log)
         if keep_records is not False:
             kept = path.with_suffix(".parquet")

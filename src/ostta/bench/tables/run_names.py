@@ -16,7 +16,7 @@ from ..spec import OF_THE_STREAM, RunSpec, name_of
 _STREAM = tuple(name for name in OF_THE_STREAM if name != "seed")
 # Scenarios with a list of corruptions.
 _LISTED = ("continual", "frequent", "smooth")
-_METHOD = ("profile", "guard", "device", "dtype", "method", "score", "identifier", "plugins")
+_METHOD = ("profile", "guard", "device", "dtype", "ahead", "method", "score", "identifier", "plugins")
 
 
 def short(name: str) -> str:
