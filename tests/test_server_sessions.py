@@ -472,7 +472,7 @@ def test_after_a_reset_nothing_of_the_former_state_is_shown() -> None:
 
 def test_events_of_the_guard_are_in_the_log_and_counted() -> None:
     with served() as server:
-        id = server.session(options={"patience": 1, "min_evenness": 1.0})
+        id = server.session(method="rosita", options={"patience": 1, "min_diversity": 1.0})
         server.http.post(f"/sessions/{id}/images", files=[("image", ("image", pngs()[0]))] * 64)
         told = server.http.get(f"/sessions/{id}/recent").json()["events"]
         assert told

@@ -30,7 +30,7 @@ STATES = {
     "oga": {"method": "oga", "shots": 3},
     "onzeta": {"method": "onzeta"},
     # With a guard that has lists in part filled and a snapshot, and images that wait to be looked at.
-    "field": {"profile": "field", "recent_images": 32, "window": 32, "snapshot_every": 16},
+    "field": {"profile": "field", "recent_images": 32, "undecided_images": 0, "snapshot_every": 16},
 }
 
 
@@ -74,7 +74,8 @@ def check(path: Path, damages: Iterable[damage.Damage], *, may_load: bool) -> in
         one = restored(path, parts.file(FORMAT - number % formats))
         refused += one is None
         if one is not None:
-            assert may_load, what
+            # Up to format 3 the levels had a row for every class.
+            assert may_load or what.endswith("levels/rows as [4, 4]"), what
             for image in steady_images(3, start=40):
                 one.step(image)
             one._tensors()

@@ -669,13 +669,15 @@ class Adapter:
     ) -> tuple[Event, ...]:
         """Show the guard what became of an image, and do what it says. `index` is the class that the image was given."""
         if isinstance(outcome, Failure):
-            guard.signals.answered(None, True, None)
+            guard.signals.stepped(True, None)
         else:
             separation = None
             if decision.mu_desired is not None and decision.mu_undesired is not None:
                 separation = decision.mu_desired - decision.mu_undesired
-            guard.signals.answered(index if decision.desired else None, False, separation)
+            guard.signals.stepped(False, separation)
             overlay, due = self._trained_overlay(), guard.wants_check(self.steps)
+            if overlay is not None and decision.desired:
+                guard.signals.trained_on(index)
             if overlay is not None and self._initial is not None and due and not guard.pristine:
                 guard.signals.drifted(distance(overlay, self._initial))
             every, features = guard.pristine or self.method.overlay(self.state) is None, turn.look.features
@@ -685,7 +687,8 @@ class Adapter:
                     with torch.no_grad():
                         features = self._encode(turn.look.views, None)
                 judged = turn.frozen or guard.shadow.judge(features, self.steps)
-                guard.check(decision.desired, index, judged, self.steps, every)
+                undecided = decision.probability is not None and turn.warming_up
+                guard.check(decision, index, judged, self.steps, every, undecided)
             if isinstance(outcome, Trained) and overlay is outcome.overlay and proposal.gradient is not None:
                 guard.pristine = False
                 guard.signals.moved(distance(outcome.overlay, proposal.gradient.overlay))

@@ -18,22 +18,52 @@ import torch
 
 from ..core.banks import named
 from ..core.checks import Tensors, require_names, shown, split, stored
-from ..core.types import Error, Event
+from ..core.types import Decision, Error, Event
 from .options import GuardOptions
 from .shadow import Judged, Shadow
-from .signals import ANSWERS, Signals
+from .signals import ACCEPTED, Check, Signals
 from .snapshots import Snapshot, Snapshots
 
 # So often the time until a thaw is doubled at the most.
 LONGEST = 3
-ABOUT = {
-    "evenness": "nearly all accepted images are given to a few classes",
-    "disagreement": "the frozen model says something else of most images",
-    "gap": "the share of accepted images is far from the frozen model's",
-    "estimate": "the accuracy, estimated from disagreement with the frozen model, is low",
-    "step": "updates move the parameters too far at a time",
-    "drift": "the parameters are far from the start",
-    "not_finite": "several updates were not finite",
+# What each signal reports, when that is expected, and the option that allows it. The numbers are those of `Signals.values`.
+MESSAGES = {
+    "evenness": (
+        "accepted images are spread over {classes_used:.1f} classes, {frozen_classes_used:.1f} by the frozen model "
+        "(effective numbers)",
+        "If the images show few classes, which the frozen model confuses with others, this is expected; "
+        "`min_evenness=0` turns this check off.",
+    ),
+    "diversity": (
+        "accepted images are of few classes ({classes_trained_on:.1f}, effective number), and training on these would harm the others",
+        "If the images show few of the classes, this is expected, and the adapter answers as before; `min_diversity=0` trains "
+        "nevertheless.",
+    ),
+    "disagreement": (
+        "the frozen model judges {disagreement:.0%} of the images differently",
+        "If the frozen model is wrong on most of these images, this is expected; `max_disagreement=1` turns this check off.",
+    ),
+    "gap": (
+        "{share:.0%} of the images are accepted, {frozen_share:.0%} by the frozen model",
+        "If nearly all images are known, or nearly all are unknown, this is expected; `max_gap=1` turns this check off.",
+    ),
+    "estimate": (
+        "the estimated accuracy is {estimate:.0%}",
+        "It is estimated from the disagreement with the frozen model. If the frozen model is wrong on most of these images, this "
+        "is expected; `min_estimate=0` turns this check off.",
+    ),
+    "step": (
+        "an update moves the parameters by {step:.2g} of their norm",
+        "If the learning rate is intended, this is expected; a higher `max_step` allows it.",
+    ),
+    "drift": (
+        "the parameters are {drift:.2g} of their norm away from the start",
+        "After many updates on images unlike the training images, this is expected; a higher `max_drift` allows it.",
+    ),
+    "not_finite": (
+        "{not_finite:.0f} recent updates were not finite",
+        "A lower learning rate avoids this; the check has no option.",
+    ),
 }
 
 
@@ -45,6 +75,15 @@ class Rung(IntEnum):
     SKIPPING = 2
     ROLLED_BACK = 3
     FROZEN = 4
+
+
+# The kind of the event that leads to each rung, and what the adapter does.
+ACTIONS = {
+    Rung.WARNED: ("warn", "Possible problem"),
+    Rung.SKIPPING: ("skip", "Updates are skipped"),
+    Rung.ROLLED_BACK: ("roll_back", "The last good state is restored"),
+    Rung.FROZEN: ("freeze", "The adapter is reset, and the frozen model answers"),
+}
 
 
 class Guard:
@@ -87,10 +126,13 @@ class Guard:
         """Whether the frozen model is to be asked about the image of this step, where that costs a pass of the tower."""
         return step % self.options.check_every == 0
 
-    def check(self, known: bool, index: int, judged: Judged, step: int, every: bool) -> None:
-        """Compare an answer with the frozen model's."""
+    def check(
+        self, decision: Decision, index: int, judged: Judged, step: int, every: bool, undecided: bool = False
+    ) -> None:
+        """Compare a decision and a class with the frozen model's; an undecided image is not compared."""
         self.shadow.take(judged, step)
-        self.signals.checked((int(known), index, int(judged.decision.desired), judged.index), every)
+        if not undecided:
+            self.signals.checked(Check.of(decision, index, judged.decision, judged.index), every)
 
     def climb(self, step: int) -> list[Event]:
         """What is to be done after the image of this step."""
@@ -100,9 +142,13 @@ class Guard:
         values = self.signals.values()
         out = self.signals.out(values)
         events = self._warn_of_separation(values)
-        self._calm, self._since = 0 if out else self._calm + self._since, 0
+        # A state that was restored is in order only once it has been compared with the frozen model.
+        unknown = self.rung >= Rung.ROLLED_BACK and "disagreement" not in values
+        self._calm, self._since = 0 if out or unknown else self._calm + self._since, 0
+        if out.keys() == {"diversity"} and self.skipping:
+            return events
         if out and not self.resting:
-            return [*events, self._next_rung(step, out)]
+            return [*events, self._next_rung(step, out, values)]
         if not out and self.rung > Rung.CALM and self._calm >= self._until_thaw():
             return [*events, *self._thawed(values)]
         return events
@@ -114,7 +160,7 @@ class Guard:
     def good_snapshot(self, step: int) -> Snapshot | None:
         """The newest that is older than all that the signals look back on; later ones are dropped. None where there is none."""
         while (snapshot := self.snapshots.take_last()) is not None:
-            if snapshot.step <= step - ANSWERS[0]:
+            if snapshot.step <= step - ACCEPTED[0]:
                 return snapshot
         return None
 
@@ -144,19 +190,14 @@ class Guard:
         times: int = 2 ** min(max(self._freezes - 1, 0), LONGEST)
         return self.options.cool_down * times
 
-    def _next_rung(self, step: int, out: Mapping[str, float]) -> Event:
+    def _next_rung(self, step: int, out: Mapping[str, float], values: Mapping[str, float]) -> Event:
         self.rung = Rung(self.rung + 1)
-        if self.rung == Rung.ROLLED_BACK and not any(kept.step <= step - ANSWERS[0] for kept in self.snapshots):
+        if self.rung == Rung.ROLLED_BACK and not any(kept.step <= step - ACCEPTED[0] for kept in self.snapshots):
             self.rung = Rung.FROZEN
-        why = " and ".join(ABOUT[name] for name in out)
-        kinds = {Rung.WARNED: "warn", Rung.SKIPPING: "skip", Rung.ROLLED_BACK: "roll_back", Rung.FROZEN: "freeze"}
-        done = {
-            Rung.WARNED: "Something may be wrong",
-            Rung.SKIPPING: "Updates are left out",
-            Rung.ROLLED_BACK: "The last good state is back",
-            Rung.FROZEN: "The adapter is back at the start, and the frozen model answers",
-        }
-        return Event(kinds[self.rung], f"{done[self.rung]}: {why}.", dict(out))
+        kind, action = ACTIONS[self.rung]
+        reasons = " and ".join(MESSAGES[name][0].format(**values) for name in out)
+        expected = " ".join(MESSAGES[name][1] for name in out)
+        return Event(kind, f"{action}: {reasons}. {expected}", dict(out))
 
     def _thawed(self, values: Mapping[str, float]) -> list[Event]:
         before, self.rung = self.rung, Rung.CALM
@@ -173,7 +214,10 @@ class Guard:
         if closing == bool(self._warned_of_separation):
             return []
         self._warned_of_separation = int(closing)
-        sentence = "The two means of the scores have come close to each other: known and unknown images look alike."
+        sentence = (
+            f"The two means of the scores are {found:.0%} of their usual distance apart. If known and unknown images look more alike "
+            "than before, this is expected; `min_separation=0` turns this warning off."
+        )
         return [Event("warn", sentence, {"separation": found})] if closing else []
 
     # --- state files --------------------------------------------------------------------------------------------------

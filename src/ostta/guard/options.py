@@ -24,13 +24,20 @@ class GuardOptions(Options):
     min_evenness: float = option(
         0.3,
         bounds=(0, 1),
-        about="the accepted images are of several classes: 0 is of one only, 1 of all alike; below this, something is wrong",
+        about="smallest number of classes that accepted images are spread over, relative to the frozen model's classes of the same images",
+    )
+    min_diversity: float = option(
+        0.3,
+        bounds=(0, 1),
+        about="smallest number of classes of accepted images, relative to equally frequent classes, at which a method trains",
     )
     max_disagreement: float = option(
         0.7, bounds=(0, 1), about="the share of images of which the frozen model says something else"
     )
     max_gap: float = option(
-        0.5, bounds=(0, 1), about="how far the share of accepted images may be from the frozen model's"
+        0.5,
+        bounds=(0, 1),
+        about="largest difference between the share of accepted images, by probabilities if there are any, and the frozen model's",
     )
     min_estimate: float = option(
         0.2, bounds=(0, 1), about="the accuracy that is estimated from disagreement and evenness (after AETTA)"

@@ -1,38 +1,61 @@
-"""What can be seen without labels: numbers about the last images, each with a band that a usual stream does not leave.
+"""Signals without labels: numbers about recent images, each with a band that a usual stream does not leave.
 
-evenness      exp(entropy of the classes of accepted images) less 1, by what it would be if all classes were alike
-disagreement  share of images of which the frozen model says something else: another verdict, or another class
-gap           distance of the shares of accepted images, of this model and of the frozen one; where nothing is trained, only
-              how many fewer are accepted: the frozen model's LDA rejects half of the known images where unknown ones are rare
-estimate      1 - disagreement / r^3, r the evenness by that of the frozen model's answers: AETTA's estimate of the accuracy,
-              with the frozen model in the place of dropout
-step, drift   how far recent updates move the parameters, and how far they are from the start, by their length there
-separation    distance of the two means of the scores, by its usual one
-not finite    updates of late that could not be taken as a value was not finite
+evenness      how many classes the accepted images are spread over, relative to the frozen model's classes of the same images:
+              ((n - 1) + s) / ((n_frozen - 1) + s), with n = exp(entropy of the classes), the effective number of classes, and
+              s a tenth of what n - 1 is if all classes are equally frequent. A stream that shows few classes is not out of band
+diversity     of a method that trains: (n - 1) of its accepted images, relative to what it is if all classes are equally frequent.
+              It leads no further than to skipped updates: training on few classes harms the others, answering does not
+disagreement  share of images that the frozen model judges differently: another verdict, or another class
+gap           difference between the share of accepted images and the frozen model's. A decision with a probability counts by its
+              probability. If nothing is trained, only a lower share counts: with few unknown images, the LDA of the frozen model
+              rejects half of the known ones
+estimate      1 - disagreement / min(evenness, 1)^3: AETTA's estimate of the accuracy, with the frozen model instead of dropout
+step, drift   how far recent updates move the parameters, and how far they are from the start, relative to their norm there
+separation    distance between the two means of the scores, relative to its usual value
+not_finite    number of recent updates that were discarded because a value was not finite
+
+An image on which the decision is undecided is not compared.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from ..core.checks import require_names, stored
+from ..core.types import Decision
 from .options import GuardOptions
 
-# Accepted images, checks, updates and failures that are looked back on, and how many there must be at the least.
-ANSWERS, CHECKS, SPARSE, UPDATES, FAILURES = (96, 32), (128, 48), (24, 12), (16, 4), 64
-# So many updates of late that are not finite are too many.
+# Window and minimum of each signal. Classes and checks have a window for checks of every image and one for rare checks.
+ACCEPTED, CHECKS, RARE, UPDATES, FAILURES = (96, 32), (128, 48), (24, 12), (16, 4), 64
+# Updates within the window of failures that make `not_finite` leave its band.
 NOT_FINITE = 3
-# The distance of the means: of the last so many images, and its usual one.
+# Weights of the newest image in the recent and in the usual distance of the means.
 FAST, SLOW = 1 / 32, 1 / 512
+# `s` in the definition of evenness, as a share: without it, the ratio of two small numbers would be chance.
+SMOOTHING = 0.1
 LARGEST = 1e30
 
-# The numbers of a check: whether it is accepted and as what, by this model and by the frozen one.
-Check = tuple[int, int, int, int]
+
+class Check(NamedTuple):
+    """The judgement of the adapter and of the frozen model on one image; `probability` is the adapter's that it is known."""
+
+    known: int
+    class_index: int
+    frozen_known: int
+    frozen_class_index: int
+    probability: float
+
+    @classmethod
+    def of(cls, decision: Decision, index: int, frozen: Decision, frozen_index: int) -> Check:
+        """From the two decisions and the classes; a decision without a probability counts as certain."""
+        probability = float(decision.desired) if decision.probability is None else decision.probability
+        return cls(int(decision.desired), index, int(frozen.desired), frozen_index, probability)
 
 
 class Signals:
@@ -43,35 +66,43 @@ class Signals:
         self.reset()
 
     def reset(self) -> None:
-        self._answers: deque[int] = deque(maxlen=ANSWERS[0])
+        # The classes of accepted images that were checked: the adapter's and the frozen model's.
+        self._classes_given: deque[tuple[int, int]] = deque(maxlen=ACCEPTED[0])
+        # The classes of the images that a method may have been trained on.
+        self._trained_on: deque[int] = deque(maxlen=ACCEPTED[0])
         self._checks: deque[Check] = deque(maxlen=CHECKS[0])
         self._updates: deque[float] = deque(maxlen=UPDATES[0])
         self._failed: deque[int] = deque(maxlen=FAILURES)
-        self._sparse = False
+        self._rare = False
         self._drift = self._fast = self._slow = 0.0
         self._separated = 0
 
     # --- what happened ------------------------------------------------------------------------------------------------
-    def answered(self, index: int | None, failed: bool, separation: float | None) -> None:
-        """One image: its class where it was accepted, whether its update failed, and the distance of the two means."""
-        if index is not None:
-            self._answers.append(index)
+    def stepped(self, failed: bool, separation: float | None) -> None:
+        """Record one image: whether its update failed, and the distance between the two means of the scores."""
         self._failed.append(int(failed))
         if separation is not None and 0 < separation < LARGEST:
             self._separated += 1
             self._fast += (separation - self._fast) * max(FAST, 1 / self._separated)
             self._slow += (separation - self._slow) * max(SLOW, 1 / self._separated)
 
+    def trained_on(self, index: int) -> None:
+        """Record the class of an accepted image, for a method that trains."""
+        self._trained_on.append(index)
+
     def failed(self) -> None:
         """An update that was not finite, or that nothing could be seen through."""
         self._failed.append(1)
 
     def checked(self, check: Check, every: bool) -> None:
-        """What both models say of one image; `every`: whether all images are checked for now."""
-        if every == self._sparse:  # checks of one kind only, as they look back on other numbers of images
+        """Record the comparison on one image; `every`: whether all images are compared at present."""
+        if every == self._rare:  # the two kinds of checks cover different numbers of images and are not mixed
             self._checks.clear()
-            self._sparse = not every
+            self._classes_given.clear()
+            self._rare = not every
         self._checks.append(check)
+        if check.known:
+            self._classes_given.append((check.class_index, check.frozen_class_index))
 
     def moved(self, step: float) -> None:
         """By how much of their length an update has moved the parameters."""
@@ -83,25 +114,34 @@ class Signals:
 
     # --- what it means ------------------------------------------------------------------------------------------------
     def values(self) -> dict[str, float]:
-        """All signals of which enough was seen."""
+        """All signals that have enough images, and the numbers that messages show beside them."""
         found = {"not_finite": float(sum(self._failed)), "drift": self._drift}
-        if len(self._answers) >= ANSWERS[1] and self._classes > 1:
-            found["evenness"] = evenness(self._answers, self._classes)
         if len(self._updates) >= UPDATES[1]:
             found["step"] = float(np.mean(self._updates))
         if self._separated >= 1 / FAST and self._slow:
             found["separation"] = self._fast / self._slow
-        most, least = SPARSE if self._sparse else CHECKS
+        if len(self._trained_on) >= ACCEPTED[1] and self._classes > 1:
+            used = effective_classes(np.bincount(list(self._trained_on), minlength=self._classes))
+            found |= {
+                "diversity": (used - 1) / (_usual(len(self._trained_on), self._classes) - 1),
+                "classes_trained_on": used,
+            }
+        most, least = RARE if self._rare else ACCEPTED
+        if len(self._classes_given) >= least and self._classes > 1:
+            found |= _evenness(list(self._classes_given)[-most:], self._classes)
+        most, least = RARE if self._rare else CHECKS
         if len(self._checks) >= least:
-            found |= _compared(np.array(self._checks)[-most:], self._classes, trains=self._sparse)
-            if len(self._checks) < most:  # two small numbers of answers are never alike even
-                found.pop("estimate", None)
+            found |= _compared(list(self._checks)[-most:], trains=self._rare)
+            # Two small samples are never spread alike.
+            if len(self._checks) >= most and "evenness" in found:
+                wrong = found["disagreement"] / min(found["evenness"], 1.0) ** 3
+                found["estimate"] = 1 - min(wrong, 1 - 1 / self._classes)
         return found
 
     def out(self, values: Mapping[str, float]) -> dict[str, float]:
         """The signals that are out of their band and lead on to the next rung."""
         limits = self.options
-        low = {"evenness": limits.min_evenness, "estimate": limits.min_estimate}
+        low = {"evenness": limits.min_evenness, "diversity": limits.min_diversity, "estimate": limits.min_estimate}
         high = {
             "disagreement": limits.max_disagreement,
             "gap": limits.max_gap,
@@ -117,6 +157,7 @@ class Signals:
 
     def forget(self) -> None:
         """After a return to an earlier state: what the later one did says nothing about it."""
+        self._classes_given.clear()
         self._checks.clear()
         self._updates.clear()
         self._failed.clear()
@@ -125,68 +166,78 @@ class Signals:
     # --- state files --------------------------------------------------------------------------------------------------
     def tensors(self) -> dict[str, torch.Tensor]:
         return {
-            "answers": torch.tensor(list(self._answers), dtype=torch.int64),
-            "checks": torch.tensor(list(self._checks), dtype=torch.int64).reshape(-1, 4),
+            "classes": torch.tensor(list(self._classes_given), dtype=torch.int64).reshape(-1, 2),
+            "trained_on": torch.tensor(list(self._trained_on), dtype=torch.int64),
+            "checks": torch.tensor([check[:4] for check in self._checks], dtype=torch.int64).reshape(-1, 4),
+            "probabilities": torch.tensor([check.probability for check in self._checks], dtype=torch.float64),
             "updates": torch.tensor(list(self._updates), dtype=torch.float64),
             "failed": torch.tensor(list(self._failed), dtype=torch.int64),
             "numbers": torch.tensor(
-                [self._drift, self._fast, self._slow, float(self._separated), float(self._sparse)], dtype=torch.float64
+                [self._drift, self._fast, self._slow, float(self._separated), float(self._rare)], dtype=torch.float64
             ),
         }
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        require_names(tensors, ("answers", "checks", "updates", "failed", "numbers"))
-        sizes = {"answers": ANSWERS[0], "checks": CHECKS[0], "updates": UPDATES[0], "failed": FAILURES}
+        require_names(tensors, ("classes", "trained_on", "checks", "probabilities", "updates", "failed", "numbers"))
+        sizes = {
+            "classes": ACCEPTED[0],
+            "trained_on": ACCEPTED[0],
+            "checks": CHECKS[0],
+            "updates": UPDATES[0],
+            "failed": FAILURES,
+        }
         count = {name: min(len(tensors[name]) if tensors[name].ndim else 0, most) for name, most in sizes.items()}
         last = self._classes - 1
-        answers = stored(tensors, "answers", torch.int64, (count["answers"],), 0, last).tolist()
+        classes = stored(tensors, "classes", torch.int64, (count["classes"], 2), 0, last).tolist()
+        trained_on = stored(tensors, "trained_on", torch.int64, (count["trained_on"],), 0, last).tolist()
         checks = stored(tensors, "checks", torch.int64, (count["checks"], 4), 0, max(last, 1)).tolist()
+        probabilities = stored(tensors, "probabilities", torch.float64, (count["checks"],), 0, 1).tolist()
         updates = stored(tensors, "updates", torch.float64, (count["updates"],), 0, LARGEST).tolist()
         failed = stored(tensors, "failed", torch.int64, (count["failed"],), 0, 1).tolist()
         numbers = stored(tensors, "numbers", torch.float64, (5,), 0, LARGEST).tolist()
         self.reset()
-        self._answers.extend(answers)
-        self._checks.extend((each[0], each[1], each[2], each[3]) for each in checks)
+        self._classes_given.extend((own, frozen) for own, frozen in classes)
+        self._trained_on.extend(trained_on)
+        self._checks.extend(
+            Check._make((*check, probability)) for check, probability in zip(checks, probabilities, strict=True)
+        )
         self._updates.extend(updates)
         self._failed.extend(failed)
         self._drift, self._fast, self._slow = numbers[:3]
-        self._separated, self._sparse = int(numbers[3]), bool(numbers[4])
+        self._separated, self._rare = int(numbers[3]), bool(numbers[4])
 
 
-def _compared(checks: np.ndarray, classes: int, trains: bool) -> dict[str, float]:
-    known, index, frozen_known, frozen_index = checks.T
-    other = (known != frozen_known) | ((known == 1) & (index != frozen_index))
-    disagreement = float(other.mean())
-    fewer = float(frozen_known.mean() - known.mean())
-    found = {"disagreement": disagreement, "gap": abs(fewer) if trains else max(fewer, 0.0)}
-    if classes > 1:
-        own, frozen = (
-            evenness(answers.tolist(), classes) if len(answers) else 1.0
-            for answers in (index[known == 1], frozen_index[frozen_known == 1])
-        )
-        by_frozen = min(1.0, own / frozen) if frozen else 1.0
-        wrong = min(1 - 1 / classes, disagreement / max(by_frozen, 1e-3) ** 3)
-        found["estimate"] = 1 - wrong
-    return found
+def _compared(checks: list[Check], trains: bool) -> dict[str, float]:
+    known, index, frozen_known, frozen_index, probability = np.array(checks).T
+    differs = (known != frozen_known) | ((known == 1) & (index != frozen_index))
+    share, frozen_share = float(probability.mean()), float(frozen_known.mean())
+    gap = abs(frozen_share - share) if trains else max(frozen_share - share, 0.0)
+    return {"disagreement": float(differs.mean()), "gap": gap, "share": share, "frozen_share": frozen_share}
 
 
-def evenness(answers: Iterable[int], classes: int) -> float:
-    """How evenly the classes are used: 0 where all answers are of one class, about 1 where they are drawn from all alike.
+def _evenness(given: list[tuple[int, int]], classes: int) -> dict[str, float]:
+    """The signal `evenness` of pairs of classes (the adapter's, the frozen model's), and the two numbers of classes."""
+    own, frozen = (effective_classes(np.bincount(answers, minlength=classes)) for answers in np.array(given).T)
+    smoothing = SMOOTHING * (_usual(len(given), classes) - 1)
+    return {
+        "evenness": (own - 1 + smoothing) / (frozen - 1 + smoothing),
+        "classes_used": own,
+        "frozen_classes_used": frozen,
+    }
 
-    >>> evenness([3] * 40, 10), round(evenness(list(range(10)) * 4, 10), 1)
-    (0.0, 1.1)
+
+def effective_classes(counts: np.ndarray) -> float:
+    """The exponential of the entropy: the number of equally frequent classes that would be as diverse.
+
+    >>> effective_classes(np.array([40, 0, 0])), round(effective_classes(np.array([20, 20, 0])), 3)
+    (1.0, 2.0)
     """
-    counts = np.bincount(np.fromiter(answers, np.int64), minlength=classes)
-    return (_effective(counts) - 1) / max(_usual(int(counts.sum()), classes) - 1, 1e-9)
-
-
-def _effective(counts: np.ndarray) -> float:
     shares = counts[counts > 0] / counts.sum()
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
 @cache
 def _usual(answers: int, classes: int) -> float:
-    """What `_effective` is of so few answers if all classes are alike."""
+    """The effective number of classes of so few answers if all classes are equally frequent."""
     drawn = np.random.Generator(np.random.PCG64(0)).integers(classes, size=(64, answers))
-    return float(np.mean([_effective(np.bincount(row, minlength=classes)) for row in drawn]))
+    return float(np.mean([effective_classes(np.bincount(row, minlength=classes)) for row in drawn]))

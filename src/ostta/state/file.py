@@ -144,7 +144,9 @@ def _from_format_2(_: Path, tensors: dict[str, torch.Tensor], content: dict[str,
 
 
 def _from_format_3(path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], _: GivenClasses) -> Content:
-    """The levels, those of a guard's snapshots too, had a row for every class, and the profile `field` had another rule."""
+    """The levels, those of a guard's snapshots too, had a row for every class, the guard compared verdicts only, and the profile
+    `field` had another rule.
+    """
     if [content.get(name) for name in ("profile", "score", "identifier")] == ["field", "neighbours", "adaptive"]:
         tensors, content = _with_new_rule(path, tensors, content)
     compact = dict(tensors)
@@ -157,6 +159,12 @@ def _from_format_3(path: Path, tensors: dict[str, torch.Tensor], content: dict[s
             and rows.shape == (*count.shape, *count.shape)
         ):
             compact[name] = rows[count > 0]
+    checks = compact.get("guard/signals/checks")
+    if "guard/signals/answers" in compact and checks is not None and checks.shape[1:] == (4,):
+        compact["guard/signals/trained_on"] = compact.pop("guard/signals/answers")
+        # Rows of a check: whether the adapter accepts the image, its class, and the same of the frozen model.
+        compact["guard/signals/classes"] = checks[checks[:, 0] == 1][-96:][:, [1, 3]]
+        compact["guard/signals/probabilities"] = checks[:, 0].double()
     return compact, content
 
 
