@@ -22,7 +22,16 @@ WRONG: tuple[Any, ...] = (
 )  # fmt: skip
 
 # Lists that may be longer or shorter than they are, and how long at the most.
-LISTS = {"scores": 512, "rejected": 512, "answers": 96, "checks": 128, "updates": 16, "failed": 64, "waiting": 32}
+LISTS = {
+    "scores": 512,
+    "rejected": 512,
+    "classes": 96,
+    "trained_on": 96,
+    "checks": 128,
+    "updates": 16,
+    "failed": 64,
+    "waiting": 32,
+}
 
 
 @dataclass(frozen=True)
