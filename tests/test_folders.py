@@ -99,7 +99,7 @@ def test_a_folder_has_its_tables_with_intervals_and_the_frozen_row_first(folder:
     figure = figures.figure(TDA, SNOW, "hm")
     assert figure.mean == pytest.approx(np.mean([result.metrics.hm for result in results.values()]))
     delta = figures.figure(TDA, SNOW, "delta_hm")
-    assert delta.over == "images"
+    assert delta.over == "images and seeds"
     assert delta.low <= delta.mean <= delta.high
     text = FORMATS["md"](figures)
     assert text.index("| zero_shot") < text.index("| tda")
@@ -113,7 +113,7 @@ def test_each_method_against_the_frozen_row_as_a_list(folder: Path) -> None:
     assert [(one.row, one.column[0].split()[1]) for one in found] == [(TDA, "contrast"), (TDA, "snow")]
     for one in found:
         assert one.difference == pytest.approx(one.value - one.frozen)
-        assert (one.seeds, one.shown, one.streams, one.over) == ((0, 1), 40, 1, "images")
+        assert (one.seeds, one.shown, one.streams, one.over) == ((0, 1), 40, 1, "images and seeds")
         # Two draws of 20 + 20 images have some in common.
         assert 40 < one.images <= 80
     (mean,) = means_to_frozen(figures)
@@ -215,7 +215,7 @@ def test_the_same_data_in_every_format(folder: Path, tmp_path: Path) -> None:
         for each in content["figures"]
         if (each["method"], each["stream"], each["metric"]) == ("tda", SNOW[0], "delta_hm")
     ]
-    assert (filed["mean"], filed["low"], filed["high"], filed["over"]) == (delta.mean, delta.low, delta.high, "images")
+    assert (filed["mean"], filed["low"], filed["high"], filed["over"]) == (delta.mean, delta.low, delta.high, "images and seeds")
     assert "--to runs.parquet" in command("bench", "table", str(folder), "--format", "parquet")[2]
 
 

@@ -184,7 +184,7 @@ def unknown_share(below: float, known_below: float = 0.0) -> float:
     `below` is the share of all images that fit worse than chance, `known_below` that of known images. Half of the unknown images
     fit worse than chance.
 
-    >>> unknown_share(0.3), unknown_share(0.3, 0.1)
+    >>> round(unknown_share(0.3), 2), round(unknown_share(0.3, 0.1), 2)
     (0.6, 0.5)
     """
     return float(np.clip((below - known_below) / (0.5 - min(known_below, 0.4)), *SHARES))

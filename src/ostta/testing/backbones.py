@@ -105,7 +105,7 @@ def _stays(one: Backbone, classes: Sequence[str]) -> None:
                 adapter = load(one, classes, method=method, options={"group": "full"} if method == "rosita" else {})
             except Error as problem:
                 raise Error(f"{method} cannot be used on {one.id}: {problem}") from None
-            runs.append(trace(adapter.stream(images(STEPS))))
+            runs.append(trace(adapter.stream(images(STEPS), ahead=1)))
         require(runs[-1] == runs[-2], f"Two runs of {method} on {one.id} differ.")
     odd = differing(before, one.vision.state_dict())
     require(not odd, f"Adapters changed {', '.join(odd[:3])} of {one.id}.")

@@ -145,10 +145,10 @@ def repeatable_and_restorable(subject: Subject) -> None:
 def restorable_when_warm(subject: Subject, warm: int) -> None:
     """Two runs of `warm` images, one of them restored half-way: what a method does only after many images is covered too."""
     one, other = subject.adapter(seed=3), subject.adapter(seed=3)
-    first, half = list(one.stream(images(warm))), warm // 2
-    second = list(other.stream(images(warm)[: half + 1]))
+    first, half = list(one.stream(images(warm), ahead=1)), warm // 2
+    second = list(other.stream(images(warm)[: half + 1], ahead=1))
     other = _restarted(subject, other)
-    second += other.stream(images(warm)[half + 1 :])
+    second += other.stream(images(warm)[half + 1 :], ahead=1)
     _same_run(subject, first, second, half)
     _same(
         content(one), content(other), f"After a restored run, {subject.name} differs in", "`load` must bring all back"
@@ -175,18 +175,18 @@ def refuses_what_is_not_its_own(subject: Subject) -> None:
 def resets(subject: Subject) -> None:
     """A reset is a fresh start."""
     one = subject.adapter()
-    fresh, expected = content(one), full_trace(one.stream(images(STEPS)))
+    fresh, expected = content(one), full_trace(one.stream(images(STEPS), ahead=1))
     one.reset()
     _same(fresh, content(one), f"After a reset, {subject.name} still differs in", "`start` must give a fresh state")
     require(
-        full_trace(one.stream(images(STEPS))) == expected,
+        full_trace(one.stream(images(STEPS), ahead=1)) == expected,
         f"After a reset, {subject.name} answers otherwise than at first: what is remembered belongs in the state of `start`.",
     )
 
 
 def leaves_others_alone(subject: Subject) -> None:
     """Two adapters on one backbone never touch, and the backbone stays as it is."""
-    alone = full_trace(subject.adapter().stream(images(STEPS)))
+    alone = full_trace(subject.adapter().stream(images(STEPS), ahead=1))
     tower, weights = subject.backbone.vision, subject.backbone.weight_hash
     before = {name: value.clone() for name, value in tower.state_dict().items()}
     one, other = subject.adapter(), subject.adapter(seed=9)
