@@ -19,10 +19,10 @@ class Memory(NamedTuple):
         """The memory of an adapter as it is now.
 
         >>> guarded = ostta.load("embedded", ["cat", "dog"])
-        >>> for _ in range(4):
+        >>> for _ in range(8):
         ...     prediction = guarded.step(image)
         >>> Memory.of(guarded)
-        Memory(images=4, scores=4)
+        Memory(images=8, scores=0)
         """
         banks = (*adapter.state.memories().values(), *adapter.score.memories().values())
         return cls(sum(map(len, banks)), max(map(len, adapter.identifier.memories().values()), default=0))
