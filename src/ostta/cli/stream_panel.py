@@ -173,7 +173,9 @@ class StreamPanel:
             line.append(levels[height], style=UNKNOWN if below else KNOWN)
         yield line
         mark = "^" if self.plain else "▲"
-        values = counted(len(recent), "probability", "probabilities") if probabilities else counted(len(recent), "score")
+        values = (
+            counted(len(recent), "probability", "probabilities") if probabilities else counted(len(recent), "score")
+        )
         if threshold is None:
             none = "the smallest one that is accepted depends on the class" if probabilities else "no threshold now"
             yield Text(f"the last {values}, {low:.2f} to {high:.2f}; {none}", style="dim")

@@ -17,7 +17,9 @@ def scores(digest: Digest, about: str) -> str:
     if digest.has_probabilities:
         vertical = Axis(0, 1, marks=[(0, "0"), (0.5, "0.5"), (1, "1")])
     else:
-        vertical = Axis(*limits([dot.value for dot in digest.dots], [value for value in thresholds if value is not None]))
+        vertical = Axis(
+            *limits([dot.value for dot in digest.dots], [value for value in thresholds if value is not None])
+        )
     chart = Chart(_images(digest), vertical, height=240)
     for happened in digest.events:
         chart.upright(happened.place, "event")

@@ -44,9 +44,7 @@ def to_json(prediction: Prediction, step: int, evidence: bool) -> dict[str, Any]
         "class_probabilities": None,
     }
     if prediction.class_probabilities is not None:
-        content["class_probabilities"] = {
-            name: finite(value) for name, value in prediction.class_probabilities.items()
-        }
+        content["class_probabilities"] = {name: finite(value) for name, value in prediction.class_probabilities.items()}
     if evidence and prediction.class_scores is not None:
         content["class_scores"] = {name: finite(value) for name, value in prediction.class_scores.items()}
     if prediction.features is not None:
