@@ -460,6 +460,7 @@ def test_a_stream_with_probabilities_shows_them_in_place_of_scores() -> None:
     assert digest.doubt == pytest.approx((25 * 0.02 + 25 * 0.03) / 50)
     text = page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory())
     assert "Probability that each image is known" in text
+    assert "errors that the model expects</dt><dd>2.5%</dd>" in text
     assert "the smallest probability that is accepted is 0.8" in text
     assert "Scores" not in text
     panel = drawn_panel(digest)

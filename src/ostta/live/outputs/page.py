@@ -108,6 +108,8 @@ def _figures(digest: Digest, memory: Memory) -> Figures:
         ("not readable", f"{digest.unreadable:,}"),
         ("events", f"{sum(digest.kinds.values()):,}"),
     ]
+    if digest.doubt is not None:
+        figures.insert(4, ("errors that the model expects", f"{digest.doubt:.1%}"))
     if digest.unseen:
         figures.append(("nothing seen", f"{digest.unseen:,}"))
     return Figures(figures)
