@@ -166,7 +166,8 @@ def test_an_image_is_answered_and_news_arrive_by_themselves(page: Any, server: S
     answer = page.locator(".answer")
     playwright.expect(answer.get_by_role("table").first).to_be_visible()
     assert answer.get_attribute("aria-live") == "polite"
-    assert answer.locator(".said").inner_text() in (*open_dataset("sample:cifar10").classes, "I don't know")
+    guesses = [f"undecided ({name}?), 0.75" for name in open_dataset("sample:cifar10").classes]
+    assert answer.locator(".said").inner_text() in guesses
     assert len(answer.get_by_role("rowheader").all_inner_texts()) == 5
     # Nothing was learned or counted.
     assert server.ask(f"/sessions/{session}")["steps"] == 0
@@ -174,11 +175,16 @@ def test_an_image_is_answered_and_news_arrive_by_themselves(page: Any, server: S
     server.feed(session, 40)
     playwright.expect(figure(page, "images")).to_have_text("40")
     playwright.expect(command).to_be_hidden()
-    playwright.expect(page.get_by_role("img", name=re.compile("Histogram of the last 40 scores"))).to_be_visible()
+    playwright.expect(
+        page.get_by_role("img", name=re.compile("Histogram of the last 40 probabilities"))
+    ).to_be_visible()
     page.locator("#image").set_input_files(
         {"name": "two.png", "mimeType": "image/png", "buffer": base64.b64decode(dropped)}
     )
-    playwright.expect(answer).to_contain_text("Likeness to the nearest known and unknown images")
+    playwright.expect(answer).to_contain_text("than chance by")
+    assert re.fullmatch(r"(I don't know|\w+), [01]\.\d\d", answer.locator(".said").inner_text())
+    playwright.expect(figure(page, "undecided")).to_have_text("32")
+    playwright.expect(page.get_by_role("heading", name="Probabilities over time")).to_be_visible()
     page.expected = "422"
     page.locator("#image").set_input_files({"name": "bad.png", "mimeType": "image/png", "buffer": b"no image"})
     playwright.expect(page.get_by_role("alert")).to_contain_text("image")

@@ -13,13 +13,16 @@ import pyarrow.parquet
 import pytest
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, roc_auc_score
+from typer.testing import CliRunner
 
 from ostta import Error, plugins
 from ostta.bench.report.suite_page import suite_report
+from ostta.bench.result import read_result
 from ostta.bench.suite import expand, read_suite
 from ostta.bench.tables.export import FORMATS
 from ostta.bench.tables.suite_figures import SuiteFigures
 from ostta.bench.tables.suite_results import collect_results
+from ostta.cli.app import app
 from ostta.measures import MEASURES, RunColumns, find_measure, measure_run, regret, worst_tenth
 from test_tables import made
 
@@ -103,7 +106,24 @@ def test_calibration_by_hand() -> None:
     partly = replace(one, probability=np.where(np.arange(6) < 4, probability, np.nan))
     assert MEASURES["ece"](partly) == pytest.approx(0.15)
     absent = RunColumns.of({name: values for name, values in columns().items() if name != "probability"})
-    assert MEASURES["ece"](absent) is MEASURES["brier"](absent) is None
+    assert MEASURES["ece"](absent) is MEASURES["brier"](absent) is MEASURES["share_undecided"](absent) is None
+    assert MEASURES["share_undecided"](replace(one, undecided=np.arange(6) < 3)) == 50.0
+
+
+def test_a_run_of_the_field_profile_has_measures_of_its_probabilities(tmp_path: Path) -> None:
+    arguments = ["--desired", "sample:cifar10", "--undesired", "sample:mnist", "--limit", "40", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, ["run", *arguments, "--profile", "field", "--set", "accept=0.8"])
+    assert done.exit_code == 0, done.output
+    (path,) = tmp_path.glob("*.json")
+    result = read_result(path)
+    assert result.options["adapter"]["accept"] == ["0.8"]
+    kept = pyarrow.parquet.read_table(tmp_path / result.records).to_pydict()
+    known, probability = np.array(kept["label"]) >= 0, np.array(kept["probability"])
+    assert kept["known"] == (probability >= 0.8).tolist()
+    assert kept["undecided"] == [place < 32 for place in range(80)]
+    assert result.measures["share_undecided"] == 40.0
+    assert result.measures["brier"] == pytest.approx(brier_score_loss(known, probability))
+    assert 0 <= result.measures["ece"] <= 1
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -36,7 +36,7 @@ from ostta.live.memory import Memory
 from ostta.live.outputs.names import folder_names, numbered, safe_name
 from ostta.live.outputs.page import MOST_ROWS, page
 from ostta.live.outputs.pictures import EXAMPLES, LARGEST, DrawnPictures, ExamplePictures, SortedFiles, drawn
-from ostta.live.outputs.table import COLUMNS, Table
+from ostta.live.outputs.table import COLUMNS, FORMER_COLUMNS, Table, header
 from ostta.live.state_keeper import Wanted
 from ostta.live.summary import summary
 from ostta.sources import open as open_source
@@ -105,6 +105,56 @@ def test_the_tables_say_what_the_lines_say(out: Path) -> None:
             assert mine.get(name) == expected, name
             assert theirs[name] == expected, name
     assert sum(line.get("error") is not None for line in lines) == 1
+
+
+def test_the_tables_have_probabilities(out: Path) -> None:
+    stored = pyarrow.parquet.read_table(out / "o" / "predictions.parquet").to_pylist()
+    read = [found for found in stored if found["error"] is None]
+    assert sum(found["undecided"] for found in read) == TRUSTED
+    assert all(0 <= found["probability"] <= 1 for found in read)
+    assert all(found["explanation"].endswith(".") for found in read)
+    decided = [found for found in read if not found["undecided"]]
+    assert all(found["known"] == (found["probability"] >= 0.5) for found in decided)
+
+
+def test_a_table_from_before_there_were_probabilities_keeps_its_columns(tmp_path: Path) -> None:
+    from ostta.live.journal import Progress, Row
+
+    path = tmp_path / "p.csv"
+    path.write_bytes(header(FORMER_COLUMNS))
+    table = Table(path)
+    progress = Progress(0, path.stat().st_size)
+    table.go_on(progress)
+    table.add([Row(1, 1, "", None, with_probability(1, 0.9))], progress)
+    assert [found["label"] for found in table.rows()] == ["cat"]
+    table.write_parquet(tmp_path / "p.parquet")
+    assert pyarrow.parquet.read_table(tmp_path / "p.parquet").column_names == list(FORMER_COLUMNS)
+
+
+def test_the_smallest_accepted_probability_is_an_argument(photos: Path) -> None:
+    files = sorted(photos.glob("0*.png"))[:36]
+    done = stream(*files, "--classes", "cat,dog,ship", "--accept", "0.9", "--accept", "dog: 0.6")
+    assert done.code == 0, done.told
+    for line in done.lines:
+        assert line["known"] == (line["probability"] >= (0.6 if line["best"] == "dog" else 0.9))
+    assert {line["known"] for line in done.lines} == {True, False}
+    assert any(0.5 <= line["probability"] < 0.9 and not line["known"] for line in done.lines)
+    same = stream(*files, "--classes", "cat,dog,ship", "--set", 'accept=["0.9", "dog: 0.6"]')
+    assert [line["known"] for line in same.lines] == [line["known"] for line in done.lines]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--accept", "1.5"], "`accept` takes a probability from 0 to 1, not '1.5'."),
+        (["--accept", "cow: 0.8"], "`accept` names 'cow', which is none of the classes."),
+        (["--accept", "0.8", "--set", "accept=0.9"], "`accept` is given twice, by --accept and by --set: use one of them."),
+        (["--accept", "0.8", "--method", "zero_shot"], "`accept` needs probabilities, which the identifier 'lda' does not give: use 'field'."),
+    ],
+)  # fmt: skip
+def test_an_impossible_probability_is_one_sentence(arguments: list[str], told: str, photos: Path) -> None:
+    done = stream(photos, "--classes", "cat,dog", *arguments)
+    assert (done.code, done.lines, done.told) == (1, [], f"{told}\n")
 
 
 def test_a_table_takes_every_name(tmp_path: Path) -> None:
@@ -180,7 +230,7 @@ def test_every_image_is_in_the_folder_of_its_answer(out: Path, photos: Path) -> 
         if "error" in line:
             continue
         answer = names[line["label"]] if line["known"] else "unknown"
-        place = out / "o" / "sorted" / ("undecided" if line["warming_up"] else answer)
+        place = out / "o" / "sorted" / ("undecided" if line["undecided"] else answer)
         (found,) = place.glob(f"{line['row']:06d}-*")
         assert found.read_bytes() == Path(line["image"]).read_bytes()
     assert sum(path.is_file() for path in (out / "o" / "sorted").rglob("*")) == 40
@@ -319,7 +369,7 @@ def test_the_page_stands_alone_and_has_what_it_should(out: Path) -> None:
     assert "url(" not in text
     assert "http" not in text.replace("http-equiv", "")
     assert "prefers-color-scheme: dark" in text
-    for heading in ("Scores over time", "Accepted over time", "Answers", "Examples", "What was run"):
+    for heading in ("Probabilities over time", "Accepted over time", "Answers", "Examples", "What was run"):
         assert f"<h2>{heading}</h2>" in text
     # A dot an image: a line of no length.
     assert len(re.findall(r"h0(?=[M\"])", text)) == 40
@@ -355,7 +405,7 @@ def lead(text: str) -> str:
 def test_the_page_names_the_model_and_the_classes_that_it_was_not_trained_on(out: Path) -> None:
     top = lead((out / "o" / "report.html").read_text())
     assert "Model: embedded, with 4 classes (cat, dog/wolf, CON, ship)." in top
-    assert "score neighbours, identifier adaptive (profile field)" in top
+    assert "score field, identifier field (profile field)" in top
     assert "The embedded model was not trained on 2 of the classes (dog/wolf, CON)." in top
     assert "were classified as one of the classes" in top
 
@@ -363,9 +413,9 @@ def test_the_page_names_the_model_and_the_classes_that_it_was_not_trained_on(out
 def test_undecided_images_are_apart_on_the_page(out: Path) -> None:
     lines = json.loads((out / "lines.json").read_text())
     text = (out / "o" / "report.html").read_text()
-    known = sum(line["known"] for line in lines if not line.get("warming_up", True))
+    known = sum(line["known"] for line in lines if not line.get("undecided", True))
     assert lead(text).count(f"{known} of 40 images w") == 1
-    assert "32 are undecided: the threshold was still warming up." in lead(text)
+    assert "32 are undecided: too few images had been seen before." in lead(text)
     assert "undecided</dt><dd>32</dd>" in text
     assert re.search(rf"accepted</dt><dd>{known / 8:.1%}</dd>", text)
     answers = html_text(text.split("<h2>Answers</h2>")[1].split("</section>")[0])
@@ -388,6 +438,54 @@ def test_a_stream_that_only_warmed_up_decided_nothing() -> None:
     assert summary(digest, 1.0) == [
         '20 images in 1.0 s (20.0 a second): 0 accepted, 0 "I don\'t know", 20 undecided (warming up).'
     ]
+
+
+def with_probability(number: int, probability: float, **more: object) -> dict:
+    known = probability >= 0.5
+    content = {"known": known, "label": "cat" if known else None, "score": 9.0, "threshold": 0.0, "undecided": False}
+    return row(number, **{**content, "probability": probability, **more})
+
+
+def test_a_stream_with_probabilities_shows_them_in_place_of_scores() -> None:
+    digest = Digest(accept=0.8)
+    # Rows of an earlier version, whose scores are on another scale.
+    for number in range(1, 5):
+        digest.add(row(number))
+    for number in range(5, 55):
+        digest.add(with_probability(number, 0.98 if number % 2 else 0.03))
+    digest.add(with_probability(55, 0.7, undecided=True, warming_up=False))
+    assert (digest.seen, digest.undecided, digest.threshold) == (55, 1, 0.8)
+    assert {value for value, _ in digest.recent} == {dot.value for dot in digest.dots} == {0.98, 0.03, 0.7}
+    assert {part.threshold for part in digest.parts} == {None, 0.8}
+    assert digest.doubt == pytest.approx((25 * 0.02 + 25 * 0.03) / 50)
+    text = page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory())
+    assert "Probability that each image is known" in text
+    assert "errors that the model expects</dt><dd>2.5%</dd>" in text
+    assert "the smallest probability that is accepted is 0.8" in text
+    assert "Scores" not in text
+    panel = drawn_panel(digest)
+    assert "the last 51 probabilities, 0.00 to 1.00" in panel
+    assert "▲ 0.80" in panel
+    by_class = Digest(accept=None)
+    by_class.add(with_probability(1, 0.9))
+    assert "depends on the class" in page(by_class, ExamplePictures({}, {}), {"title": "t"}, Memory())
+    assert "depends on the class" in drawn_panel(by_class)
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "warns"),
+    [([0.7, 0.34] * 40, True), ([0.95, 0.02] * 40, False), ([0.7, 0.34] * 10, False), ([0.99] * 80, False)],
+    ids=["unsure", "sure", "few images", "one kind"],
+)
+def test_a_model_that_is_unsure_of_its_answers_is_a_warning(probabilities: list[float], warns: bool) -> None:
+    digest = Digest()
+    for number, probability in enumerate(probabilities, 1):
+        digest.add(with_probability(number, probability))
+    told, text = summary(digest, 1.0), page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory())
+    sentence = "it expects to be wrong about known or unknown for 32 % of the images."
+    assert (sentence in told[-1]) is warns
+    assert (sentence in html_text(text)) is warns
+    assert "About half" not in text
 
 
 def judged(scores: list[float], threshold: float) -> Digest:
@@ -536,6 +634,9 @@ def test_answers_are_printed_below_the_panel_and_remain(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("content", "line"),
     [
+        (row(1, label="cat", probability=0.974), "cat, 0.97                        1.png"),
+        (row(3, probability=0.031), "I don't know, 0.03               3.png"),
+        (row(1, label="cat", probability=0.75, undecided=True), "undecided (cat?), 0.75           1.png"),
         ({"image": "a\x1b[2J.png", "error": "It is\nempty."}, "not readable               a\ufffd[2J.png: It is empty."),
         ({"image": "a.png", "verdict": None, "score": None, "reason": "no direction"}, "nothing seen               a.png: no direction"),
     ],
@@ -546,11 +647,11 @@ def test_an_answer_is_one_line_that_does_not_control_the_terminal(content: dict,
 
 def test_what_was_learned_is_said(out: Path) -> None:
     lines = [line for line in json.loads((out / "lines.json").read_text()) if "error" not in line]
-    assert lines[-1]["memory"] == {"images": 33, "scores": 40}
+    assert lines[-1]["memory"] == {"images": 33, "scores": 0}
     assert {line["reason"] for line in lines} == {"zero_shot trains no parameters"}
-    assert "\nLearned: 33 images, 40 scores remembered, 0 updates.\n" in (out / "told").read_text()
+    assert "\nLearned: 33 images, 0 scores remembered, 0 updates.\n" in (out / "told").read_text()
     text = (out / "o" / "report.html").read_text()
-    for name, value in (("images remembered", 33), ("scores remembered", 40), ("updates", 0)):
+    for name, value in (("images remembered", 33), ("scores remembered", 0), ("updates", 0)):
         assert f"{name}</dt><dd>{value}</dd>" in text
     assert "38 images, 40 scores" in drawn_panel(Digest(), memory=lambda: Memory(38, 40))
 

@@ -39,7 +39,7 @@ def test_a_session_is_of_the_field_profile_with_its_guard_on(server: Served) -> 
     session = answer.json()
     assert answer.headers["location"] == f"/sessions/{session['id']}"
     assert [session[name] for name in ("name", "profile", "method", "score", "identifier", "guard", "guard_light")] == [
-        "door", "field", "zero_shot", "neighbours", "adaptive", True, "green",
+        "door", "field", "zero_shot", "field", "field", True, "green",
     ]  # fmt: skip
     assert server.http.get(answer.headers["location"]).json() == session
     assert session["id"] in [one["id"] for one in server.http.get("/sessions").json()["sessions"]]
@@ -89,6 +89,10 @@ def test_what_a_session_may_be_made_of(server: Served) -> None:
         ({"classes": ["cat"], "guard": "yes"}, "`guard` is true or false"),
         ({"classes": ["cat"], "options": [1]}, "`options` are values by name"),
         ({"classes": ["cat"], "options": {"lr": 1}}, "There is no option 'lr'"),
+        ({"classes": ["cat"], "options": {"accept": 2}}, "`accept` takes a probability from 0 to 1, not '2'"),
+        ({"classes": ["cat"], "options": {"accept": True}}, "`accept` takes a list, not True"),
+        ({"classes": ["cat"], "options": {"accept": {"dog": 0.9}}}, "`accept` names 'dog', which is none of the classes"),
+        ({"classes": ["cat"], "method": "tda", "options": {"accept": 0.9}}, "`accept` needs probabilities"),
         ({"classes": ["cat"], "options": {"templates": ["{}"] * 8001}}, "8000 are the most"),
         ({"classes": [str(n) for n in range(1001)]}, "1000 are the most"),
         ({"classes": ["cat"], "name": "a\nb"}, "one line"),
@@ -355,9 +359,29 @@ def test_metrics_tell_of_requests_and_images_and_of_no_session(server: Served) -
     found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert float(found['ostta_requests_total{route="/sessions/{id}/images",status="200"}']) >= 1
     assert float(found["ostta_images_judged_total"]) >= 1
+    assert float(found["ostta_images_undecided_total"]) >= 1
+    mean = float(found["ostta_probability_sum_total"]) / float(found["ostta_images_with_probability_total"])
+    assert 0 < mean < 1
     assert float(found["ostta_sessions"]) == len(server.http.get("/sessions").json()["sessions"])
     assert id not in text
     assert "a name of my own" not in text
+
+
+@pytest.mark.parametrize("accept", [0.9, {"cat": 0.9, "dog": 0.9}, ["0.2", "cat: 0.9", "dog: 0.9"]])
+def test_a_session_accepts_at_the_probability_that_it_was_made_with(server: Served, accept: object) -> None:
+    options = {"accept": accept, "class_probabilities": True}
+    id = server.http.post("/sessions", json={"classes": ["cat", "dog"], "options": options}).json()["id"]
+    answer = server.send(id, pngs()[0]).json()
+    # Three of four images are known before the first fit.
+    assert (answer["probability"], answer["known"], answer["undecided"]) == (pytest.approx(0.75), False, True)
+    assert sum(answer["class_probabilities"].values()) == pytest.approx(answer["probability"])
+    assert answer["explanation"] == "Too few images have been seen to compare this one with."
+    (point,) = server.http.get(f"/sessions/{id}/recent").json()["points"]
+    assert {name: point[name] for name in ("probability", "undecided", "accept")} == {
+        "probability": answer["probability"], "undecided": True, "accept": 0.9,
+    }  # fmt: skip
+    session = server.http.get(f"/sessions/{id}").json()
+    assert (session["undecided"], session["rejected"]) == (1, 1)
 
 
 def test_images_are_kept_only_where_that_was_asked_for(server: Served) -> None:

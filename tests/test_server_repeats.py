@@ -12,9 +12,11 @@ import httpx
 import pytest
 
 import ostta
+from cases import images
 from ostta.live import AsyncClient, Client
 from ostta.live.client import calls
 from ostta.live.server import FolderStore, Limits, Settings
+from ostta.live.server.idempotency import AnswerCache, ImageKey
 from serving import Served, eventually, is_problem, pngs, served
 
 
@@ -87,6 +89,20 @@ def test_without_a_key_it_is_said_that_an_image_may_have_been_counted(slow: Serv
     assert (raised.value.code, len(sent)) == ("maybe-counted", 1)
 
 
+def test_answers_from_before_there_were_probabilities_are_still_known() -> None:
+    key = ImageKey("0" * 32, 7)
+    cache = AnswerCache()
+    cache.add(key, ostta.load("embedded", ["cat", "dog"]).step(images(1)[0]), 1)
+    (stored,) = cache.to_json()
+    answer = AnswerCache.of([stored[:-3]]).get(key)
+    assert answer is not None
+    assert {**answer, "probability": 0.75, "undecided": True} == {
+        **(cache.get(key) or {}), "probability": 0.75, "explanation": None,
+    }  # fmt: skip
+    assert (answer["probability"], answer["undecided"]) == (None, False)
+    assert AnswerCache.of([stored[:-2], stored[:5]]).get(key) is None
+
+
 def test_a_key_is_known_after_a_restart_and_belongs_to_one_image(tmp_path: Path) -> None:
     with served(store=FolderStore(tmp_path)) as server:
         id = server.session()
@@ -95,7 +111,19 @@ def test_a_key_is_known_after_a_restart_and_belongs_to_one_image(tmp_path: Path)
     with served(store=FolderStore(tmp_path)) as server, Client(str(server.http.base_url)) as client:
         again = client.send(id, pngs()[0], key="frame-1")
         assert again["repeated"] is True
-        for name in ("step", "label", "known", "score", "threshold", "verdict", "best", "warming_up"):
+        for name in (
+            "step",
+            "label",
+            "known",
+            "score",
+            "threshold",
+            "verdict",
+            "best",
+            "warming_up",
+            "probability",
+            "undecided",
+            "explanation",
+        ):
             assert again[name] == first.json()[name]
         assert set(first.json()) <= set(again)
         with pytest.raises(ostta.Error, match="another image"):

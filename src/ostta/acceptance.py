@@ -10,13 +10,13 @@ from .core.types import Error
 
 
 def accept_lines(given: Any) -> Any:
-    """The option's texts from what `ostta.load` takes: a number, a dictionary by class, or the texts themselves.
+    """Convert a number or a dictionary by class to the texts of the option; texts are returned unchanged.
 
     >>> accept_lines(0.8), accept_lines({"person": 0.9})
     (('0.8',), ('person: 0.9',))
     """
-    if isinstance(given, int | float):
-        return (f"{given:g}",)
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        return (str(given),)
     if isinstance(given, Mapping):
         return tuple(f"{name}: {least}" for name, least in given.items())
     return given
@@ -30,16 +30,23 @@ class Acceptance:
     """
 
     def __init__(self, lines: Sequence[str], classes: Sequence[str]) -> None:
-        self.least = [0.5] * len(classes)
-        # A text without a class is for all of them, wherever it stands.
-        for line in sorted(lines, key=lambda line: ":" in line):
+        common, own = 0.5, dict[str, float]()
+        for line in lines:
             name, colon, number = line.rpartition(":")
-            if colon and name.strip() not in classes:
-                raise Error(f"`accept` names {shown(name.strip())}, which is none of the classes.")
-            least = _probability(number)
-            for place, known in enumerate(classes):
-                if not colon or known == name.strip():
-                    self.least[place] = least
+            if colon:
+                own[name.strip()] = _probability(number)
+            else:
+                common = _probability(number)
+        named = set(classes)
+        unknown = next((name for name in own if name not in named), None)
+        if unknown is not None:
+            raise Error(f"`accept` names {shown(unknown)}, which is none of the classes.")
+        self.least = [own.get(name, common) for name in classes]
+
+    @property
+    def common(self) -> float | None:
+        """The smallest probability where it is the same for all classes, otherwise None."""
+        return self.least[0] if len(set(self.least)) == 1 else None
 
     def accepts(self, probability: float, index: int) -> bool:
         """Whether an image of class number `index` is answered as known."""

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from . import backbones
-from .acceptance import Acceptance, accept_lines
+from .acceptance import Acceptance
 from .backbones.prompts import classifier_of
 from .backbones.protocol import Backbone
 from .core.banks import named
@@ -101,8 +101,6 @@ def load(
     if descriptions and "descriptions" in keywords:
         raise Error("`descriptions` is given twice: `classes` has them too.")
     keywords |= {"descriptions": descriptions} if descriptions else {}
-    if "accept" in keywords:
-        keywords["accept"] = accept_lines(keywords["accept"])
     guarded = wanted.profile == "field" if guard is None else guard
     resolved = resolve(choice, wanted.profile, options, model.defaults, keywords, guarded)
     adapter = Adapter(model, names, choice, wanted.profile, seed, resolved)

@@ -89,7 +89,7 @@ class Records:
         """
         # `probability` is optional: an identifier, or a plug-in's prediction, may have none.
         values = [getattr(prediction, name, None) for prediction in self.predictions]
-        if name in ("known", "adapted"):
+        if name in ("known", "adapted", "undecided"):
             return np.array(values, dtype=bool)
         if name in ("index", "pseudo_label"):
             return np.array(values, dtype=np.int64)
@@ -137,7 +137,7 @@ class Records:
         >>> find_measure("openauc")(records.run_columns())
         100.0
         """
-        names = ("known", "index", "score", "adapted", "pseudo_label", "verdict", "probability")
+        names = ("known", "index", "score", "adapted", "pseudo_label", "verdict", "probability", "undecided")
         return RunColumns.of({"label": self.label} | {name: self.column(name) for name in names})
 
     def outcomes(self) -> Outcomes:
@@ -181,7 +181,7 @@ class Records:
         columns |= {name: self.column(name) for name in _FIELDS}
         probability = self.column("probability")
         if np.isfinite(probability).any():
-            columns["probability"] = probability
+            columns |= {"probability": probability, "undecided": self.column("undecided")}
         for name in self.diagnostics:
             columns[f"diagnostic_{name}" if name in columns else name] = self.diagnostic(name)
         if any(prediction.events for prediction in self.predictions):
@@ -198,7 +198,8 @@ class Records:
 
         source, number: where the image came from; label: the number of its class, -1 if undesired; domain: its domain's number.
         known, index, score, threshold, mu_desired, mu_undesired, verdict, adapted, loss, reason, pseudo_label: of the `Prediction`;
-        None is a missing value. `probability`, that the image is known, is there if any image has one. Then one column for each of the method's diagnostics, such as ROSITA's `matches`;
+        None is a missing value. `probability`, that the image is known, and `undecided` are there if any image has a probability.
+        Then one column for each of the method's diagnostics, such as ROSITA's `matches`;
         events: their kinds, if there were any;
         ms_encode, ms_decide, ms_update: milliseconds; and features, an array in each row, if the adapter was asked for them.
 

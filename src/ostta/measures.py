@@ -9,6 +9,7 @@
     brier             Brier score of P(known), 0 to 1
     augrc             area under the generalised risk-coverage curve
     error_at_80       share of failures among the 80 % of all images with the highest scores; 90 and 95 alike
+    share_undecided   share of undecided images, which all other measures count by their better guess
     rejected_closed   share of known images that are rejected, on a stream without unknown images
     update_purity     share of the images that a method updated with whose label was right
 
@@ -46,7 +47,7 @@ WINDOW = 512
 class RunColumns:
     """Per-image columns of one run, in the order of the stream. `labels` are -1 for unknown images.
 
-    `probability` is P(known), NaN where the identifier gives none. `treated_as_known` is the verdict before the update, and
+    `probability` is P(known), NaN where the identifier gives none; `undecided` is false there. `treated_as_known` is the verdict before the update, and
     `pseudo_label` the best class before it.
     """
 
@@ -58,10 +59,11 @@ class RunColumns:
     adapted: Flags
     pseudo_label: NDArray[np.int64]
     treated_as_known: Flags
+    undecided: Flags
 
     @classmethod
     def of(cls, columns: Mapping[str, Any]) -> RunColumns:
-        """From the columns of records by name, such as those of `Records.to_pandas`; `probability` may be absent.
+        """From the columns of records by name, such as those of `Records.to_pandas`; `probability` and `undecided` may be absent.
 
         >>> run = RunColumns.of({"label": [0, -1], "score": [0.9, 0.1], "known": [True, False], "index": [0, 0],
         ...                      "adapted": [False, False], "pseudo_label": [0, 0], "verdict": [None, None]})
@@ -84,6 +86,7 @@ class RunColumns:
             np.asarray(columns["adapted"], bool),
             np.asarray(columns["pseudo_label"], np.int64),
             np.array([verdict in treated for verdict in columns["verdict"]], bool),
+            np.asarray(columns.get("undecided", np.zeros(len(scores))), bool),
         )
 
     @property
@@ -228,6 +231,11 @@ def _tie_ends(scores: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 # --- the other ones -----------------------------------------------------------------------------------------------------
+def share_undecided(run: RunColumns) -> float | None:
+    """Share of undecided images; None where the identifier gives no probabilities."""
+    return 100 * float(run.undecided.mean()) if np.isfinite(run.probability).any() else None
+
+
 def rejected_closed(run: RunColumns) -> float | None:
     """Share of known images that are rejected; None on a stream with unknown images."""
     return 100 * float((~run.accepted).mean()) if run.known.all() and len(run.known) else None
@@ -282,6 +290,7 @@ MEASURES: dict[str, Measure] = {
         Measure("brier", "Brier ↓", brier, 4),
         Measure("augrc", "AUGRC ↓", augrc),
         *(Measure(f"error_at_{share}", f"error at {share} % ↓", error_at(share / 100)) for share in (80, 90, 95)),
+        Measure("share_undecided", "undecided, %", share_undecided),
         Measure("rejected_closed", "known rejected, closed ↓", rejected_closed),
         Measure("update_purity", "right among updates ↑", update_purity),
     )

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
+from .acceptance import accept_lines
 from .contrib import AdaptiveOptions, NeighboursOptions
 from .core.checks import shown
 from .core.options import PROFILES, Options, option, profile_values, types_of, word_for
@@ -317,6 +318,8 @@ def read_value(name: str, value: Any, hint: Any) -> Any:
         return value
     if origin is tuple:
         inner = get_args(hint)[0]
+        if name.removeprefix("adapter.") == "accept":
+            value = accept_lines(value)
         entries = _entries(name, value, inner)
         return tuple(read_value(name, part.strip() if isinstance(part, str) else part, inner) for part in entries)
     if origin in (types.UnionType,):

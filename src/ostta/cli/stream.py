@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -62,6 +62,13 @@ def stream(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="key=value, as often as needed; see `ostta ls options`.")
     ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='Smallest probability that the image is known with which it is answered as a class, such as 0.8, or "person: 0.9" for '
+            "one class; as often as needed. 0.5 if not given."
+        ),
+    ] = None,
     state: Annotated[
         Path | None,
         typer.Option(
@@ -96,7 +103,7 @@ def stream(
         Sort | None,
         typer.Option(
             help='Also put each image into OUT/sorted/ANSWER/, as a copy or a link. `unknown` is the folder of "I don\'t know", `undecided` '
-            "that of images that came while the threshold was warming up."
+            "that of images that came before enough images had been seen."
         ),
     ] = None,
     draw: Annotated[
@@ -143,7 +150,7 @@ def stream(
         profile=profile,
         seed=seed,
         guard=guard,
-        options=parse_options(set_ or []),
+        options=_options(set_ or [], accept or []),
     )
     opened: list[LiveStream] = []
     # Asked only when images are, and then the stream is open.
@@ -158,3 +165,13 @@ def stream(
     ):
         opened.append(live)
         shown(live, source, panel=panel)
+
+
+def _options(pairs: list[str], accept: list[str]) -> dict[str, Any]:
+    """The values of `--set` and `--accept` by name."""
+    from ..core.types import Error
+
+    options = parse_options(pairs)
+    if accept and {"accept", "adapter.accept"} & options.keys():
+        raise Error("`accept` is given twice, by --accept and by --set: use one of them.")
+    return {**options, "accept": accept} if accept else options

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ..core.types import compared
 from ..core.words import counted
-from ..live.digest import Digest
+from ..live.digest import Digest, is_undecided
 from ..live.memory import Memory
 from ..live.outputs.timeline import histogram
 
@@ -64,10 +64,14 @@ def shown_panel(
 
 
 def answer_line(answer: Mapping[str, Any]) -> Text:
-    """One answer for a person: the class or "I don't know", the score beside the threshold, and the image.
+    """One answer for a person: the class or "I don't know", how sure it is, and the image.
+
+    This is the probability that the image is known, or the score beside the threshold where there is no probability.
 
     >>> answer_line({"image": "a.png", "label": "cat", "known": True, "verdict": "reliable_desired", "score": 0.41, "threshold": 0.36}).plain
     'cat                         0.41 > 0.36  a.png'
+    >>> answer_line({"image": "a.png", "label": "cat", "known": True, "verdict": "reliable_desired", "score": 3.5, "probability": 0.97}).plain
+    'cat, 0.97                        a.png'
     """
     width, image = len("undecided (I don't know?)"), _printable(answer["image"])
     if answer.get("error"):
@@ -75,8 +79,11 @@ def answer_line(answer: Mapping[str, Any]) -> Text:
     if answer.get("verdict") is None or answer.get("score") is None:
         return Text(f"{'nothing seen':<{width}}  {image}: {_printable(answer.get('reason') or '')}", style="yellow")
     words, style = (_printable(answer["label"]), KNOWN) if answer["known"] else ("I don't know", UNKNOWN)
-    if answer.get("warming_up"):
+    if is_undecided(answer):
         words, style = f"undecided ({words}?)", "dim"
+    if answer.get("probability") is not None:
+        words, width = f"{words}, {answer['probability']:.2f}", width + len(", 0.97")
+        return Text.assemble((f"{words:<{width}}", style), f"  {image}")
     score = compared(answer["score"], answer.get("threshold"))
     return Text.assemble((f"{words:<{width}}", style), f"  {score:>12}  {image}")
 
@@ -127,8 +134,8 @@ class StreamPanel:
         if share is not None:
             yield "accepted", Text(f"{100 * share:.1f} %  {self._bar(share, 16)}", style=KNOWN)
             yield "don't know", Text(f"{digest.rejected:,}", style=UNKNOWN)
-        if digest.warming_up:
-            yield "undecided", Text(f"{digest.warming_up:,}  (warming up)", style="dim")
+        if digest.undecided:
+            yield "undecided", Text(f"{digest.undecided:,}  (warming up)", style="dim")
         if digest.unreadable:
             yield "not readable", Text(f"{digest.unreadable:,}", style="red")
         dropped = self._dropped()
@@ -150,12 +157,13 @@ class StreamPanel:
         return table
 
     def _scores(self) -> Iterator[Text]:
-        """The last scores; what lies below the threshold has the colour of "I don't know"."""
+        """The last scores or probabilities; those below the threshold have the colour of "I don't know"."""
         recent, threshold = list(self._digest.recent), self._digest.threshold
         if not recent:
             yield Text("waiting for the first image", style="dim")
             return
-        counts, low, high = histogram(recent, BINS)
+        probabilities = self._digest.has_probabilities
+        counts, low, high = histogram(recent, BINS, (0.0, 1.0) if probabilities else None)
         levels, most = " .:-=+*#%@" if self.plain else " ▁▂▃▄▅▆▇█", max(counts)
         step = (high - low) / BINS
         line = Text()
@@ -165,15 +173,17 @@ class StreamPanel:
             line.append(levels[height], style=UNKNOWN if below else KNOWN)
         yield line
         mark = "^" if self.plain else "▲"
+        values = (
+            counted(len(recent), "probability", "probabilities") if probabilities else counted(len(recent), "score")
+        )
         if threshold is None:
-            yield Text(
-                f"the last {counted(len(recent), 'score')}, {low:.2f} to {high:.2f}; no threshold now", style="dim"
-            )
+            none = "the smallest one that is accepted depends on the class" if probabilities else "no threshold now"
+            yield Text(f"the last {values}, {low:.2f} to {high:.2f}; {none}", style="dim")
             return
         place = min(BINS - 1, max(0, int((threshold - low) / (high - low) * BINS)))
         yield Text(f"{' ' * place}{mark} {threshold:.2f}")
-        young = "" if self._digest.decided else "; the threshold is warming up"
-        yield Text(f"the last {counted(len(recent), 'score')}, {low:.2f} to {high:.2f}{young}", style="dim")
+        young = "" if self._digest.decided else "; warming up"
+        yield Text(f"the last {values}, {low:.2f} to {high:.2f}{young}", style="dim")
 
     def _light(self) -> Text:
         lamp = "o" if self.plain else "●"

@@ -49,7 +49,10 @@ class LiveStream:
     folder: OutputFolder | None = None
     save_every: int = IMAGES
     ahead: int | None = None
-    digest: Digest = field(default_factory=Digest)
+    digest: Digest = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.digest = Digest(accept=self.adapter.acceptance.common)
 
     def answers(self, source: Source) -> Generator[dict[str, Any], None, None]:
         """What the adapter says of each image, as JSON fields; an image that cannot be read has an `error` in place of an answer.
@@ -146,7 +149,8 @@ def open_stream(
         folder = None
         if output is not None:
             described = {**(about or {}), **adapter.describe(), "unfamiliar": adapter.unfamiliar}
-            folder = OutputFolder(output, journal, adapter.classes, described, lambda: Memory.of(adapter))
+            accept = adapter.acceptance.common
+            folder = OutputFolder(output, journal, adapter.classes, described, lambda: Memory.of(adapter), accept)
     except BaseException:
         if state is not None and new_state and new_journal:
             with suppress(OSError):

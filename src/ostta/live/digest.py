@@ -41,10 +41,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """The score of one image: which one of those that were seen, and whether it was accepted; None where it is undecided."""
+    """One image: its place among those that were seen, its value as in `Digest`, and whether it was accepted; None if undecided."""
 
     place: int
-    score: float
+    value: float
     known: bool | None
 
 
@@ -60,8 +60,9 @@ class Happened(NamedTuple):
 class Digest:
     """Counts and a timeline of the rows that were added so far.
 
-    An image that came while the threshold was warming up is undecided: it counts as `seen` and `warming_up`, and neither as accepted
-    nor as rejected.
+    An undecided image counts as `seen` and `undecided`, and neither as accepted nor as rejected. The values of the timeline are
+    scores, or, where images have one, the probability that the image is known (`has_probabilities`); `threshold` is on the same scale.
+    `accept` is the smallest probability with which an image is accepted, None where it depends on the class.
 
     >>> digest = Digest()
     >>> digest.add({"row": 1, "image": "a.jpg", "label": "cat", "known": True, "verdict": "reliable_desired", "score": 0.4})
@@ -73,12 +74,17 @@ class Digest:
     (2, 1, {'cat': 1})
     """
 
+    accept: float | None = 0.5
     images: int = 0
     seen: int = 0
     accepted: int = 0
     unreadable: int = 0
     unseen: int = 0
-    warming_up: int = 0
+    undecided: int = 0
+    has_probabilities: bool = False
+    # Decided images with a probability, and the sum of min(p, 1 - p) over them.
+    weighed: int = 0
+    doubt_sum: float = 0.0
     adapted: int = 0
     threshold: float | None = None
     classes: Counter[str] = field(default_factory=Counter)
@@ -93,7 +99,7 @@ class Digest:
     @property
     def decided(self) -> int:
         """Number of images that were accepted or rejected."""
-        return self.seen - self.warming_up
+        return self.seen - self.undecided
 
     @property
     def rejected(self) -> int:
@@ -104,6 +110,11 @@ class Digest:
     def accepted_share(self) -> float | None:
         """Share of accepted images among the decided ones; None before the first."""
         return self.accepted / self.decided if self.decided else None
+
+    @property
+    def doubt(self) -> float | None:
+        """Mean of min(p, 1 - p) over the decided images: the share of errors that the model itself expects. None without probabilities."""
+        return self.doubt_sum / self.weighed if self.weighed else None
 
     def add(self, row: Mapping[str, Any]) -> None:
         """One row, as a JSON line or the table has it."""
@@ -117,21 +128,37 @@ class Digest:
         if row.get("verdict") is None or row.get("score") is None:
             self.unseen += 1
             return
-        known = None if row.get("warming_up") else bool(row["known"])
+        known = None if is_undecided(row) else bool(row["known"])
+        value, threshold, probability = row["score"], row.get("threshold"), row.get("probability")
+        if probability is not None:
+            value, threshold = probability, self.accept
+            if not self.has_probabilities:
+                self._forget_scores()
+            if known is not None:
+                self.weighed += 1
+                self.doubt_sum += min(probability, 1 - probability)
         if known is None:
-            self.warming_up += 1
+            self.undecided += 1
         elif known:
             self.accepted += 1
             self.classes[row["label"]] += 1
         self.adapted += bool(row.get("adapted"))
-        self.threshold = row.get("threshold")
-        self.recent.append((row["score"], known))
-        self._place(row["score"], known)
+        self.threshold = threshold
+        self.recent.append((value, known))
+        self._place(value, known)
         self.seen += 1
 
-    def _place(self, score: float, known: bool | None) -> None:
+    def _forget_scores(self) -> None:
+        """Drop values on the scale of scores: a state of an earlier version has rows without probabilities."""
+        self.has_probabilities = True
+        self.recent.clear()
+        self.dots.clear()
+        for part in self.parts:
+            part.thresholds, part.threshold_sum = 0, 0.0
+
+    def _place(self, value: float, known: bool | None) -> None:
         if _is_shown(self.seen, self.dot_every):
-            self.dots.append(Dot(self.seen, score, known))
+            self.dots.append(Dot(self.seen, value, known))
         if len(self.dots) >= DOTS:
             self.dot_every *= 2
             self.dots = [dot for dot in self.dots if _is_shown(dot.place, self.dot_every)]
@@ -147,6 +174,15 @@ class Digest:
         if self.threshold is not None:
             part.thresholds += 1
             part.threshold_sum += self.threshold
+
+
+def is_undecided(row: Mapping[str, Any]) -> bool:
+    """Whether an image came too early in its stream to be decided: by `undecided` where there is a probability, else by `warming_up`.
+
+    >>> is_undecided({"probability": 0.9, "undecided": False, "warming_up": True}), is_undecided({"warming_up": True})
+    (False, True)
+    """
+    return bool(row.get("warming_up") if row.get("probability") is None else row.get("undecided"))
 
 
 def _is_shown(place: int, every: int) -> bool:

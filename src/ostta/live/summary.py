@@ -18,6 +18,8 @@ ABOUT_HALF = (1 / 3, 2 / 3)
 # Share of the scores' variance that a split in two explains, where there are two groups. It is 0.64 for one Gaussian group, 0.75 for
 # uniform scores, and 0.82 for two groups of equal size whose means are 4.3 standard deviations apart.
 TWO_GROUPS = 0.82
+# Share of errors that the model itself expects, above which people are warned.
+MOST_DOUBT = 0.2
 ARBITRARY_SPLIT = (
     "About half of the images were rejected, and the scores do not form two separate groups. The threshold may divide images of one kind: "
     "all of them, or none of them, may show your classes. Check some accepted and some rejected images before you use the answers."
@@ -37,7 +39,7 @@ def summary(
     if not digest.images and skipped:
         return [f"Nothing new: {_were(skipped)} judged before and left out."]
     share = "" if digest.accepted_share is None else f" ({100 * digest.accepted_share:.1f} %)"
-    undecided = f", {digest.warming_up} undecided (warming up)" if digest.warming_up else ""
+    undecided = f", {digest.undecided} undecided (warming up)" if digest.undecided else ""
     rate = f" ({digest.images / seconds:.1f} a second)" if seconds > 0 else ""
     lines = [
         f"{counted(digest.images, 'image')} in {seconds:.1f} s{rate}: {digest.accepted} accepted{share}, "
@@ -61,9 +63,29 @@ def summary(
     if digest.kinds:
         kinds = ", ".join(f"{kind.replace('_', ' ')} {count}" for kind, count in digest.kinds.most_common())
         lines.append(f"Events: {kinds}.")
-    if is_split_arbitrary(digest):
-        lines.append(f"Warning: {ARBITRARY_SPLIT[0].lower()}{ARBITRARY_SPLIT[1:]}")
+    found = warning(digest)
+    if found is not None:
+        lines.append(f"Warning: {found[0].lower()}{found[1:]}")
     return lines
+
+
+def warning(digest: Digest) -> str | None:
+    """A sentence that warns of unreliable decisions: by the probabilities where there are any, else by the scores; None if there is no need.
+
+    >>> digest = Digest()
+    >>> for number in range(100):
+    ...     digest.add({"row": number, "known": True, "label": "cat", "verdict": "reliable_desired", "score": 1.0, "probability": 0.7})
+    >>> warning(digest)[:97]
+    'The model is unsure of its answers: it expects to be wrong about known or unknown for 30 % of the'
+    """
+    if digest.doubt is None:
+        return ARBITRARY_SPLIT if is_split_arbitrary(digest) else None
+    if digest.weighed < TRUSTED or digest.doubt <= MOST_DOUBT:
+        return None
+    return (
+        f"The model is unsure of its answers: it expects to be wrong about known or unknown for {100 * digest.doubt:.0f} % of the "
+        "images. Check some accepted and some rejected images before you use the answers."
+    )
 
 
 def is_split_arbitrary(digest: Digest) -> bool:

@@ -27,7 +27,7 @@ _OF_SAMPLE = ("source", "number", "label", "domain", "features")
 _PARTS_OF_TIME = tuple(field.name for field in fields(Timing))
 _OF_PREDICTION = tuple(field.name for field in fields(Prediction) if field.name not in ("ms", "features", "events"))
 # As text: their names differ from run to run, and a column of mappings that are all empty cannot be written.
-_AS_TEXT = ("class_scores", "diagnostics", "evidence")
+_AS_TEXT = ("class_scores", "class_probabilities", "diagnostics", "evidence")
 
 
 @dataclass(frozen=True)

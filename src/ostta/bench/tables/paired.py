@@ -49,7 +49,7 @@ def read_run_columns(path: Path) -> RunColumns:
     import pyarrow
     import pyarrow.parquet
 
-    names = ("label", "score", "known", "index", "adapted", "pseudo_label", "verdict", "probability")
+    names = ("label", "score", "known", "index", "adapted", "pseudo_label", "verdict", "probability", "undecided")
     try:
         there = pyarrow.parquet.read_schema(path).names
         table = pyarrow.parquet.read_table(path, columns=[name for name in names if name in there])

@@ -20,7 +20,7 @@ from ..digest import Digest
 from ..journal import Examples, Journal, Progress, Row
 from ..memory import Memory
 from .page import page
-from .pictures import REJECTED, WARMING_UP, DrawnPictures, ExamplePictures, Sort, SortedFiles
+from .pictures import REJECTED, UNDECIDED_EXAMPLES, DrawnPictures, ExamplePictures, Sort, SortedFiles
 from .table import Table
 
 # Seconds between two versions of the page while the stream goes on.
@@ -52,6 +52,7 @@ class OutputFolder:
         classes: tuple[str, ...],
         about: Mapping[str, Any],
         memory: Callable[[], Memory],
+        accept: float | None = 0.5,
     ) -> None:
         self.path = wanted.path
         if find_spec("pyarrow") is None:
@@ -59,13 +60,13 @@ class OutputFolder:
                 '`--out` writes a parquet file, which needs pyarrow: install it with `pip install "ostta[bench]"`.'
             )
         self.name = _name(wanted.path, journal)
-        self.digest = Digest()
+        self.digest = Digest(accept=accept)
         self._about, self._journal, self._memory = about, journal, memory
         self._table = Table(wanted.path / "predictions.csv")
         self._sorted = SortedFiles(wanted.path / "sorted", classes, wanted.sort) if wanted.sort else None
         self._drawn = DrawnPictures(wanted.path / "drawn") if wanted.draw else None
         self._progress = self._opened()
-        counts = {REJECTED: self.digest.rejected, WARMING_UP: self.digest.warming_up, **self.digest.classes}
+        counts = {REJECTED: self.digest.rejected, UNDECIDED_EXAMPLES: self.digest.undecided, **self.digest.classes}
         self._examples = ExamplePictures(journal.examples(), counts if self.digest.seen else {})
         for part in (self._sorted, self._drawn):
             if part is not None:

@@ -26,9 +26,9 @@ from ...pages import (
 from ..digest import Digest
 from ..journal import Example
 from ..memory import Memory
-from ..summary import ARBITRARY_SPLIT, is_split_arbitrary
+from ..summary import warning
 from . import timeline
-from .pictures import REJECTED, WARMING_UP, ExamplePictures
+from .pictures import REJECTED, UNDECIDED_EXAMPLES, ExamplePictures
 
 # Classes in the table and with pictures; the rest is summed up.
 MOST_ROWS, MOST_STRIPS = 40, 24
@@ -46,7 +46,9 @@ def page(digest: Digest, examples: ExamplePictures, about: Mapping[str, Any], me
             [_lead(digest), *_model(about)],
             (
                 Section("In figures", [_figures(digest, memory)]),
-                Section("Scores over time", list(_scores(digest))),
+                Section(
+                    "Probabilities over time" if digest.has_probabilities else "Scores over time", list(_scores(digest))
+                ),
                 Section("Accepted over time", list(_accepted(digest))),
                 Section("Events", list(_events(digest))),
                 Section("Answers", list(_answers(digest))),
@@ -64,8 +66,8 @@ def _lead(digest: Digest) -> str:
     named = digest.classes.most_common(1)
     often = f" The most frequent answer is “{named[0][0]}” ({counted(named[0][1], 'image')})." if named else ""
     undecided = (
-        f" {digest.warming_up:,} {'is' if digest.warming_up == 1 else 'are'} undecided: the threshold was still warming up."
-        if digest.warming_up
+        f" {digest.undecided:,} {'is' if digest.undecided == 1 else 'are'} undecided: too few images had been seen before."
+        if digest.undecided
         else ""
     )
     return (
@@ -89,8 +91,8 @@ def _warnings(digest: Digest, about: Mapping[str, Any]) -> Iterator[str]:
             f"The {about['backbone']['id']} model was not trained on "
             f"{first_few(about['unfamiliar'], 'of the classes', 'of the classes', MOST_NAMED)}. Its answers for these classes are unreliable."
         )
-    if is_split_arbitrary(digest):
-        yield ARBITRARY_SPLIT
+    if (unsure := warning(digest)) is not None:
+        yield unsure
 
 
 def _figures(digest: Digest, memory: Memory) -> Figures:
@@ -99,13 +101,15 @@ def _figures(digest: Digest, memory: Memory) -> Figures:
         ("images", f"{digest.images:,}"),
         ("accepted", "–" if share is None else f"{share:.1%}"),
         ("I don't know", f"{digest.rejected:,}"),
-        ("undecided", f"{digest.warming_up:,}"),
+        ("undecided", f"{digest.undecided:,}"),
         ("images remembered", f"{memory.images:,}"),
         ("scores remembered", f"{memory.scores:,}"),
         ("updates", f"{digest.adapted:,}"),
         ("not readable", f"{digest.unreadable:,}"),
         ("events", f"{sum(digest.kinds.values()):,}"),
     ]
+    if digest.doubt is not None:
+        figures.insert(4, ("errors that the model expects", f"{digest.doubt:.1%}"))
     if digest.unseen:
         figures.append(("nothing seen", f"{digest.unseen:,}"))
     return Figures(figures)
@@ -114,13 +118,25 @@ def _figures(digest: Digest, memory: Memory) -> Figures:
 def _scores(digest: Digest) -> Iterator[Part]:
     if not digest.seen:
         return
-    words = [("known", "a class"), ("unknown", "I don't know"), ("rule dashed", "threshold, where there is one")]
-    if digest.warming_up:
+    line = "threshold, where there is one"
+    if digest.has_probabilities:
+        line = "smallest probability that is accepted" if digest.accept is not None else ""
+    words = [("known", "a class"), ("unknown", "I don't know"), *([("rule dashed", line)] if line else [])]
+    if digest.undecided:
         words.insert(2, ("undecided", "undecided (warming up)"))
     yield Key([*words, ("rule bad", "events")] if digest.events else words)
-    about = f"Scores of {counted(digest.seen, 'image')} in the order they came, with the threshold; the last threshold is {digest.threshold}."
     every = "" if digest.dot_every == 1 else f"One image in {digest.dot_every:,} is shown."
-    yield Picture(timeline.scores(digest, about), "Score of each image", every, wide=True)
+    if digest.has_probabilities:
+        lowest = "depends on the class" if digest.accept is None else f"is {digest.accept}"
+        about = (
+            f"Probability that an image is known, for {counted(digest.seen, 'image')} in the order they came; the smallest probability "
+            f"that is accepted {lowest}."
+        )
+        title = "Probability that each image is known"
+    else:
+        about = f"Scores of {counted(digest.seen, 'image')} in the order they came, with the threshold; the last threshold is {digest.threshold}."
+        title = "Score of each image"
+    yield Picture(timeline.scores(digest, about), title, every, wide=True)
 
 
 def _accepted(digest: Digest) -> Iterator[Part]:
@@ -144,9 +160,10 @@ def _answers(digest: Digest) -> Iterator[Part]:
     if digest.decided:
         rows.append(("I don't know", digest.rejected, 100 * digest.rejected / digest.decided, True))
         yield Bars("How often each answer came", rows)
-    if digest.warming_up:
+    if digest.undecided:
+        column = "undecided" if digest.has_probabilities else "warming_up"
         yield Text(
-            "Undecided images are not counted here. `predictions.csv` has their provisional answers, in the rows where `warming_up` is true.",
+            f"Undecided images are not counted here. `predictions.csv` has their provisional answers, in the rows where `{column}` is true.",
             "note",
         )
 
@@ -154,7 +171,7 @@ def _answers(digest: Digest) -> Iterator[Part]:
 def _pictures(digest: Digest, examples: ExamplePictures) -> Iterator[Part]:
     named = [name for name, _ in digest.classes.most_common() if examples.of(name)]
     shown: list[tuple[str, list[Example]]] = [(name, examples.of(name)) for name in named[:MOST_STRIPS]]
-    rest = [("I don't know", examples.of(REJECTED)), ("Undecided (warming up)", examples.of(WARMING_UP))]
+    rest = [("I don't know", examples.of(REJECTED)), ("Undecided (warming up)", examples.of(UNDECIDED_EXAMPLES))]
     for answer, found in [*shown, *rest]:
         if found:
             yield Strip(answer, [Shot(example.picture, example.title) for example in found])

@@ -16,6 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from ...core.types import Error
 from ...files import make_folder
+from ..digest import is_undecided
 from ..journal import Example, Examples, Row
 from .names import UNDECIDED, UNKNOWN, folder_names, number_of, numbered
 
@@ -27,13 +28,13 @@ MOST_DRAWN = 10_000
 # Example pictures of one answer, classes that have some, and pixels of a side.
 EXAMPLES, MOST_CLASSES, THUMBNAIL = 8, 200, 96
 # Keys of example pictures that are not of a class. No class has an empty or blank name.
-REJECTED, WARMING_UP = "", " "
+REJECTED, UNDECIDED_EXAMPLES = "", " "
 
 
 class SortedFiles:
     """`sorted/`: each image in the folder of its answer, as a copy or a link; a frame of a video as a JPEG.
 
-    Answers that were given while the threshold was warming up are provisional: these images go to the folder `undecided`.
+    Undecided images, whose answers are provisional, go to the folder `undecided`.
     """
 
     def __init__(self, folder: Path, classes: tuple[str, ...], how: Sort) -> None:
@@ -44,7 +45,7 @@ class SortedFiles:
         """Put one image into its place."""
         answer: str = row.content.get("label") or ""
         # A damaged journal may name a class that the state does not have.
-        place = self._folder / (UNDECIDED if row.content.get("warming_up") else self._names.get(answer, UNKNOWN))
+        place = self._folder / (UNDECIDED if is_undecided(row.content) else self._names.get(answer, UNKNOWN))
         make_folder(place)
         if row.path is None:
             if picture is not None:
@@ -119,7 +120,7 @@ class ExamplePictures:
         return new
 
     def of(self, answer: str) -> list[Example]:
-        """The pictures of one class, REJECTED or WARMING_UP, ordered by the number of their rows."""
+        """The pictures of one class, REJECTED or UNDECIDED_EXAMPLES, ordered by the number of their rows."""
         return sorted(example for (name, _), example in self.kept.items() if name == answer)
 
 
@@ -151,19 +152,29 @@ def drawn(picture: Image.Image, content: Mapping[str, Any]) -> Image.Image:
 
 
 def _words(content: Mapping[str, Any]) -> tuple[str, str]:
-    label, score, threshold = content.get("label"), content.get("score"), content.get("threshold")
+    label, threshold = content.get("label"), content.get("threshold")
     first = " ".join(label.split()) if label else f"I don't know (best: {content.get('best') or 'none'})"
-    second = (
-        [] if score is None else [f"score {score:.2f}" + ("" if threshold is None else f", threshold {threshold:.2f}")]
-    )
-    if content.get("warming_up"):
-        second.append("warming up")
+    probability, value = content.get("probability"), _value(content)
+    if probability is not None:
+        first = f"{first}, {probability:.2f}"
+    elif value and threshold is not None:
+        value += f", threshold {threshold:.2f}"
+    second = [value] if value else []
+    if is_undecided(content):
+        second.append("undecided")
     return first, " · ".join([*second, str(content["image"])])
 
 
 def _title(content: Mapping[str, Any]) -> str:
-    score = content.get("score")
-    return str(content["image"])[-200:] + ("" if score is None else f", score {score:.2f}")
+    return ", ".join(filter(None, (str(content["image"])[-200:], _value(content))))
+
+
+def _value(content: Mapping[str, Any]) -> str:
+    """The probability in words, or the score where there is none."""
+    probability, score = content.get("probability"), content.get("score")
+    if probability is not None:
+        return f"probability that it is known {probability:.2f}"
+    return "" if score is None else f"score {score:.2f}"
 
 
 def _fitting(text: str, font: Any, room: int) -> str:
@@ -176,7 +187,7 @@ def _fitting(text: str, font: Any, room: int) -> str:
 
 
 def _answer(content: Mapping[str, Any]) -> str:
-    return WARMING_UP if content.get("warming_up") else content.get("label") or REJECTED
+    return UNDECIDED_EXAMPLES if is_undecided(content) else content.get("label") or REJECTED
 
 
 def _save(picture: Image.Image, path: Path) -> None:

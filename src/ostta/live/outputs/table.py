@@ -16,7 +16,7 @@ from ...core.types import Error
 from ...files import file_in_one_step
 from ..journal import Progress, Row
 
-# By name, the type in the parquet file. An empty cell stands for what there is not.
+# The type in the parquet file by name. An empty cell is a missing value. New columns are added at the end.
 COLUMNS = {
     "row": "int64",
     "image": "string",
@@ -35,15 +35,20 @@ COLUMNS = {
     "frame": "int64",
     "ms": "float64",
     "events": "string",
+    "probability": "float64",
+    "undecided": "bool",
+    "explanation": "string",
 }
+# Columns of files from before there were probabilities. Such a file keeps its columns when a stream resumes.
+FORMER_COLUMNS = tuple(name for name in COLUMNS if name not in ("probability", "undecided", "explanation"))
 # Bytes of the CSV file that make one group of rows.
 GROUP = 1 << 22
 LARGEST_CELL = 1 << 20
 
 
-def header() -> bytes:
+def header(columns: Iterable[str] = tuple(COLUMNS)) -> bytes:
     """The first line."""
-    return _line(list(COLUMNS))
+    return _line(list(columns))
 
 
 class Table:
@@ -51,6 +56,7 @@ class Table:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._columns = tuple(COLUMNS)
 
     def begin(self) -> Progress:
         """A new file with the first line alone."""
@@ -65,7 +71,10 @@ class Table:
         """Cut off what was added after `progress`; an Error where the file is not what was written."""
         try:
             size = self.path.stat().st_size
-            sound = size >= progress.bytes >= len(header()) and self._start(len(header())) == header()
+            if self._start(len(header(FORMER_COLUMNS))) == header(FORMER_COLUMNS):
+                self._columns = FORMER_COLUMNS
+            first = header(self._columns)
+            sound = size >= progress.bytes >= len(first) and self._start(len(first)) == first
             if sound:
                 with open(self.path, "rb+") as file:
                     file.seek(progress.bytes - 1)
@@ -81,7 +90,7 @@ class Table:
         """Add rows behind what is there."""
         number, size, lines = progress.number, progress.bytes, []
         for row in rows:
-            lines.append(_line(cells(row.content)))
+            lines.append(_line(cells(row.content, self._columns)))
             number = row.number
         content = b"".join(lines)
         if content:
@@ -106,7 +115,8 @@ class Table:
         from pyarrow import compute, parquet
         from pyarrow import csv as arrow_csv
 
-        schema = pyarrow.schema([(name, getattr(pyarrow, _arrow(kind))()) for name, kind in COLUMNS.items()])
+        kinds = {name: COLUMNS[name] for name in self._columns}
+        schema = pyarrow.schema([(name, getattr(pyarrow, _arrow(kind))()) for name, kind in kinds.items()])
         convert = arrow_csv.ConvertOptions(
             column_types=schema,
             null_values=[""],
@@ -125,7 +135,7 @@ class Table:
                 for batch in found:
                     columns = [
                         compute.replace_substring_regex(column, GUARD, r"\1") if kind == "string" else column
-                        for column, kind in zip(batch.columns, COLUMNS.values(), strict=True)
+                        for column, kind in zip(batch.columns, kinds.values(), strict=True)
                     ]
                     writer.write_batch(pyarrow.record_batch(columns, schema=schema))
         except pyarrow.ArrowInvalid as problem:
@@ -157,9 +167,9 @@ class Table:
             raise Error(f"{self.path} could not be written ({problem.strerror}).") from None
 
 
-def cells(content: Mapping[str, Any]) -> list[str]:
+def cells(content: Mapping[str, Any], columns: Iterable[str] = tuple(COLUMNS)) -> list[str]:
     """A JSON line as cells."""
-    return [_cell(name, content.get(name)) for name in COLUMNS]
+    return [_cell(name, content.get(name)) for name in columns]
 
 
 def _cell(name: str, value: Any) -> str:

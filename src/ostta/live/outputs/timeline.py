@@ -14,12 +14,17 @@ ENOUGH, BARS = 25, 60
 def scores(digest: Digest, about: str) -> str:
     """A dot for an image, at most some hundreds of them, and the threshold as a line."""
     thresholds = [part.threshold for part in digest.parts]
-    low, high = limits([dot.score for dot in digest.dots], [value for value in thresholds if value is not None])
-    chart = Chart(_images(digest), Axis(low, high), height=240)
+    if digest.has_probabilities:
+        vertical = Axis(0, 1, marks=[(0, "0"), (0.5, "0.5"), (1, "1")])
+    else:
+        vertical = Axis(
+            *limits([dot.value for dot in digest.dots], [value for value in thresholds if value is not None])
+        )
+    chart = Chart(_images(digest), vertical, height=240)
     for happened in digest.events:
         chart.upright(happened.place, "event")
     for known, style in ((None, "undecided"), (True, "known"), (False, "unknown")):
-        chart.dots([(dot.place, dot.score) for dot in digest.dots if dot.known is known], style)
+        chart.dots([(dot.place, dot.value) for dot in digest.dots if dot.known is known], style)
     line, place = [], 0
     for part, value in zip(digest.parts, thresholds, strict=True):
         # There is a gap in the line where there was no threshold.
@@ -81,14 +86,16 @@ def limits(values: Sequence[float], lines: Sequence[float]) -> tuple[float, floa
     return round(low - room, 6), round(high + room, 6)
 
 
-def histogram(recent: Sequence[tuple[float, bool | None]], bins: int) -> tuple[list[int], float, float]:
-    """How many of the last scores fall into each of so many equal parts, and where the first begins and the last ends.
+def histogram(
+    recent: Sequence[tuple[float, bool | None]], bins: int, ends: tuple[float, float] | None = None
+) -> tuple[list[int], float, float]:
+    """Counts of the recent values in equal bins, with the two ends of the axis, which are computed from the values if not given.
 
     >>> histogram([(0.1, False), (0.2, False), (0.9, True)], 4)
     ([2, 0, 0, 1], 0.06, 0.94)
     """
     values = [score for score, _ in recent]
-    low, high = limits(values, [])
+    low, high = limits(values, []) if ends is None else ends
     counts = [0] * bins
     for value in values:
         share = (min(max(value, low), high) - low) / (high - low)

@@ -21,9 +21,13 @@ _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 # Fields of an answer that are kept, and those that a repeated answer has without a value.
 _KEPT = (
     "step", "label", "index", "known", "score", "threshold", "mu_desired", "mu_undesired", "verdict", "adapted", "loss", "reason",
-    "best", "pseudo_label", "warming_up",
+    "best", "pseudo_label", "warming_up", "probability", "undecided", "explanation",
 )  # fmt: skip
-_NOT_KEPT: Json = {"ms": {}, "class_scores": None, "diagnostics": {}, "evidence": {}, "events": []}
+# Values of the last fields in files from before there were probabilities.
+_LATER = [None, False, None]
+_NOT_KEPT: Json = {
+    "ms": {}, "class_scores": None, "diagnostics": {}, "evidence": {}, "events": [], "class_probabilities": None,
+}  # fmt: skip
 
 
 class ImageKey(NamedTuple):
@@ -95,6 +99,8 @@ class AnswerCache:
         """The cache that `to_json` described; entries of another form are ignored, as a file may hold anything."""
         cache = cls()
         for row in content if isinstance(content, list) else ():
+            if isinstance(row, list) and len(row) == 2 + len(_KEPT) - len(_LATER):
+                row = row + _LATER
             if isinstance(row, list) and len(row) == 2 + len(_KEPT) and isinstance(row[0], str) and type(row[1]) is int:
                 cache._answers[row[0]] = row[1], row[2:]
         return cache

@@ -80,6 +80,8 @@ class Kept:
                 "score": finite(prediction.score),
                 "label": prediction.label,
                 "known": prediction.known,
+                "probability": finite(prediction.probability),
+                "undecided": prediction.undecided,
                 "thumbnail": f"data:image/jpeg;base64,{base64.b64encode(thumbnail).decode()}",
             }
             for step, prediction, thumbnail in ordered[:SHOWN]

@@ -29,6 +29,10 @@ class Point(NamedTuple):
     label: str | None
     best: str | None
     warming_up: bool
+    probability: float | None
+    undecided: bool
+    # The smallest probability with which this image's class is accepted; None where there are no probabilities.
+    accept: float | None
 
     def to_json(self) -> Json:
         content = self._asdict()
@@ -86,6 +90,7 @@ class Counts:
     accepted: int = 0
     rejected: int = 0
     refused: int = 0
+    undecided: int = 0
     classes: Counter[str] = field(default_factory=Counter)
 
     def to_json(self) -> Json:
@@ -94,6 +99,7 @@ class Counts:
             "accepted": self.accepted,
             "rejected": self.rejected,
             "refused": self.refused,
+            "undecided": self.undecided,
             "classes": dict(self.classes),
         }
 
@@ -111,5 +117,6 @@ class Counts:
             accepted=whole(content.get("accepted")),
             rejected=whole(content.get("rejected")),
             refused=whole(content.get("refused")),
+            undecided=whole(content.get("undecided")),
             classes=Counter({str(name): whole(count) for name, count in named.items()}),
         )

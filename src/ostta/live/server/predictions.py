@@ -9,7 +9,10 @@ from .points import finite
 
 
 def to_json(prediction: Prediction, step: int, evidence: bool) -> dict[str, Any]:
-    """`Prediction.to_dict()` with the step, every number finite or null; the scores of all classes only as evidence."""
+    """`Prediction.to_dict()` with the step, every number finite or null; the scores of all classes only as evidence.
+
+    `class_probabilities` are there if the session has that option.
+    """
     content: dict[str, Any] = {
         "step": step,
         "label": prediction.label,
@@ -35,7 +38,13 @@ def to_json(prediction: Prediction, step: int, evidence: bool) -> dict[str, Any]
         "evidence": {name: finite(value) for name, value in prediction.evidence.items()},
         "warming_up": prediction.warming_up,
         "events": [event.to_dict() for event in prediction.events],
+        "probability": finite(prediction.probability),
+        "undecided": prediction.undecided,
+        "explanation": prediction.explanation,
+        "class_probabilities": None,
     }
+    if prediction.class_probabilities is not None:
+        content["class_probabilities"] = {name: finite(value) for name, value in prediction.class_probabilities.items()}
     if evidence and prediction.class_scores is not None:
         content["class_scores"] = {name: finite(value) for name, value in prediction.class_scores.items()}
     if prediction.features is not None:

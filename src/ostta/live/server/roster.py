@@ -54,6 +54,9 @@ class Roster:
         self.stopping = False
         # Figures: images that were judged, stored sessions that could not be restored, and events of guards.
         self.judged = self.unreadable = self.guard_events = 0
+        # Of the judged images: undecided ones, those with a probability, and the sum of the probabilities.
+        self.undecided = self.with_probability = 0
+        self.probability_sum = 0.0
 
     def __len__(self) -> int:
         return len(self._members)
@@ -233,6 +236,10 @@ class Roster:
 
     def _judged(self, session: Session, entry: Entry, prediction: Prediction) -> None:
         self.judged += 1
+        self.undecided += prediction.undecided
+        if prediction.probability is not None:
+            self.with_probability += 1
+            self.probability_sum += prediction.probability
         self.guard_events += len(prediction.events)
         for event in prediction.events:
             log(

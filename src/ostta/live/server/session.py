@@ -72,6 +72,8 @@ class Session:
             counts.classes[str(prediction.label)] += 1
         else:
             counts.rejected += 1
+        # Counted by the better guess too.
+        counts.undecided += prediction.undecided
         images, accepted = self._window[0] + 1, self._window[1] + prediction.known
         if images == WINDOW:
             self._shares.append(round(accepted / images, 3))
@@ -92,6 +94,9 @@ class Session:
                 prediction.label,
                 prediction.best,
                 prediction.warming_up,
+                finite(prediction.probability),
+                prediction.undecided,
+                None if prediction.probability is None else self.adapter.acceptance.least[prediction.index],
             )
         )
         for event in prediction.events:
@@ -157,6 +162,7 @@ class Session:
             "accepted": counts.accepted,
             "rejected": counts.rejected,
             "refused": counts.refused,
+            "undecided": counts.undecided,
             "accepted_share": share,
             "images_per_second": self.rate.value(self._clock.steady()),
             "frozen": adapter.frozen,

@@ -31,14 +31,24 @@ function likeness(evidence) {
 
 function verdict(prediction) {
   const { score, threshold, known } = prediction;
+  if (Number.isFinite(prediction.probability)) {
+    const guess = `The probability that it is known is ${prediction.probability.toFixed(2)}: ${known ? "accepted" : "rejected"}.`;
+    return guess + (prediction.undecided ? " This is a provisional answer: the session has seen too few images to decide." : "");
+  }
   const sure = String(prediction.verdict).startsWith("reliable") ? "far from" : "near";
   const compared = Number.isFinite(threshold) ? `Score ${figure(score)}, threshold ${figure(threshold)}: ${known ? "accepted" : "rejected"}, ${sure} the line.`
     : `Score ${figure(score)}: ${known ? "accepted" : "rejected"}.`;
   return compared + (prediction.warming_up ? " The session is warming up: the threshold is too young to be trusted." : "");
 }
 
+/** The answer in a few words: a class or "I don't know", as a guess if undecided, with the probability where there is one. */
+export function said({ known, label, undecided, probability }) {
+  const guess = known ? label : "I don't know";
+  return (undecided ? `undecided (${guess}?)` : guess) + (Number.isFinite(probability) ? `, ${probability.toFixed(2)}` : "");
+}
+
 export function answer(prediction, address, fileName) {
-  const { known, label, best, reason, evidence = {}, class_scores: scores } = prediction;
+  const { known, undecided, best, reason, evidence = {}, class_scores: scores } = prediction;
   const picture = html("img", { src: address, alt: `The image ${fileName || "that was pasted"}` });
   if (!prediction.verdict) {
     return html("div", { class: "judged" }, picture, html("p", { class: "said" }, `Nothing could be seen in this image. ${reason ?? ""}`));
@@ -46,10 +56,11 @@ export function answer(prediction, address, fileName) {
   const others = Object.entries(evidence).filter(([key]) => !(key in LIKENESS));
   return html("div", { class: "judged" }, picture,
     html("div", {},
-      html("p", { class: `said ${known ? "known" : "unknown"}` }, known ? label : "I don't know"),
+      html("p", { class: `said ${undecided ? "" : known ? "known" : "unknown"}` }, said(prediction)),
       !known && best && html("p", {}, "The class that fits best is ", html("b", {}, best), ", but not well enough."),
       html("p", {}, verdict(prediction)),
+      prediction.explanation && html("p", {}, prediction.explanation),
       scores && bestClasses(scores, known),
-      likeness(evidence),
+      !prediction.explanation && likeness(evidence),
       others.length > 0 && html("p", { class: "note" }, `Other evidence: ${others.map(([key, value]) => `${plainKind(key)} ${figure(value)}`).join(", ")}.`)));
 }

@@ -1,6 +1,6 @@
 // What all charts share: a figure with its heading and key, a drawing as wide as its place, axes with round numbers.
 
-import { html, newId, svg } from "./dom.js";
+import { html, newId, setText, svg } from "./dom.js";
 
 export const LEFT = 46;
 export const RIGHT = 8;
@@ -57,13 +57,14 @@ export function stripes() {
 }
 
 /**
- * A chart: `draw(seen, width, height)` gives { label, content, key, note }. It is drawn anew with what was seen last
+ * A chart: `draw(seen, width, height)` gives { label, content, key }, and a `title` where it is another one. It is drawn anew with what was seen last
  * when its place has another width.
  */
 export function chart({ title, height, draw, wide = false }) {
   const place = html("div", { class: "drawing" });
   const key = html("figcaption", { class: "key" });
-  const node = html("figure", { class: wide ? "chart wide" : "chart" }, html("h2", {}, title), place, key);
+  const heading = html("h2", {}, title);
+  const node = html("figure", { class: wide ? "chart wide" : "chart" }, heading, place, key);
   return {
     node,
     show(seen) {
@@ -71,6 +72,7 @@ export function chart({ title, height, draw, wide = false }) {
       const drawn = draw(seen, width, height);
       place.replaceChildren(svg("svg", { role: "img", "aria-label": drawn.label, viewBox: `0 0 ${width} ${height}`, width, height }, drawn.content));
       key.replaceChildren(...drawn.key);
+      setText(heading, drawn.title ?? title);
     },
   };
 }
@@ -82,6 +84,7 @@ export function entry(kind, text) {
     unknown: () => { const [defs, fill] = stripes(); return [defs, svg("rect", { fill, x: 1, y: 3, width: 12, height: 10, rx: 2 })]; },
     "known-dot": () => svg("circle", { class: "known", cx: 7, cy: 8, r: 4 }),
     "unknown-dot": () => svg("path", { class: "unknown-cross", d: "M3.5 4.5l7 7M10.5 4.5l-7 7" }),
+    "undecided-dot": () => svg("circle", { class: "undecided", cx: 7, cy: 8, r: 4 }),
     threshold: () => svg("line", { class: "threshold", x1: 7, x2: 7, y1: 0, y2: 16 }),
     "threshold-line": () => svg("line", { class: "threshold", x1: 0, x2: 14, y1: 8, y2: 8 }),
     "mean-known": () => svg("path", { class: "known", d: "M7 3l6 10H1z" }),

@@ -1,7 +1,8 @@
-// Accepted and rejected images over time, and their scores with the threshold.
+// Accepted and rejected images over time, and their probabilities or scores with the line that decides.
 
 import { BOTTOM, LEFT, RIGHT, TOP, chart, columns, entry, limits, rows, scale, stripes, ticks } from "./chart.js";
 import { svg } from "./dom.js";
+import { onScale } from "./scale_of.js";
 import { clock, count, counted, percent, plainKind } from "./words.js";
 
 const NOTHING = { label: "No recent images.", content: [], key: ["No recent images."] };
@@ -48,19 +49,19 @@ function drawAccepted({ points }, width, height) {
 }
 
 function drawScores({ points: all, events }, width, height) {
-  const points = all.filter((point) => Number.isFinite(point.score));
+  const { probable, points } = onScale(all);
   if (!points.length) return NOTHING;
-  const [low, high] = limits(points.map((point) => point.score), points.map((point) => point.threshold).filter((value) => value !== null));
+  const [low, high] = probable ? [0, 1] : limits(points.map((point) => point.value), points.map((point) => point.line).filter((value) => value !== null));
   const x = scale(0, Math.max(1, points.length - 1), LEFT, width - RIGHT);
   const y = scale(low, high, height - BOTTOM, TOP);
-  const dots = points.map((point, index) => (point.known
-    ? svg("circle", { class: "known", cx: x(index).toFixed(1), cy: y(point.score).toFixed(1), r: 2.4 })
-    : svg("path", { class: "unknown-cross", d: `M${(x(index) - 2).toFixed(1)} ${(y(point.score) - 2).toFixed(1)}l4 4m0 -4l-4 4` })));
+  const dots = points.map((point, index) => (point.known || point.undecided
+    ? svg("circle", { class: point.undecided ? "undecided" : "known", cx: x(index).toFixed(1), cy: y(point.value).toFixed(1), r: 2.4 })
+    : svg("path", { class: "unknown-cross", d: `M${(x(index) - 2).toFixed(1)} ${(y(point.value) - 2).toFixed(1)}l4 4m0 -4l-4 4` })));
   const lines = [];
   points.forEach((point, index) => {
-    if (!Number.isFinite(point.threshold)) return;
-    const corner = `${x(index).toFixed(1)},${y(point.threshold).toFixed(1)}`;
-    if (index && Number.isFinite(points[index - 1].threshold)) lines.at(-1).push(corner);
+    if (!Number.isFinite(point.line)) return;
+    const corner = `${x(index).toFixed(1)},${y(point.line).toFixed(1)}`;
+    if (index && Number.isFinite(points[index - 1].line)) lines.at(-1).push(corner);
     else lines.push([corner]);
   });
   const shown = events.filter((event) => event.time >= points[0].time);
@@ -69,10 +70,13 @@ function drawScores({ points: all, events }, width, height) {
     const at = x(place < 0 ? points.length - 1 : place);
     return svg("line", { class: "event", x1: at, x2: at, y1: TOP, y2: height - BOTTOM }, svg("title", {}, `${plainKind(event.kind)}, step ${event.step}`));
   });
+  const undecided = points.some((point) => point.undecided);
   return {
-    label: `Scores of the last ${counted(points.length, "image")} in the order they came, with the threshold and ${counted(shown.length, "event")}. ${when(points)}`,
+    title: probable ? "Probabilities over time" : "Scores over time",
+    label: `${probable ? "Probabilities that the image is known," : "Scores"} of the last ${counted(points.length, "image")} in the order they came, with the threshold and ${counted(shown.length, "event")}. ${when(points)}`,
     content: [rows(ticks(low, high, 4), y, width), marks, dots, lines.map((run) => svg("polyline", { class: "threshold", points: run.join(" ") })), steps(points, width, height)],
-    key: [entry("known-dot", "accepted"), entry("unknown-dot", "rejected"), entry("threshold-line", "threshold"), entry("event", "event"), when(points)],
+    key: [entry("known-dot", "accepted"), entry("unknown-dot", "rejected"), ...(undecided ? [entry("undecided-dot", "undecided")] : []),
+      entry("threshold-line", probable ? "smallest accepted probability" : "threshold"), entry("event", "event"), when(points)],
   };
 }
 

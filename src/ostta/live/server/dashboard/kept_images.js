@@ -1,6 +1,7 @@
 // The most and least certain recent images, where the server was started to keep images.
 
 import * as api from "./api.js";
+import { said } from "./answer.js";
 import { html } from "./dom.js";
 import { count, figure } from "./words.js";
 
@@ -10,10 +11,11 @@ const STRIPS = { most: "Most certain", least: "Least certain" };
 function strip(images) {
   if (!images.length) return html("p", { class: "note" }, "None yet.");
   return html("ul", { class: "strip" }, images.map((image) => {
-    const answer = image.known ? image.label : "I don't know";
+    const probable = Number.isFinite(image.probability);
+    const answer = said(image) + (probable ? "" : `, score ${figure(image.score)}`);
     return html("li", {},
-      html("img", { src: image.thumbnail, alt: `Step ${image.step}: ${answer}, score ${figure(image.score)}` }),
-      html("small", {}, `${answer}, ${figure(image.score)}, step ${count(image.step)}`));
+      html("img", { src: image.thumbnail, alt: `Step ${image.step}: ${answer}` }),
+      html("small", {}, `${answer}, step ${count(image.step)}`));
   }));
 }
 

@@ -40,7 +40,7 @@ export function session(first, info, tools) {
   const address = new URL(`sessions/${encodeURIComponent(id)}/images`, document.baseURI.split("#")[0]);
   const howToSend = html("p", { class: "note", hidden: true }, "Send it an image: ",
     html("code", {}, `curl${token} --data-binary @image.jpg ${address.href}`));
-  const numbers = figures(["images", "images a second", "accepted lately", "I don't know", "not readable", "last image", "saved at step"]);
+  const numbers = figures(["images", "images a second", "accepted lately", "I don't know", "undecided", "not readable", "last image", "saved at step"]);
   const parts = [histogram(), acceptedChart(), scoresChart()];
   const [table, list, kept] = [classTable(), eventList(), keptImages(id, info)];
   const trial = tryImage(id, tools);
@@ -56,13 +56,13 @@ export function session(first, info, tools) {
     lamp.dataset.light = next.guard_light + next.frozen;
     setText(about, `Method ${next.method}, score ${next.score}, identifier ${next.identifier}, profile ${next.profile}.` +
       (next.unfamiliar?.length ? ` The model was not trained on ${listed(next.unfamiliar)}: its answers for such classes mean little.` : "") +
-      (next.warming_up ? " It is warming up: the threshold is too young to be trusted." : ""));
+      (next.warming_up ? " It is warming up: too few images have been seen to decide reliably." : ""));
     howToSend.hidden = next.images > 0;
     problem.hidden = !next.problem;
     setText(problem, next.problem ?? "");
     numbers.show({
       images: count(next.images), "images a second": rate(next.images_per_second), "accepted lately": percent(next.accepted_share),
-      "I don't know": count(next.rejected), "not readable": count(next.refused), "last image": ago(next.last_image),
+      "I don't know": count(next.rejected), undecided: count(next.undecided), "not readable": count(next.refused), "last image": ago(next.last_image),
       "saved at step": count(next.saved_steps),
     });
     table.show(next);

@@ -1,0 +1,11 @@
+// What charts of images show: probabilities where a session has them, scores elsewhere.
+
+/** The points with a `value` and the `line` that decides. A line that differs from class to class is left out. */
+export function onScale(points) {
+  const probable = points.some((point) => Number.isFinite(point.probability));
+  const found = points
+    .map((point) => ({ ...point, value: probable ? point.probability : point.score, line: probable ? point.accept : point.threshold }))
+    .filter((point) => Number.isFinite(point.value));
+  const byClass = probable && new Set(found.map((point) => point.line)).size > 1;
+  return { probable, points: byClass ? found.map((point) => ({ ...point, line: null })) : found };
+}
