@@ -215,7 +215,12 @@ def test_the_same_data_in_every_format(folder: Path, tmp_path: Path) -> None:
         for each in content["figures"]
         if (each["method"], each["stream"], each["metric"]) == ("tda", SNOW[0], "delta_hm")
     ]
-    assert (filed["mean"], filed["low"], filed["high"], filed["over"]) == (delta.mean, delta.low, delta.high, "images and seeds")
+    assert (filed["mean"], filed["low"], filed["high"], filed["over"]) == (
+        delta.mean,
+        delta.low,
+        delta.high,
+        "images and seeds",
+    )
     assert "--to runs.parquet" in command("bench", "table", str(folder), "--format", "parquet")[2]
 
 
