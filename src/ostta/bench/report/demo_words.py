@@ -6,8 +6,8 @@ from __future__ import annotations
 WHAT = {
     "rosita": "ROSITA learns from the stream as it goes, without labels: images that are surely known or surely unknown train a few "
     "parameters of the model, one step at a time.",
-    "field": "The profile `field` is what `ostta.load` does if nothing is named. It trains nothing: it decides by how like an image is to "
-    "recent known and unknown ones, and takes away what the shift gives to each class.",
+    "field": "The profile `field` is what `ostta.load` does if nothing is named. It trains no parameters. It decides by "
+    "how much better an image fits its class than chance and by the recent images that look like it, and gives a probability.",
 }
 NEXT = (
     ("Your own photographs, with your own classes; the page of the stream is in the folder `cats`.",
