@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -51,6 +52,11 @@ class Acceptance:
     def accepts(self, probability: float, index: int) -> bool:
         """Whether an image of class number `index` is answered as known."""
         return probability >= self.least[index]
+
+    def log_odds(self, index: int) -> float:
+        """The threshold of class number `index` as log-odds, the unit of the score `field`."""
+        least = min(max(self.least[index], 1e-300), 1 - 1e-16)
+        return math.log(least / (1 - least))
 
 
 def _probability(text: str) -> float:

@@ -782,7 +782,7 @@ class Adapter:
             index=index,
             known=known,
             score=scored.value,
-            threshold=decision.threshold,
+            threshold=decision.threshold if probability is None else self.acceptance.log_odds(index),
             mu_desired=decision.mu_desired,
             mu_undesired=decision.mu_undesired,
             verdict=decision.verdict,
