@@ -10,6 +10,7 @@ import torch
 from scipy.stats import multivariate_normal, norm
 
 import ostta
+from cases import backbone
 from ostta.backbones import wrap
 from ostta.field.options import FieldOptions
 from ostta.field.word_evidence import WordModel, fit_words
@@ -86,9 +87,9 @@ def test_words_that_name_a_class_are_left_out():
 
 
 def test_a_text_tower_encodes_words_with_the_templates_of_the_adapter():
-    backbone, templates = ostta.backbones.load("embedded"), ["a {} in the snow.", "a drawing of a {}."]
-    adapter = ostta.load(backbone, ["cat", "dog"], words=["teapot", "bridge"], templates=templates)
-    np.testing.assert_array_equal(adapter.score.words.rows, backbone.classifier(["teapot", "bridge"], templates).numpy())
+    tower, templates = backbone("embedded"), ["a {} in the snow.", "a drawing of a {}."]
+    adapter = ostta.load(tower, ["cat", "dog"], words=["teapot", "bridge"], templates=templates)
+    np.testing.assert_array_equal(adapter.score.words.rows, tower.classifier(["teapot", "bridge"], templates).numpy())
 
 
 def test_the_list_that_ships_is_short_and_has_its_licence():
@@ -108,6 +109,7 @@ def test_the_list_that_ships_is_short_and_has_its_licence():
         ([1, 2], "a list of names"),
         (["teapot", " "], "empty name"),
         ([f"thing {i}" for i in range(MOST_WORDS + 1)], "at most 10,000"),
+        (["things.txt"], "is a file, not a word"),
         ("no such file.txt", "cannot be read: No such file"),
         ({"teapot": [1.0, 0.0]}, "2 wide, and those of the classes are 16"),
         ({"teapot": np.zeros(WIDTH)}, r"words\['teapot'\] is zero or not finite"),
@@ -181,7 +183,7 @@ def test_the_evidence_of_a_prediction_adds_up():
 def test_an_unknown_image_is_named_by_the_word_that_fits_better_than_every_class():
     adapter = ostta.load(towerless(), CLASSES, words=words_alone())
     rows, things = stream(200)
-    named = 0
+    named = []
     for row, thing in zip(rows, things, strict=True):
         prediction = adapter.step_features(torch.from_numpy(row))
         best = int(row[:6].argmax())
@@ -191,8 +193,10 @@ def test_an_unknown_image_is_named_by_the_word_that_fits_better_than_every_class
         assert ("Most like" in prediction.explanation) == (expected is not None)
         if expected is not None:
             assert prediction.explanation.endswith(f" Most like: {expected}.")
-        named += thing >= 3 and expected == WORDS[thing - 3]
-    assert named > 0.8 * (things >= 3).sum()
+        if thing >= 3:
+            named.append(expected == WORDS[thing - 3])
+    # The rule needs about a hundred images to see that this stream has unknown ones.
+    assert np.mean(named[-40:]) > 0.9
 
 
 # --- state files ------------------------------------------------------------------------------------------------------------
@@ -225,3 +229,13 @@ def test_options_check_their_words():
     assert FieldOptions(words=("teapot",)).words == ("teapot",)
     with pytest.raises(ostta.Error, match="empty name"):
         FieldOptions(words=("",))
+
+
+def test_a_server_counts_words_among_the_prompts():
+    from ostta.live.server.settings import Limits
+    from ostta.live.server.wanted import made
+
+    wanted = {"classes": list(CLASSES), "options": {"words": [*WORDS, "bell"]}}
+    with pytest.raises(ostta.Error, match="There are 7 prompts of classes and words, and 6 are the most"):
+        made(wanted, wrap(None, EMBEDDINGS), Limits(prompts=6))
+    assert made(wanted, wrap(None, EMBEDDINGS), Limits(prompts=7)).score.words.names == WORDS

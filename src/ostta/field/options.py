@@ -37,6 +37,8 @@ class FieldOptions(Options):
             raise Error(f"`words` takes at most {MOST_WORDS:,} names, not {len(self.words):,}.")
         if not all(word.strip() for word in self.words):
             raise Error("`words` holds an empty name: remove it.")
+        if len(self.words) == 1 and self.words[0].lower().endswith(".txt"):
+            raise Error(f"{self.words[0]!r} is a file, not a word: as an option, `words` takes names or 'everyday'.")
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
         """Shapes of the stored tensors whose size these options determine."""
