@@ -32,12 +32,13 @@ The text's term is held constant below 0 and above m_c. An image is known if its
 `Prediction.probability`.
 
 **Estimation.** The window of recent images is fitted anew every few images by expectation-maximisation over the probabilities of
-its images. It starts from the text alone and, a second time, from the window divided in two by appearance; the solution with the
-larger variational likelihood is used. Words enter after that, in one more iteration. Nothing is carried over from one fit to the next but the images.
+its images. It starts from the text alone, from the window divided in two by appearance and, with words, from the sign of d. The
+solution with the largest variational likelihood is used. Words enter after that, in one more iteration. Nothing is carried over
+from one fit to the next but the images.
 
 model.py       the fit
 score.py       the score `field`: log-odds, evidence and explanation
-word_evidence.py  what words add
+word_evidence.py  what words add to the log-odds
 words/         words: where they come from, and the list that ships
 identifier.py  the identifier `field`: decision and probability
 options.py     the constants

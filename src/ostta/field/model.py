@@ -105,7 +105,10 @@ def fit(rows: Singles, cosines: Floats, options: FieldOptions, word_cosines: Flo
     centred, own = units.centred(rows, cosines)
     excess, best = units.fit(own), own.argmax(1)
     graph = _graph(centred, neighbour_count(len(rows), options.neighbours))
-    starts = (None, _two_kinds(centred, excess))
+    starts = [None, _two_kinds(centred, excess)]
+    advantage = None if word_cosines is None else cosines.max(1) - word_cosines
+    if advantage is not None:
+        starts.append(np.where(advantage > 0, 0.9, 0.1))
     solution = max(
         (_solve(excess, best, own.shape[1], graph, start, options) for start in starts),
         key=lambda found: found.objective,
@@ -120,10 +123,9 @@ def fit(rows: Singles, cosines: Floats, options: FieldOptions, word_cosines: Flo
         solution.agreement,
         options,
     )
-    if word_cosines is None:
+    if advantage is None:
         return model
     # The solution without words says what words tell about each kind; their evidence is then included once.
-    advantage = cosines.max(1) - word_cosines
     words = fit_words(advantage, excess, model.known, options.prior_images)
     prior, text, neighbours = model.log_odds(excess, best, _votes(graph, model.known))
     known = _sigmoid(prior + text + neighbours + words.evidence(advantage, excess))

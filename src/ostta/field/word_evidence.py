@@ -31,8 +31,9 @@ class WordModel:
         if of_known <= of_unknown:
             return np.zeros(len(fit))
         inside = np.clip(advantage - self.slope * fit, of_unknown, of_known)
-        ratio: Floats = 0.5 * ((inside - of_unknown) / unknown_spread) ** 2 + np.log(unknown_spread)
-        return ratio - 0.5 * ((inside - of_known) / known_spread) ** 2 - np.log(known_spread)
+        of_unknowns: Floats = 0.5 * ((inside - of_unknown) / unknown_spread) ** 2 + np.log(unknown_spread)
+        of_knowns: Floats = 0.5 * ((inside - of_known) / known_spread) ** 2 + np.log(known_spread)
+        return of_unknowns - of_knowns
 
 
 def fit_words(advantage: Floats, fit: Floats, known: Floats, prior: float) -> WordModel:
