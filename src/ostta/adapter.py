@@ -6,7 +6,7 @@ import math
 import platform
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,8 +19,9 @@ import torch
 
 from . import backbones
 from .acceptance import Acceptance
-from .backbones.prompts import classifier_of
+from .backbones.prompts import classifier_of, words_of
 from .backbones.protocol import Backbone
+from .backbones.texts import Numbers, Texts, words_by_name
 from .core.banks import named
 from .core.checks import checked_seed, require_names, shown, split, stored_count
 from .core.devices import synchronise
@@ -33,6 +34,7 @@ from .data.class_descriptions import Classes, prompts_of
 from .data.class_names import checked_classes, described
 from .data.images import ImageSource, read_image
 from .data.views import FeaturesOnly, Views
+from .field.words import WordSource, word_names
 from .guard import Guard, Judged, Snapshot
 from .identifiers import Identifier
 from .identifiers.protocol import is_warming_up
@@ -67,6 +69,7 @@ def load(
     dtype: str | torch.dtype | None = None,
     options: Given = (),
     guard: bool | None = None,
+    words: WordSource | None = None,
     **keywords: Any,
 ) -> Adapter:
     """A classifier over `classes` that adapts itself to the stream it sees.
@@ -86,6 +89,10 @@ def load(
     without labels and takes back what harms (docs/guard.md); if not given, it is on in the profile `field` only. `accept=0.8` answers
     "unknown" below that probability, `accept={"person": 0.9}` for one class.
 
+    `words` are names of things that are not classes, which the score `field` compares images with and names unknown images by
+    (docs/words.md): a list, a text file with one name per line, "everyday" for the list that ships, or a dictionary from names to
+    text embeddings. A backbone that can encode none of them works without words.
+
     >>> adapter = load("embedded", ["cat", "dog", "ship"])
     >>> adapter
     Adapter(embedded, 3 classes (cat, dog, ship), method zero_shot, identifier field, profile field, 0 steps)
@@ -101,9 +108,11 @@ def load(
     if descriptions and "descriptions" in keywords:
         raise Error("`descriptions` is given twice: `classes` has them too.")
     keywords |= {"descriptions": descriptions} if descriptions else {}
+    if words is not None:
+        keywords["words"] = word_names(words)
     guarded = wanted.profile == "field" if guard is None else guard
     resolved = resolve(choice, wanted.profile, options, model.defaults, keywords, guarded)
-    adapter = Adapter(model, names, choice, wanted.profile, seed, resolved)
+    adapter = Adapter(model, names, choice, wanted.profile, seed, resolved, words_by_name(words))
     if adapter.unfamiliar:
         warnings.warn(
             f"The {model.id} model was not trained on {_listed(adapter.unfamiliar)}: its answers for such classes mean little.",
@@ -152,9 +161,10 @@ class Adapter:
         profile: str,
         seed: int,
         resolved: Resolved,
+        words: Texts | None = None,
     ) -> None:
         self.classes = checked_classes(classes)
-        self.backbone = backbone
+        self.backbone, self._words = backbone, words
         self.choice = choice
         self.profile, self.seed, self.resolved = profile, checked_seed(seed), resolved
         if backbone.dtype != torch.float32 and resolved.adapter.precision == "mixed":
@@ -430,10 +440,11 @@ class Adapter:
         method: str | type[Any] | None = None,
         identifier: str | type[Any] | None = None,
         score: str | type[Any] | None = None,
+        words: Mapping[str, Numbers] | None = None,
     ) -> Adapter:
         """The adapter that `save` wrote, on any device. A backbone that does not ship with ostta must be given again, or named.
 
-        So must a method, a score or an identifier that is not registered, as a class. What a state file says never makes anything be
+        So must a method, a score or an identifier that is not registered, as a class, and `words` that were a dictionary. What a state file says never makes anything be
         downloaded, run, or read from a place that the caller did not name.
 
         >>> adapter.save("camera.ostta")
@@ -449,7 +460,9 @@ class Adapter:
             )
         try:
             require_stored_shapes(tensors, stored, model.feature_width)
-            adapter = cls(model, stored.classes, stored.choice, stored.profile, stored.seed, stored.options)
+            adapter = cls(
+                model, stored.classes, stored.choice, stored.profile, stored.seed, stored.options, words_by_name(words)
+            )
             with learning():
                 adapter._load_tensors(tensors)
         except Error as problem:
@@ -749,12 +762,19 @@ class Adapter:
             with torch.no_grad():
                 return encode(backbone.vision, images.to(self.classifier.device), None)
 
+        def encode_words(names: Sequence[str]) -> Mapping[str, torch.Tensor]:
+            if self._words is None:
+                return words_of(backbone, names, self.resolved.adapter.templates)
+            known = self._words.known(names)
+            return dict(zip(known, self._words.rows(known), strict=True)) if known else {}
+
         return Setting(
             self.classifier,
             backbone.logit_scale,
             self.method.score_scale,
             backbone.preprocessing,
             frozen,
+            encode_words,
         )
 
     def _prediction(
@@ -777,6 +797,7 @@ class Adapter:
         trained = isinstance(outcome, Trained)
         probability, explain = decision.probability, getattr(self.score, "explain", None)
         known = decision.desired if probability is None else self.acceptance.accepts(probability, index)
+        scored = replace(scored, most_like=None) if known else scored
         return Prediction(
             label=self.classes[index] if known else None,
             index=index,
@@ -802,6 +823,7 @@ class Adapter:
             undecided=probability is not None and turn.warming_up,
             explanation=None if probability is None or explain is None else explain(scored, self.classes[index]),
             class_probabilities=self._class_probabilities(probability, logits) if wanted.class_probabilities else None,
+            most_like=scored.most_like,
         )
 
     def _class_probabilities(self, probability: float | None, logits: torch.Tensor) -> dict[str, float] | None:

@@ -29,11 +29,19 @@ from .maple_files import load_maple
 from .onnx import PREFIX, load_onnx
 from .onnx_export import export
 from .open_clip import from_open_clip
-from .protocol import DEFAULT_TEMPLATES, Backbone, HasTextTower, HasTokenStatistics, ReadsPrompts, TunesPrompts
+from .protocol import (
+    DEFAULT_TEMPLATES,
+    Backbone,
+    EncodesWords,
+    HasTextTower,
+    HasTokenStatistics,
+    ReadsPrompts,
+    TunesPrompts,
+)
 from .wrapped import wrap
 
 __all__ = [
-    "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "BackboneSource", "HasTextTower", "HasTokenStatistics", "ReadsPrompts", "TunesPrompts",
+    "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "BackboneSource", "EncodesWords", "HasTextTower", "HasTokenStatistics", "ReadsPrompts", "TunesPrompts",
     "as_backbone", "backbone_names", "check_name", "export", "from_open_clip", "from_transformers", "load", "require", "wrap",
 ]  # fmt: skip
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from ..core.types import Error
 from ..files import is_unicode
-from .protocol import Backbone, ReadsPrompts, TunablePrompts, TunesPrompts
+from .protocol import Backbone, EncodesWords, ReadsPrompts, TunablePrompts, TunesPrompts
 
 
 def fill(classes: Sequence[str], templates: Sequence[str]) -> list[str]:
@@ -80,6 +80,17 @@ def classifier_of(
         if name in prompts:
             rows[name] = ensemble(torch.stack([next(features) for _ in prompts[name]]), 1)[0]
     return torch.stack([rows[name] for name in classes])
+
+
+def words_of(backbone: Backbone, names: Sequence[str], templates: Sequence[str]) -> Mapping[str, torch.Tensor]:
+    """Unit text features of those `names` that the backbone can encode; empty where it has no text tower."""
+    if not names:
+        return {}
+    if isinstance(backbone, EncodesWords):
+        return backbone.encode_words(names)
+    if not isinstance(backbone, ReadsPrompts):
+        return {}
+    return dict(zip(names, backbone.classifier(names, templates), strict=True))
 
 
 def prompted(backbone: Backbone, classes: Sequence[str]) -> TunablePrompts:

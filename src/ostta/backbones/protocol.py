@@ -102,6 +102,23 @@ class ReadsPrompts(Protocol):
         """
 
 
+@runtime_checkable
+class EncodesWords(Protocol):
+    """It has no text tower, but text embeddings of words beside those of the classes.
+
+    >>> isinstance(ostta.backbones.wrap(None, torch.eye(2)), ostta.backbones.EncodesWords)
+    True
+    """
+
+    def encode_words(self, names: Sequence[str]) -> Mapping[str, torch.Tensor]:
+        """Unit text embeddings [D] by name, of those names that it knows.
+
+        >>> known = {"cat": [1.0, 0.0], "teapot": [0.0, 2.0]}
+        >>> ostta.backbones.wrap(None, known).encode_words(["teapot", "kite"])
+        {'teapot': tensor([0., 1.])}
+        """
+
+
 class TunablePrompts(Protocol):
     """The prompts of some classes as vectors that can be tuned.
 

@@ -31,12 +31,20 @@ class Texts(Protocol):
     def rows(self, classes: Sequence[str]) -> torch.Tensor:
         """Unit embeddings, one row a class, as a new tensor."""
 
+    def known(self, names: Sequence[str]) -> list[str]:
+        """Those of `names` that are not classes by position, and have an embedding."""
+
 
 def texts_of(given: TextFeatures) -> Texts:
     """An Error where one of the embeddings cannot be used, as far as they are known already."""
     if isinstance(given, Mapping):
         return ByName(given)
     return ByFunction(given) if callable(given) else InOrder(given)
+
+
+def words_by_name(given: object) -> Texts | None:
+    """The embeddings of words, where `given` is a dictionary of them."""
+    return ByName(given, "words") if isinstance(given, Mapping) and given else None
 
 
 class InOrder:
@@ -54,16 +62,19 @@ class InOrder:
             )
         return self._rows.clone()
 
+    def known(self, names: Sequence[str]) -> list[str]:
+        return []
+
 
 class ByName:
     """The embeddings of some classes, of which any may be asked for."""
 
-    def __init__(self, given: Mapping[str, Numbers]) -> None:
+    def __init__(self, given: Mapping[str, Numbers], title: str = "text_features") -> None:
         if not given:
             raise Error("There are no text features: the dictionary given to `wrap` is empty.")
         self._rows: dict[str, torch.Tensor] = {}
         for name, numbers in given.items():
-            what = f"text_features[{name!r}]"
+            what = f"{title}[{name!r}]"
             row = _tensor(numbers, what)
             if row.ndim != 1:
                 raise Error(f"{what} must be one embedding, [D], not of shape {list(row.shape)}.")
@@ -81,6 +92,9 @@ class ByName:
             few = ", ".join(map(repr, list(self._rows)[:5])) + (", ..." if len(self._rows) > 5 else "")
             raise Error(f"There are no text features of the class {missing[0]!r} among those given to `wrap`: {few}.")
         return torch.stack([self._rows[name] for name in classes])
+
+    def known(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if name in self._rows]
 
 
 class ByFunction:
@@ -103,6 +117,9 @@ class ByFunction:
         if found.ndim != 2 or len(found) != len(classes) or self.width not in (None, found.shape[1]):
             raise Error(f"{what} gives {list(found.shape)} for {len(classes)} classes: it must give {wanted}.")
         return _unit_rows(found, "what it returns")
+
+    def known(self, names: Sequence[str]) -> list[str]:
+        return list(names)
 
 
 def _tensor(given: Numbers, what: str) -> torch.Tensor:

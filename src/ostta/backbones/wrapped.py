@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import torch
@@ -14,7 +14,7 @@ from ..core.modes import learning
 from ..core.types import Error, Preprocessing
 from .preprocessing import CLIP_MEAN, CLIP_STD
 from .protocol import DEFAULT_TEMPLATES
-from .texts import ANY_CLASS, TextFeatures, Texts, texts_of
+from .texts import ANY_CLASS, Numbers, TextFeatures, Texts, texts_of
 from .towers import frozen, weight_hash
 
 # Images of a backbone without a tower are of no use, but they are read before that is said.
@@ -69,13 +69,14 @@ class Wrapped:
         logit_scale: float,
         trainable: bool,
         device: torch.device,
+        words: Texts,
     ) -> None:
         self.vision = vision
         self.trainable = trainable
         self.preprocessing = preprocessing
         self.logit_scale = logit_scale
         self.device = device
-        self._texts = texts
+        self._texts, self._words = texts, words
         self._weights = {**vision.state_dict(), **texts.weights}
 
     def __repr__(self) -> str:
@@ -96,6 +97,11 @@ class Wrapped:
         """The given text embeddings; there is no text tower, so `templates` has no part in them."""
         return self._texts.rows(classes).to(self.device)
 
+    def encode_words(self, names: Sequence[str]) -> Mapping[str, torch.Tensor]:
+        """The given embeddings of those names that are known."""
+        known = self._words.known(names)
+        return dict(zip(known, self._words.rows(known).to(self.device), strict=True)) if known else {}
+
     def unfamiliar(self, classes: Sequence[str]) -> list[str]:
         return []
 
@@ -108,6 +114,7 @@ def wrap(
     logit_scale: float = 100.0,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    word_features: Mapping[str, Numbers] | Callable[[list[str]], Numbers] | None = None,
 ) -> Wrapped:
     """A backbone from `vision`, which maps normalised images [B, 3, image_size, image_size] to features [B, D].
 
@@ -115,6 +122,8 @@ def wrap(
     [D], or a function from a list of class names to a tensor [C, D]; their length does not matter. Images are scaled to
     `image_size` on the short side, cropped at the centre and normalised by `mean` and `std`, which are CLIP's if not given.
     `vision` is copied, and the copy adapts nothing of the original. Without a tower (None), adapters take features alone.
+    `word_features` are the embeddings of words beside the classes (docs/words.md), a dictionary or a function like `text_features`;
+    if not given, `text_features` is asked for words too, where it is a dictionary or a function.
     A state file belongs to the tower and to the embeddings that were given; of a function it knows nothing.
 
     >>> import torch
@@ -130,6 +139,10 @@ def wrap(
         raise Error(f"The image tower must be a torch.nn.Module, not a {type(vision).__name__}.")
     if vision is not None and (not isinstance(image_size, int) or isinstance(image_size, bool) or image_size < 1):
         raise Error(f"image_size must be the side of the tower's images in pixels, such as 224, not {image_size!r}.")
+    if word_features is not None and not (isinstance(word_features, Mapping) or callable(word_features)):
+        raise Error(
+            f"word_features must be a dictionary from names to embeddings or a function of names, not a {type(word_features).__name__}."
+        )
     if not (math.isfinite(logit_scale) and logit_scale > 0):
         raise Error(f"logit_scale must be a positive number, not {logit_scale}.")
     size = image_size or NO_TOWERS_SIZE
@@ -140,11 +153,12 @@ def wrap(
         raise Error(f"std must be positive, not {preprocessing.std}.")
     with learning():
         texts = texts_of(text_features)
+        words = texts if word_features is None else texts_of(word_features)
         if vision is None:
             device = next((rows.device for rows in texts.weights.values()), torch.device("cpu"))
-            return Wrapped(NoTower(), texts, preprocessing, float(logit_scale), False, device)
+            return Wrapped(NoTower(), texts, preprocessing, float(logit_scale), False, device, words)
         tower, trainable, device = _probed(vision, size, texts)
-    return Wrapped(tower, texts, preprocessing, float(logit_scale), trainable, device)
+    return Wrapped(tower, texts, preprocessing, float(logit_scale), trainable, device, words)
 
 
 def _probed(vision: nn.Module, image_size: int, texts: Texts) -> tuple[nn.Module, bool, torch.device]:

@@ -99,12 +99,15 @@ NO_EVIDENCE: Evidence = MappingProxyType({})
 class Scored:
     """What a score says of one image: how much it looks like one of the classes, and the numbers that this is made of.
 
+    `most_like` is the word that fits the image better than every class, where the score has words and there is such a word.
+
     >>> Scored(0.41).evidence
     mappingproxy({})
     """
 
     value: float
     evidence: Evidence = field(default_factory=lambda: NO_EVIDENCE)
+    most_like: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +229,7 @@ class Prediction:
     `known` is then the better guess. `explanation` is a sentence about the evidence. `class_probabilities`, if asked for, are the
     probabilities of the classes; what is missing to 1 is the probability that the image is unknown. All four are None or false where the
     score is not `field`.
+    `most_like` is the word that fits an unknown image better than every class; None without words (docs/words.md).
     `name`, `time` and `frame` are those of the image where it came from a source (`ostta.sources`).
     `events` say what the guard did at this image, or `reset_every`, and why.
 
@@ -263,6 +267,7 @@ class Prediction:
     undecided: bool = False
     explanation: str | None = None
     class_probabilities: Mapping[str, float] | None = None
+    most_like: str | None = None
 
     def __repr__(self) -> str:
         if self.verdict is None:

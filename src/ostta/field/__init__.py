@@ -21,15 +21,26 @@ of images with u < 0, less what the known ones contribute, limits 1 - p.
 
     log-odds = log p/(1-p)  +  log N(u; m_c, s) - log N(u; 0, 1)  +  n [v log a/b + (1-v) log (1-a)/(1-b)]
 
+**Words**, where there are any: d is the largest raw cosine to a class less the largest raw cosine to a word. Part of d only repeats
+u. With the slope of d on u among images of one kind, x = d - slope u is the rest, with means and deviations x1, s1 for known and
+x0, s0 for unknown images, estimated with the probabilities of the images as weights. The log-odds gain
+
+    log N(x; x1, s1) - log N(x; x0, s0)          held constant beyond x0 and x1; zero unless x1 > x0
+
+A text tower that does not know the words gives both kinds the same x, so that the term vanishes.
+
 The text's term is held constant below 0 and above m_c. An image is known if its log-odds are positive; their logistic function is
 `Prediction.probability`.
 
 **Estimation.** The window of recent images is fitted anew every few images by expectation-maximisation over the probabilities of
-its images. It starts from the text alone and, a second time, from the window divided in two by appearance; the solution with the
-larger variational likelihood is used. Nothing is carried over from one fit to the next but the images.
+its images. It starts from the text alone, from the window divided in two by appearance and, with words, from the sign of d. The
+solution with the largest variational likelihood is used. Words enter after that, in one more iteration. Nothing is carried over
+from one fit to the next but the images.
 
 model.py       the fit
 score.py       the score `field`: log-odds, evidence and explanation
+word_evidence.py  what words add to the log-odds
+words/         words: where they come from, and the list that ships
 identifier.py  the identifier `field`: decision and probability
 options.py     the constants
 """

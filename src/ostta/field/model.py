@@ -6,7 +6,7 @@ The package docstring states the model. `fit` is a pure function of the window.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .options import FieldOptions
+from .word_evidence import WordModel, fit_words
 
 Floats: TypeAlias = NDArray[np.float64]
 Singles: TypeAlias = NDArray[np.float32]
@@ -58,6 +59,7 @@ class StreamModel:
     class_means:  mean fit of the known images of each class.
     known_spread: standard deviation of the fit of known images.
     agreement:    share of known images among the neighbours of known and of unknown images.
+    words:        what the words add; None without words.
     """
 
     units: Units
@@ -68,6 +70,7 @@ class StreamModel:
     known_spread: float
     agreement: tuple[float, float]
     options: FieldOptions
+    words: WordModel | None = None
 
     def log_odds(self, fit: Floats, best: Indices, votes: Floats) -> tuple[Floats, Floats, Floats]:
         """Log-odds of known images: the prior, the text's and the neighbours' contribution."""
@@ -90,8 +93,11 @@ def neighbour_count(images: int, most: int) -> int:
     return max(1, min(most, images // 4))
 
 
-def fit(rows: Singles, cosines: Floats, options: FieldOptions) -> StreamModel:
-    """Fit the model to the unit features [N, D] of a window and their cosines [N, C] to the classes."""
+def fit(rows: Singles, cosines: Floats, options: FieldOptions, word_cosines: Floats | None = None) -> StreamModel:
+    """Fit the model to the unit features [N, D] of a window and their cosines [N, C] to the classes.
+
+    `word_cosines` is the largest cosine [N] of each image to a word.
+    """
     known = np.ones(len(rows))
     units = _units(rows, cosines, known)
     # The centre and the scale belong to the known images; two rounds of the text alone find them roughly.
@@ -102,12 +108,15 @@ def fit(rows: Singles, cosines: Floats, options: FieldOptions) -> StreamModel:
     centred, own = units.centred(rows, cosines)
     excess, best = units.fit(own), own.argmax(1)
     graph = _graph(centred, neighbour_count(len(rows), options.nearest_images))
-    starts = (None, _two_kinds(centred, excess))
+    starts = [None, _two_kinds(centred, excess)]
+    advantage = None if word_cosines is None else cosines.max(1) - word_cosines
+    if advantage is not None:
+        starts.append(np.where(advantage > 0, 0.9, 0.1))
     solution = max(
         (_solve(excess, best, own.shape[1], graph, start, options) for start in starts),
         key=lambda found: found.objective,
     )
-    return StreamModel(
+    model = StreamModel(
         units,
         centred,
         solution.known,
@@ -117,6 +126,13 @@ def fit(rows: Singles, cosines: Floats, options: FieldOptions) -> StreamModel:
         solution.agreement,
         options,
     )
+    if advantage is None:
+        return model
+    # The solution without words says what words tell about each kind; their evidence is then included once.
+    words = fit_words(advantage, excess, model.known, options.prior_images)
+    prior, text, neighbours = model.log_odds(excess, best, _votes(graph, model.known))
+    known = _sigmoid(prior + text + neighbours + words.evidence(advantage, excess))
+    return replace(model, known=known, words=fit_words(advantage, excess, known, options.prior_images))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..core.options import Options, option
+from ..core.types import Error
+from .words import MOST_WORDS
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,20 @@ class FieldOptions(Options):
     known_distance: float = option(1.5, bounds=(0, 10), about="smallest mean fit of the known images of a class")
     prior_images: float = option(8.0, bounds=(0.5, 1000), about="weight of each prior, in images")
     undecided_images: int = option(32, bounds=(0, 32), about="images after a start that are marked as undecided")
+    words: tuple[str, ...] = option(
+        (),
+        about='names of things that are not classes, which images are compared with, as a list; "everyday" is a list that ships. '
+        "Backbones that cannot encode them work without",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.words) > MOST_WORDS:
+            raise Error(f"`words` takes at most {MOST_WORDS:,} names, not {len(self.words):,}.")
+        if not all(word.strip() for word in self.words):
+            raise Error("`words` holds an empty name: remove it.")
+        if len(self.words) == 1 and self.words[0].lower().endswith(".txt"):
+            raise Error(f"{self.words[0]!r} is a file, not a word: as an option, `words` takes names or 'everyday'.")
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
         """Shapes of the stored tensors whose size these options determine."""

@@ -5,11 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..core.types import Look, Scored
+import numpy as np
+import torch
+
+from ..core.banks import named
+from ..core.checks import split, stored_count
+from ..core.types import Error, Look, Scored
 from ..scores.protocol import Setting
 from ..scores.window import Floats, Singles, WindowScore, row_of
 from .model import StreamModel, fit, neighbour_count
 from .options import FieldOptions
+from .words import Words, expanded
 
 # Log-odds before the first fit: three of four images are known.
 PRIOR = math.log(3)
@@ -31,6 +37,8 @@ class FieldScore(WindowScore):
     def __init__(self, options: FieldOptions, setting: Setting) -> None:
         self.options = options
         super().__init__(setting, options.recent_images, options.fit_every)
+        encoded = setting.encode_words(expanded(options.words)) if options.words else {}
+        self.words = Words.of(encoded, self._classifier)
 
     @property
     def warming_up(self) -> bool:
@@ -38,18 +46,35 @@ class FieldScore(WindowScore):
 
     def forget(self) -> None:
         self._model: StreamModel | None = None
+        # Largest cosine to a word of each place of the window, and the number of images that were compared with the words.
+        self._word_cosines: Floats = np.zeros(self._capacity)
+        self._compared = 0
 
     def fit(self, rows: Singles, cosines: Floats) -> None:
-        self._model = fit(rows, cosines, self.options)
+        self._model = fit(rows, cosines, self.options, self._cosines_to_words(rows))
+
+    def _cosines_to_words(self, rows: Singles) -> Floats | None:
+        """Largest cosine of each image of the window to a word; only images that are new in the window are compared."""
+        if self.words is None:
+            return None
+        places = np.arange(max(self._compared, self._fitted - len(rows)), self._fitted) % self._capacity
+        self._word_cosines[places] = self.words.cosines(rows[places])
+        self._compared = self._fitted
+        return self._word_cosines[: len(rows)]
 
     def value(self, look: Look[Any]) -> Scored:
-        model = self._model
+        model, features = self._model, row_of(look)
+        row = features[None]
+        cosines = self.cosines(row)
+        word, word_cosine = (None, 0.0) if self.words is None else self.words.nearest(features)
+        advantage = float(cosines.max()) - word_cosine
+        most_like = word if advantage < 0 else None
         if model is None:
-            return Scored(PRIOR, {"images": float(self.seen)})
-        row = row_of(look)[None]
-        centred, own = model.units.centred(row, self.cosines(row))
+            return Scored(PRIOR, {"images": float(self.seen)}, most_like)
+        centred, own = model.units.centred(row, cosines)
         fits, votes = model.units.fit(own), model.votes(centred)
         prior, text, neighbours = model.log_odds(fits, own.argmax(1), votes)
+        total = float(prior[0] + text[0] + neighbours[0])
         evidence = {
             "fit": float(fits[0]),
             "known_neighbours": float(votes[0]),
@@ -59,15 +84,35 @@ class FieldScore(WindowScore):
             "from_neighbours": float(neighbours[0]),
             "images": float(self.seen),
         }
-        return Scored(float(prior[0] + text[0] + neighbours[0]), evidence)
+        if model.words is not None:
+            from_words = float(model.words.evidence(np.array([advantage]), fits)[0])
+            evidence |= {"over_words": advantage, "from_words": from_words}
+            total += from_words
+        return Scored(total, evidence, most_like)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        used = {} if self.words is None else {"count": torch.tensor(len(self.words.names))}
+        return super().tensors() | named(words=used)
+
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        rest = {name: tensor for name, tensor in tensors.items() if not name.startswith("words/")}
+        (used,) = split({name: tensor for name, tensor in tensors.items() if name not in rest}, "words")
+        count, present = stored_count(used, "count") if used else 0, 0 if self.words is None else len(self.words.names)
+        if count != present:
+            raise Error(
+                f"The state was saved with {count:,} words, and {present:,} of them can be encoded now: give the embeddings again as "
+                "`words={name: embedding}`."
+            )
+        super().load(rest)
 
     def explain(self, scored: Scored, label: str) -> str:
         """One sentence about the numbers behind a score."""
         evidence = scored.evidence
+        most_like = "" if scored.most_like is None else f" Most like: {scored.most_like}."
         if "fit" not in evidence:
-            return "Too few images have been seen to compare this one with."
+            return f"Too few images have been seen to compare this one with.{most_like}"
         fits, count = evidence["fit"], round(evidence["neighbours"])
         known = round(evidence["known_neighbours"] * count)
         side = "better" if fits >= 0 else "worse"
         nearest = "its nearest recent image was" if count == 1 else f"of its {count} nearest recent images were"
-        return f"Fits {label} {side} than chance by {abs(fits):.1f} deviations; {known} {nearest} known."
+        return f"Fits {label} {side} than chance by {abs(fits):.1f} deviations; {known} {nearest} known.{most_like}"

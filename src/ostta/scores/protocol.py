@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ class Setting:
     method_scale:   the largest score of the method's own: 1 for cosines, 100 for scaled logits.
     preprocessing:  how the backbone wants its images.
     encode:         unit features [N, D] of such images [N, 3, H, W] under the frozen tower; an Error where there is no tower.
+    encode_words:   unit text features [D] by name, of those names that the backbone can encode.
     """
 
     classifier: torch.Tensor
@@ -28,6 +29,7 @@ class Setting:
     method_scale: float
     preprocessing: Preprocessing
     encode: Callable[[torch.Tensor], torch.Tensor]
+    encode_words: Callable[[Sequence[str]], Mapping[str, torch.Tensor]] = lambda names: {}
 
 
 class Score(Protocol):

@@ -23,7 +23,7 @@ def restored(state: bytes, backbone: Backbone, limits: Limits) -> Adapter:
             # Before anything is made of it: prompts of all classes go through the text tower.
             with quietly():
                 _, described = read_state(path)
-                require_few(described.classes, described.options.adapter, limits)
+                require_few(described.classes, described.options, limits)
                 require_little(len(described.classes), described.options, backbone, limits)
                 return Adapter.restore(path, backbone)
         except Error as problem:

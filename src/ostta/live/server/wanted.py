@@ -15,8 +15,9 @@ from ...core.options import PROFILES, options_of, profile_values
 from ...core.types import Error
 from ...data.class_descriptions import Classes
 from ...data.class_names import described
+from ...field.words import expanded
 from ...files import is_unicode
-from ...options import AdapterOptions, Resolved, owners, resolve
+from ...options import Resolved, owners, resolve
 from ...profiles import chosen
 from ...registry import Owner, choose, find, names, pick
 from ...state.stored_shapes import DecidesShapes
@@ -86,7 +87,7 @@ def _require_few_wanted(
     names, lines = described(classes)
     keywords = {"descriptions": lines} if lines and "descriptions" not in options else {}
     resolved = resolve(choice, picked.profile, options, backbone.defaults, keywords, guard)
-    require_few(names, resolved.adapter, limits)
+    require_few(names, resolved, limits)
     require_little(len(names), resolved, backbone, limits)
 
 
@@ -110,14 +111,17 @@ def _require_small(state: int, options: Resolved, limits: Limits) -> None:
         )
 
 
-def require_few(classes: Sequence[str], options: AdapterOptions, limits: Limits) -> None:
+def require_few(classes: Sequence[str], resolved: Resolved, limits: Limits) -> None:
     """Refuse more classes or prompts than the server takes: each goes through the text tower."""
+    options, words = resolved.adapter, len(expanded(getattr(resolved.score, "words", ())))
     if len(classes) > limits.classes:
         raise Error(f"There are {len(classes)} classes, and {limits.classes} are the most that this server takes.")
-    prompts = len(classes) * len(options.templates) + sum(line.count(";") + 1 for line in options.descriptions)
+    prompts = (len(classes) + words) * len(options.templates) + sum(
+        line.count(";") + 1 for line in options.descriptions
+    )
     if prompts > limits.prompts:
         raise Error(
-            f"There are {prompts} prompts of classes, and {limits.prompts} are the most that this server takes."
+            f"There are {prompts} prompts of classes{' and words' if words else ''}, and {limits.prompts} are the most that this server takes."
         )
 
 
