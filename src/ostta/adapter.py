@@ -30,6 +30,7 @@ from .core.types import Decision, Error, Event, Look, Prediction, Scored, Timing
 from .core.words import counted, first_few
 from .data.class_descriptions import Classes, prompts_of
 from .data.class_names import checked_classes, described
+from .data.features import ImageFeatures
 from .data.images import ImageSource, read_image
 from .data.views import FeaturesOnly, Views
 from .guard import Guard, Judged, Snapshot
@@ -769,7 +770,9 @@ class Adapter:
             warming_up=turn.warming_up,
         )
 
-    def _views_of_image(self, image: ImageSource) -> Views:
+    def _views_of_image(self, image: ImageSource) -> ViewSource:
+        if isinstance(image, ImageFeatures):
+            return self._only(torch.from_numpy(image.values))
         picture = read_image(image, self.resolved.adapter.max_megapixels)
         return Views.of_image(picture, self.backbone.preprocessing, self.seed, self.steps, self.device)
 

@@ -29,6 +29,13 @@ class SingleScenario(Mixed):
     kind: Literal["single"] = "single"
 
 
+class ShuffledScenario(Mixed):
+    """At most `images` known images and `ratio` times as many unknown ones, all drawn at random (streams/shuffled.py)."""
+
+    kind: Literal["shuffled"] = "shuffled"
+    images: int = 1000
+
+
 class ContinualScenario(Mixed):
     """One corruption after another, each with all desired images and the same undesired ones."""
 
@@ -123,6 +130,7 @@ class DomainsScenario(Mixed):
 
 Scenario = Annotated[
     SingleScenario
+    | ShuffledScenario
     | ContinualScenario
     | FrequentScenario
     | SmoothScenario
@@ -137,6 +145,7 @@ Scenario = Annotated[
 ]
 _KINDS: dict[str, type[Mixed]] = {
     "single": SingleScenario,
+    "shuffled": ShuffledScenario,
     "continual": ContinualScenario,
     "frequent": FrequentScenario,
     "smooth": SmoothScenario,

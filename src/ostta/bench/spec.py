@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from ..core.types import Error
 from ..data.names import is_own, placed
+from ..feature_files import PREFIX as FEATURES
 from ..files import is_unicode
 from ..options import canonical, with_old_names
 from ..profiles import chosen
@@ -73,6 +74,11 @@ class RunSpec(FileModel):
         if name is not None and not is_unicode(name):
             raise ValueError(f"the name {name!r} is not valid Unicode text, and a result could not be filed under it")
         return name
+
+    @field_validator("backbone")
+    @classmethod
+    def _placed_file(cls, name: str) -> str:
+        return placed(name) if name.startswith(FEATURES) else name
 
     @field_validator("desired", "undesired")
     @classmethod

@@ -76,7 +76,7 @@ def get(name: _Name, data: _Root = None, corruption: _Corruption = "snow") -> No
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     from ..data.download.get import get_dataset
-    from ..data.from_catalogue import ROOT_VARIABLE, given_root
+    from ..files import ROOT_VARIABLE, given_root
 
     root = given_root(data)
     if root is None:

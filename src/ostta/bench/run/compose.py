@@ -16,17 +16,30 @@ from ...data.by_name import open_dataset
 from ...data.class_names import checked_classes, spoken
 from ...data.corruptions import checked, corrupt_pair, frost_source
 from ...data.dataset import Dataset
-from ...data.from_catalogue import given_root
+from ...data.features import ORIGIN as FEATURES
 from ...data.generated import FROST, generated
 from ...data.names import is_own, parse_name
 from ...data.overlap import overlap, overlap_sentence
-from ...streams import Continual, Domain, Drawn, Frequent, Ordered, SingleDomain, Smooth, Source, Stream, draw
-from ..own_code import code_of
+from ...files import given_root
+from ...streams import Continual, Domain, Drawn, Frequent, Ordered, Shuffled, SingleDomain, Smooth, Source, Stream, draw
+from ..own_code import code_of, sets_of
 from ..result import Side
-from ..scenario import ContinualScenario, DomainSpec, DomainsScenario, FrequentScenario, OrderedScenario, SmoothScenario
+from ..scenario import (
+    ContinualScenario,
+    DomainSpec,
+    DomainsScenario,
+    FrequentScenario,
+    OrderedScenario,
+    ShuffledScenario,
+    SmoothScenario,
+)
 from ..spec import RunSpec
 from .hostile import HOSTILE, hostile
 
+# Kinds of data sets of which a list of classes takes a part.
+_CHOOSES_CLASSES = ("folder", "features")
+# Scenarios that show other images than those of the sets, or change them.
+_NEED_IMAGES = ("smooth", "covered", "fooling")
 # A set whose order matters.
 IN_ORDER = "ccc"
 
@@ -49,6 +62,9 @@ def compose(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
     """
     if spec.limit is not None and spec.limit < 1:
         raise Error(f"`limit` is at least 1, not {spec.limit}.")
+    named = next((name for name in sets_of(spec) if parse_name(name).kind == "features"), None)
+    if named is not None and spec.scenario.kind in _NEED_IMAGES:
+        raise Error(f"The scenario {spec.scenario.kind} needs images, and '{named}' has features alone.")
     sets = Sets(spec, root)
     stream = hostile(spec, sets, backbone) if isinstance(spec.scenario, HOSTILE) else _stream(spec, sets)
     remarks = (
@@ -77,12 +93,22 @@ def _stream(spec: RunSpec, sets: Sets) -> Stream:
         return Continual([sets.domain(domain) for domain in scenario.domains], ratio=ratio, seed=seed)
     if isinstance(scenario, SmoothScenario):
         return _smooth(spec, scenario, sets)
+    if isinstance(scenario, ShuffledScenario):
+        return _shuffled(spec, scenario, sets)
     domain = sets.domain(DomainSpec(desired=spec.desired))
     if isinstance(scenario, OrderedScenario):
         if sets.draws:
             raise Error("The scenario ordered shows a set in its own order, so `draw` must be 'order', not 'images'.")
         return Ordered(domain, ratio=ratio, seed=seed)
     return SingleDomain(domain.desired, domain.undesired, ratio=ratio, seed=seed)
+
+
+def _shuffled(spec: RunSpec, scenario: ShuffledScenario, sets: Sets) -> Stream:
+    domain, undesired = sets.domain(DomainSpec(desired=spec.desired)), None
+    if spec.undesired is not None:
+        # Opened for a closed set too: the number of its images takes part in the draw.
+        undesired = sets.shown(sets.open_undesired(spec.undesired, spec.corruption, spec.severity), None, desired=False)
+    return Shuffled(domain, undesired, scenario.images, ratio=spec.ratio, seed=spec.seed)
 
 
 def _smooth(spec: RunSpec, scenario: SmoothScenario, sets: Sets) -> Stream:
@@ -185,6 +211,8 @@ class Sets:
             return known
         how = {"named": False} if self._chosen is None else self._how_desired()
         dataset = self._of_side(self._open(name, corruption, severity, how), desired=False)
+        if dataset.origin == FEATURES and not len(dataset):
+            raise Error(f"'{name}' has no unknown images: extract some with --undesired, or give --undesired-classes.")
         self.undesired.append(dataset)
         return dataset
 
@@ -230,8 +258,8 @@ class Sets:
     def _how_desired(self) -> dict[str, Any]:
         """What the desired set is opened with; the undesired side too, where its classes are some of the same set."""
         classes = self.spec.classes
-        if classes is not None and self._chosen is not None and parse_name(self.spec.desired).kind == "folder":
-            # There, a list of classes chooses folders, and unknown ones are wanted beside the known.
+        if classes is not None and self._chosen is not None and parse_name(self.spec.desired).kind in _CHOOSES_CLASSES:
+            # There, a list of classes chooses folders or rows, and unknown ones are wanted beside the known.
             classes = [*classes, *self._chosen]
         return {"limit": self._first, "classes": classes, "named": True}
 
@@ -289,7 +317,7 @@ def _chosen(spec: RunSpec) -> tuple[str, ...] | None:
     names = checked_classes(spec.undesired_classes)
     known = {spoken(name) for name in spec.classes or ()}
     both = next((name for name in names if spoken(name) in known), None)
-    if both is not None and parse_name(spec.desired).kind == "folder":
+    if both is not None and parse_name(spec.desired).kind in _CHOOSES_CLASSES:
         raise Error(f"The class '{both}' is named for both sides: a class is either desired or undesired.")
     return names
 
@@ -326,6 +354,8 @@ def _has_names(dataset: Dataset) -> bool:
     name = parse_name(dataset.name)
     if name.kind in ("known", "sample"):
         return True
+    if name.kind == "features":
+        return False
     numbers = all(each.isdigit() for each in dataset.classes)
     return not numbers and dataset.classes != (Path(name.base).expanduser().name,)
 

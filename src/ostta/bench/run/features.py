@@ -17,7 +17,7 @@ import io
 import json
 import platform
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -27,8 +27,12 @@ import numpy as np
 import torch
 
 from ...adapter import Adapter, versions
+from ...backbones.features import FeaturesBackbone
+from ...backbones.protocol import Backbone
 from ...core.types import Error, Prediction
 from ...data.dataset import Dataset
+from ...data.features import ORIGIN
+from ...feature_files import read_features
 from ...files import make_folder, write_atomically
 from ...streams import Drawn, Sample, Source, Stream
 
@@ -44,28 +48,83 @@ def cache_of(prepared: Prepared, out: Path) -> FeatureCache | None:
     plain = adapter.resolved.adapter.precision == "single" and adapter.backbone.dtype == torch.float32
     if not adapter.features_suffice or not plain:
         return None
-    common = [
-        adapter.backbone.weight_hash,
-        asdict(adapter.backbone.preprocessing),
-        adapter.device.type,
-        torch.get_num_threads(),
-        platform.machine(),
-        versions(),
-        prepared.spec.plugins,
-    ]
     stores: dict[str, FeatureStore] = {}
     sides: dict[tuple[int, bool], FeatureStore] = {}
     for domain, known, source in _sides(prepared.stream):
-        dataset = source.whole if isinstance(source, Drawn) else source
-        if not isinstance(dataset, Dataset):
-            return None  # images that change along the stream are never seen twice
-        # The note of a set that is made here says from what and how.
-        what = [dataset.name, dataset.origin, dataset.note, dataset.layout, *_listed(dataset)]
-        key = hashlib.sha256(json.dumps([common, what], sort_keys=True).encode()).hexdigest()[:24]
+        dataset = _whole(source)
+        if not isinstance(dataset, Dataset) or dataset.origin == ORIGIN:
+            return None  # images that change along the stream are never seen twice, and features need no cache
+        key = store_key(adapter.backbone, dataset, prepared.spec.plugins)
         if key not in stores:
             stores[key] = FeatureStore(out / FOLDER / key, adapter.backbone.feature_width)
         sides[domain, known] = stores[key]
     return FeatureCache(adapter, sides)
+
+
+def store_key(backbone: Backbone, dataset: Dataset, plugins: Mapping[str, str]) -> str:
+    """A name for the features of a data set: different where another backbone, setting or version may give other features."""
+    # The note of a set that is made here says from what and how.
+    content = [
+        [
+            backbone.weight_hash,
+            asdict(backbone.preprocessing),
+            backbone.device.type,
+            torch.get_num_threads(),
+            platform.machine(),
+            versions(),
+            plugins,
+        ],
+        [dataset.name, dataset.origin, dataset.note, dataset.layout, *_listed(dataset)],
+    ]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def has_features(stream: Stream) -> bool:
+    """Whether a side of the stream comes from a feature file."""
+    return any(True for _ in feature_sets(stream))
+
+
+def check_features(prepared: Prepared) -> None:
+    """Raise an Error unless the adapter can step through the features of the stream, and through nothing but features if need be."""
+    adapter, model = prepared.adapter, prepared.adapter.backbone
+    sets = list(feature_sets(prepared.stream))
+    if isinstance(model, FeaturesBackbone):
+        encoder = (model.file.metadata.backbone, model.file.metadata.weight_hash)
+        image_set = next((s for _, _, s in _sides(prepared.stream) if _whole(s).origin != ORIGIN), None)
+        if image_set is not None:
+            raise Error(
+                f"The backbone {model.id} has no image tower, and '{image_set.name}' has images: name a feature file for each side, or "
+                f"the backbone {encoder[0]}."
+            )
+    else:
+        encoder = (model.id, model.weight_hash)
+    for dataset in sets:
+        file = read_features(Path(dataset.layout))
+        if not file.has_same_encoder(*encoder):
+            raise Error(
+                f"'{dataset.name}' has features of {file.metadata.backbone}, and the backbone {model.id} is "
+                f"{encoder[0]} with other weights: use `--backbone {dataset.name}`."
+            )
+        if file.width != model.feature_width:
+            raise Error(
+                f"'{dataset.name}' has features of {file.width} numbers, and the backbone {model.id} has {model.feature_width}."
+            )
+    if sets and not adapter.features_suffice:
+        raise Error(
+            f"{adapter.method_name} looks at the images themselves, and '{sets[0].name}' has features alone: use a method that trains "
+            "nothing in the image tower and needs one view, such as zero_shot, tda or dpe."
+        )
+
+
+def feature_sets(stream: Stream) -> Iterator[Dataset]:
+    """The feature files among the sides of a stream, as data sets."""
+    for _, _, source in _sides(stream):
+        if isinstance(dataset := _whole(source), Dataset) and dataset.origin == ORIGIN:
+            yield dataset
+
+
+def _whole(source: Source) -> Any:
+    return source.whole if isinstance(source, Drawn) else source
 
 
 def _sides(stream: Stream) -> Iterator[tuple[int, bool, Source]]:
