@@ -92,14 +92,24 @@ class FeatureFile:
         """The length of a feature."""
         return int(self.features.shape[1])
 
-    def has_same_encoder(self, backbone: str, weight_hash: str) -> bool:
-        """Whether the features come from that encoder: by its weights, or by its name where either hash is not known.
+    def require_encoder(self, name: str, backbone: Any, features_suffice: bool, method: str) -> None:
+        """Raise an Error unless an adapter on `backbone` can use these features, which a person calls `name`.
 
-        >>> read_features("cats.npz").has_same_encoder("embedded", "")  # doctest: +SKIP
-        True
+        Two encoders are the same if their weights are; where a hash is not known, if their names are.
         """
         own = self.metadata
-        return own.weight_hash == weight_hash if own.weight_hash and weight_hash else own.backbone == backbone
+        encoder, weights = getattr(backbone, "encoder", (backbone.id, backbone.weight_hash))
+        same = own.weight_hash == weights if own.weight_hash and weights else own.backbone == encoder
+        if not same or self.width != backbone.feature_width:
+            raise Error(
+                f"'{name}' has features of {own.backbone}, which the backbone {backbone.id} does not compute: "
+                f"use --backbone {name}, or another file with features of that backbone."
+            )
+        if not features_suffice:
+            raise Error(
+                f"{method} looks at the images themselves, and '{name}' has features alone: use a method that needs one view and "
+                "trains nothing in the image tower, such as zero_shot, tda or dpe."
+            )
 
 
 def features_path(name: str, root: Path | None = None) -> Path:

@@ -54,6 +54,11 @@ class FeaturesBackbone:
         return f"FeaturesBackbone({self.id}, no image tower, features of {self.feature_width})"
 
     @property
+    def encoder(self) -> tuple[str, str]:
+        """The id and the weight hash of the backbone that computed the features; the hash is empty where it is not known."""
+        return self.file.metadata.backbone, self.file.metadata.weight_hash
+
+    @property
     def feature_width(self) -> int:
         return self.file.width
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from PIL import Image
 
 from ..adapter import Adapter
 from ..core.types import Error
+from ..data.features import ImageFeatures
 from ..data.images import ImageSource, read_image
 from ..files import is_unicode, readable
 from ..sources import Item, Source
@@ -67,7 +68,7 @@ class LiveStream:
         picture = None
         try:
             image: ImageSource = item.require_image()
-            if self.folder is not None:
+            if self.folder is not None and not isinstance(image, ImageFeatures):
                 # Read once for both; the adapter takes a picture as it stands.
                 image = picture = read_image(image, self.adapter.resolved.adapter.max_megapixels)
             prediction = self.adapter.step(image)
@@ -96,8 +97,12 @@ def open_stream(
     dtype: str | torch.dtype | None = None,
     save_every: int = IMAGES,
     about: dict[str, Any] | None = None,
+    check: Callable[[Adapter], None] | None = None,
 ) -> Iterator[LiveStream]:
-    """A stream that goes on where it stopped; where it cannot, an Error, and nothing has changed."""
+    """A stream that goes on where it stopped; where it cannot, an Error, and nothing has changed.
+
+    `check` raises an Error if the adapter cannot be used for the stream.
+    """
     if state is not None and state.is_symlink():
         # A save replaces the file: it would replace the link, and leave the state that the link points to behind.
         state = Path(os.path.realpath(state))
@@ -112,6 +117,8 @@ def open_stream(
                 "remove the journal to begin anew."
             )
         adapter = opened(wanted, state, device, dtype)
+        if check is not None:
+            check(adapter)
         if state is not None:
             journal.go_on(state, adapter.steps, stored_hash(state))
         folder = None

@@ -52,7 +52,7 @@ def cache_of(prepared: Prepared, out: Path) -> FeatureCache | None:
     sides: dict[tuple[int, bool], FeatureStore] = {}
     for domain, known, source in _sides(prepared.stream):
         dataset = _whole(source)
-        if not isinstance(dataset, Dataset) or dataset.origin == ORIGIN:
+        if not isinstance(dataset, Dataset) or _is_features(dataset):
             return None  # images that change along the stream are never seen twice, and features need no cache
         key = store_key(adapter.backbone, dataset, prepared.spec.plugins)
         if key not in stores:
@@ -81,50 +81,30 @@ def store_key(backbone: Backbone, dataset: Dataset, plugins: Mapping[str, str]) 
 
 def has_features(stream: Stream) -> bool:
     """Whether a side of the stream comes from a feature file."""
-    return any(True for _ in feature_sets(stream))
+    return any(_is_features(_whole(source)) for _, _, source in _sides(stream))
 
 
 def check_features(prepared: Prepared) -> None:
-    """Raise an Error unless the adapter can step through the features of the stream, and through nothing but features if need be."""
+    """Raise an Error unless the adapter can step through the stream, where one of them has features in place of images."""
     adapter, model = prepared.adapter, prepared.adapter.backbone
-    sets = list(feature_sets(prepared.stream))
-    if isinstance(model, FeaturesBackbone):
-        encoder = (model.file.metadata.backbone, model.file.metadata.weight_hash)
-        image_set = next((s for _, _, s in _sides(prepared.stream) if _whole(s).origin != ORIGIN), None)
-        if image_set is not None:
+    for _, _, source in _sides(prepared.stream):
+        dataset = _whole(source)
+        if _is_features(dataset):
+            file = read_features(Path(dataset.layout))
+            file.require_encoder(dataset.name, model, adapter.features_suffice, adapter.method_name)
+        elif isinstance(model, FeaturesBackbone):
             raise Error(
-                f"The backbone {model.id} has no image tower, and '{image_set.name}' has images: name a feature file for each side, or "
-                f"the backbone {encoder[0]}."
+                f"The backbone {model.id} has no image tower, and '{source.name}' has images: name a feature file for each side, or "
+                f"the backbone {model.encoder[0]}."
             )
-    else:
-        encoder = (model.id, model.weight_hash)
-    for dataset in sets:
-        file = read_features(Path(dataset.layout))
-        if not file.has_same_encoder(*encoder):
-            raise Error(
-                f"'{dataset.name}' has features of {file.metadata.backbone}, and the backbone {model.id} is "
-                f"{encoder[0]} with other weights: use `--backbone {dataset.name}`."
-            )
-        if file.width != model.feature_width:
-            raise Error(
-                f"'{dataset.name}' has features of {file.width} numbers, and the backbone {model.id} has {model.feature_width}."
-            )
-    if sets and not adapter.features_suffice:
-        raise Error(
-            f"{adapter.method_name} looks at the images themselves, and '{sets[0].name}' has features alone: use a method that trains "
-            "nothing in the image tower and needs one view, such as zero_shot, tda or dpe."
-        )
-
-
-def feature_sets(stream: Stream) -> Iterator[Dataset]:
-    """The feature files among the sides of a stream, as data sets."""
-    for _, _, source in _sides(stream):
-        if isinstance(dataset := _whole(source), Dataset) and dataset.origin == ORIGIN:
-            yield dataset
 
 
 def _whole(source: Source) -> Any:
     return source.whole if isinstance(source, Drawn) else source
+
+
+def _is_features(source: object) -> bool:
+    return isinstance(source, Dataset) and source.origin == ORIGIN
 
 
 def _sides(stream: Stream) -> Iterator[tuple[int, bool, Source]]:
