@@ -29,13 +29,6 @@ class SingleScenario(Mixed):
     kind: Literal["single"] = "single"
 
 
-class ShuffledScenario(Mixed):
-    """At most `images` known images and `ratio` times as many unknown ones, all drawn at random (streams/shuffled.py)."""
-
-    kind: Literal["shuffled"] = "shuffled"
-    images: int = 1000
-
-
 class ContinualScenario(Mixed):
     """One corruption after another, each with all desired images and the same undesired ones."""
 
@@ -70,6 +63,13 @@ class OrderedScenario(Mixed):
     """The desired images in the set's own order, the undesired ones at random places between them."""
 
     kind: Literal["ordered"] = "ordered"
+
+
+class ShuffledScenario(Mixed):
+    """At most `images` known images and `ratio` times as many unknown ones, all drawn at random (streams/shuffled.py)."""
+
+    kind: Literal["shuffled"] = "shuffled"
+    images: int = 1000
 
 
 class UnknownFirstScenario(Mixed):
@@ -130,11 +130,11 @@ class DomainsScenario(Mixed):
 
 Scenario = Annotated[
     SingleScenario
-    | ShuffledScenario
     | ContinualScenario
     | FrequentScenario
     | SmoothScenario
     | OrderedScenario
+    | ShuffledScenario
     | DomainsScenario
     | UnknownFirstScenario
     | OneClassFirstScenario
@@ -145,11 +145,11 @@ Scenario = Annotated[
 ]
 _KINDS: dict[str, type[Mixed]] = {
     "single": SingleScenario,
-    "shuffled": ShuffledScenario,
     "continual": ContinualScenario,
     "frequent": FrequentScenario,
     "smooth": SmoothScenario,
     "ordered": OrderedScenario,
+    "shuffled": ShuffledScenario,
     "domains": DomainsScenario,
     "unknown_first": UnknownFirstScenario,
     "one_class_first": OneClassFirstScenario,

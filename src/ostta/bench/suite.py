@@ -2,6 +2,7 @@
 
 A file says what every run has in common (`base`), along which axes runs differ, which combinations make no sense, and what of it is
 a row or a column. Two sets of files share their names: `paper/` as published, `embedded/` the same scaled to the model that ships.
+`decide/` runs on feature files.
 
     [base]
     desired = "folder:pets"
@@ -96,7 +97,7 @@ class Cell:
 
 
 def suite_names() -> list[str]:
-    """`embedded/NAME` and `paper/NAME`."""
+    """`decide/NAME`, `embedded/NAME` and `paper/NAME`."""
     return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.glob("*/*.toml"))
 
 

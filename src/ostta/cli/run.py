@@ -54,7 +54,7 @@ def run(
     scenario: Annotated[
         str,
         typer.Option(
-            help="single, shuffled, continual, frequent, smooth, ordered, unknown_first, one_class_first, sorted, covered or fooling; or a JSON file of a scenario."
+            help="single, continual, frequent, smooth, ordered, shuffled, unknown_first, one_class_first, sorted, covered or fooling; or a JSON file of a scenario."
         ),
     ] = "single",
     corruptions: Annotated[

@@ -20,6 +20,7 @@ ORIGIN = "features"
 class ImageFeatures(Image.Image):
     """The features [D] of an image whose pixels are not available. `Adapter.step` takes it in place of an image.
 
+    >>> import torch
     >>> adapter = ostta.load(ostta.backbones.wrap(None, torch.eye(2)), ["cat", "dog"], "tda")
     >>> adapter.step(ImageFeatures(np.array([0.6, 0.8]))).label
     'dog'
