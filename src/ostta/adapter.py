@@ -230,7 +230,7 @@ class Adapter:
         >>> adapter.step(image)
         Prediction(cat, score 0.45 > 0.00, unreliable)
         """
-        return self._step(self._views_of_image(image))
+        return self._step(self._seen(image))
 
     def step_views(self, views: torch.Tensor) -> Prediction:
         """The same from a preprocessed float tensor [V, 3, H, W]; view 0 is the canonical one.
@@ -268,7 +268,7 @@ class Adapter:
         >>> adapter.steps
         0
         """
-        return self._predict(self._views_of_image(image))
+        return self._predict(self._seen(image))
 
     def predict_views(self, views: torch.Tensor) -> Prediction:
         """`predict` from a preprocessed float tensor [V, 3, H, W].
@@ -770,9 +770,15 @@ class Adapter:
             warming_up=turn.warming_up,
         )
 
-    def _views_of_image(self, image: ImageSource) -> ViewSource:
-        if isinstance(image, ImageFeatures):
-            return self._only(torch.from_numpy(image.values))
+    def _seen(self, image: ImageSource) -> ViewSource:
+        """The views of an image, or the features that stand in for it."""
+        return (
+            self._only(torch.from_numpy(image.values))
+            if isinstance(image, ImageFeatures)
+            else self._views_of_image(image)
+        )
+
+    def _views_of_image(self, image: ImageSource) -> Views:
         picture = read_image(image, self.resolved.adapter.max_megapixels)
         return Views.of_image(picture, self.backbone.preprocessing, self.seed, self.steps, self.device)
 
