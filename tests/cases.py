@@ -97,6 +97,9 @@ class Given:
     def tensors(self) -> dict[str, torch.Tensor]:
         return {}
 
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        pass
+
     def reset(self) -> None:
         pass
 

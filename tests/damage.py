@@ -45,7 +45,7 @@ class Parts:
         if text is None:
             # A format that is one of the damages stays.
             content = self.content if self.content.get("format") != FORMAT else {**self.content, "format": number}
-            text = json.dumps(content if number == FORMAT else _before_scores(content))
+            text = json.dumps(content if number > 2 else _before_scores(content))
         metadata = {"ostta": text}
         if number > 1:
             metadata["sha256"] = _hash(self.tensors, text)
@@ -165,15 +165,15 @@ def odd_values(good: Parts) -> Iterator[Damage]:
 def bad_texts(good: Parts) -> Iterator[Damage]:
     """JSON that is none, or more than it should be: none of these may load."""
     text = json.dumps(good.content)
-    body = text[1:]
+    body, written = text[1:], f'"format": {FORMAT}'
     for name, changed in {
-        "empty": "", "null": "null", "a list": "[]", "a number": "2", "cut": text[:-10], "twice": '{"format": 3, ' + body,
+        "empty": "", "null": "null", "a list": "[]", "a number": "2", "cut": text[:-10], "twice": f'{{"format": {FORMAT}, ' + body,
         "nested": '{"format": ' + "[" * 100_000 + "]" * 100_000 + "}", "open": "[" * 100_000,
         "NaN": '{"a": NaN, ' + body, "infinite": '{"a": -Infinity, ' + body, "1e999": '{"a": 1e999, ' + body,
         "5000 digits": '{"a": ' + "9" * 5_000 + ", " + body, "10 MB": '{"a": "' + "x" * 10_000_000 + '", ' + body,
-        "40 MB": '{"a": "' + "x" * 40_000_000 + '", ' + body, "format 4": text.replace('"format": 3', '"format": 4'),
-        "format true": text.replace('"format": 3', '"format": true'), "format 0": text.replace('"format": 3', '"format": 0'),
-        "no format": text.replace('"format": 3, ', ""),
+        "40 MB": '{"a": "' + "x" * 40_000_000 + '", ' + body, "next format": text.replace(written, f'"format": {FORMAT + 1}'),
+        "format true": text.replace(written, '"format": true'), "format 0": text.replace(written, '"format": 0'),
+        "no format": text.replace(f"{written}, ", ""),
     }.items():  # fmt: skip
         assert changed != text
         yield name, replace(good, text=changed)

@@ -91,6 +91,13 @@ def served(
         thread.join()
 
 
+def eventually(check: Any, seconds: float = 20.0) -> None:
+    until = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < until, "it did not come about"
+        time.sleep(0.02)
+
+
 def state_hash(content: bytes) -> bytes:
     """The hash over all that a state holds; two files of one state may have their metadata in another order."""
     found = re.search(rb'"sha256":"([0-9a-f]{64})"', content)

@@ -25,6 +25,8 @@ STREAMS: dict[str, dict[str, object]] = {
     # Options that have had other names before format 3.
     "entropy_before": {"method": "entropy", "optimiser": "adamw", "confidence": 0.3, "named_from": "reference"},
     "tda_cosine": {"method": "tda", "score_of": "cosine"},
+    # Up to format 3 the levels had a row for every class, in the snapshots of a guard too.
+    "levelled": {"method": "tda", "answer": "levelled", "guard": True, "snapshot_every": 8},
 }
 
 

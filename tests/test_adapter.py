@@ -6,18 +6,25 @@ import dataclasses
 import itertools
 import json
 import math
+import warnings
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 import ostta
-from cases import CLASSES, SmallTower, adapter, backbone, content, images, same, trace
-from ostta import Error, Verdict
-from ostta.identifiers import IDENTIFIERS
+from cases import CLASSES, Given, SmallTower, adapter, backbone, content, images, learned, same, trace
+from ostta import Error, ImageError, InUseError, Verdict
+from ostta.core.scores import cosines
+from ostta.core.types import Look
 from ostta.methods import METHODS
+from ostta.methods.entropy import Entropy
 from ostta.methods.rosita import RositaOptions
 from ostta.options import owners
-from ostta.scores import SCORES
+from ostta.registry import ALL_IDENTIFIERS as IDENTIFIERS
+from ostta.registry import ALL_SCORES as SCORES
+from ostta.sources.item import missing_item
 
 
 def test_gradients_reach_only_the_layernorms() -> None:
@@ -70,7 +77,7 @@ def test_a_step_that_breaks_off_leaves_no_trace(monkeypatch: pytest.MonkeyPatch,
 
 def test_rejected_images_keep_the_answer_from_before(monkeypatch: pytest.MonkeyPatch) -> None:
     one = adapter("unient")
-    monkeypatch.setattr("ostta.adapter.answer", lambda overlay, features: -features @ overlay.classifier.T)
+    monkeypatch.setattr("ostta.adapter.answer", lambda *given: -given[-1] @ given[-2].overlay.classifier.T)
     for image in images(30):
         best = one.predict(image).index
         prediction = one.step(image)
@@ -193,7 +200,7 @@ def test_prediction_json_is_complete() -> None:
     assert set(content) == {
         "label", "index", "known", "score", "threshold", "mu_desired", "mu_undesired", "verdict", "adapted", "loss",
         "reason", "best", "ms", "class_scores", "pseudo_label", "diagnostics", "features", "evidence",
-        "warming_up", "events",
+        "warming_up", "events", "probability", "undecided", "explanation", "class_probabilities",
     }  # fmt: skip
     assert list(content["class_scores"]) == list(CLASSES)
     assert len(content["features"]) == 16
@@ -216,6 +223,45 @@ def test_unfamiliar_class_is_a_warning() -> None:
         ostta.load(backbone("embedded"), ["cat", "unicycle"], method="rosita")
 
 
+def test_restoring_leaves_the_filters_of_warnings_alone(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the process's: a thread that restores an adapter must not silence the warnings of another."""
+    with pytest.warns(UserWarning, match="not trained on 'axolotl'"):
+        one = ostta.load("embedded", ["cat", "axolotl"], "zero_shot")
+    one.save(tmp_path / "a.ostta")
+    made, seen = ostta.Adapter.__init__, []
+
+    def watched(*given, **named) -> None:
+        seen.append(list(warnings.filters))
+        made(*given, **named)
+
+    monkeypatch.setattr(ostta.Adapter, "__init__", watched)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        before = list(warnings.filters)
+        again = ostta.restore(tmp_path / "a.ostta")
+    assert seen == [before]
+    assert said == []  # said once already, when the adapter was made
+    assert again.unfamiliar == ["axolotl"]
+
+
+def test_what_is_not_named_comes_from_the_profile() -> None:
+    def parts(**named) -> tuple[str, str, str]:
+        one = ostta.load(backbone("wrapped"), CLASSES, **named)
+        return one.method_name, one.score_name, one.identifier_name
+
+    assert parts(profile="field", identifier="field") == parts(profile="field") == parts()
+    assert parts(profile="field", identifier="lda") == ("zero_shot", "field", "lda")
+    assert parts(profile="field", identifier=IDENTIFIERS["lda"]) == ("zero_shot", "field", "lda")
+    assert parts(profile="field", method="tda") == ("tda", "field", "field")
+    assert parts(profile="field", score="max") == ("zero_shot", "max", "lda")
+    # An identifier that can judge one score only brings it along.
+    assert parts(profile="field", identifier="msp") == ("zero_shot", "msp", "msp")
+    assert parts(profile="reference", identifier="adaptive") == ("rosita", "max", "adaptive")
+    assert parts(identifier="adaptive") == ("rosita", "max", "adaptive")
+    with pytest.raises(Error, match="There is no identifier 'ldaa'; did you mean 'lda'"):
+        parts(profile="field", identifier="ldaa")
+
+
 def test_no_option_has_two_owners() -> None:
     """Options of method, score, identifier and adapter share one set of names on the command line."""
     of_adapter = {field.name for field in dataclasses.fields(owners()["adapter"])}
@@ -224,3 +270,99 @@ def test_no_option_has_two_owners() -> None:
             owned = [{field.name for field in dataclasses.fields(of.Options)} for of in (first, second)]
             assert not owned[0] & owned[1], (first, second)
             assert not of_adapter & (owned[0] | owned[1]), (first, second)
+
+
+# --- kinds of errors --------------------------------------------------------------------------------------------------
+def test_a_stream_reports_images_that_cannot_be_read_and_raises_everything_else() -> None:
+    one = adapter("zero_shot")
+    bad = [b"", b"no image", "lost.jpg", None, np.zeros((4, 4)), missing_item("camera", "The camera sent nothing.")]
+    found = list(one.stream([*bad, images(1)[0]]))
+    assert [p.verdict is None for p in found] == [True] * len(bad) + [False]
+    assert found[-2].reason == "The camera sent nothing."
+    before = content(one)
+    with one.in_use(), pytest.raises(InUseError) as refused:
+        list(one.stream(images(2)))
+    assert refused.value.code == "in-use"
+    assert same(content(one), before)
+    # A backbone without an image tower is not the fault of the image.
+    features_only = ostta.load(ostta.backbones.wrap(None, torch.eye(10, 16)), CLASSES, "zero_shot")
+    with pytest.raises(Error, match="no image tower") as refused:
+        list(features_only.stream(images(1)))
+    assert not isinstance(refused.value, ImageError)
+
+
+def test_an_image_that_cannot_be_read_has_an_error_of_its_own_kind(tmp_path) -> None:
+    one = adapter("zero_shot", max_megapixels=0.001)
+    (tmp_path / "empty.png").touch()
+    for bad in (b"no image", "lost.jpg", tmp_path, tmp_path / "empty.png", np.zeros((99, 99, 3), np.uint8), 7):
+        with pytest.raises(ImageError) as refused:
+            one.step(bad)  # type: ignore[arg-type]
+        assert refused.value.code == "image-unreadable"
+    assert issubclass(ImageError, Error)
+    assert issubclass(InUseError, Error)
+    assert Error.code == "error"
+
+
+# --- the answer after an update ---------------------------------------------------------------------------------------
+class Scaled(Entropy):
+    """A method from outside that trains, with logits of its own: scaled, and with a bonus for the last class."""
+
+    score_scale = 100.0
+
+    def look(self, state, features, views):
+        z = cosines(features, state.overlay.classifier)
+        bonus = torch.nn.functional.one_hot(torch.tensor(len(z) - 1), len(z))
+        return Look(views, features, z, 100 * z + 1000 * bonus, None)
+
+
+class Unkept(Scaled):
+    """The same with a state of its own; `answering` says whether its gradient names the logits after the step."""
+
+    answering = False
+
+    def start(self):
+        return SimpleNamespace(inner=super().start(), tensors=dict, memories=dict)
+
+    def overlay(self, state):
+        return state.inner.overlay
+
+    def look(self, state, features, views):
+        return super().look(state.inner, features, views)
+
+    def propose(self, state, look, decision):
+        proposal = super().propose(state.inner, look, decision)
+        own = (lambda overlay, features: -cosines(features, overlay.classifier)) if self.answering else None
+        return dataclasses.replace(proposal, gradient=dataclasses.replace(proposal.gradient, answer=own))
+
+    def commit(self, state, look, decision, trained):
+        super().commit(state.inner, look, decision, trained)
+
+
+class Answering(Unkept):
+    answering = True
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("answer", ["own", "levelled"])
+def test_the_answer_after_an_update_has_the_logits_of_the_method(answer: str, pooled: bool) -> None:
+    one = ostta.load(backbone("wrapped"), CLASSES, Scaled, confidence=0.0, class_scores=True, answer=answer)
+    pool = ostta.StreamPool(one.backbone)
+    if pooled:
+        pool.add("a", one)
+    for image in images(4):
+        one.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
+        level = 0 if one.levels is None else torch.from_numpy(one.levels.strength() * one.levels.level())
+        found = pool.step({"a": image})["a"] if pooled else one.step(image)
+        assert found.adapted
+        assert found.index == len(CLASSES) - 1
+        # What the method sees in this image from now on.
+        expected = one._look_now(one._views_of_image(image)).logits.detach() - level
+        assert list(found.class_scores.values()) == pytest.approx(expected.tolist(), abs=1e-2)
+
+
+def test_logits_after_an_update_that_nobody_knows_are_those_from_before() -> None:
+    for method, last in ((Unkept, True), (Answering, False)):
+        one = ostta.load(backbone("wrapped"), CLASSES, method, confidence=0.0)
+        found = learned(one, torch.randn(1, 3, 32, 32), Verdict.RELIABLE_DESIRED)
+        assert found.adapted
+        assert (found.index == len(CLASSES) - 1) is last

@@ -283,7 +283,8 @@ def test_memory_is_that_of_the_features_in_the_state_file(method: str, kind: str
 
 
 @pytest.mark.parametrize(
-    ("method", "count"), [("zero_shot", 0), ("tda", 10 * (3 + 2)), ("dpe", 10 * 3), ("prototypes", 64), ("unient", 0)]
+    ("method", "count"),
+    [("zero_shot", 0), ("tda", 10 * (3 + 2)), ("dpe", 10 * 3), ("oga", 10 * 8), ("prototypes", 64), ("unient", 0)],
 )
 def test_memory_of_other_methods(method: str, count: int) -> None:
     assert analyses.bank_bytes(adapter(method)) == BankBytes(count * 16 * 4, 512 * 8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from ostta import analyses
 from ostta.backbones import Backbone, HasTextTower, HasTokenStatistics, TunesPrompts, backbone_names, load, wrap
 from ostta.backbones.embedded import load_embedded
 from ostta.backbones.embedded.stem import Stem
+from ostta.backbones.hub import model_folder
 from ostta.backbones.preprocessing import (
     CLIP_MEAN,
     CLIP_STD,
@@ -341,6 +343,50 @@ def test_a_hub_id_is_read_from_the_cache_first(folders: dict[str, Path], monkeyp
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
     assert load("some/model").id == "some/model"
     assert calls == [("some/model", True)]
+
+
+def hub_cache(folder: Path, model: Path, cached: list[str], others: list[str]) -> Path:
+    """A cache as huggingface_hub writes it: a repository of which the files `cached` were downloaded, and `others` were not.
+
+    Returns the folder of the snapshot.
+    """
+    from huggingface_hub._tree_cache import TreeCacheEntry, write_tree_cache
+
+    commit, repository = "0" * 40, folder / "models--some--model"
+    snapshot = repository / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    for name in cached:
+        shutil.copy(model / name, snapshot / name)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    entry = TreeCacheEntry(size=1, blob_id="1" * 40, lfs_sha256=None, lfs_size=None, xet_hash=None)
+    write_tree_cache(str(repository), commit, dict.fromkeys([*cached, *others], entry))
+    return snapshot
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_cached_model_is_read_without_the_network(
+    older: bool, clip_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the library's own `snapshot_download`: a repository has files that no backbone reads, and that are never downloaded."""
+    if older:
+        torch.save(original(clip_copy, "clip").state_dict(), clip_copy / "pytorch_model.bin")
+        (clip_copy / "model.safetensors").unlink()
+    cached = [path.name for path in clip_copy.iterdir()]
+    others = ["README.md", "tf_model.h5", *([] if older else ["pytorch_model.bin"])]
+    snapshot = hub_cache(tmp_path / "cache", clip_copy, cached, others)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+
+    def request(*_: Any, **__: Any) -> Any:
+        raise AssertionError("the network was used")
+
+    monkeypatch.setattr("huggingface_hub.hf_api.HfApi.repo_info", request)
+    monkeypatch.setattr("huggingface_hub.hf_api.HfApi.list_repo_tree", request)
+    assert model_folder("some/model") == snapshot
+    # A file that a backbone reads and that is missing is downloaded.
+    (snapshot / "config.json").unlink()
+    with pytest.raises(AssertionError, match="the network was used"):
+        model_folder("some/model")
 
 
 def test_a_hub_id_with_older_weights(clip_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -300,8 +300,9 @@ async def test_a_session_moves_when_its_replica_dies(engine: Local, pngs: list[b
     assert (held.value.status, held.value.retry_after) == (503, 5)
     engine.route, engine.patience = lambda id: 0, 5.0
     await engine.kill(0)
-    with pytest.raises(ProblemError, match="may have been counted or not"):
+    with pytest.raises(ProblemError, match="may have been counted or not") as unknown:
         await sent(engine, id, pngs[8])
+    assert (unknown.value.status, unknown.value.code) == (409, "maybe-counted")
     tries = iter([0, 0, 1])
     engine.route = lambda id: next(tries, 1)
     found = await engine.session(id)  # asked again until the other one answers
@@ -309,6 +310,27 @@ async def test_a_session_moves_when_its_replica_dies(engine: Local, pngs: list[b
     assert found["classes"] == CLASSES
     assert await sent(engine, id, pngs[8]) == [found["steps"] + 1]
     assert (await engine.counts())["replicas"] <= 1
+
+
+@running
+async def test_images_with_a_key_are_sent_on_when_a_replica_dies(engine: Local, pngs: list[bytes]) -> None:
+    engine.route = lambda id: 0
+    id = (await engine.create({"classes": CLASSES}))["id"]
+    (first,) = await engine.images(id, pngs[:1], True, False, "frame-0")
+    await engine.act(id, "save")
+    (lost,) = await engine.images(id, pngs[1:2], True, False, "frame-1")
+    await engine.kill(0)
+    tries = iter([0, 0, 1])
+    engine.route = lambda id: next(tries, 1)
+    # The second image was not stored, and neither was its key: it is learned from again, the first one is not.
+    (again,) = await engine.images(id, pngs[1:2], True, False, "frame-1")
+    assert (lost["step"], again["step"], again.get("repeated")) == (2, 2, None)
+    for number, step in ((0, 1), (1, 2)):
+        (known,) = await engine.images(id, pngs[number : number + 1], True, False, f"frame-{number}")
+        assert (known["step"], known["repeated"]) == (step, True)
+    assert known["score"] == again["score"]
+    assert (await engine.session(id))["steps"] == 2
+    assert first["step"] == 1
 
 
 @running

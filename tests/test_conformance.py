@@ -18,9 +18,9 @@ from cases import (
     usual,
 )
 from ostta import Error
-from ostta.identifiers import IDENTIFIERS
 from ostta.methods import METHODS
-from ostta.scores import SCORES
+from ostta.registry import ALL_IDENTIFIERS as IDENTIFIERS
+from ostta.registry import ALL_SCORES as SCORES
 from ostta.testing import check_backbone, check_identifier, check_method, check_score, methods
 
 # `test_methods_conform` asks all of a method on the quickest backbone.
@@ -63,7 +63,7 @@ def test_identifiers_conform(identifier: str) -> None:
 
 @pytest.mark.parametrize("score", SCORES)
 def test_scores_conform(score: str) -> None:
-    check_score(SCORES[score], warm=600 if score == "neighbours" else 150, steps=50)
+    check_score(SCORES[score], warm=600 if score in ("field", "neighbours") else 150, steps=50)
 
 
 @pytest.mark.parametrize("kind", BACKBONES)

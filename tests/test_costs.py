@@ -36,6 +36,8 @@ COSTS: dict[tuple[str, str], dict[Verdict, Cost]] = {
     ("zero_shot", "embedded"): dict.fromkeys(Verdict, LOOK),
     ("tda", "embedded"): dict.fromkeys(Verdict, LOOK),
     ("dpe", "embedded"): dict.fromkeys(Verdict, LOOK),
+    ("oga", "embedded"): dict.fromkeys(Verdict, LOOK),
+    ("onzeta", "embedded"): dict.fromkeys(Verdict, LOOK),
     # The second view, the step and the second look, for a reliable desired image alone.
     ("rosita", "embedded"): {UD: Cost(graph=1), UU: Cost(graph=1), U: LEARNT, D: Cost(plain=1, graph=2, back=2)},
     ("prototypes", "embedded"): {UD: Cost(graph=1), UU: LEARNT, U: LEARNT, D: ACCEPTED},

@@ -137,11 +137,22 @@ def test_classes_are_read_as_everywhere(page: Any) -> None:
         read = page.evaluate("text => import('/static/new_session.js').then(module => module.readClasses(text))", text)
         expected = dict(read_line(line) for line in text.split("\n") if line.strip())
         assert read == (expected if any(expected.values()) else list(expected))
+    for text, expected in (
+        ("dog, horse", ["dog", "horse"]),
+        ("dog, horse,\ncat", ["dog", "horse", "cat"]),
+        ("dog, horse\ncat: small, with fur", {"dog": [], "horse": [], "cat": ["small, with fur"]}),
+    ):
+        read = page.evaluate("text => import('/static/new_session.js').then(module => module.readClasses(text))", text)
+        assert read == expected
 
 
 def test_an_image_is_answered_and_news_arrive_by_themselves(page: Any, server: Server) -> None:
     session = server.make("yard")
     page.get_by_role("link", name="yard").click()
+    command = page.get_by_text("Send it an image:")
+    playwright.expect(command).to_contain_text(
+        f'curl -H "Authorization: Bearer $TOKEN" --data-binary @image.jpg {server.address}/sessions/{session}/images'
+    )
     dropped = base64.b64encode(encoded(open_dataset("sample:cifar10").image(0))).decode()
     page.evaluate(
         """content => {
@@ -162,6 +173,7 @@ def test_an_image_is_answered_and_news_arrive_by_themselves(page: Any, server: S
     playwright.expect(page.get_by_text("Live", exact=True)).to_be_visible()
     server.feed(session, 40)
     playwright.expect(figure(page, "images")).to_have_text("40")
+    playwright.expect(command).to_be_hidden()
     playwright.expect(page.get_by_role("img", name=re.compile("Histogram of the last 40 scores"))).to_be_visible()
     page.locator("#image").set_input_files(
         {"name": "two.png", "mimeType": "image/png", "buffer": base64.b64decode(dropped)}
@@ -170,6 +182,7 @@ def test_an_image_is_answered_and_news_arrive_by_themselves(page: Any, server: S
     page.expected = "422"
     page.locator("#image").set_input_files({"name": "bad.png", "mimeType": "image/png", "buffer": b"no image"})
     playwright.expect(page.get_by_role("alert")).to_contain_text("image")
+    playwright.expect(answer).to_be_empty()
 
 
 def state_file(content: bytes) -> dict[str, Any]:
@@ -199,6 +212,9 @@ def test_buttons_do_what_they_say(page: Any, server: Server) -> None:
         button("Export").click()
     exported = Path(waiting.value.path()).read_bytes()
     assert re.fullmatch(r"gate-[\w.-]+\.ostta", waiting.value.suggested_filename)
+    button("Roll back").click()
+    playwright.expect(page.get_by_role("dialog").get_by_role("heading")).to_have_text("Roll back this session?")
+    page.keyboard.press("Escape")
     button("Reset").click()
     playwright.expect(page.get_by_role("dialog").get_by_role("button", name="Cancel")).to_be_focused()
     page.keyboard.press("Escape")

@@ -10,6 +10,9 @@ import pytest
 
 import ostta
 from ostta.core.options import SAME, Option, options_of, profile_values, types_of
+from ostta.data.class_descriptions import prompts_of
+from ostta.data.class_lists import class_list
+from ostta.data.class_names import parse_classes
 from ostta.options import owners, read_value
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "disagreements.md").read_text(encoding="utf-8")
@@ -72,7 +75,7 @@ def test_the_declarations_say_what_was_found() -> None:
 
 def test_every_number_has_one_row() -> None:
     numbers = re.findall(r"^\| (D\d+) ", TEXT, re.M)
-    assert sorted(numbers, key=lambda number: int(number[1:])) == [f"D{number}" for number in range(1, 34)]
+    assert sorted(numbers, key=lambda number: int(number[1:])) == [f"D{number}" for number in range(1, 37)]
     assert set(ROWS) == set(numbers)  # six cells in each
 
 
@@ -123,3 +126,18 @@ def readable(option: str, text: str, hint: Any) -> bool:
     except ostta.Error:
         return False
     return True
+
+
+def test_the_names_of_imagenet_are_the_published_ones_but_for_what_the_page_says() -> None:
+    published, newer = (class_list(name) for name in ("imagenet_r", "imagenet_r_newer"))
+    assert published.folders == newer.folders
+    other = [pair for pair in zip(published.names, newer.names, strict=True) if pair[0] != pair[1]]
+    assert len(other) == 9
+    assert ("common newt", "smooth newt") in other
+    row = ROWS["D34"]
+    assert all(ours in row[3] and theirs in row[OTHER] for ours, theirs in other)
+    assert parse_classes("names:imagenet_r_newer") == list(newer.names)
+    # Class names must be distinct, so that the two names that the published list has twice are not here.
+    names = dict(zip(class_list("imagenet").folders, class_list("imagenet").names, strict=True))
+    assert (names["n04008634"], names["n04355933"]) == ("projectile", "sunglass")
+    assert prompts_of(["projectile: a photo of a missile.", "sunglass: a photo of a sunglasses."], list(names.values()))

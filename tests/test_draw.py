@@ -14,6 +14,8 @@ from ostta.bench.result import read_result
 from ostta.bench.run.compose import compose
 from ostta.bench.run.execute import run
 from ostta.bench.spec import RunSpec, run_key
+from ostta.bench.suite import expand, read_suite
+from ostta.data import by_name
 from ostta.data.by_name import open_dataset
 from ostta.data.corruptions import corrupt
 from ostta.streams import SingleDomain, Stream, draw
@@ -180,3 +182,35 @@ def test_two_sides_of_one_set_have_each_what_they_ask_for() -> None:
     both = compose(spec(undesired="sample:cifar10c", draw="order", limit=10, ratio=3.0), None).stream
     assert len(set(numbers(both, desired=True))) == 10
     assert len(set(numbers(both, desired=False))) == 30
+
+
+# --- orders -----------------------------------------------------------------------------------------------------------------
+def test_orders_show_the_same_images_in_another_order(tmp_path: Path) -> None:
+    first, second = (compose(spec(draw="orders", seed=seed), None).stream for seed in (0, 1))
+    for side in (True, False):
+        assert sorted(numbers(first, side)) == sorted(numbers(second, side))
+        assert numbers(first, side) != numbers(second, side)
+    # The corruption is that of seed 0 in every order.
+    pixels = [
+        {sample.index: np.asarray(sample.image) for sample in made if sample.label >= 0} for made in (first, second)
+    ]
+    assert all((pixels[0][number] == pixels[1][number]).all() for number in pixels[0])
+    plain = {sample.index: np.asarray(sample.image) for sample in stream(draw="order", seed=1) if sample.label >= 0}
+    assert any((pixels[1][number] != plain[number]).any() for number in plain)
+    # A set of one's own is drawn from all classes, by seed 0, as it is without `draw`.
+    own = f"parquet:{Path(by_name.__file__).parent / 'sample' / 'cifar10.parquet'}"
+    drawn, again = (numbers(stream(desired=own, draw=how, seed=s), True) for how, s in (("images", 0), ("orders", 3)))
+    assert sorted(drawn) == sorted(again) != list(range(40))
+
+
+def test_a_suite_and_a_command_ask_for_orders(tmp_path: Path) -> None:
+    text = 'orders = 3\nlimit = 5\n[base]\ndesired = "sample:cifar10c"\n[axes]\nmethod = ["zero_shot"]\n'
+    (tmp_path / "orders.toml").write_text(text)
+    cells = expand(read_suite(tmp_path / "orders.toml", "orders.toml"))
+    assert [(cell.spec.seed, cell.spec.draw) for cell in cells] == [(0, "orders"), (1, "orders"), (2, "orders")]
+    (tmp_path / "both.toml").write_text(f"seeds = [4]\n{text}")
+    with pytest.raises(Error, match="name neither `seeds` nor `draw`"):
+        read_suite(tmp_path / "both.toml", "both.toml")
+    done = command("run", "--orders", "2", "--seeds", "1,2")
+    assert done.returncode == 1
+    assert "leave out --seed, --seeds and --draw" in done.stderr

@@ -212,7 +212,7 @@ def test_towers_of_any_precision_work(method: str, dtype: torch.dtype) -> None:
 
 def test_a_tower_without_gradients_serves_what_trains_nothing() -> None:
     own = ostta.backbones.wrap(Cast(torch.Tensor.detach), TEXT, image_size=32)
-    for method in ("zero_shot", "tda", "dpe"):
+    for method in ("zero_shot", "tda", "dpe", "oga", "onzeta"):
         assert ostta.load(own, CLASSES, method=method).step(images(1)[0]).index in range(10)
     for method in ("rosita", "unient", "prototypes", "entropy", "cliptta"):
         with pytest.raises(Error, match=r"features without gradients .* zero_shot, tda or dpe"):
@@ -234,7 +234,7 @@ def test_a_tower_that_cannot_serve_is_one_sentence(change: Any, words: str) -> N
 
 
 # --- features alone ---------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("method", ["zero_shot", "tda", "dpe"])
+@pytest.mark.parametrize("method", ["zero_shot", "tda", "dpe", "oga", "onzeta"])
 def test_features_alone_give_the_same_stream(method: str, tmp_path: Path) -> None:
     whole = adapter(method, features=True)
     expected = [whole.step(image) for image in images(30)]

@@ -44,7 +44,8 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> FeatureFile:
 
 def on_features(file: FeatureFile, **fields) -> RunSpec:
     name = f"features:{file.path}"
-    return RunSpec(**{"backbone": name, "desired": name, "undesired": name, "method": "zero_shot", **fields})
+    parts = {} if "profile" in fields else {"method": "zero_shot"}
+    return RunSpec(**{"backbone": name, "desired": name, "undesired": name, **parts, **fields})
 
 
 def small_file(path: Path, **changes) -> Path:
@@ -83,7 +84,7 @@ def lines_of(*arguments: str) -> list[dict]:
         {"method": "zero_shot"},
         {"method": "tda"},
         {"method": "dpe"},
-        {"method": "zero_shot", "score": "neighbours", "identifier": "adaptive", "profile": "field", "guard": True},
+        {"profile": "field", "guard": True},
     ],
     ids=["zero_shot", "tda", "dpe", "field"],
 )
@@ -178,6 +179,37 @@ def test_a_result_belongs_to_the_content_of_the_file(photos: FeatureFile, tmp_pa
     assert second.fresh
     assert read_result(second.path).weight_hash != read_result(first.path).weight_hash
     assert read_result(second.path).cached_features  # Its times say nothing about a run on images.
+
+
+def test_the_identity_of_a_stream_has_the_content_of_its_feature_files(tmp_path: Path) -> None:
+    """Also of a file that is not the backbone, of which a fingerprint of the file reads a part only."""
+    rows = np.eye(64, dtype="f4")[np.arange(2000) % 64]
+    about = (np.full(len(rows), -1), (), np.zeros((0, 64), "f4"), 1.0, Metadata("mine"))
+    known = f"features:{small_file(tmp_path / 'known.npz')}"
+    identities = []
+    for path, row in (("a", None), ("a", None), ("a", 1_000), ("a", 1_001)):
+        changed = rows.copy()
+        if row is not None:
+            changed[row] = -changed[row]
+        file = write_features(tmp_path / f"{path}.npz", changed, *about)
+        spec = RunSpec(desired=known, undesired=f"features:{file.path}", method="zero_shot")
+        identities.append(compose(spec, None).stream.identity)
+    assert identities[0] == identities[1]
+    assert len(set(identities)) == 3
+
+
+def test_look_ahead_lets_features_through(photos: FeatureFile, tmp_path: Path) -> None:
+    """On a tower, between images that are encoded in a batch too."""
+    pictures = images(3)
+    given = [pictures[0], ImageFeatures(photos.features[0]), *pictures[1:], ImageFeatures(photos.features[20])]
+    one, ahead = (ostta.load(backbone("embedded"), photos.classes, "tda") for _ in range(2))
+    for expected, found in zip(map(one.step, given), ahead.stream(given, ahead=4), strict=True):
+        assert (found.best, found.reason) == (expected.best, expected.reason)
+        assert found.score == pytest.approx(expected.score, abs=1e-5)
+    spec = on_features(photos, method="tda", ahead=4)
+    result = read_result(ensure_result(prepare(spec, None), tmp_path).path)
+    alone = read_result(ensure_result(prepare(on_features(photos, method="tda"), None), tmp_path).path)
+    assert result.metrics == alone.metrics
 
 
 # --- the backbone ---------------------------------------------------------------------------------------------------------

@@ -335,7 +335,7 @@ def test_other_streams_and_missing_records_leave_the_figures(folder: Path, tmp_p
     assert "not on the same stream" in other.pairs[0].why_not
     assert other.pairs[0].figures[0].low is None
     # The same images under another corruption are another stream, although the hash, which is of the order, is the same.
-    assert [setting.field for setting in other.common] == ["spec.corruption"]
+    assert [setting.field for setting in other.common] == ["spec.corruption", "stream.identity"]
     bare = tmp_path / "bare.json"
     read_result(first).model_copy(update={"records": None}).write(bare)
     found = compare(open_sides(first, bare))

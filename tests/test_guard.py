@@ -13,11 +13,13 @@ import ostta
 from cases import CLASSES, Given, adapter, backbone, images, same, trace
 from cases import content as everything
 from ostta import Error, Verdict
+from ostta.core.overlay import distance
 from ostta.core.types import EVENTS
 from ostta.guard import GuardOptions, Rung
 from ostta.guard.shadow import Shadow
 from ostta.guard.signals import ANSWERS, CHECKS, SPARSE, Signals, evenness
 from ostta.live import StreamPool
+from ostta.methods.protocol import Failure
 
 TEXTS = torch.eye(10, 16)
 NAMES = [f"class {number}" for number in range(10)]
@@ -146,6 +148,18 @@ def test_means_that_close_in_are_a_warning_only() -> None:
     assert one.guard.rung == Rung.CALM
 
 
+def test_prompts_of_the_text_tower_drift_too() -> None:
+    """`tpt_c` on a CLIP sees images through the frozen tower; what it trains is in the text tower."""
+    one = adapter("tpt_c", kind="embedded", guard=True, check_every=2, lr=1.0, views=2, share=1.0)
+    one.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
+    for image in images(4):
+        assert one.step(image).adapted
+    values = one.guard.signals.values()
+    assert values["step"] > 0
+    assert values["drift"] == pytest.approx(distance(one.state.overlay, one.method.initial))
+    assert values["drift"] > 0
+
+
 # --- the frozen model beside ------------------------------------------------------------------------------------------
 def test_the_shadow_is_the_frozen_classifier_to_the_bit() -> None:
     frozen = ostta.load(ostta.backbones.wrap(None, TEXTS), NAMES, "zero_shot", features=True)
@@ -248,6 +262,25 @@ def test_a_roll_back_returns_all_that_images_have_taught() -> None:
         one.roll_back()
 
 
+def test_failed_updates_do_not_replace_the_snapshots() -> None:
+    """A failed update is not counted as a step: a snapshot that is due at the step before must not be stored again each time."""
+    one = training(patience=2, snapshot_every=4)
+    stream = images(17)
+    for image in stream[:4]:
+        one.step(image)
+    one.steps += ANSWERS[0]  # as if the first snapshot were older than all that the signals cover
+    for image in stream[4:8]:
+        one.step(image)
+    kept = [snapshot.step for snapshot in one.guard.snapshots]
+    assert len(kept) == 2
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("ostta.adapter.take", lambda *_: Failure("not finite"))
+        assert "not finite" in str(one.step(stream[8]).reason)
+        assert [snapshot.step for snapshot in one.guard.snapshots] == kept
+        found = [one.step(image) for image in stream[9:17]]
+    assert kinds(found)[:3] == ["warn", "skip", "roll_back"]
+
+
 def test_resets_are_events_with_and_without_a_guard() -> None:
     for guard in (False, True):
         one = adapter("rosita", losses=("re",), reset_every=3, guard=guard)
@@ -271,6 +304,24 @@ def test_a_frozen_adapter_answers_and_its_method_stays(method: str) -> None:
     assert one.steps == 14
     assert one.thaw().kind == "thaw"
     assert not one.frozen
+
+
+@pytest.mark.parametrize("method", ["zero_shot", "tda"])
+def test_the_guard_leaves_an_adapter_that_was_frozen_by_hand_as_it_is(method: str) -> None:
+    one = remembering(method, score="neighbours", identifier="adaptive", answer="levelled", snapshot_every=50)
+    for image in usual(110):
+        one.step_features(image)
+    one.freeze()
+    parts = ("method/", "score/", "levels/", "guard/snapshots/")
+    before = {part: content(one, part) for part in parts}
+    found = [one.step_features(features(3, 5000 + n)) for n in range(150)]
+    assert kinds(found) == []
+    assert {prediction.reason for prediction in found} == {"the adapter is frozen"}
+    for part in parts:
+        assert same(content(one, part), before[part]), part
+    # Thawed, it is guarded again, from signals that start anew.
+    one.thaw()
+    assert kinds([one.step_features(features(3, 7000 + n)) for n in range(60)])[:2] == ["warn", "skip"]
 
 
 def test_frozen_is_kept_in_the_state(tmp_path: Path) -> None:

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
+from typer.testing import CliRunner
 
 from cases import images
+from ostta.bench.compare.comparison import compare
+from ostta.bench.compare.sides import open_sides
 from ostta.bench.engine.existing_runs import ExistingRuns
 from ostta.bench.engine.grid import plan
 from ostta.bench.result import read_result
-from ostta.bench.run.execute import prepare, run
+from ostta.bench.run.compose import compose
+from ostta.bench.run.execute import ensure_result, prepare, run
+from ostta.bench.run.seen_images import seen_images
 from ostta.bench.scenario import DomainsScenario
 from ostta.bench.spec import RunSpec, run_key
 from ostta.bench.suite import load_suite
+from ostta.bench.tables.footnotes import footnotes
+from ostta.bench.tables.frozen_result import frozen_result
+from ostta.bench.tables.opening import figures_of
+from ostta.cli.app import app
 from ostta.cli.parsing import parse_options
+from ostta.core.types import Error
+from ostta.data.by_name import open_dataset
+from ostta.data.fingerprint import BLOCK_SIZE, BLOCKS, file_fingerprint
 from ostta.data.names import placed
 
 SAMPLES = {"desired": "sample:cifar10c", "undesired": "sample:mnist", "limit": 4}
@@ -141,3 +157,143 @@ def test_machines_agree_on_shards_wherever_their_folders_are(here: Path, monkeyp
     at_first = dealt()
     monkeypatch.chdir(here / "below")
     assert dealt() == at_first
+
+
+# --- the identity of a stream -------------------------------------------------------------------------------------------------
+FOLDER = {"desired": "folder:data", "undesired": "sample:mnist", "method": "zero_shot"}
+
+
+def identity_of(**fields: object) -> str:
+    return compose(RunSpec(**{**SAMPLES, **fields}), None).stream.identity
+
+
+def without_identity(path: Path) -> None:
+    """Turn a result file into one of version 0.2.0."""
+    content = json.loads(path.read_text())
+    del content["stream"]["identity"]
+    path.write_text(json.dumps(content))
+
+
+def test_corruption_severity_and_seed_belong_to_the_identity() -> None:
+    variants: list[dict] = [{}, {"corruption": "fog"}, {"severity": 4}, {"seed": 1}, {"desired": "sample:cifar10"}]
+    variants += [{"undesired": "sample:mnistc"}, {"undesired": "sample:mnistc", "severity": 2}]
+    assert len({identity_of(**fields) for fields in variants}) == len(variants)
+    assert identity_of() == identity_of(method="tda", options={"lr": 1.0})
+
+
+def test_origin_and_condition_belong_to_the_identity() -> None:
+    made, numbers = open_dataset("sample:cifar10c", limit=4), np.arange(4)
+    assert made.fingerprint(numbers) == open_dataset("sample:cifar10c", limit=4).fingerprint(numbers)
+    others = [
+        replace(made, origin="official"),
+        replace(made, condition="fog 5"),
+        replace(made, labels=made.labels[::-1]),
+    ]
+    assert len({each.fingerprint(numbers) for each in (made, *others)}) == 4
+
+
+def test_a_data_set_without_files_is_identified_by_its_pixels() -> None:
+    dark, bright = (
+        replace(
+            open_dataset("sample:mnist", limit=40),
+            layout="",
+            _read=lambda i, shade=shade: Image.new("L", (2, 2), shade),
+        )
+        for shade in (0, 9)
+    )
+    assert dark.fingerprint(np.arange(40)) != bright.fingerprint(np.arange(40))
+
+
+def test_a_large_file_is_read_in_blocks(tmp_path: Path) -> None:
+    size = 4 * BLOCKS * BLOCK_SIZE
+    first, second, third = (tmp_path / name for name in "abc")
+    first.write_bytes(bytes(size))
+    second.write_bytes(bytes(size))
+    third.write_bytes(bytes(size - 1) + b"x")
+    assert file_fingerprint(first) == file_fingerprint(second) != file_fingerprint(third)
+    assert file_fingerprint(tmp_path / "absent") == "unreadable"
+
+
+def test_a_frozen_result_under_fog_is_not_measured_against_under_snow(tmp_path: Path) -> None:
+    run(RunSpec(**SAMPLES, method="zero_shot", corruption="fog"), None, tmp_path)
+    path = run(RunSpec(**SAMPLES, method="tda"), None, tmp_path)
+    assert frozen_result(read_result(path), tmp_path) is None
+    run(RunSpec(**SAMPLES, method="zero_shot"), None, tmp_path)
+    frozen = frozen_result(read_result(path), tmp_path)
+    assert frozen is not None
+    assert frozen.spec.corruption == "snow"
+
+
+def test_a_result_is_reused_until_an_image_is_replaced(here: Path) -> None:
+    asked = RunSpec(**FOLDER)
+    first = ensure_result(prepare(asked, None), here / "runs")
+    again = ensure_result(prepare(asked, None), here / "runs")
+    assert (first.fresh, again.fresh, again.path) == (True, False, first.path)
+    assert ExistingRuns(here / "runs", None).has(asked)
+    shutil.copy(here / "data" / "cat" / "1.png", here / "data" / "cat" / "3.png")
+    assert not ExistingRuns(here / "runs", None).has(asked)
+    with pytest.raises(Error, match="no longer what this run saw"):
+        seen_images(read_result(first.path), None)
+    assert ensure_result(prepare(asked, None), here / "runs").fresh
+
+
+def test_a_copied_folder_keeps_its_identity_and_a_renamed_class_is_another_run(here: Path) -> None:
+    asked = RunSpec(**FOLDER)
+    first = ensure_result(prepare(asked, None), here / "runs")
+    for path in (here / "data").rglob("*.png"):
+        os.utime(path, (1, 1))
+    assert not ensure_result(prepare(asked, None), here / "runs").fresh
+    (here / "data" / "ship").rename(here / "data" / "truck")
+    assert not ExistingRuns(here / "runs", None).has(asked)
+    assert ensure_result(prepare(asked, None), here / "runs").fresh
+    assert read_result(first.path).stream.identity is not None
+
+
+def test_cached_features_of_a_replaced_image_are_not_used(here: Path) -> None:
+    asked = RunSpec(**FOLDER)
+    ensure_result(prepare(asked, None), here / "runs", cache_features=True)
+    shutil.copy(here / "data" / "cat" / "1.png", here / "data" / "cat" / "3.png")
+    cached = ensure_result(prepare(asked, None), here / "runs", cache_features=True)
+    plain = ensure_result(prepare(asked, None), here / "other")
+    columns = [path.path.with_suffix(".parquet") for path in (cached, plain)]
+    import pyarrow.parquet
+
+    scores = [pyarrow.parquet.read_table(path, columns=["score"]).to_pydict() for path in columns]
+    assert scores[0] == scores[1]
+
+
+def test_files_of_an_older_version_are_shown_but_neither_reused_nor_paired_with_new_ones(tmp_path: Path) -> None:
+    frozen, other = RunSpec(**SAMPLES, method="zero_shot"), RunSpec(**SAMPLES, method="tda")
+    old, new = run(frozen, None, tmp_path), run(other, None, tmp_path)
+    assert read_result(old).stream_identity == read_result(new).stream_identity
+    without_identity(old)
+    assert not ExistingRuns(tmp_path, None).has(frozen)
+    assert frozen_result(read_result(new), tmp_path) is None
+    assert "not on the same stream" in compare(open_sides(old, new)).pairs[0].why_not
+    figures = figures_of(str(tmp_path))
+    (column,) = figures.columns
+    assert [figures.figure(row, column, "hm").mean is not None for row in figures.rows] == [True, True]
+    assert all(figures.figure(row, column, "delta").mean is None for row in figures.rows)
+    assert any("1 run without a difference" in note for note in footnotes(figures))
+    # Two files of the older version are still compared with each other.
+    without_identity(new)
+    assert frozen_result(read_result(new), tmp_path) is not None
+    assert compare(open_sides(old, new)).pairs[0].why_not == ""
+    assert ensure_result(prepare(frozen, None), tmp_path).fresh
+
+
+def test_the_choice_of_fooling_images_needs_no_model_to_be_identified(tmp_path: Path, monkeypatch) -> None:
+    asked = RunSpec(**SAMPLES, method="zero_shot", scenario={"kind": "fooling", "pool": 2})
+    run(asked, None, tmp_path)
+    existing = ExistingRuns(tmp_path, None)
+    monkeypatch.setattr("ostta.bench.run.hostile.encode", lambda *_: pytest.fail("An image was encoded."))
+    assert existing.has(asked)
+    assert not existing.has(RunSpec(**SAMPLES, method="zero_shot", scenario={"kind": "fooling", "pool": 3}))
+
+
+def test_a_reused_result_is_announced(tmp_path: Path) -> None:
+    arguments = ["run", "--method", "zero_shot", "--limit", "4", "--out", str(tmp_path), "--desired", "sample:cifar10c"]
+    first, again = (CliRunner().invoke(app, [*arguments, "--undesired", "sample:mnist"]).stdout for _ in range(2))
+    assert "Result reused" not in first
+    assert "Result reused" in again
+    assert first.splitlines()[-1] == again.splitlines()[-1]

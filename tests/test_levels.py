@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -81,6 +83,22 @@ def test_scale_and_offset_change_nothing(factor: float, offset: float) -> None:
     assert (answers(logits, Levels(C)) == answers(factor * logits + offset, Levels(C))).all()
 
 
+def test_only_classes_that_were_seen_have_a_row() -> None:
+    many = 20_000
+    tracemalloc.start()
+    levels = Levels(many)
+    for number, label in enumerate((7, 3, 7, 19_000)):  # each image is clearer than the ones before
+        levels.take(10.0**number * torch.nn.functional.one_hot(torch.tensor(label), many).double(), True)
+    size = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert size < 100 * 8 * many
+    assert levels.tensors()["rows"].shape == (3, many)
+    again = Levels(many)
+    again.load(levels.tensors())
+    np.testing.assert_array_equal(again.level(), levels.level())
+    assert (levels.level()[[3, 7, 19_000]] > 0).all()
+
+
 def test_one_class_has_no_level() -> None:
     levels = Levels(1)
     levels.take(torch.tensor([0.3]), True)
@@ -102,6 +120,8 @@ def test_what_is_stored_comes_back_and_anything_else_is_refused() -> None:
     }.items():
         with pytest.raises(Error):
             other.load({**one.tensors(), name: value})
+    with pytest.raises(Error, match=r"'rows' is float64 of shape \[3, 4\]"):  # a class with a count and no row
+        other.load({**one.tensors(), "rows": one.tensors()["rows"][1:]})
     with pytest.raises(Error, match="strange"):
         other.load({**one.tensors(), "strange": torch.zeros(1)})
     other.reset()

@@ -10,12 +10,13 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from ostta import Decision, Error, Verdict
+from ostta.contrib import Adaptive, AdaptiveOptions, Neighbours, NeighboursOptions
+from ostta.contrib.adaptive import DEPTH
+from ostta.contrib.recent_images import RecentImages, chance_peak, near
 from ostta.core.cuts import cut_in_two, explained_share
 from ostta.core.types import Look, Preprocessing
-from ostta.identifiers import LDA, Adaptive, AdaptiveOptions
-from ostta.identifiers.adaptive import DEPTH
-from ostta.scores import Neighbours, NeighboursOptions, Setting
-from ostta.scores.recent_images import RecentImages, chance_peak, near
+from ostta.identifiers import LDA
+from ostta.scores import Setting
 
 C, D = 10, 64
 NONE = Decision(Verdict.UNRELIABLE_DESIRED, None, None, None)

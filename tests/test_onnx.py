@@ -34,7 +34,7 @@ onnx = pytest.importorskip("onnx", reason='needs `pip install "ostta[onnx]"`')
 pytest.importorskip("onnxscript", reason='needs `pip install "ostta[onnx]"`')
 
 SAME = 1e-4
-FROZEN = ("zero_shot", "tda", "dpe")
+FROZEN = ("zero_shot", "tda", "dpe", "oga", "onzeta")
 
 
 @pytest.fixture(scope="module")

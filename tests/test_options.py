@@ -241,4 +241,4 @@ def test_set_takes_options_only(name: str, monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr("ostta.backbones.load", lambda *_: backbone("wrapped"))
     with pytest.raises(SystemExit):
         main()
-    assert capsys.readouterr().err.startswith(f"There is no option '{name}' for zero_shot with neighbours and adaptive")
+    assert capsys.readouterr().err.startswith(f"There is no option '{name}' for zero_shot with field and field")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import html
 import html.parser
 import io
 import json
 import os
 import re
+import statistics
 import sys
 import warnings
 from contextlib import redirect_stderr
@@ -21,17 +23,18 @@ from rich.console import Console
 import ostta
 from cases import adapter, backbone, images
 from ostta import Adapter
-from ostta.cli import main
+from ostta.cli import main, stream_panel
 from ostta.cli.stream_output import shown
-from ostta.cli.stream_panel import StreamPanel
+from ostta.cli.stream_panel import ANSWERS, StreamPanel, shown_panel
 from ostta.core.banks import TRUSTED
 from ostta.core.types import Decision, Verdict
 from ostta.identifiers import LDA
 from ostta.live.answers import open_stream
 from ostta.live.digest import DOTS, EVENTS, PARTS, Digest
 from ostta.live.journal import Journal
+from ostta.live.memory import Memory
 from ostta.live.outputs.names import folder_names, numbered, safe_name
-from ostta.live.outputs.page import page
+from ostta.live.outputs.page import MOST_ROWS, page
 from ostta.live.outputs.pictures import EXAMPLES, LARGEST, DrawnPictures, ExamplePictures, SortedFiles, drawn
 from ostta.live.outputs.table import COLUMNS, Table
 from ostta.live.state_keeper import Wanted
@@ -54,7 +57,7 @@ def row(number: int, **content: object) -> dict:
         "score": 0.5 if known else 0.2,
         "threshold": 0.35,
         "best": "cat",
-        "warming_up": number <= 32,
+        "warming_up": False,
         "adapted": False,
         "ms": {"encode": 1.0, "decide": 2.0, "update": 0.5},
     }
@@ -176,11 +179,13 @@ def test_every_image_is_in_the_folder_of_its_answer(out: Path, photos: Path) -> 
     for line in lines:
         if "error" in line:
             continue
-        place = out / "o" / "sorted" / (names[line["label"]] if line["known"] else "unknown")
+        answer = names[line["label"]] if line["known"] else "unknown"
+        place = out / "o" / "sorted" / ("undecided" if line["warming_up"] else answer)
         (found,) = place.glob(f"{line['row']:06d}-*")
         assert found.read_bytes() == Path(line["image"]).read_bytes()
     assert sum(path.is_file() for path in (out / "o" / "sorted").rglob("*")) == 40
-    assert {path.name for path in (out / "o" / "sorted").iterdir()} <= {*names.values(), "unknown"}
+    assert {path.name for path in (out / "o" / "sorted").iterdir()} <= {*names.values(), "unknown", "undecided"}
+    assert len(list((out / "o" / "sorted" / "undecided").iterdir())) == TRUSTED
 
 
 def test_links_lead_to_the_images(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,10 +232,23 @@ def test_names_that_every_system_can_have(name: str, safe: str) -> None:
 
 
 def test_no_two_classes_share_a_folder() -> None:
-    names = ["a/b", "a:b", "A_B", "a_b-2", "unknown", "Unknown", "straße", "STRASSE", "x" * 300, "x" * 301, "猫"]
+    names = [
+        "a/b",
+        "a:b",
+        "A_B",
+        "a_b-2",
+        "unknown",
+        "Unknown",
+        "Undecided",
+        "straße",
+        "STRASSE",
+        "x" * 300,
+        "x" * 301,
+        "猫",
+    ]
     found = folder_names(names)
     assert len({name.casefold() for name in found.values()}) == len(names)
-    assert "unknown" not in {name.casefold() for name in found.values()}
+    assert not {"unknown", "undecided"} & {name.casefold() for name in found.values()}
     assert all(len(name.encode()) < 140 for name in found.values())
     assert len(numbered(10**9, "y" * 255 + ".jpeg").encode()) <= 255
 
@@ -255,6 +273,10 @@ def test_examples_are_few_and_the_same_after_a_restart() -> None:
     assert len(numbers) == EXAMPLES
     # Not only the first, and not only the last.
     assert numbers[0] < 250 < numbers[-1]
+
+
+def html_text(text: str) -> str:
+    return html.unescape(re.sub(r"<[^>]+>", " ", text))
 
 
 class Seen(html.parser.HTMLParser):
@@ -311,19 +333,112 @@ def test_the_page_of_anything_is_escaped_and_bounded() -> None:
         if number % 10 == 0:
             content["events"] = [{"kind": "warn", "sentence": odd, "evidence": {"drift": float(number), odd: 1.0}}]
         digest.add(content)
-    text = page(digest, ExamplePictures({}, {}), {"title": odd, "classes": [odd]})
+    text = page(digest, ExamplePictures({}, {}), {"title": odd, "classes": [odd]}, Memory())
     assert Seen(text).open == []
     assert "<script>alert" not in text
     assert len(text) < 400_000
-    assert f"{6000 - EVENTS:,} earlier events are not shown" in text
+    assert f"Earlier events that are not shown: {6000 - EVENTS:,}." in text
 
 
 def test_a_page_without_images() -> None:
     digest = Digest()
     digest.add({"row": 1, "image": "a.png", "error": "It is empty."})
-    assert "No image has been seen yet." in page(digest, ExamplePictures({}, {}), {"title": "none"})
+    assert "No image has been seen yet." in page(digest, ExamplePictures({}, {}), {"title": "none"}, Memory())
     digest.add(row(2))
-    assert Seen(page(digest, ExamplePictures({}, {}), {"title": "one"})).open == []
+    assert Seen(page(digest, ExamplePictures({}, {}), {"title": "one"}, Memory())).open == []
+
+
+def lead(text: str) -> str:
+    return html_text(text.split("<header>")[1].split("</header>")[0])
+
+
+def test_the_page_names_the_model_and_the_classes_that_it_was_not_trained_on(out: Path) -> None:
+    top = lead((out / "o" / "report.html").read_text())
+    assert "Model: embedded, with 4 classes (cat, dog/wolf, CON, ship)." in top
+    assert "score neighbours, identifier adaptive (profile field)" in top
+    assert "The embedded model was not trained on 2 of the classes (dog/wolf, CON)." in top
+    assert "were classified as one of the classes" in top
+
+
+def test_undecided_images_are_apart_on_the_page(out: Path) -> None:
+    lines = json.loads((out / "lines.json").read_text())
+    text = (out / "o" / "report.html").read_text()
+    known = sum(line["known"] for line in lines if not line.get("warming_up", True))
+    assert lead(text).count(f"{known} of 40 images w") == 1
+    assert "32 are undecided: the threshold was still warming up." in lead(text)
+    assert "undecided</dt><dd>32</dd>" in text
+    assert re.search(rf"accepted</dt><dd>{known / 8:.1%}</dd>", text)
+    answers = html_text(text.split("<h2>Answers</h2>")[1].split("</section>")[0])
+    counts = [int(count) for count in re.findall(r"\s(\d+)\s+[\d.]+%", answers)]
+    assert sum(counts) == 8
+    assert "Undecided (warming up)</h4>" in text
+    # The dots of the undecided images have a style of their own.
+    (dots,) = re.findall(r'class="dots undecided" d="([^"]*)"', text)
+    assert dots.count("h0") == 32
+
+
+def test_a_stream_that_only_warmed_up_decided_nothing() -> None:
+    digest = Digest()
+    for number in range(1, 21):
+        digest.add(row(number, warming_up=True))
+    assert (digest.seen, digest.decided, digest.rejected, digest.accepted_share) == (20, 0, 0, None)
+    text = page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory())
+    assert Seen(text).open == []
+    assert "20 are undecided" in lead(text)
+    assert summary(digest, 1.0) == [
+        '20 images in 1.0 s (20.0 a second): 0 accepted, 0 "I don\'t know", 20 undecided (warming up).'
+    ]
+
+
+def judged(scores: list[float], threshold: float) -> Digest:
+    digest = Digest()
+    for number, score in enumerate(scores, 1):
+        known = score > threshold
+        digest.add(row(number, score=score, known=known, label="cat" if known else None))
+    return digest
+
+
+def one_kind(images: int = 200) -> list[float]:
+    return [statistics.NormalDist(0.3, 0.05).inv_cdf((number * 37 % images + 0.5) / images) for number in range(images)]
+
+
+@pytest.mark.parametrize(
+    ("scores", "threshold", "warns"),
+    [
+        (one_kind(), 0.3, True),  # one group cut in the middle: all of them or none of them are known
+        (one_kind(), 0.32, True),
+        (one_kind(), 0.25, False),  # few are rejected
+        ([score + 0.4 * (number % 2) for number, score in enumerate(one_kind())], 0.5, False),  # two groups
+        (one_kind(10), 0.3, False),  # too few to tell
+    ],
+)
+def test_half_of_one_kind_rejected_is_a_warning(scores: list[float], threshold: float, warns: bool) -> None:
+    digest = judged(scores, threshold)
+    warning = "all of them, or none of them, may show your classes"
+    assert (warning in " ".join(summary(digest, 1.0))) == warns
+    assert (warning in lead(page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory()))) == warns
+
+
+def test_a_page_counts_one_as_one() -> None:
+    text = lead(page(judged([0.9, 0.1], 0.5), ExamplePictures({}, {}), {"title": "t"}, Memory()))
+    assert "1 of 2 images was classified as one of the classes, and 1 was rejected" in text
+    assert "“cat” (1 image)" in text
+    digest = Digest()
+    for number in range(1, MOST_ROWS + 2):
+        digest.add(row(number, label=f"c{number}", known=True))
+    whole = page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory())
+    assert ">1 more class<" in whole
+    first = drawn_panel(judged([0.9], 0.5))
+    assert "the last 1 score, " in first
+
+
+def test_the_dots_of_a_stream_of_two_kinds_in_turn_show_both() -> None:
+    digest = Digest()
+    for number in range(1, 10_001):
+        digest.add(row(number, known=number % 2 == 0, label="cat"))
+    assert digest.dot_every > 2
+    assert sum(dot.known is True for dot in digest.dots) / len(digest.dots) == pytest.approx(0.5, abs=0.05)
+    assert len(digest.dots) == pytest.approx(10_000 / digest.dot_every, rel=0.05)
 
 
 def test_a_digest_does_not_grow_with_the_stream() -> None:
@@ -343,9 +458,10 @@ def test_a_digest_does_not_grow_with_the_stream() -> None:
 def test_the_summary_says_all(out: Path) -> None:
     told = (out / "told").read_text()
     assert re.match(
-        r"41 images in [\d.]+ s \([\d.]+ a second\): \d+ accepted \([\d.]+ %\), \d+ \"I don't know\".", told
+        r"41 images in [\d.]+ s \([\d.]+ a second\): \d+ accepted \([\d.]+ %\), \d+ \"I don't know\", 32 undecided \(warming up\)\.\n",
+        told,
     )
-    assert "1 image could not be read; the threshold was still warming up at 32 images." in told
+    assert "\n1 image could not be read.\n" in told
     digest = Digest()
     for number in range(1, 200):
         digest.add(row(number, label=f"c{number}", known=True, events=[{"kind": "roll_back"}] if number == 9 else []))
@@ -379,6 +495,66 @@ def test_the_panel_shows_rate_share_classes_scores_and_guard() -> None:
     assert not set(plain) & set("█▁▂▃▄▅▆▇▲●")
 
 
+def screen(text: str) -> list[str]:
+    """The lines that a terminal shows after `text`, which moves up and clears lines as rich does."""
+    lines, at = [""], 0
+    for part in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", text):
+        if part == "\n":
+            at += 1
+            lines += [""] * (at + 1 - len(lines))
+        elif part == "\x1b[1A":
+            at -= 1
+        elif part == "\x1b[2K":
+            lines[at] = ""
+        elif part[0] not in "\x1b\r":
+            lines[at] += part
+    return [line.rstrip() for line in lines if line.strip()]
+
+
+def test_answers_are_printed_below_the_panel_and_remain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_panel, "PAUSE", 0.0)
+    console = Console(width=100, height=50, file=io.StringIO(), force_terminal=True, color_system=None)
+    digest, number = Digest(), 3 * ANSWERS
+    with shown_panel(StreamPanel(digest, "yard"), console, answers=True) as show:
+        for one in range(1, number + 1):
+            content = row(one, warming_up=one == 1, label="cat")
+            digest.add(content)
+            show(content)
+        while_shown = screen(console.file.getvalue())
+    images = [f"{one}.png" for one in range(1, number + 1)]
+    assert [line.split()[-1] for line in while_shown if line.endswith(".png")] == images
+    # The last answers stand below the panel, all others above it.
+    assert while_shown[-ANSWERS - 1].startswith("╰")
+    assert while_shown[number - ANSWERS].startswith("╭─ yard")
+    left = screen(console.file.getvalue())
+    assert [line.split()[-1] for line in left] == images
+    assert left[0].startswith("undecided (cat?)")
+    assert left[1].startswith("cat                         0.50 > 0.35  2.png")
+    assert left[2].startswith("I don't know                0.20 < 0.35  3.png")
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ({"image": "a\x1b[2J.png", "error": "It is\nempty."}, "not readable               a\ufffd[2J.png: It is empty."),
+        ({"image": "a.png", "verdict": None, "score": None, "reason": "no direction"}, "nothing seen               a.png: no direction"),
+    ],
+)  # fmt: skip
+def test_an_answer_is_one_line_that_does_not_control_the_terminal(content: dict, line: str) -> None:
+    assert stream_panel.answer_line(content).plain == line
+
+
+def test_what_was_learned_is_said(out: Path) -> None:
+    lines = [line for line in json.loads((out / "lines.json").read_text()) if "error" not in line]
+    assert lines[-1]["memory"] == {"images": 33, "scores": 40}
+    assert {line["reason"] for line in lines} == {"zero_shot trains no parameters"}
+    assert "\nLearned: 33 images, 40 scores remembered, 0 updates.\n" in (out / "told").read_text()
+    text = (out / "o" / "report.html").read_text()
+    for name, value in (("images remembered", 33), ("scores remembered", 40), ("updates", 0)):
+        assert f"{name}</dt><dd>{value}</dd>" in text
+    assert "38 images, 40 scores" in drawn_panel(Digest(), memory=lambda: Memory(38, 40))
+
+
 class Terminal(io.StringIO):
     encoding = "utf-8"
 
@@ -389,7 +565,7 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize(
     ("stdout", "stderr", "panel", "lines", "moves"),
     [
-        (Terminal, Terminal, True, False, True),  # the panel in place of lines
+        (Terminal, Terminal, True, False, True),  # the panel, and answers for a person
         (Terminal, Terminal, False, True, False),  # --no-panel
         (io.StringIO, Terminal, True, True, False),  # a pipe: what is behind it may print here too
         (Terminal, io.StringIO, True, True, False),
@@ -416,6 +592,7 @@ def test_the_panel_never_gets_in_the_way_of_lines(
         shown(live, open_source(photos / "000.png"), panel=panel)
     assert (out.getvalue().startswith('{"row": 1')) == lines
     assert ("\x1b[" in err.getvalue()) == moves
+    assert ("?)" in err.getvalue()) == (not lines)  # a provisional answer
     assert "1 image in" in err.getvalue()
 
 

@@ -199,7 +199,7 @@ def test_a_row_behind_the_frozen_one_is_not_called_ahead(suite: Suite, folder: P
             content["metrics"]["hm"] = 60.0
         path.write_text(json.dumps(content))
     page = suite_report(SuiteFigures(collect_results(suite, tmp_path)))
-    said = "no row is ahead of the frozen one, and rosita is nearest: HM 60.00 against 66.67, -6.67 (no interval, as the runs kept no records)."
+    said = "no row is ahead of the frozen one, and rosita is nearest: HM 60.00 against 66.67, -6.67 (no interval, as 4 of 4 runs kept no records)."
     assert said in words(page)
 
 

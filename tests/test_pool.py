@@ -126,6 +126,8 @@ EVERY = (
     ({"method": "entropy", "confidence": 0.2, "answer": "reference"}, True),
     ({"method": "tda"}, True),
     ({"method": "dpe"}, True),
+    ({"method": "oga"}, True),
+    ({"method": "onzeta"}, True),
     ({"method": "tpt", "views": 4}, True),
     ({"method": "tpt_c", "views": 4}, True),
     ({"method": "rosita", "group": "full"}, False),

@@ -166,7 +166,7 @@ async def post(client: Any, path: str, **content: Any) -> Any:
     """The answer, sent again as often as the server asks for that."""
     for _ in range(600):
         answer = await client.post(path, **content)
-        if answer.status_code not in (429, 503):
+        if answer.status_code not in (409, 429, 503):
             return answer
         assert int(answer.headers["retry-after"]) > 0
         await asyncio.sleep(0.2)

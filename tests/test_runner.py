@@ -18,6 +18,7 @@ import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -30,6 +31,7 @@ from typer.testing import CliRunner
 from cases import EARLY, backbone, usual
 from ostta.bench import failure
 from ostta.bench.engine import job as job_module
+from ostta.bench.engine import ray_cluster
 from ostta.bench.engine.grid import Summary, plan, run_grid
 from ostta.bench.engine.job import Ending, Job, Outcome, attempt
 from ostta.bench.engine.progress import GridProgress
@@ -38,6 +40,7 @@ from ostta.bench.result import read_result
 from ostta.bench.run.checkpoint import Checkpoint, Reached
 from ostta.bench.run.compose import compose
 from ostta.bench.run.execute import ensure_result, prepare, run
+from ostta.bench.run.features import FOLDER
 from ostta.bench.run.locks import try_lock
 from ostta.bench.scenario import read_scenario
 from ostta.bench.spec import RunSpec, run_key
@@ -453,7 +456,7 @@ def test_a_run_that_fails_is_noted_and_stops_no_other(suite: str, tmp_path: Path
     assert not list(out.glob("*.json"))
     done = CliRunner().invoke(app, [*arguments, "--keep-going"])
     assert done.exit_code == 1
-    assert "1 done, 0 skipped, 1 failed" in done.stdout
+    assert "1 done, 0 reused, 1 failed" in done.stdout
     lines = [line for line in done.stderr.splitlines() if " failed: " in line]
     assert len(lines) == 1
     assert lines[0].startswith("zero_shot cifar10c/sample:mnist seed 0 failed: ")
@@ -652,6 +655,21 @@ def test_ray_gives_the_same_files(undisturbed: Path, tmp_path: Path) -> None:
     assert found.pop(f"failed/{run_key(missing)}.json")
     assert len(found) == 4
     assert found == {name: wanted[name] for name in found}
+
+
+def test_a_ray_worker_uses_cached_features_and_sends_new_ones_back(tmp_path: Path) -> None:
+    """What a task of the cluster does, without a cluster."""
+    ray = SimpleNamespace(get=lambda made: made, exceptions=SimpleNamespace(RayError=RuntimeError))
+    cached = []
+    for method in ("zero_shot", "tda"):
+        job = Job(spec=spec(method, limit=4), root=None, out=tmp_path, cache_features=True)
+        ending = ray_cluster._received(ray, ray_cluster._carry_out(job.model_dump_json()), job)
+        assert ending.state is Outcome.DONE
+        (path,) = tmp_path.glob(f"{method}*.json")
+        cached.append(read_result(path).cached_features)
+    assert cached == [False, True]
+    # One file for each side of the stream; the second run had nothing to add.
+    assert len(list((tmp_path / FOLDER).rglob("*.npz"))) == 2
 
 
 def test_ray_missing_is_a_sentence(tmp_path: Path, monkeypatch) -> None:

@@ -195,3 +195,27 @@ def test_max_takes_what_the_method_names() -> None:
     look = Look(None, torch.zeros(2), torch.tensor([0.1, 0.2]), torch.tensor([3.0, 4.0]), None, torch.tensor([0.5]))
     setting = Setting(torch.zeros(2, 2), 100.0, 1.0, Preprocessing(4, (0.5,) * 3, (0.2,) * 3), lambda images: images)
     assert Max(MaxOptions(), setting).value(look).value == 0.5
+
+
+# --- energy and MCM ---------------------------------------------------------------------------------------------------
+def test_energy_and_mcm_by_hand() -> None:
+    """Cosines 0.6 and 0.8 at a logit scale of 10: log(e^6 + e^8) = 8 + log(1 + e^-2), and 1 / (1 + e^-0.2) at temperature 1."""
+    none = ostta.backbones.wrap(None, torch.eye(2), logit_scale=10)
+
+    def score(**options: object) -> float:
+        return ostta.load(none, ["ant", "bee"], "zero_shot", **options).step_features([0.6, 0.8]).score
+
+    assert score(score="energy") == pytest.approx(8 + math.log1p(math.exp(-2)))
+    assert score(score="mcm") == pytest.approx(1 / (1 + math.exp(-0.2)))
+    assert score(score="mcm", softmax_temperature=0.5) == pytest.approx(1 / (1 + math.exp(-0.4)))
+    assert score(score="mcm", softmax_temperature=0.1) == pytest.approx(score(score="msp"))
+
+
+def test_lda_separates_mcm_scores_that_differ_by_thousandths() -> None:
+    """The scores 0.015 and 0.012 lie between two neighbouring points of a grid of hundredths."""
+    none = ostta.backbones.wrap(None, torch.eye(100), logit_scale=10)
+    one = ostta.load(none, [f"class {number}" for number in range(100)], "zero_shot", score="mcm")
+    near, far = (torch.eye(100)[3] * height + 0.02 for height in (0.1, 0.05))
+    found = [one.step_features(features) for features in (near, far) * 10]
+    assert all(0.01 < prediction.score < 0.02 for prediction in found)
+    assert [prediction.known for prediction in found[2:]] == [True, False] * 9

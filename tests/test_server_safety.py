@@ -604,7 +604,7 @@ def test_an_answer_that_takes_too_long_is_given_up() -> None:
         id = server.session()
         with server.engine.pool.held(id):
             answer = server.send(id, pngs()[0])
-        is_problem(answer, 503, "no answer within 0.2 seconds")
+        is_problem(answer, 409, "no answer within 0.2 seconds")
         assert int(answer.headers["retry-after"]) >= 1
         assert server.send(id, pngs()[1]).status_code == 200
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
@@ -21,9 +22,9 @@ import httpx
 import pytest
 
 import ostta
-from ostta.live.server import Clock, FolderStore, Settings, Stored
+from ostta.live.server import Clock, FolderStore, Limits, Settings, Stored
 from ostta.live.server.store import LostError, new_id
-from serving import CLASSES, Served, embedded, events_of, is_problem, pngs, served
+from serving import CLASSES, Served, embedded, events_of, eventually, is_problem, pngs, served
 
 METHODS: list[dict[str, Any]] = [
     {},
@@ -137,13 +138,6 @@ class Disk:
         self._store.delete(id)
 
 
-def eventually(check: Any, seconds: float = 20.0) -> None:
-    until = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < until, "it did not come about"
-        time.sleep(0.02)
-
-
 def test_a_session_is_saved_every_few_steps_and_never_further_behind(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     with served(Settings(save_every=4), disk) as server:
@@ -211,6 +205,104 @@ def test_a_real_disk_that_is_full_leaves_the_old_state(tmp_path: Path, monkeypat
     for wrong in ("../x", "", "A" * 32, f"{id}/.."):
         with pytest.raises(ostta.Error, match="32 hexadecimal digits"):
             store.load(wrong)
+
+
+def test_the_folder_of_a_session_that_was_refused_does_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, id = FolderStore(tmp_path), new_id()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ostta.Error, match="No space left"):
+        store.save(Stored(id, b"new", {}))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_session_that_cannot_be_deleted_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(tmp_path)
+    with served(store=disk) as server:
+        id = server.session()
+        with monkeypatch.context() as read_only:
+            read_only.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EROFS, "Read-only")))
+            is_problem(server.http.delete(f"/sessions/{id}"), 507, "could not be deleted")
+        assert server.send(id, pngs()[0]).json()["step"] == 1
+        assert server.http.post(f"/sessions/{id}/save").json()["session"]["saved_steps"] == 1
+        assert server.http.delete(f"/sessions/{id}").status_code == 204
+        is_problem(server.send(id, pngs()[0]), 404, "no session")
+    assert disk.ids() == []
+
+
+def test_stored_sessions_are_back_where_fewer_may_be_made(tmp_path: Path) -> None:
+    with served(store=FolderStore(tmp_path)) as server:
+        ids = [server.session() for _ in range(3)]
+    with served(Settings(limits=Limits(sessions=2)), FolderStore(tmp_path)) as server:
+        assert {one["id"] for one in server.http.get("/sessions").json()["sessions"]} == set(ids)
+        is_problem(server.http.post("/sessions", json={"classes": CLASSES}), 503, "There are 3 sessions")
+        assert any(line["level"] == "warning" and line.get("stored") == 3 for line in server.lines())
+
+
+def test_a_server_that_could_not_save_at_the_end_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ostta.live.server import serving
+
+    def listened(app: Any, *_: Any, **__: Any) -> None:
+        """A server that makes a session, learns, and ends on a full disk."""
+
+        async def lived() -> None:
+            engine = engines[0]
+            await engine.start()
+            id = (await engine.create({"classes": CLASSES}))["id"]
+            await engine.images(id, pngs()[:1], True, False)
+            monkeypatch.setattr(
+                FolderStore, "save", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left"))
+            )
+            await engine.stop()
+
+        asyncio.run(lived())
+
+    engines: list[Any] = []
+    monkeypatch.setattr(serving, "create_app", lambda engine, *_: engines.append(engine))
+    monkeypatch.setattr(serving, "listen", listened)
+    with pytest.raises(ostta.Error, match="1 session could not be stored"):
+        serving.serve_locally(embedded(), Settings(), None, host="127.0.0.1", port=0, folder=tmp_path)
+
+
+def test_two_servers_cannot_use_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ostta.live.cluster.leased_store import LeasedStore, adopt
+    from ostta.live.server import serving
+    from ostta.live.server.store import locked
+
+    def second() -> None:
+        # A backbone that does not exist: the folder is looked at before a model is loaded.
+        serving.serve_locally("no-such-model", Settings(), None, host="127.0.0.1", port=0, folder=tmp_path)
+
+    FolderStore(tmp_path).save(Stored(new_id(), b"state", {}))
+    store = LeasedStore(tmp_path, "router")
+    with locked(tmp_path):
+        with pytest.raises(ostta.Error, match="in use by another server"):
+            second()
+        with pytest.raises(ostta.Error, match="in use by another server"):
+            adopt(tmp_path, store)
+    with pytest.raises(ostta.Error, match="no-such-model"):
+        second()
+    assert adopt(tmp_path, store) == 1
+    store.close()
+
+
+def test_a_server_without_file_descriptors_does_not_blame_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served() as server:
+        id = server.session()
+        with monkeypatch.context() as exhausted:
+            exhausted.setattr(
+                "PIL.Image.preinit",
+                lambda: (_ for _ in ()).throw(OSError(errno.EMFILE, "Too many open files", "/srv/PIL/reader.py")),
+            )
+            answer = server.send(id, pngs()[0])
+        is_problem(answer, 503, "cannot open any more files")
+        assert "/srv" not in answer.text
+        assert server.send(id, pngs()[0]).json()["step"] == 1
 
 
 def test_after_a_restart_every_session_is_back(tmp_path: Path) -> None:
@@ -283,8 +375,6 @@ def test_a_clock_that_jumps_back_disturbs_nothing(tmp_path: Path) -> None:
 
 def test_sessions_are_adopted_and_released(tmp_path: Path) -> None:
     """As a process of several does that share a store."""
-    import asyncio
-
     from ostta.live.server import LocalEngine, ProblemError
 
     async def lived() -> None:
@@ -314,6 +404,122 @@ def test_sessions_are_adopted_and_released(tmp_path: Path) -> None:
         await second.stop()
 
     asyncio.run(lived())
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"method": "prototypes", "options": {"pool": 1_000_000}},
+        {"method": "prototypes", "options": {"pool": 1_000_000}, "guard": False},
+        {"options": {"snapshots": 16, "recent_images": 16_384}},
+        {"score": "dictionary", "options": {"capacity": 65_536}},
+        {"method": "cliptta", "options": {"memory": 1024, "snapshots": 16}},
+    ],
+)
+def test_the_memory_of_a_session_is_bounded_before_it_is_made(wanted: dict[str, Any]) -> None:
+    from ostta.live.server.wanted import made
+
+    # Smaller, as the embedded model has small features and images.
+    limits = Limits(session_bytes=32 * 2**20)
+    with pytest.raises(ostta.Error, match=r"may need [\d,]+ MB of memory, and 32 MB are the most"):
+        made({"classes": CLASSES, **wanted}, embedded(), limits)
+    made({"classes": CLASSES, **{name: wanted[name] for name in wanted if name != "options"}}, embedded(), limits)
+
+
+def test_a_state_that_can_be_exported_can_be_imported(tmp_path: Path) -> None:
+    """As large as a session may be: with all snapshots of its guard."""
+    limits = Limits(session_bytes=1_100_000, state=1_650_000)
+    with served(Settings(limits=limits)) as server:
+        is_problem(
+            server.http.post("/sessions", json={"classes": CLASSES, "options": {"snapshots": 4}}), 422, "of memory"
+        )
+        id = server.session(options={"snapshot_every": 1})
+        for image in pngs()[:6]:
+            server.send(id, image)
+        state = server.http.get(f"/sessions/{id}/state").content
+        assert len(state) > 1_000_000
+        assert server.http.post("/sessions/import", content=state).status_code == 201
+        assert server.http.put(f"/sessions/{id}/state", content=state).status_code == 200
+    store = FolderStore(tmp_path)
+    store.save(Stored(id, state, {}))
+    with served(Settings(limits=Limits(session_bytes=900_000)), store) as server:
+        is_problem(server.http.post("/sessions/import", content=state), 422, "may need 1 MB of memory")
+        assert server.send(id, pngs()[0]).json()["step"] == 7
+
+
+def test_after_a_reset_nothing_of_the_former_state_is_shown() -> None:
+    with served() as server:
+        id = server.session()
+        server.http.post(f"/sessions/{id}/images", files=[("image", ("image", image)) for image in pngs()])
+        assert server.http.get(f"/sessions/{id}").json()["warming_up"] is False
+        for forget in ("reset", "replaced"):
+            if forget == "reset":
+                session = server.http.post(f"/sessions/{id}/reset").json()["session"]
+            else:
+                state = server.http.get(f"/sessions/{id}/state").content
+                session = server.http.put(f"/sessions/{id}/state", content=state).json()
+            assert session["warming_up"] is True
+            assert (session["accepted_share"], set(session["sparkline"])) == (None, {None})
+            recent = server.http.get(f"/sessions/{id}/recent").json()
+            assert (recent["points"], recent["events"][-1]["kind"]) == ([], forget)
+            # Images are counted on, and a reader who was away is told that something is missing.
+            assert session["images"] == 60 + (forget == "replaced")
+            with server.http.stream("GET", f"/sessions/{id}/events", params={"after": 1}) as stream:
+                assert events_of(stream.iter_lines(), 1)[0]["event"] == "gap"
+            assert server.send(id, pngs()[0]).json()["step"] == session["steps"] + 1
+            assert len(server.http.get(f"/sessions/{id}/recent").json()["points"]) == 1
+
+
+def test_events_of_the_guard_are_in_the_log_and_counted() -> None:
+    with served() as server:
+        id = server.session(options={"patience": 1, "min_evenness": 1.0})
+        server.http.post(f"/sessions/{id}/images", files=[("image", ("image", pngs()[0]))] * 64)
+        told = server.http.get(f"/sessions/{id}/recent").json()["events"]
+        assert told
+        logged = [line for line in server.lines() if line["message"] == "guard"]
+        assert [(line["kind"], line["step"], line["sentence"]) for line in logged] == [
+            (event["kind"], event["step"], event["sentence"]) for event in told
+        ]
+        assert {line["session"] for line in logged} == {id}
+        assert f"ostta_guard_events_total {len(told)}.0" in server.http.get("/metrics").text
+
+
+def test_a_parameter_that_is_not_known_is_refused() -> None:
+    with served() as server:
+        id = server.session()
+        is_problem(server.send(id, pngs()[0], lern="false"), 422, "no parameter 'lern' here; there are learn, evidence")
+        is_problem(server.http.get("/sessions", params={"limit": 3}), 422, "no parameter 'limit' here.")
+        assert server.http.get(f"/sessions/{id}").json()["images"] == 0
+        assert server.send(id, pngs()[0], learn="false", evidence="true").json()["step"] == 0
+        assert server.http.get("/", params={"from": "mail"}).status_code == 200
+
+
+def test_a_file_that_curl_has_changed_is_explained() -> None:
+    with served() as server:
+        id = server.session()
+        headers = {"content-type": "application/x-www-form-urlencoded"}  # what curl sends with -d and --data-binary
+        changed = pngs()[0].replace(b"\n", b"").replace(b"\r", b"")
+        for content in (b"cat.png", changed):
+            is_problem(
+                server.http.post(f"/sessions/{id}/images", content=content, headers=headers), 422, "--data-binary @FILE"
+            )
+        assert server.http.post(f"/sessions/{id}/images", content=pngs()[0], headers=headers).json()["step"] == 1
+
+
+def test_a_port_in_use_is_said_before_a_model_is_loaded() -> None:
+    import socket
+
+    from typer.testing import CliRunner
+
+    from ostta.cli.app import app
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = CliRunner().invoke(app, ["serve", "--port", str(port), "--backbone", "no-such-model"])
+    assert f"Port {port} at 127.0.0.1 is in use by another program" in str(refused.exception)
+    assert "--port" in str(refused.exception)
+    refused = CliRunner().invoke(app, ["serve", "--port", "0", "--backbone", "no-such-model"])
+    assert "no-such-model" in str(refused.exception)
 
 
 def test_the_command_line_says_how_to_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import pytest
 from typer.main import get_command
 
 import ostta
+from browsing import BROWSER, FLAGS
 from ostta.backbones.embedded import load_embedded
 from ostta.bench.suite import expand, read_suite
 from ostta.cli.app import app
@@ -183,6 +184,31 @@ def test_nothing_on_the_site_is_loaded_from_elsewhere(site: Path) -> None:
         assert 'class="mermaid"' not in text
     for style in site.rglob("*.css"):
         assert not re.search(r"url\(\s*[\"']?(?:https?:)?//|@import", style.read_text(encoding="utf-8")), style.name
+
+
+@pytest.mark.slow  # a browser is started; the next test sees that what the search needs is there
+@pytest.mark.skipif(BROWSER is None, reason="Debian's chromium is not installed")
+def test_the_search_works_on_a_page_that_is_opened_as_a_file(site: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=BROWSER, args=FLAGS)
+        page = browser.new_page()
+        page.goto((site / "reference" / "cli.html").as_uri())
+        query = page.locator("input[name=query]")
+        query.click()
+        query.press_sequentially("threshold")
+        found = page.locator(".md-search-result__item a").first
+        found.wait_for(state="attached", timeout=30_000)
+        assert found.get_attribute("href").startswith(site.as_uri())
+        browser.close()
+
+
+def test_the_search_needs_no_server(site: Path) -> None:
+    assert (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index = {")
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        # It replaces `Worker` before the theme makes one.
+        assert 0 < text.find("iframe-worker.js") < text.find("javascripts/bundle"), page.name
 
 
 def test_the_reference_has_every_command_and_every_option(site: Path) -> None:

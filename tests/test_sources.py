@@ -171,7 +171,7 @@ def test_folders_that_vanish_and_files_that_vanish_are_items_that_say_so(tmp_pat
         photo(tmp_path / name)
     one = adapter("zero_shot")
     found = []
-    for prediction in one.stream(open_source(tmp_path)):
+    for prediction in one.stream(open_source(tmp_path), ahead=1):
         found.append(prediction)
         if len(found) == 1:
             (tmp_path / "b" / "1.png").unlink()

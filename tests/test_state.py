@@ -68,6 +68,7 @@ KEPT = {
 }  # fmt: skip
 KEPT |= {f"format2-{name}": KEPT[f"format1-{name.partition('_')[0]}"] for name in ("rosita", "tda", "entropy_before")}
 KEPT["format2-tda_cosine"] = [(2, "unreliable_undesired", 0.152180), (2, "reliable_desired", 0.565043), (2, "unreliable_desired", 0.334244)]  # fmt: skip
+KEPT["format3-levelled"] = KEPT["format1-tda"]
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -77,7 +78,7 @@ def test_files_of_earlier_formats_load_with_a_remark_and_go_on(name: str, tmp_pa
         warnings.simplefilter("always")
         old = ostta.Adapter.restore(path, steady_backbone())
     remark = (
-        f"{path} has state format 1, which has no hash, so not all damage to it can be noticed; `save` writes format 3."
+        f"{path} has state format 1, which has no hash, so not all damage to it can be noticed; `save` writes format 4."
     )
     assert [str(each.message) for each in said] == [remark] * name.startswith("format1")
     assert all(each.filename == __file__ for each in said)

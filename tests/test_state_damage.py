@@ -27,6 +27,8 @@ STATES = {
     "entropy": {"method": "entropy", "optimiser": "adamw", "confidence": 0.3},
     "unient": {"method": "unient", "identifier": "msp"},
     "cliptta": {"method": "cliptta", "buffer": 5, "memory": 6, "recent": 8, "reset_every": 9},
+    "oga": {"method": "oga", "shots": 3},
+    "onzeta": {"method": "onzeta"},
     # With a guard that has lists in part filled and a snapshot, and images that wait to be looked at.
     "field": {"profile": "field", "recent_images": 32, "window": 32, "snapshot_every": 16},
 }
@@ -67,8 +69,8 @@ def check(path: Path, damages: Iterable[damage.Damage], *, may_load: bool) -> in
     # A snapshot holds once more what is beside it: one in eight of its damages.
     wanted = (each for number, each in enumerate(damages) if "/snapshots/" not in each[0] or number % 8 == 0)
     for number, (what, parts) in enumerate(wanted):
-        # Formats before the last know two scores only.
-        formats = FORMAT if parts.content.get("score") in ("max", "msp") else 1
+        # Formats before the third know two scores only.
+        formats = FORMAT if parts.content.get("score") in ("max", "msp") else FORMAT - 2
         one = restored(path, parts.file(FORMAT - number % formats))
         refused += one is None
         if one is not None:
@@ -143,7 +145,7 @@ def test_other_content_under_the_old_hash_is_refused(files: dict[str, Path], tmp
         (b'\\"ant\\"', b'\\"owl\\"'),
         (b'\\"lr\\": 0.001', b'\\"lr\\": 0.002'),
         (b'\\"step\\": 24', b'\\"step\\": 23'),
-        (b'\\"format\\": 3', b'\\"format\\": 1'),
+        (b'\\"format\\": 4', b'\\"format\\": 1'),
     ):
         assert whole.count(old) == 1
         path.write_bytes(whole.replace(old, new))
@@ -172,6 +174,7 @@ def test_other_content_under_the_old_hash_is_refused(files: dict[str, Path], tmp
         ("tda", {"negative_shots": 10_000}),
         ("tda", {"mask_window": [0.0, 1.0], "shots": 4}),
         ("dpe", {"shots": 10_000}),
+        ("oga", {"shots": 10_000}),
         ("prototypes", {"pool": 1_000_000}),
     ],
 )

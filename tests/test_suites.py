@@ -11,15 +11,22 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from ostta import Error
+from ostta.bench.engine.requirements import MissingError, missing_for, sets_needed
 from ostta.bench.paper.values import find, paper_values
+from ostta.bench.run.compose import compose
+from ostta.bench.spec import RunSpec, name_of
 from ostta.bench.suite import Cell, Suite, expand, load_suite, read_suite, runs, suite_names
 from ostta.cli import main
+from ostta.cli.app import app
+from ostta.cli.grid_progress import tell_missing
 from ostta.cli.parsing import parse_only
-from ostta.identifiers import IDENTIFIERS
+from ostta.data.corruptions import corruption_names
 from ostta.methods import METHODS
 from ostta.options import owners as options_by_owner
+from ostta.registry import ALL_IDENTIFIERS as IDENTIFIERS
 
 LATEX = Path(__file__).resolve().parents[2] / "shared" / "paper" / "rosita.tex.txt"
 NAMES = suite_names()
@@ -447,3 +454,88 @@ def test_the_page_lists_every_suite_with_its_runs(suites: dict[str, Suite]) -> N
     values = paper_values()
     assert f"all {len(values):,} figures" in page
     assert f"for {len([value for value in values if value.doubt])} of them" in page
+
+
+def test_undesired_classes_alone_are_of_the_desired_set(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(
+        'base = { desired = "sample:cifar10c", undesired_classes = ["frog"], limit = 6 }\n[axes]\nmethod = ["zero_shot", "tda"]\n'
+    )
+    cells = expand(load_suite(str(path)))
+    assert {cell.spec.undesired for cell in cells} == {"sample:cifar10c"}
+    assert "frog" not in compose(cells[0].spec, None).classes
+    named = RunSpec(desired="sample:cifar10c", undesired="sample:cifar10c", undesired_classes=["frog"])
+    assert RunSpec(desired="sample:cifar10c", undesired_classes=["frog"]) == named
+    assert RunSpec(undesired_classes=["frog"], undesired="mnist").undesired == "mnist"
+
+
+def test_the_profile_field_has_its_parts_where_none_is_named(tmp_path: Path) -> None:
+    parts = {"method": "zero_shot", "score": "field", "identifier": "field"}
+    assert RunSpec(profile="field") == RunSpec(profile="field", **parts)
+    assert RunSpec(profile="field", identifier="lda").method == "rosita"
+    path = tmp_path / "own.toml"
+    path.write_text(
+        'base = { desired = "sample:cifar10c", undesired = "sample:mnist", profile = "field" }\n'
+        '[axes.variant]\nown = {}\nmethod = { method = "rosita" }\nidentifier = { identifier = "lda" }\n'
+    )
+    cells = {cell.row[0]: cell.spec for cell in expand(load_suite(str(path)))}
+    assert name_of(cells["own"]) == "field"
+    for name in ("method", "identifier"):
+        spec = cells[name]
+        assert (spec.profile, spec.method, spec.score, spec.identifier) == ("field", "rosita", None, "lda")
+
+
+# --- what a suite needs -------------------------------------------------------------------------------------------------------
+def lacking(name: str, root: Path, **fields: object) -> str:
+    """What the check before the first run says of a desired set that is not there."""
+    spec = RunSpec(**{"desired": name, "undesired": "sample:mnist", **fields})
+    (missing,) = missing_for([spec], root)
+    assert missing.data == ("score" not in fields)
+    return missing.reason
+
+
+def test_hints_name_the_split_and_the_corruption_that_are_missing(tmp_path: Path) -> None:
+    assert "`ostta data get mnist:train`" in lacking("mnist:train", tmp_path)
+    assert "`ostta data get svhn:train`, or put train_32x32.mat" in lacking("svhn:train", tmp_path)
+    assert "`ostta data get mnist`, or put the test split" in lacking("mnist", tmp_path)
+    hint = lacking("imagenetc", tmp_path, corruption="fog")
+    assert hint.index("`ostta data get imagenetc --corruption fog`") < hint.index("image-net.org")
+    assert "did you mean 'max'" in lacking("sample:cifar10", tmp_path, score="maxx")
+
+
+def test_only_missing_data_lead_to_a_hint_about_downloads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for fields, told in (({"desired": "mnist"}, True), ({"desired": "sample:cifar10", "score": "maxx"}, False)):
+        missing = missing_for([RunSpec(undesired="sample:mnist", **fields)], tmp_path)
+        tell_missing(MissingError(missing, 1), "paper/table-imagenet")
+        shown = "`ostta data get --for paper/table-imagenet --data FOLDER`" in capsys.readouterr().err
+        assert shown is told
+
+
+def test_the_data_sets_of_every_suite_can_be_named(suites: dict[str, Suite]) -> None:
+    for suite in suites.values():
+        named = sets_needed([cell.spec for cell in expand(suite)])
+        assert len(named) == len(set(named)) > 0
+    changing = sets_needed([cell.spec for cell in expand(suites["paper/ctta"])])
+    assert {corruption for name, corruption in changing if name == "cifar10c"} == set(corruption_names())
+
+
+def test_getting_all_data_sets_of_a_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[tuple[str, str]] = []
+
+    def fetch(name: str, root: Path, *, corruption: str, watch: object) -> list[Path]:
+        fetched.append((name, corruption))
+        if name == "svhn:train":
+            raise Error("The server is away.")
+        return [root / name]
+
+    monkeypatch.setattr("ostta.data.download.get.get_dataset", fetch)
+    (tmp_path / "small.toml").write_text(
+        SMALL.replace('"svhn"]\n\n[axes.m', '"svhn:train"]\n\n[axes.m').replace('["svhn"]', '["svhn:train"]')
+    )
+    done = CliRunner().invoke(app, ["data", "get", "--for", str(tmp_path / "small.toml"), "--data", str(tmp_path)])
+    assert done.exit_code == 1
+    assert ("cifar10c", "snow") in fetched
+    assert "svhn:train is missing: The server is away." in done.stdout
+    for arguments in ([], ["mnist", "--for", "paper/seeds"]):
+        refused = CliRunner().invoke(app, ["data", "get", *arguments, "--data", str(tmp_path)])
+        assert "Give either the name of a data set" in str(refused.exception)

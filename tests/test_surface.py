@@ -224,6 +224,12 @@ def test_everything_in_all_is_there() -> None:
         _ = ostta.StreamPol  # type: ignore[attr-defined]
 
 
+def test_testing_and_restore_are_there_after_one_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(ostta, "testing", raising=False)  # as before anybody imported it
+    assert ostta.testing.check_method
+    assert ostta.restore == ostta.Adapter.restore
+
+
 def test_images_have_their_type() -> None:
     for function in (ostta.Adapter.step, ostta.Adapter.predict):
         assert typing.get_type_hints(function)["image"] == ImageSource
@@ -245,6 +251,7 @@ WITHOUT = {
     "ostta.backbones.protocol.TunesPrompts.prompted": A_PROTOCOL,
     "ostta.adapter.Adapter.in_use": FOR_A_POOL,
     "ostta.adapter.Adapter.views_of": FOR_A_POOL,
+    "ostta.adapter.Adapter.step_encoded": "a step of `stream`, whose images were encoded ahead",
     "ostta.adapter.Adapter.decide": FOR_A_POOL,
     "ostta.adapter.Adapter.propose": FOR_A_POOL,
     "ostta.adapter.Adapter.looks_again": FOR_A_POOL,

@@ -26,14 +26,16 @@ from ostta.bench.report.run_columns import RunColumns
 from ostta.bench.report.suite_charts import domain_charts, option_charts
 from ostta.bench.report.suite_page import suite_report
 from ostta.bench.report.tables import cell as page_cell
-from ostta.bench.result import Result, read_result
+from ostta.bench.result import Quantiles, Result, read_result
 from ostta.bench.spec import RunSpec, changed
 from ostta.bench.suite import Suite, expand, load_suite, read_suite, suite_names
 from ostta.bench.tables.export import FORMATS
+from ostta.bench.tables.folder_results import read_folder
 from ostta.bench.tables.layout import Text, number, sheet
 from ostta.bench.tables.metric_values import metric_value
 from ostta.bench.tables.suite_figures import DELTA, SuiteFigures
 from ostta.bench.tables.suite_results import SuiteResults, collect_results
+from ostta.bench.tables.tidy import tidy_rows
 from ostta.cli import main
 from ostta.pages import Grid
 
@@ -158,16 +160,16 @@ DRAWN = SUITE.replace("seeds = [0, 1]", "seeds = [0, 1, 2]\nlimit = 40").replace
 
 
 def drawn_by_seed(
-    folder: Path, figure: str, better: tuple[float, ...], fields: dict[str, object] | None = None
+    folder: Path, figure: str, better: tuple[float, ...], streams: tuple[tuple[str], ...] = (MNIST,)
 ) -> SuiteFigures:
     """CLIP on MNIST, three seeds that draw images: the frozen row has 40, 60 and 50, rosita so much more."""
     (folder / "drawn.toml").write_text(DRAWN)
     suite = read_suite(folder / "drawn.toml", "paper/drawn")
-    only = {"backbone": ["CLIP"], "stream": ["C-10C/MNIST"]}
-    for cell in expand(suite, only=only):
+    only = {"backbone": ["CLIP"], "stream": [name for (name,) in streams]}
+    for place, cell in enumerate(expand(suite, only=only)):
         value = (40.0, 60.0, 50.0)[cell.seed] + (better[cell.seed] if cell.row == ROSITA else 0.0)
         numbers = made(cell.spec, 50.0).metrics.model_dump() | {figure: value}
-        made(cell.spec, 50.0, metrics=numbers).write(folder / f"{cell.row[1]}{cell.seed}.json")
+        made(cell.spec, 50.0, metrics=numbers).write(folder / f"{place}.json")
     return SuiteFigures(collect_results(suite, folder, only=only))
 
 
@@ -188,6 +190,23 @@ def test_the_best_of_rows_that_are_not_told_apart_is_not_bold(tmp_path: Path) ->
     assert figures.figure(ROSITA, MNIST, DELTA).mean > 0
     assert not any(figures.figure(row, MNIST, "hm").best for row in (FROZEN, ROSITA))
     assert not figures.figure(ROSITA, MNIST, DELTA).marked
+
+
+def test_bold_and_stars_are_one_family_of_comparisons(tmp_path: Path) -> None:
+    """p = 0.029 on each stream: enough for one comparison, and not for one of two."""
+    for streams, significant in (((MNIST,), True), ((MNIST, TINY), False)):
+        folder = tmp_path / str(len(streams))
+        folder.mkdir()
+        figures = drawn_by_seed(folder, "hm", (7.0, 10.0, 13.0), streams)
+        for column in streams:
+            assert figures.figure(ROSITA, column, "hm").best is significant
+            assert figures.figure(ROSITA, column, DELTA).marked is significant
+    assert "one family: Holm's correction is for all comparisons" in FORMATS["md"](figures)
+
+
+def test_a_rate_that_is_the_backbones_own_is_said(figures: SuiteFigures) -> None:
+    said = "Not the published value, but a default of the backbone: lr = 0.001 on openai/clip-vit-base-patch16 (rosita"
+    assert said in FORMATS["md"](figures)
 
 
 def test_lower_is_better_for_fpr95(tmp_path: Path) -> None:
@@ -909,7 +928,7 @@ def test_means_over_groups_in_every_format(grouped: SuiteFigures) -> None:
     assert ("tpt (20)", "lda") not in dict(means.rows)
     text = FORMATS["md"](grouped)
     assert re.search(r"\| \+\d+\.\d\d \[\+\d+\.\d\d, \+\d+\.\d\d\]\\\* \|", text)
-    assert "the paired 95 % interval of a difference over images, from 1,000 resamples" in text
+    assert "the paired 95 % interval of a difference over images and seeds, from 1,000 resamples" in text
     lines = list(csv.DictReader(io.StringIO(FORMATS["figures"](grouped))))
     (found,) = [line for line in lines if (line["method"], line["group"], line["metric"]) == ("tda", "far", "delta_hm")]
     assert (float(found["low"]), float(found["high"])) == (mean.low, mean.high)
@@ -951,3 +970,93 @@ def test_times_of_runs_by_cached_features_are_not_shown(tmp_path: Path) -> None:
     assert figures.figure(frozen, MNIST, "ms").mean is None
     assert figures.figure(other, MNIST, "ms").mean == 12.5
     assert "No ms/step where image features came from earlier runs" in FORMATS["md"](figures)
+
+
+def test_streams_with_other_classes_are_told_apart_in_data_and_clean_sets_have_no_corruption(tmp_path: Path) -> None:
+    variants = [{}, {"classes": ["cat", "ship"]}, {"classes": ["cat", "dog"]}]
+    variants += [{"undesired": "folder:/d/pets", "undesired_classes": names} for names in (["dog"], ["frog"])]
+    for place, fields in enumerate(variants):
+        made(RunSpec(desired="folder:/d/pets", **{"undesired": "mnist", **fields}), 60.0 + place).write(
+            tmp_path / f"{place}.json"
+        )
+    made(RunSpec(desired="folder:/d/pets", undesired="mnistc", severity=3), 50.0).write(tmp_path / "corrupted.json")
+    rows = {row["file"]: row for row in tidy_rows(read_folder(tmp_path))}
+    assert len({row["stream"] for row in rows.values()}) == 6
+    assert [rows[f"{place}.json"]["classes"] for place in range(3)] == [None, '["cat", "ship"]', '["cat", "dog"]']
+    assert [rows[f"{place}.json"]["undesired_classes"] for place in (0, 3, 4)] == [None, '["dog"]', '["frog"]']
+    assert {(rows[f"{place}.json"]["corruption"], rows[f"{place}.json"]["severity"]) for place in range(5)} == {
+        (None, None)
+    }
+    assert (rows["corrupted.json"]["corruption"], rows["corrupted.json"]["severity"]) == ("snow", 3)
+    lines = list(csv.DictReader(io.StringIO(ostta("bench", "table", str(tmp_path), "--format", "csv")[1])))
+    assert len({line["stream"] for line in lines}) == 6
+    assert {line["corruption"] for line in lines} == {"", "snow"}
+    assert sorted(line["classes"] for line in lines)[-1] == '["cat", "ship"]'
+    listed = json.loads(ostta("ls", "results", str(tmp_path), "--format", "json")[1])
+    assert sum(row["undesired_classes"] is not None for row in listed) == 2
+
+
+@pytest.fixture(scope="module")
+def costs(tmp_path_factory: pytest.TempPathFactory) -> SuiteFigures:
+    """Milliseconds of three rows that all kept records: 12.5 of rosita, 222 of tpt."""
+    folder, only = tmp_path_factory.mktemp("costs"), {"stream": ["C-10C/MNIST"], "backbone": ["CLIP"]}
+    suite = load_suite("embedded/complexity")
+    for place, cell in enumerate(expand(suite, only=only)):
+        write_trace(folder / f"{place}.parquet", 50, 0)
+        result = made(cell.spec, 50.0, records=f"{place}.parquet")
+        if cell.spec.method == "tpt":
+            slow = result.latency_ms.model_copy(update={"total": Quantiles(p50=222.0, p95=230.0, mean=222.0)})
+            result = result.model_copy(update={"latency_ms": slow})
+        result.write(folder / f"{place}.json")
+    return SuiteFigures(collect_results(suite, folder, only=only))
+
+
+def test_the_best_row_of_a_page_is_the_lowest_where_lower_is_better(costs: SuiteFigures) -> None:
+    ((_, (frozen, best)),) = run_sections._pairs(run_sections.RunsDrawn(costs))
+    assert (frozen[-1], best[-1]) == ("zero_shot", "rosita")
+    (column,) = costs.columns
+    # The better of the frozen row and ROSITA, 12.5 each, and 222 of TPT.
+    assert costs.to_better(("CLIP", "tpt"), column) == 222.0 - 12.5
+
+
+def test_the_better_reference_is_the_lower_one_where_lower_is_better(tmp_path: Path) -> None:
+    only = {"stream": ["C-10C/MNIST"], "backbone": ["CLIP"]}
+    suite = load_suite("embedded/complexity")
+    times = {"zero_shot": 10.0, "tpt": 30.0, "rosita": 20.0}
+    for cell in expand(suite, only=only):
+        result = made(cell.spec, 50.0)
+        total = Quantiles(p50=1.0, p95=2.0, mean=times[cell.spec.method])
+        result.model_copy(update={"latency_ms": result.latency_ms.model_copy(update={"total": total})}).write(
+            tmp_path / f"{cell.spec.method}.json"
+        )
+    figures = SuiteFigures(collect_results(suite, tmp_path, only=only))
+    assert figures.to_better(("CLIP", "tpt"), figures.columns[0]) == 20.0
+
+
+def test_a_metric_without_intervals_is_not_blamed_on_missing_records(costs: SuiteFigures) -> None:
+    page = suite_report(costs)
+    assert "kept no records" not in page
+    assert page.count("ms/step cannot be resampled over images") == 3
+    assert not any("not of the same images" in note for note in sheet(costs).footnotes)
+
+
+def test_latex_tables_have_captions_and_labels_of_their_own_and_notes_in_a_group(figures: SuiteFigures) -> None:
+    text = FORMATS["latex"](figures)
+    tables = re.findall(r"\\begin\{table\}.*?\\end\{table\}", text, flags=re.DOTALL)
+    labels = re.findall(r"\\label\{(.*?)\}", text)
+    assert labels == [f"tab:paper-hand-{place}" for place in range(1, len(tables) + 1)]
+    captions = re.findall(r"\\caption\{(.*)\}", text)
+    assert len(set(captions)) == len(captions) == len(tables)
+    # A switch of the text size ends with its group.
+    assert text.count("\\footnotesize") == 1
+    group = re.search(r"\\begingroup\n\\footnotesize\n(.*)\n\\endgroup\n$", text, flags=re.DOTALL)
+    assert all(line.startswith("\\noindent ") and line.endswith("\\par") for line in group[1].splitlines())
+
+
+def test_compact_latex_has_the_headline_of_all_streams_in_one_table(figures: SuiteFigures) -> None:
+    text = FORMATS["latex-compact"](figures)
+    assert text.count("\\begin{table}") == 1
+    assert r"\multicolumn{2}{c}{HM $\uparrow$}" in text
+    assert r"CLIP & rosita & 82.00 & 80.50 \\" in text
+    assert "FPR95" not in text
+    assert len(text) < len(FORMATS["latex"](figures)) / 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +99,40 @@ class Forgetful(ClassMeans):
         state.seen += 1
 
 
+class Talkative(ClassMeans):
+    """Reports a number that no state file has."""
+
+    def start(self):
+        state = super().start()
+        state.seen = 0
+        return state
+
+    def propose(self, state, look, decision):
+        return replace(super().propose(state, look, decision), diagnostics={"seen": float(state.seen)})
+
+    def commit(self, state, look, decision, trained):
+        super().commit(state, look, decision, trained)
+        state.seen += 1
+
+
+class LateForgetful(ClassMeans):
+    """Uses a number that no state file has, but only after 20 images."""
+
+    def start(self):
+        state = super().start()
+        state.seen = 0
+        return state
+
+    def look(self, state, features, views):
+        seen = super().look(state, features, views)
+        late = max(0, state.seen - 20)
+        return type(seen)(views, seen.features, seen.cosines, seen.logits + late / 100, None)
+
+    def commit(self, state, look, decision, trained):
+        super().commit(state, look, decision, trained)
+        state.seen += 1
+
+
 class Trusting(ClassMeans):
     """Loads whatever a file holds."""
 
@@ -153,6 +187,11 @@ class Wordless(ClassMeans):
             Forgetful,
             r"^Two runs of Forgetful on one stream, one of them restored after image 6, differ from image 7 on",
         ),
+        (
+            Talkative,
+            r"^Two runs of Talkative on one stream, one of them restored after image 6, differ from image 7 on",
+        ),
+        (LateForgetful, r"^Two runs of LateForgetful on one stream, one of them restored after image 15, differ from"),
         (Trusting, r"^The state of Trusting must answer one more tensor with an ostta.Error in `load`"),
         (Sharing, r"^(Two runs|After a reset|Two adapters|With) .*Sharing"),
         (Hoarding, r"^Hoarding keeps more with every step, in 24 steps after 30"),

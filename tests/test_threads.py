@@ -12,7 +12,7 @@ from torch import nn
 
 import ostta
 from cases import CLASSES, SmallTower, adapter, backbone, content, images, same
-from ostta import Error
+from ostta import Error, InUseError
 from ostta.core.overlay import Overlay, lock_of
 from ostta.live import StreamPool
 
@@ -129,7 +129,7 @@ def test_four_threads_on_one_adapter_raise_nothing_but_the_sentence() -> None:
     for thread in threads:
         thread.join()
     assert one.steps == len(steps)
-    assert {type(problem) for problem in problems} <= {Error}
+    assert {type(problem) for problem in problems} <= {InUseError}
 
 
 # --- the pool ---------------------------------------------------------------------------------------------------------

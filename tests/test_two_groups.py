@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
+from ostta.contrib import Adaptive, AdaptiveOptions
+from ostta.contrib.recent_images import RecentImages
+from ostta.contrib.two_groups import clearness, kinship
 from ostta.core.banks import ScoreBank
-from ostta.identifiers import Adaptive, AdaptiveOptions
-from ostta.scores.recent_images import RecentImages
-from ostta.scores.two_groups import clearness, kinship
 from test_neighbours import CLASSIFIER, C, D, run, unit
 
 

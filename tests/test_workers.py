@@ -393,9 +393,9 @@ def test_a_suite_that_lacks_data_lists_what_and_how(tmp_path: Path) -> None:
     assert done.exit_code == 1
     head, *listed, hint = done.stderr.splitlines()
     assert head == "14 of 14 runs cannot be carried out, so nothing was started."
-    assert sorted(line.split(" is not in ")[0] for line in listed) == [
-        "  14 runs: The data set 'mnist'",
-        "  7 runs: The data set 'cifar10'",
-        "  7 runs: The data set 'cifar100'",
+    assert sorted(line.split(" not in ")[0] for line in listed) == [
+        "  14 runs: The data set 'mnist' is",
+        "  7 runs: The published files of 'cifar100c', snow, are",
+        "  7 runs: The published files of 'cifar10c', snow, are",
     ]
-    assert "ostta data get" in hint
+    assert "ostta data get --for embedded/k" in hint

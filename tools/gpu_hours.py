@@ -41,6 +41,8 @@ PASSES = {
     "zero_shot": 1,
     "tda": 1,
     "dpe": 1,
+    "oga": 1,
+    "onzeta": 1,
     "prototypes": 3,
     "unient": 3,
     "entropy": 3,

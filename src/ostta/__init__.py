@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from . import backbones, identifiers, options, plugins, scores, sources
 from .adapter import Adapter, load
-from .core.types import Decision, Error, Event, Prediction, Verdict
+from .core.types import Decision, Error, Event, ImageError, InUseError, Prediction, Verdict
 from .data.images import ImageSource
+
+restore = Adapter.restore
 
 try:
     __version__ = metadata.version("ostta")
@@ -17,12 +19,12 @@ except metadata.PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
 __all__ = [
-    "Adapter", "Decision", "Error", "Event", "ImageSource", "Prediction", "StreamPool", "Verdict", "__version__", "backbones", "bench",
-    "identifiers", "load", "options", "plugins", "scores", "sources",
+    "Adapter", "Decision", "Error", "Event", "ImageError", "ImageSource", "InUseError", "Prediction", "StreamPool", "Verdict", "__version__", "backbones", "bench",
+    "identifiers", "load", "options", "plugins", "restore", "scores", "sources", "testing",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from . import bench
+    from . import bench, testing
     from .live import StreamPool
 else:  # a checker that saw this function would take any name for one of the package
 
@@ -32,8 +34,8 @@ else:  # a checker that saw this function would take any name for one of the pac
             from .live import StreamPool
 
             return StreamPool
-        if name == "bench":
-            return importlib.import_module(".bench", __name__)
+        if name in ("bench", "testing"):
+            return importlib.import_module(f".{name}", __name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from . import backbones
+from .acceptance import Acceptance, accept_lines
 from .backbones.prompts import classifier_of
 from .backbones.protocol import Backbone
 from .core.banks import named
@@ -26,7 +27,7 @@ from .core.devices import synchronise
 from .core.levels import Levels
 from .core.modes import answering, learning
 from .core.overlay import Overlay, distance, encode, lock_of
-from .core.types import Decision, Error, Event, Look, Prediction, Scored, Timing, ViewSource
+from .core.types import Decision, Error, Event, ImageError, InUseError, Look, Prediction, Scored, Timing, ViewSource
 from .core.words import counted, first_few
 from .data.class_descriptions import Classes, prompts_of
 from .data.class_names import checked_classes, described
@@ -36,6 +37,7 @@ from .data.views import FeaturesOnly, Views
 from .guard import Guard, Judged, Snapshot
 from .identifiers import Identifier
 from .identifiers.protocol import is_warming_up
+from .lookahead import batch_size, image_of, look_ahead
 from .methods import Method
 from .methods.protocol import Failure, Proposal, Restarts, Trained
 from .methods.tuning import TunedState, answer, take
@@ -78,14 +80,16 @@ def load(
     named is loaded onto `device`, "auto" (a GPU where there is one; the default), "cpu", "cuda", "cuda:1" or "mps", with its
     numbers in `dtype`, "float32", "bfloat16" or "float16"; one that is given stays where it is. `method`, `score` and `identifier` are
     names, as `ostta ls` shows them, or classes of your own (docs/plugins.md). With none of them and no profile named, the profile is
-    `field`, which is what we recommend (docs/deciding.md); with one of them named, `reference`, the published code. Keywords are
+    `field`, which is what we recommend (docs/deciding.md); with one of them named, `reference`, the published code. The profile chooses
+    those of them that are not named; a named identifier that can judge one score only comes with that score. Keywords are
     options of the method, the score, the identifier and the adapter, which `ostta ls options` shows; `options` takes them too, by
     name or as objects: `options=ostta.options.RositaOptions(lr=1e-4)`, in which all fields count as given. `guard` watches the method
-    without labels and takes back what harms (docs/guard.md); if not given, it is on in the profile `field` only.
+    without labels and takes back what harms (docs/guard.md); if not given, it is on in the profile `field` only. `accept=0.8` answers
+    "unknown" below that probability, `accept={"person": 0.9}` for one class.
 
     >>> adapter = load("embedded", ["cat", "dog", "ship"])
     >>> adapter
-    Adapter(embedded, 3 classes (cat, dog, ship), method zero_shot, score neighbours, identifier adaptive, profile field, 0 steps)
+    Adapter(embedded, 3 classes (cat, dog, ship), method zero_shot, identifier field, profile field, 0 steps)
     >>> adapter.step(image).label  # a PIL image, a path, bytes or an array
     'cat'
     >>> load("embedded", ["cat", "dog", "ship"], "rosita")
@@ -98,9 +102,17 @@ def load(
     if descriptions and "descriptions" in keywords:
         raise Error("`descriptions` is given twice: `classes` has them too.")
     keywords |= {"descriptions": descriptions} if descriptions else {}
+    if "accept" in keywords:
+        keywords["accept"] = accept_lines(keywords["accept"])
     guarded = wanted.profile == "field" if guard is None else guard
     resolved = resolve(choice, wanted.profile, options, model.defaults, keywords, guarded)
-    return Adapter(model, names, choice, wanted.profile, seed, resolved)
+    adapter = Adapter(model, names, choice, wanted.profile, seed, resolved)
+    if adapter.unfamiliar:
+        warnings.warn(
+            f"The {model.id} model was not trained on {_listed(adapter.unfamiliar)}: its answers for such classes mean little.",
+            stacklevel=2,
+        )
+    return adapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +175,11 @@ class Adapter:
             self.state = self.method.start()
             self.score: Score = choice.score.of(resolved.score, self._setting())
         self.identifier: Identifier = choice.identifier.of(resolved.identifier, scale=self.score.scale)
+        if resolved.adapter.accept and self.identifier.peek(0.0).probability is None:
+            raise Error(
+                f"`accept` needs probabilities, which the identifier {choice.identifier.name!r} does not give: use 'field'."
+            )
+        self.acceptance = Acceptance(resolved.adapter.accept, self.classes)
         self.levels = Levels(len(self.classes)) if resolved.adapter.answer == "levelled" else None
         if resolved.adapter.reset_every and not isinstance(self.state, Restarts):
             raise Error(
@@ -170,7 +187,7 @@ class Adapter:
             )
         self.guard = None if resolved.guard is None else Guard(resolved.guard, self.classifier)
         # What the guard measures drift from.
-        self._initial = self.method.overlay(self.state) if self.guard is not None else None
+        self._initial = self._trained_overlay() if self.guard is not None else None
         self._frozen = False
         self.steps = 0
         # Updates since what was trained was last at its start; counted where `reset_every` asks for it.
@@ -180,11 +197,6 @@ class Adapter:
         self._in_use = _OneCaller()
         # A class that is described need not be known by its name.
         self.unfamiliar = backbone.unfamiliar([name for name in self.classes if name not in prompts])
-        if self.unfamiliar:
-            warnings.warn(
-                f"The {backbone.id} model was not trained on {_listed(self.unfamiliar)}: its answers for such classes mean little.",
-                stacklevel=3,
-            )
 
     def __repr__(self) -> str:
         # The score is named where it is not the one that goes without saying.
@@ -243,7 +255,7 @@ class Adapter:
         return self._step(self._views_of_tensor(views))
 
     def step_features(self, features: torch.Tensor | Sequence[float]) -> Prediction:
-        """The same from an image's features [D], for methods that need nothing else of it: zero_shot, tda, dpe.
+        """The same from an image's features [D], for methods that need nothing else of it: zero_shot, tda, dpe, oga, onzeta.
 
         >>> texts = torch.tensor([[1.0, 0.0], [0.0, 1.0]])  # one row a class, from any encoder
         >>> ostta.load(ostta.backbones.wrap(None, texts), ["cat", "dog"], "tda").step_features([0.6, 0.8]).label
@@ -280,21 +292,27 @@ class Adapter:
         """
         return self._predict(self._views_of_tensor(views))
 
-    def stream(self, images: Iterable[ImageSource | Item]) -> Iterator[Prediction]:
+    def stream(self, images: Iterable[ImageSource | Item], ahead: int | None = None) -> Iterator[Prediction]:
         """`step` over any iterable. An image that cannot be read gives a prediction with the `reason` and changes nothing.
 
+        Any other problem is raised, such as an `ostta.InUseError` where another thread is using the adapter.
         The items of a source, `ostta.sources.open(...)`, give predictions with their `name`, `time` and `frame`.
+
+        Where the method trains nothing in the image tower, the next `ahead` images are encoded in one batch. The images are still
+        decided in order, and scores stay within 1e-5 of those of `step`. The default is 16 for collections with a length and for
+        recorded sources, and 1, which is no look-ahead, for other iterators, because they may read from a camera. Live sources and
+        methods that train the image tower ignore `ahead`.
 
         >>> for prediction in adapter.stream([image, "lost.jpg"]):
         ...     print(prediction)
         Prediction(cat, score 0.45 > 0.00, unreliable)
         Prediction(nothing seen: There is no image file 'lost.jpg'.)
         """
-        for image in images:
-            item = image if isinstance(image, Item) else None
+        for image in look_ahead(self, images, image_of, batch_size(images, ahead)):
+            item = image.item if isinstance(image.item, Item) else None
             try:
-                prediction = self.step(image.require_image() if isinstance(image, Item) else image)
-            except Error as problem:
+                prediction = image.step()
+            except ImageError as problem:
                 prediction = nothing(str(problem))
             yield prediction if item is None else replace(prediction, name=item.name, time=item.time, frame=item.frame)
 
@@ -310,6 +328,8 @@ class Adapter:
 
     def freeze(self) -> Event:
         """Learn nothing more until `thaw`. The identifier goes on, as a threshold must follow the scores.
+
+        The guard does not act while the adapter is frozen by hand: it neither rolls back nor resets the state.
 
         >>> adapter.freeze()
         Event(kind='freeze', sentence='Frozen by hand.', evidence=mappingproxy({}))
@@ -432,16 +452,7 @@ class Adapter:
             )
         try:
             require_stored_shapes(tensors, stored, model.feature_width)
-            with warnings.catch_warnings():  # said once already, when the adapter was made
-                warnings.simplefilter("ignore")
-                adapter = cls(
-                    model,
-                    stored.classes,
-                    stored.choice,
-                    stored.profile,
-                    stored.seed,
-                    stored.options,
-                )
+            adapter = cls(model, stored.classes, stored.choice, stored.profile, stored.seed, stored.options)
             with learning():
                 adapter._load_tensors(tensors)
         except Error as problem:
@@ -475,9 +486,9 @@ class Adapter:
         }
 
     # --- inside -------------------------------------------------------------------------------------------------------
-    def _step(self, views: ViewSource) -> Prediction:
+    def _step(self, views: ViewSource, seconds: float = 0.0) -> Prediction:
         with self.in_use(), learning():
-            began = self.clock()
+            began = self.clock() - seconds
             turn = self.decide(self._look(views), began)
             if turn.decision is None:
                 return nothing(turn.unseen)
@@ -506,6 +517,12 @@ class Adapter:
     def views_of(self, image: ImageSource | torch.Tensor) -> Views:
         """The views of the next step's image: of whatever `step` takes, or of a tensor, as `step_views` takes it."""
         return self._views_of_tensor(image) if isinstance(image, torch.Tensor) else self._views_of_image(image)
+
+    def step_encoded(self, canonical: torch.Tensor, features: torch.Tensor, seconds: float) -> Prediction:
+        """`step` by a canonical view [1, 3, H, W] and its unit features under the frozen tower, which took `seconds` to compute."""
+        views = self._views_of_tensor(canonical)
+        views.features = features
+        return self._step(views, seconds)
 
     def decide(self, look: Look[Any], began: float) -> Turn:
         """The identifier's decision on a look that was begun at `began`; changes nothing."""
@@ -549,10 +566,11 @@ class Adapter:
         if turn.decision is None:
             return nothing(turn.unseen)
         logits = None
-        if isinstance(outcome, Trained) and self._answers_after(turn):
+        if isinstance(outcome, Trained) and proposal.gradient is not None and self._answers_after(turn):
+            after = turn.look.features if features is None else features
             with torch.no_grad(), self._half(True):
-                logits = answer(outcome.overlay, turn.look.features if features is None else features)
-            if not math.isfinite(float(logits.sum(dtype=torch.float32))) or (
+                logits = answer(self.method, self.state, turn.look, proposal.gradient, outcome, after)
+            if (logits is not None and not math.isfinite(float(logits.sum(dtype=torch.float32)))) or (
                 features is not None and unseen_because(features)
             ):
                 outcome = SPOILED
@@ -621,6 +639,8 @@ class Adapter:
         """The unit features [D] of the canonical view."""
         if isinstance(views, FeaturesOnly):
             return views.features
+        if overlay is None and isinstance(views, Views) and views.features is not None:
+            return views.features
         return encode(self.backbone.vision, views.canonical, overlay)[0]
 
     def _try_last_step(self) -> None:
@@ -656,12 +676,13 @@ class Adapter:
             if decision.mu_desired is not None and decision.mu_undesired is not None:
                 separation = decision.mu_desired - decision.mu_undesired
             guard.signals.answered(index if decision.desired else None, False, separation)
-            overlay = self.method.overlay(self.state)
-            if overlay is None or guard.pristine or guard.wants_check(self.steps):
+            overlay, due = self._trained_overlay(), guard.wants_check(self.steps)
+            if overlay is not None and self._initial is not None and due and not guard.pristine:
+                guard.signals.drifted(distance(overlay, self._initial))
+            every, features = guard.pristine or self.method.overlay(self.state) is None, turn.look.features
+            if every or due:
                 # A pass of the tower only where what was seen is not what the frozen model sees.
-                every, features = overlay is None or guard.pristine, turn.look.features
-                if overlay is not None and self._initial is not None and not every:
-                    guard.signals.drifted(distance(overlay, self._initial))
+                if not every:
                     with torch.no_grad():
                         features = self._encode(turn.look.views, None)
                 judged = turn.frozen or guard.shadow.judge(features, self.steps)
@@ -669,6 +690,8 @@ class Adapter:
             if isinstance(outcome, Trained) and overlay is outcome.overlay and proposal.gradient is not None:
                 guard.pristine = False
                 guard.signals.moved(distance(outcome.overlay, proposal.gradient.overlay))
+        if self._frozen:  # frozen by hand: the guard observes, and neither warns nor changes the state
+            return ()
         events = guard.climb(self.steps)
         for event in events:
             if event.kind == "roll_back" and (snapshot := guard.good_snapshot(self.steps)) is not None:
@@ -677,9 +700,14 @@ class Adapter:
             elif event.kind == "freeze":
                 self._start_again(self.method.start())
                 guard.froze()
-        if guard.keeps(self.steps) and not self._frozen:
+        # A failed update leaves the step count as it was, so the snapshot of this step is stored already.
+        if guard.keeps(self.steps) and not isinstance(outcome, Failure):
             guard.snapshots.keep(Snapshot.of(self.steps, self._memory()))
         return tuple(events)
+
+    def _trained_overlay(self) -> Overlay | None:
+        """What the method trains, also where it is in the text tower only, and images are seen through the frozen tower."""
+        return self.state.overlay if isinstance(self.state, TunedState) else self.method.overlay(self.state)
 
     def _return_to(self, snapshot: Snapshot) -> None:
         """The state of a snapshot. The steps go on: which views an image has is a matter of its number."""
@@ -747,10 +775,12 @@ class Adapter:
         began, encoded, decided, now = turn.began, turn.encoded, turn.decided, self.clock()
         ms = Timing(1e3 * (encoded - began), 1e3 * (decided - encoded), 1e3 * (now - decided))
         trained = isinstance(outcome, Trained)
+        probability, explain = decision.probability, getattr(self.score, "explain", None)
+        known = decision.desired if probability is None else self.acceptance.accepts(probability, index)
         return Prediction(
-            label=self.classes[index] if decision.desired else None,
+            label=self.classes[index] if known else None,
             index=index,
-            known=decision.desired,
+            known=known,
             score=scored.value,
             threshold=decision.threshold,
             mu_desired=decision.mu_desired,
@@ -768,6 +798,10 @@ class Adapter:
             evidence=scored.evidence,
             events=events,
             warming_up=turn.warming_up,
+            probability=probability,
+            undecided=probability is not None and turn.warming_up,
+            explanation=None if probability is None or explain is None else explain(scored, self.classes[index]),
+            class_probabilities=self._class_probabilities(probability, logits) if wanted.class_probabilities else None,
         )
 
     def _seen(self, image: ImageSource) -> ViewSource:
@@ -777,6 +811,14 @@ class Adapter:
             if isinstance(image, ImageFeatures)
             else self._views_of_image(image)
         )
+
+    def _class_probabilities(self, probability: float | None, logits: torch.Tensor) -> dict[str, float] | None:
+        """P(known) divided among the classes by the softmax of the scaled logits."""
+        if probability is None:
+            return None
+        scale = self.backbone.logit_scale if self.method.score_scale == 1 else 1.0
+        shares = torch.softmax(scale * logits.float(), dim=-1).cpu().tolist()
+        return {name: probability * share for name, share in zip(self.classes, shares, strict=True)}
 
     def _views_of_image(self, image: ImageSource) -> Views:
         picture = read_image(image, self.resolved.adapter.max_megapixels)
@@ -858,7 +900,7 @@ class _OneCaller:
 
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
-            raise Error(
+            raise InUseError(
                 "This adapter is in use by another call: give each thread an adapter of its own on the same backbone, or use "
                 "`ostta.StreamPool`."
             )

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from . import metrics
 from .adapter import Adapter
 from .core.types import Error, Prediction, Timing
 from .core.words import counted
 from .intervals import Outcomes
+from .lookahead import look_ahead
+from .measures import RunColumns
 from .streams import Sample
 
 if TYPE_CHECKING:
@@ -84,7 +87,8 @@ class Records:
         >>> records.column("known").tolist()
         [True, True, False]
         """
-        values = [getattr(prediction, name) for prediction in self.predictions]
+        # `probability` is optional: an identifier, or a plug-in's prediction, may have none.
+        values = [getattr(prediction, name, None) for prediction in self.predictions]
         if name in ("known", "adapted"):
             return np.array(values, dtype=bool)
         if name in ("index", "pseudo_label"):
@@ -126,6 +130,16 @@ class Records:
         """
         return metrics.summary(self.labels, self.scores(), self.column("known"), self.column("index"))
 
+    def run_columns(self) -> RunColumns:
+        """The columns that the measures of `ostta.measures` are computed from.
+
+        >>> from ostta.measures import find_measure
+        >>> find_measure("openauc")(records.run_columns())
+        100.0
+        """
+        names = ("known", "index", "score", "adapted", "pseudo_label", "verdict", "probability")
+        return RunColumns.of({"label": self.label} | {name: self.column(name) for name in names})
+
     def outcomes(self) -> Outcomes:
         """The columns that intervals of differences are made from.
 
@@ -165,6 +179,9 @@ class Records:
         """
         columns: dict[str, Any] = {name: getattr(self, name) for name in ("source", "number", "label", "domain")}
         columns |= {name: self.column(name) for name in _FIELDS}
+        probability = self.column("probability")
+        if np.isfinite(probability).any():
+            columns["probability"] = probability
         for name in self.diagnostics:
             columns[f"diagnostic_{name}" if name in columns else name] = self.diagnostic(name)
         if any(prediction.events for prediction in self.predictions):
@@ -181,7 +198,7 @@ class Records:
 
         source, number: where the image came from; label: the number of its class, -1 if undesired; domain: its domain's number.
         known, index, score, threshold, mu_desired, mu_undesired, verdict, adapted, loss, reason, pseudo_label: of the `Prediction`;
-        None is a missing value. Then one column for each of the method's diagnostics, such as ROSITA's `matches`;
+        None is a missing value. `probability`, that the image is known, is there if any image has one. Then one column for each of the method's diagnostics, such as ROSITA's `matches`;
         events: their kinds, if there were any;
         ms_encode, ms_decide, ms_update: milliseconds; and features, an array in each row, if the adapter was asked for them.
 
@@ -217,17 +234,22 @@ class Running:
         return metrics.harmonic_mean(100 * self._right / self._desired, 100 * self._rejected / self._undesired)
 
 
+def _image_of(sample: Sample) -> Image.Image:
+    return sample.image
+
+
 def evaluate(
     adapter: Adapter,
     stream: Iterable[Sample],
     watch: Callable[[int, float | None], None] | None = None,
     records: Records | None = None,
     step: Callable[[Sample], Prediction] | None = None,
+    ahead: int = 1,
 ) -> Records:
     """Step `adapter` through `stream`. `watch(images so far, HM so far)` is called after every image.
 
     `records` are those of the images before, where a stream is gone on with; the new ones join them. `step` is how a sample
-    is shown to the adapter, where not by its image.
+    is shown to the adapter, where not by its image. `ahead` images are encoded in one batch, as in `Adapter.stream`.
 
     >>> evaluate(adapter, [Sample(image, 0, "my photos", number) for number in range(2)])
     Records(2 images: 2 desired, 0 undesired; 2 accepted, 0 updates)
@@ -236,8 +258,9 @@ def evaluate(
     running = Running()
     for label, prediction in zip(records.label, records.predictions, strict=True):
         running.add(label, prediction)
-    for sample in stream:
-        prediction = adapter.step(sample.image) if step is None else step(sample)
+    for upcoming in look_ahead(adapter, stream, _image_of, ahead, position=len(records)):
+        sample = upcoming.item
+        prediction = upcoming.step() if step is None else step(sample)
         records.add(sample, prediction)
         running.add(sample.label, prediction)
         if watch is not None:

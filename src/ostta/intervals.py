@@ -1,12 +1,18 @@
-"""How sure a difference between two runs on the same images is: paired bootstrap intervals over images.
+"""Confidence intervals of the difference between two runs on the same images.
 
-The image is the unit. A resample draws images with replacement, desired and undesired ones and each data set apart, and both runs
-are measured on the same drawn images: the spread of the difference over the resamples is what the choice of images alone changes.
-Several seeds are pooled: the figure is the mean over the seeds. An image that several seeds show has the same weight in all of
-them, in every resample, because it is one image and not several; so the orders of one set of images make an interval no narrower,
-and other images do. Images are drawn from all that the seeds show together, and every figure is a share or a mean, so that it
-does not matter that a seed's own number of images varies a little between resamples. The interval says nothing about other orders
-of the same images.
+A bootstrap over images: a resample draws images with replacement, desired and undesired images and each data set separately, and
+both runs are measured on the same drawn images. An image that several seeds show has the same weight in all of them, so seeds that
+only reorder the same images do not make an interval narrower.
+
+What an interval covers depends on the number of seeds:
+
+- **One seed.** The percentile interval of the resamples. The answers of both runs stay as they were recorded, so the interval
+  covers the choice of the images on which the figure is computed, and nothing else. A method that remembers earlier images would
+  have answered differently after other images or in another order. The interval does not cover this, and for such a method it is
+  too narrow as a statement about another stream; `python -m benchmarks.coverage` measures by how much.
+- **Several seeds.** A nested interval (`SeedSpread`): the variance between the seeds is added to the variance over the images that
+  the seeds share, with Student's t. It covers other images and other seeds. If the seeds draw images (`draw="images"`), these are
+  other streams of the same kind; if the seeds only reorder the same images, these are other orders.
 
 >>> labels, scores = [0, 0, 1, -1, -1, -1], [0.9, 0.7, 0.8, 0.2, 0.3, 0.75]
 >>> one = Outcomes.of(labels, scores, [True] * 3 + [False] * 3, [0, 0, 1, 0, 0, 0])
@@ -20,6 +26,7 @@ False
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -137,7 +144,7 @@ def paired_difference(
         if sorted(one.images) != sorted(other.images):
             raise Error("A paired difference needs two runs on the same images; these saw different ones.")
     drawn = Resampling(ours, resamples=resamples, seed=seed)
-    values = [drawn.values(side, metric, by_domain=by_domain) for side in (ours, theirs)]
+    values = [drawn.values_by_run(side, metric, by_domain=by_domain) for side in (ours, theirs)]
     return interval(values[0] - values[1], level)
 
 
@@ -172,9 +179,18 @@ class Resampling:
         >>> Resampling([run], resamples=3).values([run], "hm").tolist()
         [100.0, 100.0, 100.0, 100.0]
         """
+        return np.asarray(self.values_by_run(runs, metric, by_domain=by_domain).mean(axis=0))
+
+    def values_by_run(self, runs: Sequence[Outcomes], metric: str, *, by_domain: bool = False) -> Values:
+        """As `values`, one row for each run instead of their mean.
+
+        >>> run = Outcomes.of([0, -1], [0.9, 0.2], [True, False], [0, 0])
+        >>> Resampling([run], resamples=3).values_by_run([run, run], "hm").shape
+        (2, 4)
+        """
         if metric not in FIGURES:
             raise Error(f"There is no interval for {metric!r}; there is one for {', '.join(FIGURES)}.")
-        return np.asarray(np.mean([self._of_run(run, metric, by_domain) for run in runs], axis=0))
+        return np.stack([self._of_run(run, metric, by_domain) for run in runs])
 
     def places(self, run: Outcomes) -> NDArray[np.int64]:
         """The number of each entry's image among all that are drawn from; a KeyError for one that is not among them.
@@ -196,17 +212,85 @@ class Resampling:
         return np.asarray(np.mean(figures, axis=0))
 
 
+@dataclass(frozen=True)
+class SeedSpread:
+    """Standard error of a mean over seeds, and the degrees of freedom of Student's t for it.
+
+    With k seeds, d_j the difference of seed j, v_j its bootstrap variance over images and V the bootstrap variance of the mean over
+    seeds, in which an image that several seeds show has one weight:
+
+        between = var(d_1, ..., d_k) / k                      seeds, and the images that only one seed shows
+        shared  = max(0, (k V - mean(v_j)) / (k - 1))         images that the seeds have in common
+        error   = sqrt(between + shared)
+        degrees = (k - 1) ((between + shared) / between)^2    Satterthwaite's approximation
+
+    Seeds with disjoint images have shared = 0, and the interval is Student's over seeds. Seeds that show the same images have
+    shared = V, and the spread of the orders is added to the spread over images. sqrt(V) is `error_over_images`: no interval is
+    narrower, and no p-value smaller, than the one over images alone.
+    """
+
+    mean: float
+    error: float
+    degrees: float
+    error_over_images: float
+
+    @classmethod
+    def of(cls, differences: Values) -> SeedSpread:
+        """From `Resampling.values_by_run` of one side minus those of the other, with at least two rows.
+
+        >>> SeedSpread.of(np.array([[1.0, 1.0, 1.0], [3.0, 3.0, 3.0]]))
+        SeedSpread(mean=2.0, error=1.0, degrees=1.0, error_over_images=0.0)
+        """
+        count = len(differences)
+        own = float(np.mean(np.nanvar(differences[:, 1:], axis=1, ddof=1)))
+        of_mean = float(np.nanvar(differences[:, 1:].mean(axis=0), ddof=1))
+        between = float(np.var(differences[:, 0], ddof=1)) / count
+        shared = max(0.0, (count * of_mean - own) / (count - 1))
+        degrees = (count - 1) * ((between + shared) / between) ** 2 if between > 0 else math.inf
+        return cls(float(differences[:, 0].mean()), math.sqrt(between + shared), degrees, math.sqrt(of_mean))
+
+    def interval(self, level: float = LEVEL) -> Interval:
+        """The interval of the mean.
+
+        >>> SeedSpread(mean=2.0, error=1.0, degrees=math.inf, error_over_images=0.5).interval()
+        Interval(+2.00 [+0.04, +3.96], excludes zero)
+        """
+        from scipy.stats import norm, t
+
+        upper = (1 + level) / 2
+        half = max(float(t.ppf(upper, self.degrees)) * self.error, float(norm.ppf(upper)) * self.error_over_images)
+        return Interval(self.mean, self.mean - half, self.mean + half, level)
+
+    def p_value(self) -> float:
+        """The two-sided p-value of the mean.
+
+        >>> round(SeedSpread(mean=2.0, error=1.0, degrees=math.inf, error_over_images=0.5).p_value(), 4)
+        0.0455
+        """
+        from scipy.stats import norm, t
+
+        size = abs(self.mean)
+        found = [float(2 * t.sf(size / self.error, self.degrees))] if self.error > 0 else []
+        found += [float(2 * norm.sf(size / self.error_over_images))] if self.error_over_images > 0 else []
+        return max(found, default=0.0 if size > 0 else 1.0)
+
+
 def interval(differences: Values, level: float = LEVEL) -> Interval:
-    """What `Resampling.values` of one side minus those of the other say.
+    """The interval of `Resampling.values` of one side minus those of the other, or of `values_by_run` for several seeds.
 
     >>> interval(np.array([2.0, 1.0, 2.0, 3.0]))
     Interval(+2.00 [+1.05, +2.95], excludes zero)
+    >>> interval(np.array([[1.0, 1.0, 1.0], [3.0, 3.0, 3.0]]))
+    Interval(+2.00 [-10.71, +14.71])
     """
-    resampled = differences[1:]
-    if not np.isfinite(resampled).any():
-        return Interval(float(differences[0]), float("nan"), float("nan"), level)
-    low, high = np.nanquantile(resampled, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(differences[0]), float(low), float(high), level)
+    rows = np.atleast_2d(differences)
+    resampled = rows.mean(axis=0)
+    if np.isfinite(resampled[1:]).sum() < 2:
+        return Interval(float(resampled[0]), float("nan"), float("nan"), level)
+    if len(rows) > 1:
+        return SeedSpread.of(rows).interval(level)
+    low, high = np.nanquantile(resampled[1:], [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(resampled[0]), float(low), float(high), level)
 
 
 def _draws(count: int, resamples: int, chance: np.random.Generator) -> NDArray[np.int64]:

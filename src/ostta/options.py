@@ -16,15 +16,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
+from .contrib import AdaptiveOptions, NeighboursOptions
 from .core.checks import shown
 from .core.options import PROFILES, Options, option, profile_values, types_of, word_for
 from .core.types import Error
+from .field import FieldIdentifierOptions, FieldOptions
 from .files import is_unicode, parse_json
 from .guard.options import GuardOptions
-from .identifiers import AdaNDOptions, AdaptiveOptions, AllOptions, DAFOptions, LDAOptions, MSPOptions
+from .identifiers import AdaNDOptions, AllOptions, DAFOptions, LDAOptions, MSPOptions
 from .methods.cliptta import CLIPTTAOptions
 from .methods.dpe import DPEOptions
 from .methods.entropy import EntropyOptions
+from .methods.oga import OGAOptions
+from .methods.onzeta import OnZetaOptions
 from .methods.palign import PAlignCOptions, PAlignOptions
 from .methods.prototypes import PrototypesOptions
 from .methods.rosita import RositaOptions
@@ -33,11 +37,19 @@ from .methods.tpt import TPTCOptions, TPTOptions
 from .methods.unient import UniEntOptions
 from .methods.zero_shot import ZeroShotOptions
 from .registry import OWNERS, Choice, choose, everything, nearest, pick
-from .scores import DartOptions, DetectorOptions, DictionaryOptions, MaxOptions, MaxSoftmaxOptions, NeighboursOptions
+from .scores import (
+    DartOptions,
+    DetectorOptions,
+    DictionaryOptions,
+    EnergyOptions,
+    MaxOptions,
+    MaxSoftmaxOptions,
+    MCMOptions,
+)
 
 __all__ = [
     "AdaNDOptions", "AdapterOptions", "AdaptiveOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions", "DartOptions", "DetectorOptions",
-    "DictionaryOptions", "EntropyOptions", "GuardOptions", "LDAOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "NeighboursOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
+    "DictionaryOptions", "EnergyOptions", "EntropyOptions", "FieldIdentifierOptions", "FieldOptions", "GuardOptions", "LDAOptions", "MCMOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "NeighboursOptions", "OGAOptions", "OnZetaOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
     "Resolved", "RositaOptions", "TDAOptions", "TPTCOptions", "TPTOptions", "UniEntOptions", "ZeroShotOptions", "option", "resolve",
 ]  # fmt: skip
 
@@ -77,6 +89,14 @@ class AdapterOptions(Options):
         number="D32",
         published="mixed",
         about="half precision for recorded classes and frozen scores, as on the authors' GPU; silent in the paper",
+    )
+    accept: tuple[str, ...] = option(
+        (),
+        about='smallest probability with which an image is answered as known, as "0.8", or for one class as "person: 0.9"; '
+        "one half where nothing is given",
+    )
+    class_probabilities: bool = option(
+        False, about="put the probabilities of all classes, by name, into each prediction"
     )
     class_scores: bool = option(False, about="put the logits of all classes, by name, into each prediction")
     features: bool = option(False, about="put the image's unit feature from before the update into each prediction")

@@ -1,8 +1,8 @@
 """Code from outside the package: what installed packages register, and files that a person names.
 
-A package registers by entry points of the groups `ostta.methods`, `ostta.scores`, `ostta.identifiers`, `ostta.backbones`
-and `ostta.datasets`. A person may also name a file, `path/file.py:Name`, on the command line, in a suite or in Python: naming it runs it. What a state
-file, a result file or anybody else says goes through `registered`, which runs no file.
+A package registers by entry points of the groups `ostta.methods`, `ostta.scores`, `ostta.identifiers`, `ostta.backbones`,
+`ostta.datasets` and `ostta.measures`. A person may also name a file, `path/file.py:Name`, on the command line, in a suite or in
+Python: naming it runs it. What a state file, a result file or anybody else says goes through `registered`, which runs no file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .core.checks import shown
 from .core.types import Error
 from .files import path_from_root, read_regular
 
-Kind = Literal["method", "score", "identifier", "backbone", "dataset"]
+Kind = Literal["method", "score", "identifier", "backbone", "dataset", "measure"]
 _MODULE = "ostta_file_"
 # What was run, by its hash: the module, and its source for workers that do not have the file.
 _RUN: dict[tuple[str, str], types.ModuleType] = {}

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .core.options import PROFILES
-from .registry import pick
+from .plugins import names_file
+from .registry import find, pick
 
 Named = str | type[Any] | None
 
@@ -25,7 +26,7 @@ class Chosen:
 _CHOICES: dict[str, tuple[str, str | None, str]] = {
     "reference": ("rosita", None, "lda"),
     "paper": ("rosita", None, "lda"),
-    "field": ("zero_shot", "neighbours", "adaptive"),
+    "field": ("zero_shot", "field", "field"),
 }
 
 
@@ -40,14 +41,23 @@ def chosen(profile: str | None, method: Named = None, score: Named = None, ident
     """What is named, and for the rest what the profile says. With nothing named at all the profile is `field`, else `reference`.
 
     >>> chosen(None), chosen(None, method="tda").identifier
-    (Chosen(profile='field', method='zero_shot', score='neighbours', identifier='adaptive'), 'lda')
+    (Chosen(profile='field', method='zero_shot', score='field', identifier='field'), 'lda')
+    >>> chosen("field", identifier="lda").score, chosen("field", score="max").identifier
+    ('field', 'lda')
     """
     if profile is None:
         profile = "field" if method is None and score is None and identifier is None else "reference"
     own_method, own_score, own_identifier = _CHOICES[pick(profile, PROFILES, "profile")]
-    if score is None and identifier is None:
-        # An identifier that is named may need a score of its own.
+    if identifier is None:
+        # The identifier `field` judges its own score only.
+        identifier = "lda" if score not in (None, own_score) and own_identifier == "field" else own_identifier
+    if score is None and not _needs_another(identifier, own_score):
         score = own_score
-    return Chosen(
-        profile, own_method if method is None else method, score, own_identifier if identifier is None else identifier
-    )
+    return Chosen(profile, own_method if method is None else method, score, identifier)
+
+
+def _needs_another(identifier: Named, score: str | None) -> bool:
+    """Whether a named identifier can judge another score only. A file is not run to find out."""
+    if identifier is None or score is None or names_file(identifier):
+        return False
+    return find("identifier", identifier).of.needs not in (None, score)

@@ -9,12 +9,17 @@ from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal
 
 from . import plugins
+from .contrib import Adaptive, Neighbours
 from .core.checks import shown
 from .core.types import Error
-from .identifiers import IDENTIFIERS
+from .field import FieldIdentifier, FieldScore
+from .identifiers import IDENTIFIERS, Identifier
 from .methods import METHODS
-from .scores import SCORES
+from .scores import SCORES, Score
 
+# All that ships, what is recommended first.
+ALL_SCORES: dict[str, type[Score]] = {"field": FieldScore, **SCORES, "neighbours": Neighbours}
+ALL_IDENTIFIERS: dict[str, type[Identifier]] = {"field": FieldIdentifier, **IDENTIFIERS, "adaptive": Adaptive}
 Owner = Literal["method", "score", "identifier"]
 OWNERS: tuple[Owner, ...] = ("identifier", "score", "method")
 # What a class must have at the least; `ostta.testing` checks what it does.
@@ -146,7 +151,7 @@ def nearest(name: str, known: list[str]) -> str:
 
 
 def _built_in(kind: Owner) -> dict[str, type[Any]]:
-    shipped: dict[Owner, Any] = {"method": METHODS, "score": SCORES, "identifier": IDENTIFIERS}
+    shipped: dict[Owner, Any] = {"method": METHODS, "score": ALL_SCORES, "identifier": ALL_IDENTIFIERS}
     return dict(shipped[kind])
 
 

@@ -1,12 +1,12 @@
-"""When a difference may be marked: the chance of it where there is none, over images or over seeds, and Holm's correction for many.
+"""Whether a difference is significant: p-values over images and seeds, and Holm's correction for many comparisons.
 
-Over images, the spread of the resamples of `ostta.intervals` is taken for that of a normal distribution: a thousand resamples
-cannot tell a chance of 0.001 from one of 0.00001, and a table of two hundred differences needs that. What no paired test could
-say from so few images is not said here either: where two runs differ on n images, a fair coin for each of them gives the whole
-difference to one side with the chance 2 / 2^n, and no chance below that is returned.
+With one seed, the resamples of `ostta.intervals` are approximated by a normal distribution, because a thousand resamples cannot
+distinguish p = 0.001 from p = 0.00001, which a table of two hundred differences needs. With several seeds the test is Student's t
+with the nested variance of `ostta.intervals.SeedSpread`. No p-value is below the smallest one that a sign test could give: if two
+runs differ on n images, that is 2 / 2^n.
 
-Over seeds, it is Student's t of the differences seed by seed, for seeds that draw images of their own. Seeds that only order the
-same images anew share the luck of these images, and their spread does not show it: there is no chance to be had from them.
+`over_seeds` is for seeds that draw images but kept no records. Seeds that only reorder the same images are not independent samples
+of images, so no p-value is computed from their differences alone.
 
 >>> holm([0.01, 0.04, 0.03])
 [0.03, 0.06, 0.06]
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .core.types import Error
-from .intervals import LEVEL, Interval, Values
+from .intervals import LEVEL, Interval, SeedSpread, Values
 
 # What a chance, corrected for the number of comparisons, must be below.
 ALPHA = 1 - LEVEL
@@ -43,24 +43,29 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 
 def over_images(resampled: Values, changed: int) -> float:
-    """The two-sided chance of a difference, from `Resampling.values` of one side minus those of the other.
+    """The two-sided p-value of a difference, from `Resampling.values` of one side minus those of the other.
 
-    `changed` is the number of images on which the two sides differ at all.
+    For several seeds `resampled` has one row a seed (`Resampling.values_by_run`). `changed` is the number of images on which the two
+    sides differ at all.
 
     >>> round(over_images(np.array([2.0, 1.0, 2.0, 3.0]), 100), 4)
     0.0455
     >>> over_images(np.array([2.0, 1.0, 2.0, 3.0]), 3)
     0.25
     """
-    known = resampled[1:][np.isfinite(resampled[1:])]
-    difference = float(resampled[0])
-    if len(known) < 2 or not math.isfinite(difference):
-        raise Error("A chance needs a difference, and at least two resamples of it.")
+    rows = np.atleast_2d(resampled)
+    means = rows.mean(axis=0)
+    difference, finite = float(means[0]), means[1:][np.isfinite(means[1:])]
+    if len(finite) < 2 or not math.isfinite(difference):
+        raise Error("A p-value needs a difference, and at least two resamples of it.")
     if difference == 0 or changed == 0:
         return 1.0
-    spread = float(np.std(known, ddof=1))
-    normal = math.erfc(abs(difference) / spread / math.sqrt(2)) if spread > 0 else 0.0
-    return min(1.0, max(normal, 2.0 ** (1 - changed)))
+    if len(rows) > 1:
+        found = SeedSpread.of(rows).p_value()
+    else:
+        error = float(np.std(finite, ddof=1))
+        found = math.erfc(abs(difference) / error / math.sqrt(2)) if error > 0 else 0.0
+    return min(1.0, max(found, 2.0 ** (1 - changed)))
 
 
 def over_seeds(differences: Sequence[float], level: float = LEVEL) -> tuple[Interval, float] | None:

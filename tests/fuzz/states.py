@@ -19,7 +19,7 @@ from ostta.backbones.towers import weight_hash
 from .engine import Kind, PromiseError
 from .mutate import damaged, damaged_tree, json_text
 
-METHODS = ("rosita", "tda", "prototypes", "dpe", "entropy", "cliptta", "zero_shot")
+METHODS = ("rosita", "tda", "prototypes", "dpe", "entropy", "cliptta", "zero_shot", "oga", "onzeta")
 IDENTIFIERS = ("lda", "daf")
 SEALED, CONTENT = "sha256", "ostta"
 TYPES = ("F16", "BF16", "F32", "F64", "I8", "I32", "I64", "BOOL", "U8", "X9")

@@ -65,7 +65,7 @@ _NAMES = (
     ("FOLDER", "any CLIP or SigLIP in the hub's format", "hf download ID --local-dir FOLDER"),
     ("BACKBONE+maple:PATH", "any CLIP with the MaPLe prompts at PATH", "a public checkpoint; see docs/maple.md"),
     ("features:FILE", "features of images that any of these encoded", "ostta features extract; see docs/features.md"),
-    ("onnx:FOLDER", "any of these for ONNX Runtime: zero_shot, tda, dpe", "ostta backbone export; see docs/onnx.md"),
+    ("onnx:FOLDER", "any of these for ONNX Runtime, without gradients", "ostta backbone export; see docs/onnx.md"),
 )
 
 

@@ -19,19 +19,13 @@ OLDER_WEIGHTS = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_m
 def model_folder(name: str) -> Path:
     """The folder with the model's files: from the cache if they are all there, else downloaded."""
     try:
-        from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
         from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
     except ImportError as problem:
         raise Error(NEEDS_EXTRA) from problem
     try:
         cached = _cached(name)
-        if cached is not None:
-            return cached
-        folder = Path(snapshot_download(name, allow_patterns=[*SMALL_FILES, *WEIGHTS]))
-        if not _has(folder, WEIGHTS):
-            folder = Path(snapshot_download(name, allow_patterns=[*OLDER_WEIGHTS]))
-        return folder
+        return _snapshot(name, local_files_only=False) if cached is None else cached
     except HFValidationError as problem:
         raise Error(f"There is no folder {name!r}, and it cannot be the id of a model on the hub.") from problem
     except RepositoryNotFoundError as problem:
@@ -43,13 +37,28 @@ def model_folder(name: str) -> Path:
         ) from problem
 
 
+def _snapshot(name: str, local_files_only: bool) -> Path:
+    """The folder of the files that a backbone reads.
+
+    The patterns are needed for the cache too: without them, the library takes a snapshot for incomplete as long as any file of the
+    repository is missing, such as the weights for another framework.
+    """
+    from huggingface_hub import snapshot_download
+
+    patterns = [*SMALL_FILES, *WEIGHTS]
+    folder = Path(snapshot_download(name, allow_patterns=patterns, local_files_only=local_files_only))
+    if not _has(folder, WEIGHTS):
+        older = [*OLDER_WEIGHTS]
+        folder = Path(snapshot_download(name, allow_patterns=older, local_files_only=local_files_only))
+    return folder
+
+
 def _cached(name: str) -> Path | None:
     """Asked first, so that a model that is here loads without a network and stays the same from run to run."""
-    from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
-        folder = Path(snapshot_download(name, local_files_only=True))
+        folder = _snapshot(name, local_files_only=True)
     except LocalEntryNotFoundError:
         return None
     whole = (

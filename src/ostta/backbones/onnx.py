@@ -1,6 +1,6 @@
 """A backbone that was exported for ONNX Runtime: an image tower without gradients, and the embeddings of some classes.
 
-It serves what trains nothing in the tower: zero_shot, tda, dpe.
+It serves methods that train nothing in the tower: zero_shot, tda, dpe, oga, onzeta.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ def run_command(spec: RunSpec) -> str | None:
     parts += scenario
     parts += _named("draw", spec.draw, draw) + _named("seed", spec.seed, 0)
     parts += _named("device", spec.device, "cpu") + _named("dtype", spec.dtype, "float32")
+    parts += _named("ahead", spec.ahead, 1)
     parts += ["--guard"] if spec.guard else []
     parts += [f"--set {shlex.quote(f'{name}={value}')}" for name, value in options.items()]
     return " ".join(parts)

@@ -69,6 +69,8 @@ def packages_of(spec: RunSpec) -> dict[str, str]:
         *((("score", spec.score),) if spec.score is not None else ()),
         ("backbone", spec.backbone),
         *(("dataset", name) for name in sets_of(spec)),
+        # They are computed at the end of every run.
+        *(("measure", name) for name in plugins.registered_names("measure")),
     ]
     found = [plugins.package(kind, name).rpartition(" ") for kind, name in kinds]
     return {name: version for name, _, version in found if name}

@@ -15,7 +15,7 @@ from ..metrics import CONVENTION
 from ..options import by_owner
 from ..registry import choose
 from .file_model import FileModel, first_problem
-from .spec import RunSpec
+from .spec import OF_THE_STREAM, RunSpec
 
 SCHEMA = 1
 
@@ -31,15 +31,20 @@ class Side(FileModel):
 
 
 class StreamInfo(FileModel):
-    """The stream, and the hash of its order; `draw` is what the seed drew: the order, or the images too."""
+    """The stream: the hash of its order, and the identity of its images; `draw` is what the seed drew: the order, or the images too.
 
-    later: ClassVar[tuple[str, ...]] = ("draw",)
+    `identity` also covers origin, corruption, severity and content (`streams.Stream.identity`). Files of version 0.2.0 and earlier
+    have none.
+    """
+
+    later: ClassVar[tuple[str, ...]] = ("draw", "identity")
 
     hash: str
     desired: Side
     undesired: Side | None
     seed: int
-    draw: Literal["order", "images"] = "order"
+    draw: Literal["order", "images", "orders"] = "order"
+    identity: str | None = None
 
 
 class Figures(FileModel):
@@ -161,6 +166,7 @@ class Result(FileModel):
         "cached_features",
         "events",
         "load",
+        "measures",
     )
 
     schema_version: int = SCHEMA
@@ -196,6 +202,21 @@ class Result(FileModel):
     events: dict[str, int] = Field(default_factory=dict)
     # How busy the machine was; files from before that do not say.
     load: Load | None = None
+    # By the names of `ostta.measures`, those of plug-ins among them; None where the run cannot give one.
+    measures: dict[str, float | None] = Field(default_factory=dict)
+
+    @property
+    def stream_identity(self) -> tuple[str, ...]:
+        """What must be equal for two results to be of the same images in the same order.
+
+        A file without an identity equals only files of that kind, with the same order, spec and origins.
+        """
+        if self.stream.identity is not None:
+            return (self.stream.hash, self.stream.identity)
+        sides = [
+            None if side is None else (side.name, side.origin) for side in (self.stream.desired, self.stream.undesired)
+        ]
+        return (self.stream.hash, "", repr(sides), repr([getattr(self.spec, name) for name in OF_THE_STREAM]))
 
     @property
     def busy(self) -> bool:

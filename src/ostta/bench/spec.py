@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from ..core.types import Error
 from ..data.names import is_own, placed
@@ -17,6 +17,13 @@ from ..options import canonical, with_old_names
 from ..profiles import chosen
 from .file_model import FileModel, first_problem
 from .scenario import DomainsScenario, Scenario, SingleScenario
+
+# What a profile chooses where a spec names none of them.
+PARTS = ("method", "score", "identifier")
+# The fields of a spec that decide which images a run shows.
+OF_THE_STREAM = (
+    "desired", "undesired", "corruption", "severity", "ratio", "limit", "classes", "undesired_classes", "scenario", "draw", "seed",
+)  # fmt: skip
 
 
 class RunSpec(FileModel):
@@ -34,6 +41,7 @@ class RunSpec(FileModel):
         "score",
         "undesired_classes",
         "guard",
+        "ahead",
     )
 
     backbone: str = "embedded"
@@ -53,15 +61,31 @@ class RunSpec(FileModel):
     # Classes of the desired set that are unknown: `undesired` is then the same set, and shows no others.
     undesired_classes: list[str] | None = None
     seed: int = 0
-    # What the seed draws beside corruption and augmentation: the order of the first `limit` images, or which images too.
-    draw: Literal["order", "images"] = "order"
+    # What the seed draws beside corruption and augmentation: the order of the first `limit` images, or which images too. With
+    # "orders" images and their corruption are those of seed 0, and the seed draws order and augmentation alone.
+    draw: Literal["order", "images", "orders"] = "order"
     scenario: Scenario = Field(default_factory=SingleScenario)
     # Off in benchmarks, whatever the profile says, unless a run asks for it.
     guard: bool = False
     device: Annotated[str, Field(pattern=r"^(cpu|mps|cuda(:\d+)?)$")] = "cpu"
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    # Images that are encoded in one batch: part of what is asked, because it changes the last bits of features.
+    ahead: Annotated[int, Field(ge=1, le=1_024)] = 1
     # The SHA-256 of each file of code that the run names as path/file.py:Name; `own_code.asked` fills it in.
     plugins: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_one_set(cls, content: Any) -> Any:
+        """Undesired classes are classes of the desired set, so that no undesired set has to be named beside them."""
+        if isinstance(content, dict) and content.get("undesired_classes") is not None and "undesired" not in content:
+            return {**content, "undesired": content.get("desired", cls.model_fields["desired"].default)}
+        return content
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_profile(cls, content: Any) -> Any:
+        return with_profile_parts(content) if isinstance(content, dict) else content
 
     @field_validator("options")
     @classmethod
@@ -84,6 +108,20 @@ class RunSpec(FileModel):
     @classmethod
     def _placed(cls, name: str | None) -> str | None:
         return None if name is None else placed(name)
+
+
+def with_profile_parts(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a spec, with method, score and identifier of the profile `field` if none of them is named.
+
+    The other profiles choose the defaults of a spec.
+
+    >>> with_profile_parts({"profile": "field"})
+    {'profile': 'field', 'method': 'zero_shot', 'score': 'field', 'identifier': 'field'}
+    """
+    if fields.get("profile") != "field" or any(part in fields for part in PARTS):
+        return dict(fields)
+    picked = chosen("field")
+    return {**fields, **{part: getattr(picked, part) for part in PARTS}}
 
 
 def checked_spec(**fields: Any) -> RunSpec:
@@ -110,6 +148,18 @@ def usual_draw(fields: Mapping[str, Any]) -> Literal["order", "images"]:
     return (
         "images" if any(map(is_own, sets)) and spec.limit is not None and spec.scenario.kind != "ordered" else "order"
     )
+
+
+def image_seed(spec: RunSpec) -> int:
+    """The seed that draws images and corrupts them."""
+    return 0 if spec.draw == "orders" else spec.seed
+
+
+def draws_images(spec: RunSpec) -> bool:
+    """Whether images are drawn from all classes of a set, and are not its first ones."""
+    if spec.draw == "orders":
+        return usual_draw(spec.model_dump(exclude={"options", "draw"})) == "images"
+    return spec.draw == "images"
 
 
 def changed(spec: RunSpec, **fields: Any) -> RunSpec:

@@ -6,7 +6,7 @@ a row or a column. Two sets of files share their names: `paper/` as published, `
 
     [base]
     desired = "folder:pets"
-    draw = "images"                                     # each seed draws its own images, and not only their order
+    draw = "images"                                     # each seed draws its own images, and not only their order; or `orders = 10` above
     [axes]                                              # the one part that a file must have
     method = ["zero_shot", "rosita"]                    # a field of RunSpec, and the values it takes
     [axes.stream]                                       # or named entries, each setting fields
@@ -43,8 +43,8 @@ from ..registry import pick
 from .file_model import all_problems, first_problem
 from .own_code import asked
 from .paper.mapping import Filters, filters_of
-from .spec import RunSpec, usual_draw
-from .suite_model import METRICS, Axis, Entry, Skip, Suite
+from .spec import PARTS, RunSpec, usual_draw, with_profile_parts
+from .suite_model import METRICS, Axis, Entry, Skip, Suite, lower_is_better
 
 __all__ = [
     "METRICS",
@@ -55,6 +55,7 @@ __all__ = [
     "Suite",
     "expand",
     "load_suite",
+    "lower_is_better",
     "read_suite",
     "runs",
     "suite_names",
@@ -213,8 +214,12 @@ def _fields(suite: Suite, entries: Sequence[Entry], seed: int, limit: int | None
     if "draw" not in fields:
         with suppress(Error):  # What is wrong with a run is said where its spec is made.
             fields |= {"draw": "images"} if usual_draw(fields) == "images" else {}
-    defaults = _defaults()
-    return {name: value for name, value in fields.items() if name not in defaults or value != defaults[name]}
+    fields, defaults = with_profile_parts(fields), _defaults()
+    # Without its parts, the profile `field` means its own, not the defaults.
+    kept = PARTS if fields.get("profile") == "field" else ()
+    return {
+        name: value for name, value in fields.items() if name in kept or name not in defaults or value != defaults[name]
+    }
 
 
 def _filters(suite: Suite, entries: Collection[Entry], fields: Mapping[str, Any]) -> Filters:

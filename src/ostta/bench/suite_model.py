@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from ..measures import MEASURES, WINDOW, find_measure, is_measure, measure_names
 from ..metrics import NAMES
+from ..plugins import names_file, placed_file
 from ..registry import nearest
 from .file_model import FileModel, all_problems
 from .paper.mapping import Filters
@@ -29,32 +31,54 @@ _OF_STREAM = {
     "classes",
 }
 
+
 # What a table can show, by the names of the paper's figures, and how it is headed. `accuracy` is over all desired images, accepted or not.
-METRICS = {
-    "auroc": "AUROC ↑",
-    "fpr95": "FPR95 ↓",
-    "acc_desired": "Acc_D ↑",
-    "acc_undesired": "Acc_U ↑",
-    "hm": "HM ↑",
-    "hm_std": "HM, standard deviation",
-    "accepted_desired": "accepted D ↑",
-    "accuracy": "accuracy ↑",
-    "open_accuracy": "(C+1)-way accuracy ↑",
-    "events": "events",
-    "euclidean": "Euclidean ↑",
-    "cosine": "cosine ↑",
-    "wasserstein": "Wasserstein ↑",
-    "average_matches": "K+",
-    "reliable_pseudo_label": "right among reliable desired ↑",
-    "reliable_undesired": "right among reliable undesired ↑",
-    "ms": "ms/step ↓",
-    "gpu_memory_gb": "GPU memory, GB ↓",
-    "classes": "classes",
-    "bank_features": "features kept ↓",
-    "bank_mb": "features kept, MB ↓",
-    "adapted_parameters": "parameters ↓",
-    "added_parameters": "added parameters ↓",
-}
+class Headings(dict[str, str]):
+    """The headings of metrics by name; that of a measure from outside is looked up."""
+
+    def __missing__(self, name: str) -> str:
+        return find_measure(name).heading
+
+
+METRICS = Headings(
+    {
+        "auroc": "AUROC ↑",
+        "fpr95": "FPR95 ↓",
+        "acc_desired": "Acc_D ↑",
+        "acc_undesired": "Acc_U ↑",
+        "hm": "HM ↑",
+        "hm_std": "HM, standard deviation",
+        "accepted_desired": "accepted D ↑",
+        "accuracy": "accuracy ↑",
+        "open_accuracy": "(C+1)-way accuracy ↑",
+        "events": "events",
+        "euclidean": "Euclidean ↑",
+        "cosine": "cosine ↑",
+        "wasserstein": "Wasserstein ↑",
+        "average_matches": "K+",
+        "reliable_pseudo_label": "right among reliable desired ↑",
+        "reliable_undesired": "right among reliable undesired ↑",
+        "ms": "ms/step ↓",
+        "gpu_memory_gb": "GPU memory, GB ↓",
+        "classes": "classes",
+        "bank_features": "features kept ↓",
+        "bank_mb": "features kept, MB ↓",
+        "adapted_parameters": "parameters ↓",
+        "added_parameters": "added parameters ↓",
+        "hm_worst_tenth": "HM, worst tenth ↑",
+        "regret": f"regret, worst {WINDOW} ↓",
+        **{measure.name: measure.heading for measure in MEASURES.values()},
+    }
+)
+
+
+def lower_is_better(metric: str) -> bool:
+    """Whether a lower value of `metric` is the better one.
+
+    >>> lower_is_better("fpr95"), lower_is_better("hm")
+    (True, False)
+    """
+    return METRICS[metric].endswith("↓")
 
 
 class Entry(FileModel):
@@ -108,6 +132,7 @@ class Suite(FileModel):
     of a run that have figures of their own, beside the whole. records: the per-image records are needed, for pictures and
     intervals. cache_features: runs that need nothing but image features share them, stream by stream; their times are then not shown.
     windows: so many images a window, in which rows are set against the frozen one; 0 for no such table.
+    orders: the same images in so many orders, in place of `seeds`; `base.draw` is then "orders".
     differences: of which metrics tables show differences to the frozen row and to ROSITA; the headline's, if none are named.
     """
 
@@ -123,6 +148,7 @@ class Suite(FileModel):
     columns: tuple[str, ...] = ()
     metrics: tuple[str, ...] = Field(NAMES, min_length=1)
     seeds: tuple[int, ...] = Field((0,), min_length=1)
+    orders: Annotated[int, Field(ge=1)] | None = None
     limit: int | None = None
     figures: Filters = Field(default_factory=dict)
     parts: tuple[str, ...] = ()
@@ -139,6 +165,16 @@ class Suite(FileModel):
             return content
         filled = {"title": Path(str(content.get("name", ""))).stem, **content}
         axes = {axis["name"]: axis["entries"] for axis in content.get("axes", ()) if isinstance(axis, dict)}
+        if isinstance(content.get("orders"), int) and isinstance(content.get("base", {}), dict):
+            if "seeds" in content or "draw" in content.get("base", {}):
+                raise ValueError(
+                    "orders: the seeds are then 0, 1, ... and draw the orders, so name neither `seeds` nor `draw`"
+                )
+            filled |= {"seeds": range(content["orders"]), "base": {**content.get("base", {}), "draw": "orders"}}
+        if isinstance(content.get("metrics"), list):
+            # A measure in a file is named from the folder of the suite.
+            folder = Path(str(content.get("name", ""))).absolute().parent
+            filled["metrics"] = [placed_file(m, folder) if names_file(m) else m for m in content["metrics"]]
         rows, columns = (content.get(side) for side in ("rows", "columns"))
         if rows is None and columns is None:
             columns = [name for name, entries in axes.items() if _of_stream(entries)]
@@ -178,7 +214,10 @@ class Suite(FileModel):
     @field_validator("metrics")
     @classmethod
     def _known(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = [f"{name!r}{nearest(name, list(METRICS))}" for name in metrics if name not in METRICS]
+        known = [*METRICS, *measure_names()]
+        unknown = [
+            f"{name!r}{nearest(name, known)}" for name in metrics if name not in METRICS and not is_measure(name)
+        ]
         return _without([f"unknown metrics or fields: {each}" for each in unknown], metrics)
 
     @property

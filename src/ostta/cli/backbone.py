@@ -73,7 +73,7 @@ def export(
     int8: Annotated[bool, typer.Option("--int8", help="Round the dense layers to eight bits.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a backbone that was exported there earlier.")] = False,
 ) -> None:
-    """Write an image tower and the embeddings of classes for ONNX Runtime: for zero_shot, tda and dpe, which train nothing in it.
+    """Write an image tower and the embeddings of classes for ONNX Runtime: for methods that train nothing in it, such as zero_shot and tda.
 
     Example: ostta backbone export --backbone embedded --classes "cat,dog,ship" --to pets, then --backbone onnx:pets
     """

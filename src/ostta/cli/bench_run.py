@@ -60,7 +60,7 @@ def run(
         typer.Option("--fresh", help="A new process for each run; else processes live on from run to run."),
     ] = False,
 ) -> None:
-    """Carry out all runs of a suite; those with a result in the folder are skipped, and failed ones are tried again.
+    """Carry out all runs of a suite; results in the folder are reused, and failed runs are tried again.
 
     Example: ostta bench run embedded/table-cifar --limit 100 --only method=zero_shot,rosita --workers 2 --data DATA
     """
@@ -92,11 +92,11 @@ def run(
                 watch=watch,
             )
     except MissingError as problem:
-        tell_missing(problem)
+        tell_missing(problem, suite)
         raise typer.Exit(1) from None
     for ending in summary.failed:
         typer.echo(f"{title(ending.spec)} failed: {ending.reason}", err=True)
-    counts = [f"{summary.done} done", f"{summary.skipped} skipped", f"{len(summary.failed)} failed"]
+    counts = [f"{summary.done} done", f"{summary.skipped} reused", f"{len(summary.failed)} failed"]
     if summary.elsewhere:
         counts.append(f"{len(summary.elsewhere)} under way in another runner")
     print(f"{', '.join(counts)}, in {duration(summary.seconds)}: {out}")

@@ -33,7 +33,7 @@ def table(
         str,
         typer.Option(
             "--format",
-            help="md or latex: tables; csv or parquet: one row a run and seed; figures: CSV of all figures and their intervals; "
+            help="md or latex: tables; latex-compact: the headline only, one column a stream; csv or parquet: one row a run and seed; figures: CSV of all figures and their intervals; "
             "json: everything.",
         ),
     ] = "md",

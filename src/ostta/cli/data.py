@@ -70,17 +70,78 @@ def check(
 
 
 @app.command()
-def get(name: _Name, data: _Root = None, corruption: _Corruption = "snow") -> None:
-    """Fetch a data set into the data folder; run again, it goes on where it broke off. Example: ostta data get cifar10c --data DATA"""
+def get(
+    name: Annotated[str | None, typer.Argument(help="See `ostta ls datasets`; mnist:train names a split.")] = None,
+    data: _Root = None,
+    corruption: _Corruption = "snow",
+    suite: Annotated[
+        str | None, typer.Option("--for", help="Fetch all data sets of a suite: see `ostta bench ls`, or a TOML file.")
+    ] = None,
+) -> None:
+    """Fetch a data set into the data folder; run again, it goes on where it broke off.
+
+    With `--for SUITE`, all data sets that the runs of a suite need. The exit code is 1 if one of them cannot be fetched.
+
+    Example: ostta data get cifar10c --data DATA
+
+    Example: ostta data get --for paper/table-cifar --data DATA
+    """
+    from ..files import ROOT_VARIABLE, given_root
+
+    if (name is None) == (suite is None):
+        raise Error("Give either the name of a data set, such as cifar10c, or --for with the name of a suite.")
+    root = given_root(data)
+    if root is None:
+        raise Error(f"Where should it go? Give the folder of your data sets as --data, or set {ROOT_VARIABLE}.")
+    if name is not None:
+        _fetch(name, root, corruption)
+    elif suite is not None and not _fetch_for(suite, root):
+        raise typer.Exit(1)
+
+
+def _fetch_for(suite: str, root: Path) -> bool:
+    """Fetch the data sets of a suite that are not there; whether all of them are there afterwards."""
+    from ..bench.engine.grid import plan
+    from ..bench.engine.requirements import sets_needed
+    from ..bench.suite import load_suite
+    from ..data.by_name import open_dataset
+    from ..data.catalogue import CATALOGUE
+    from ..data.names import parse_name
+
+    complete = True
+    for name, corruption in sets_needed(plan(load_suite(suite))):
+        parsed = parse_name(name)
+        what = f"{name}, {corruption}" if parsed.corrupted else name
+        if parsed.kind == "file":
+            continue  # code that only a run executes
+        try:
+            origin = open_dataset(name, root, corruption=corruption, limit=1, named=False).origin
+        except Error as problem:
+            origin = None
+            if parsed.kind != "known":
+                complete = False
+                print(f"{what} is missing: {problem}")
+                continue
+        # Corrupted images can be generated, but published files take precedence.
+        has_published = parsed.kind == "known" and CATALOGUE[parsed.base].published is not None
+        if origin is not None and not (origin == "generated" and has_published):
+            print(f"{what} is there.")
+            continue
+        try:
+            _fetch(name, root, corruption)
+        except Error as problem:
+            complete = complete and origin is not None
+            print(f"{what} is {'missing' if origin is None else 'generated from the clean set'}: {problem}")
+    return complete
+
+
+def _fetch(name: str, root: Path, corruption: str) -> None:
+    """Fetch one data set with a progress bar."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     from ..data.download.get import get_dataset
-    from ..files import ROOT_VARIABLE, given_root
 
-    root = given_root(data)
-    if root is None:
-        raise Error(f"Where should it go? Give the folder of your data sets as --data, or set {ROOT_VARIABLE}.")
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         tasks = {}

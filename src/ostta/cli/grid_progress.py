@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,12 +68,14 @@ def title(spec: RunSpec) -> str:
     return f"{spec.method} {sets} seed {spec.seed}"
 
 
-def tell_missing(problem: MissingError) -> None:
-    """All that is missing, one line each, with how to get it and what can be done without."""
+def tell_missing(problem: MissingError, suite: str | None = None) -> None:
+    """All that is missing, one line each, with how to get it and what can be done without. `suite` is the suite of the runs."""
     typer.echo(problem.head, err=True)
     for each in problem.missing:
         typer.echo(f"  {counted(len(each.runs), 'run')}: {each.reason}", err=True)
-    typer.echo("`ostta data get NAME --data FOLDER` fetches many data sets; `ostta ls datasets` says which.", err=True)
+    if any(each.data for each in problem.missing):
+        what = "NAME" if suite is None else f"--for {shlex.quote(suite)}"
+        typer.echo(f"`ostta data get {what} --data FOLDER` fetches the data sets that can be downloaded.", err=True)
     if problem.way_out:
         typer.echo(problem.way_out, err=True)
 

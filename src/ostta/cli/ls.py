@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..registry import Found, Owner
 
 app = typer.Typer(
-    help="List what there is: methods, scores, identifiers, groups, backbones, options, datasets, profiles, results.",
+    help="List what there is: methods, scores, identifiers, groups, backbones, options, datasets, profiles, measures, results.",
     no_args_is_help=True,
 )
 
@@ -69,6 +69,22 @@ def identifiers(also: _Also = None) -> None:
 def scores(also: _Also = None) -> None:
     """The scores. Example: ostta ls scores"""
     print_table("Scores", ("score", "what it is"), [(found.name, found.of.about) for found in _every("score", also)])
+
+
+@app.command()
+def measures() -> None:
+    """The measures of `ostta.measures` and of installed packages, for the metrics of a suite. Example: ostta ls measures"""
+    from ..core.types import Error
+    from ..measures import find_measure, measure_names
+
+    found = []
+    for name in measure_names():
+        try:
+            found.append(find_measure(name))
+        except Error as problem:
+            warnings.warn(str(problem), stacklevel=1)
+    about = [(each.name, each.heading, (each.compute.__doc__ or "").partition("\n")[0]) for each in found]
+    print_table("Measures", ("measure", "heading", "what it is"), about)
 
 
 def _every(kind: Owner, also: Sequence[str] | None) -> list[Found]:

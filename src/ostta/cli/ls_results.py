@@ -26,12 +26,15 @@ def results(
     if format_ == "json":
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
+    # Most folders have no run with chosen classes, and lines are long enough.
+    chosen = [name for name in ("classes", "undesired_classes") if any(row[name] for row in rows)]
     print_table(
         f"Results in {folder}",
-        ("stream", "backbone", "method", "seed", "images", "HM", "AUROC", "records", "file"),
+        ("stream", *chosen, "backbone", "method", "seed", "images", "HM", "AUROC", "records", "file"),
         [
             (
                 row["stream"],
+                *(row[name] or "" for name in chosen),
                 row["backbone"],
                 row["name"],
                 str(row["seed"]),

@@ -39,6 +39,8 @@ def run_several(
         path.unlink(missing_ok=True)
         tell_missing(problem)
         raise typer.Exit(1) from None
+    if summary.skipped:
+        typer.echo(f"{summary.skipped} results reused.", err=True)
     for ending in summary.failed:
         typer.echo(f"{title(ending.spec)} failed: {ending.reason}", err=True)
     figures = SuiteFigures(collect_results(suite, out))
@@ -55,13 +57,14 @@ def run_several(
 
 
 def _best(figures: SuiteFigures) -> str:
-    """A sentence about the row with the highest mean, the frozen one left out; empty where nothing is known."""
-    from ..bench.suite import METRICS
+    """A sentence about the row with the best mean, the frozen one left out; empty where nothing is known."""
+    from ..bench.suite import METRICS, lower_is_better
 
     (column,) = figures.columns
     found = {row: figures.figure(row, column, figures.headline) for row in figures.rows if not figures.is_frozen(row)}
     means = {row: figure.mean for row, figure in found.items() if figure is not None and figure.mean is not None}
-    best = [" / ".join(row) for row, value in means.items() if value == max(means.values())]
+    top = (min if lower_is_better(figures.headline) else max)(means.values(), default=None)
+    best = [" / ".join(row) for row, value in means.items() if value == top]
     name = METRICS[figures.headline].rstrip(" ↑↓")
     if len(best) > 1:
         return f"The best {name} is the same for {', '.join(best)}: nothing can be chosen by it."

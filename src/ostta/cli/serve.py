@@ -68,6 +68,9 @@ def serve(
         ),
     ] = None,
     max_sessions: Annotated[int, typer.Option(min=1)] = 256,
+    max_session_mb: Annotated[
+        int, typer.Option(min=1, help="Megabytes of memory of one session: its state with the snapshots of its guard.")
+    ] = 128,
     max_waiting: Annotated[int, typer.Option(min=1, help="Images of one session that wait at one time.")] = 64,
     max_body_mb: Annotated[int, typer.Option(min=1, help="Megabytes of one request with images.")] = 16,
     max_megapixels: Annotated[float, typer.Option(min=0.01, help="Of one image.")] = 16.0,
@@ -109,7 +112,14 @@ def serve(
         raise Error(f"`ostta serve` needs {missing.name}: pip install 'ostta[serve]'.") from None
 
     tokens = tokens_for(host, token_file)
-    limits = Limits(sessions=max_sessions, waiting=max_waiting, body=max_body_mb * 2**20, megapixels=max_megapixels)
+    limits = Limits(
+        sessions=max_sessions,
+        session_bytes=max_session_mb * 2**20,
+        state=max_session_mb * 3 * 2**19,
+        waiting=max_waiting,
+        body=max_body_mb * 2**20,
+        megapixels=max_megapixels,
+    )
     settings = Settings(
         limits=limits,
         save_every=save_every,

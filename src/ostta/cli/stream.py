@@ -83,6 +83,15 @@ def stream(
             min=1, max=100_000, help="Images after which the state is saved: so many a crash repeats at most."
         ),
     ] = 100,
+    ahead: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=1_024,
+            help="Images that are encoded in one batch before they are decided one after the other: 16 if not given, 1 to turn it off. "
+            "Has no effect on live sources, followed folders and standard input, nor on methods that train the image tower.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -93,7 +102,8 @@ def stream(
     sort: Annotated[
         Sort | None,
         typer.Option(
-            help='Also put each image into OUT/sorted/ANSWER/, as a copy or a link; `unknown` is for "I don\'t know".'
+            help='Also put each image into OUT/sorted/ANSWER/, as a copy or a link. `unknown` is the folder of "I don\'t know", `undecided` '
+            "that of images that came while the threshold was warming up."
         ),
     ] = None,
     draw: Annotated[
@@ -104,12 +114,12 @@ def stream(
         bool,
         typer.Option(
             "--panel/--no-panel",
-            help="A live panel on stderr, in place of JSON lines where those would go to the terminal too. Without one if stderr is no "
-            "terminal, or stdout a pipe.",
+            help="A live panel on stderr, with the last answers below it in place of JSON lines if stdout is a terminal too. There is no "
+            "panel if stderr is not a terminal, or if stdout is a pipe.",
         ),
     ] = True,
 ) -> None:
-    """Judge images one after the other, adapting on the way; one JSON line for each on stdout.
+    """Judge images one after the other, adapting on the way; one JSON line for each on stdout, or one short line on a terminal.
 
     With a state file that exists, what is not named on the command line comes from there, and what is named must be the same.
     An image counts once for a state: one that was judged before, the same path with the same size and time, is left out.
@@ -172,7 +182,15 @@ def stream(
     with (
         source,
         open_stream(
-            wanted, state, output, device=device, dtype=dtype, save_every=save_every, about=about, check=check
+            wanted,
+            state,
+            output,
+            device=device,
+            dtype=dtype,
+            save_every=save_every,
+            ahead=ahead,
+            about=about,
+            check=check,
         ) as live,
     ):
         opened.append(live)

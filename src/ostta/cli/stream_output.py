@@ -7,11 +7,13 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from typing import Any
 
 from ..files import readable
 from ..live.answers import LiveStream
+from ..live.memory import Memory
 from ..live.summary import summary
 from ..sources import Source
 
@@ -22,13 +24,17 @@ def shown(live: LiveStream, source: Source, *, panel: bool) -> None:
     prints = not (panel and _is_terminal(sys.stdout))
     ascii_only = (sys.stdout.encoding or "utf-8").lower() not in ("utf-8", "utf8")
     began = time.monotonic()
-    with _panel(live, source, panel) as show, closing(live.answers(source)) as found:
+    with _panel(live, source, wanted=panel, answers=not prints) as show, closing(live.answers(source)) as found:
         for answer in found:
             if prints:
                 print(json.dumps(answer, ensure_ascii=ascii_only), flush=True)
-            show()
+            show(answer)
     lines = summary(
-        live.digest, time.monotonic() - began, skipped=live.journal.skipped, dropped=getattr(source, "dropped", 0)
+        live.digest,
+        time.monotonic() - began,
+        skipped=live.journal.skipped,
+        dropped=getattr(source, "dropped", 0),
+        memory=Memory.of(live.adapter),
     )
     # Events after the last image are in no answer; skipped files are told in any case.
     left = source.new_events()
@@ -40,20 +46,26 @@ def shown(live: LiveStream, source: Source, *, panel: bool) -> None:
 
 
 @contextmanager
-def _panel(live: LiveStream, source: Source, wanted: bool) -> Iterator[Callable[[], None]]:
+def _panel(
+    live: LiveStream, source: Source, *, wanted: bool, answers: bool
+) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     if not wanted:
-        yield lambda: None
+        yield lambda answer: None
         return
     from rich.console import Console
 
-    from .stream_panel import stream_panel
+    from .stream_panel import StreamPanel, shown_panel
 
     adapter = live.adapter
-    title = f"{readable(source.name)}  {adapter.method_name}, {adapter.score_name}, {adapter.identifier_name}"
-    guarded = getattr(adapter, "guard", None) is not None
-    with stream_panel(
-        live.digest, title, guarded=guarded, dropped=lambda: source.dropped, console=Console(stderr=True)
-    ) as show:
+    title = f"{readable(source.name)}  {adapter.backbone.id}, {adapter.method_name}, {adapter.score_name}, {adapter.identifier_name}"
+    panel = StreamPanel(
+        live.digest,
+        title,
+        guarded=adapter.guard is not None,
+        dropped=lambda: source.dropped,
+        memory=lambda: Memory.of(adapter),
+    )
+    with shown_panel(panel, Console(stderr=True), answers=answers) as show:
         yield show
 
 

@@ -1,11 +1,12 @@
-"""The panel of `ostta stream` on a terminal: how fast, how many accepted, which classes, the scores, the guard."""
+"""The panel of `ostta stream` on a terminal: how fast, how many accepted, which classes, the scores, the guard, the last answers."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,12 +14,17 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ..core.types import compared
+from ..core.words import counted
 from ..live.digest import Digest
+from ..live.memory import Memory
 from ..live.outputs.timeline import histogram
 
 # Seconds between two pictures of the panel, and over which the rate is taken.
 PAUSE, RATE_OVER = 0.25, 10.0
 MOST_CLASSES, BINS = 8, 48
+# Answers below the panel.
+ANSWERS = 8
 KNOWN, UNKNOWN = "bright_blue", "yellow"
 # What the guard did last, and its light; so many images after a warning it is green again.
 LIGHTS = {"warn": "yellow", "skip": "yellow", "roll_back": "yellow", "freeze": "red", "thaw": "green"}
@@ -26,21 +32,58 @@ CALM = 200
 
 
 @contextmanager
-def stream_panel(
-    digest: Digest, title: str, *, guarded: bool, dropped: Callable[[], int], console: Console
-) -> Iterator[Callable[[], None]]:
-    """A function to be called after every image; it draws as often as eyes can follow."""
-    panel = StreamPanel(digest, title, guarded=guarded, dropped=dropped, plain=console.options.ascii_only)
-    with Live(panel.picture(), console=console, auto_refresh=False, redirect_stdout=False, transient=True) as live:
-        drawn = 0.0
+def shown_panel(
+    panel: StreamPanel, console: Console, *, answers: bool
+) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Show the panel, and below it the last `answers`, until the block exits; yields a function to call with every answer.
 
-        def show() -> None:
-            nonlocal drawn
-            if time.monotonic() - drawn >= PAUSE:
-                drawn = time.monotonic()
-                live.update(panel.picture(), refresh=True)
+    An answer that no longer fits below the panel is printed above it, into the history of the terminal. The panel disappears at the
+    end, so that all answers remain in order.
+    """
+    panel.plain = console.options.ascii_only
+    below: deque[Text] = deque()
+    try:
+        with Live(panel.picture(), console=console, auto_refresh=False, redirect_stdout=False, transient=True) as live:
+            drawn = 0.0
 
-        yield show
+            def show(answer: Mapping[str, Any]) -> None:
+                nonlocal drawn
+                if answers:
+                    below.append(answer_line(answer))
+                if time.monotonic() - drawn >= PAUSE:
+                    drawn = time.monotonic()
+                    above = [below.popleft() for _ in range(len(below) - ANSWERS)]
+                    live.update(Group(panel.picture(), *below), refresh=True)
+                    if above:
+                        console.print(*above, sep="\n")
+
+            yield show
+    finally:
+        if below:
+            console.print(*below, sep="\n")
+
+
+def answer_line(answer: Mapping[str, Any]) -> Text:
+    """One answer for a person: the class or "I don't know", the score beside the threshold, and the image.
+
+    >>> answer_line({"image": "a.png", "label": "cat", "known": True, "verdict": "reliable_desired", "score": 0.41, "threshold": 0.36}).plain
+    'cat                         0.41 > 0.36  a.png'
+    """
+    width, image = len("undecided (I don't know?)"), _printable(answer["image"])
+    if answer.get("error"):
+        return Text(f"{'not readable':<{width}}  {image}: {_printable(answer['error'])}", style="red")
+    if answer.get("verdict") is None or answer.get("score") is None:
+        return Text(f"{'nothing seen':<{width}}  {image}: {_printable(answer.get('reason') or '')}", style="yellow")
+    words, style = (_printable(answer["label"]), KNOWN) if answer["known"] else ("I don't know", UNKNOWN)
+    if answer.get("warming_up"):
+        words, style = f"undecided ({words}?)", "dim"
+    score = compared(answer["score"], answer.get("threshold"))
+    return Text.assemble((f"{words:<{width}}", style), f"  {score:>12}  {image}")
+
+
+def _printable(text: str) -> str:
+    """On one line, without characters that control a terminal."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in " ".join(text.split()))
 
 
 class StreamPanel:
@@ -53,11 +96,12 @@ class StreamPanel:
         *,
         guarded: bool = False,
         dropped: Callable[[], int] = lambda: 0,
+        memory: Callable[[], Memory] = Memory,
         plain: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._digest, self._title, self._guarded, self._dropped = digest, title, guarded, dropped
-        self._clock, self._plain = clock, plain
+        self._clock, self._memory, self.plain = clock, memory, plain
         self._times: deque[tuple[float, int]] = deque([(clock(), 0)])
 
     def picture(self) -> Panel:
@@ -66,7 +110,8 @@ class StreamPanel:
         for name, value in self._figures():
             figures.add_row(Text(name, style="dim"), value)
         both = Table.grid(padding=(0, 4))
-        both.add_row(figures, self._classes())
+        # An empty table would make the columns beside it too narrow.
+        both.add_row(figures, *([self._classes()] if self._digest.classes else []))
         return Panel(
             Group(both, Text(), *self._scores()),
             title=Text(self._title),
@@ -82,11 +127,14 @@ class StreamPanel:
         if share is not None:
             yield "accepted", Text(f"{100 * share:.1f} %  {self._bar(share, 16)}", style=KNOWN)
             yield "don't know", Text(f"{digest.rejected:,}", style=UNKNOWN)
+        if digest.warming_up:
+            yield "undecided", Text(f"{digest.warming_up:,}  (warming up)", style="dim")
         if digest.unreadable:
             yield "not readable", Text(f"{digest.unreadable:,}", style="red")
         dropped = self._dropped()
         if dropped:
             yield "dropped", Text(f"{dropped:,}", style="yellow")
+        yield "memory", Text(str(self._memory()), no_wrap=True)
         yield "guard", self._light()
 
     def _classes(self) -> Table:
@@ -108,7 +156,7 @@ class StreamPanel:
             yield Text("waiting for the first image", style="dim")
             return
         counts, low, high = histogram(recent, BINS)
-        levels, most = " .:-=+*#%@" if self._plain else " ▁▂▃▄▅▆▇█", max(counts)
+        levels, most = " .:-=+*#%@" if self.plain else " ▁▂▃▄▅▆▇█", max(counts)
         step = (high - low) / BINS
         line = Text()
         for number, count in enumerate(counts):
@@ -116,17 +164,19 @@ class StreamPanel:
             height = 0 if not count else max(1, round(count / most * (len(levels) - 1)))
             line.append(levels[height], style=UNKNOWN if below else KNOWN)
         yield line
-        mark = "^" if self._plain else "▲"
+        mark = "^" if self.plain else "▲"
         if threshold is None:
-            yield Text(f"the last {len(recent)} scores, {low:.2f} to {high:.2f}; no threshold now", style="dim")
+            yield Text(
+                f"the last {counted(len(recent), 'score')}, {low:.2f} to {high:.2f}; no threshold now", style="dim"
+            )
             return
         place = min(BINS - 1, max(0, int((threshold - low) / (high - low) * BINS)))
         yield Text(f"{' ' * place}{mark} {threshold:.2f}")
-        young = "; the threshold is warming up" if self._digest.warming_up == self._digest.seen else ""
-        yield Text(f"the last {len(recent)} scores, {low:.2f} to {high:.2f}{young}", style="dim")
+        young = "" if self._digest.decided else "; the threshold is warming up"
+        yield Text(f"the last {counted(len(recent), 'score')}, {low:.2f} to {high:.2f}{young}", style="dim")
 
     def _light(self) -> Text:
-        lamp = "o" if self._plain else "●"
+        lamp = "o" if self.plain else "●"
         if not self._guarded:
             return Text("off", style="dim")
         for number, _, event in reversed(self._digest.events):
@@ -149,4 +199,4 @@ class StreamPanel:
         return (self._digest.images - before) / (now - began) if now > began else 0.0
 
     def _bar(self, share: float, width: int) -> str:
-        return ("#" if self._plain else "█") * round(share * width)
+        return ("#" if self.plain else "█") * round(share * width)

@@ -301,6 +301,9 @@ class ClassCache:
         # Infinite entropy marks an empty place: anything is better.
         self.entropies = torch.full((classes, depth), torch.inf, device=device)
 
+    def __len__(self) -> int:
+        return int(self.filled.sum())
+
     @property
     def filled(self) -> torch.Tensor:
         """Which places hold a feature, [classes, depth]."""

@@ -28,7 +28,10 @@ LARGEST = 1e30
 
 
 class Levels:
-    """The rows of logits, how often each class is answered, and the usual margin between the best class and the second."""
+    """The rows of logits, how often each class is answered, and the usual margin between the best class and the second.
+
+    Only classes that were seen have a row: with C classes, a full table would have C x C numbers in every state and snapshot.
+    """
 
     def __init__(self, classes: int) -> None:
         self._classes = classes
@@ -36,7 +39,9 @@ class Levels:
 
     def reset(self) -> None:
         classes = self._classes
-        self._rows: Floats = np.zeros((classes, classes))
+        # One row for each class with a count above 0, in the order of the classes, which `_seen` has.
+        self._rows: Floats = np.zeros((0, classes))
+        self._seen: NDArray[np.intp] = np.zeros(0, np.intp)
         self._count: Floats = np.zeros(classes)
         self._share: Floats = np.full(classes, 1 / classes)
         self._margin = 0.0
@@ -45,8 +50,10 @@ class Levels:
 
     def level(self) -> Floats:
         if self._level is None:
-            trust = self._count / (self._count + PULL)
-            summed = trust @ self._rows - (1 - OWN) * trust * self._rows.diagonal()
+            count = self._count[self._seen]
+            trust = count / (count + PULL)
+            summed = trust @ self._rows
+            summed[self._seen] -= (1 - OWN) * trust * self._rows[np.arange(len(trust)), self._seen]
             level = summed / (self._classes - 1 + OWN)
             self._level = level - level.mean()
         return self._level
@@ -81,8 +88,12 @@ class Levels:
         self._share *= 1 - rate
         self._share[answer] += rate
         if known:
+            row = int(np.searchsorted(self._seen, answer))
+            if not self._count[answer]:
+                self._seen = np.insert(self._seen, row, answer)
+                self._rows = np.insert(self._rows, row, 0.0, axis=0)
             self._count[answer] = min(self._count[answer] + 1, MEMORY)
-            self._rows[answer] += (z - self._rows[answer]) / self._count[answer]
+            self._rows[row] += (z - self._rows[row]) / self._count[answer]
             self._level = None
 
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -97,10 +108,11 @@ class Levels:
         """Replace the content; refused whole where it cannot be that of such levels."""
         classes, kind = self._classes, torch.float64
         require_names(tensors, ("rows", "count", "share", "margin", "sure", "steps"))
-        rows = stored(tensors, "rows", kind, (classes, classes), -LARGEST, LARGEST).numpy().copy()
         count = stored(tensors, "count", kind, (classes,), 0, MEMORY).numpy().copy()
+        seen = np.flatnonzero(count)
+        rows = stored(tensors, "rows", kind, (len(seen), classes), -LARGEST, LARGEST).numpy().copy()
         share = stored(tensors, "share", kind, (classes,), 0, 1 + 1e-6).numpy().copy()
         margin = float(stored(tensors, "margin", kind, (), 0, LARGEST))
         sure, steps = stored_count(tensors, "sure", WINDOW), stored_count(tensors, "steps")
-        self._rows, self._count, self._share, self._margin = rows, count, share, margin
+        self._rows, self._seen, self._count, self._share, self._margin = rows, seen, count, share, margin
         self._sure, self._steps, self._level = sure, steps, None

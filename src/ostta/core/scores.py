@@ -37,5 +37,10 @@ def max_score(logits: torch.Tensor) -> float:
 
 
 def max_softmax_score(cosine_logits: torch.Tensor, scale: float) -> float:
-    """The maximum softmax probability, at the backbone's own temperature."""
+    """The maximum softmax probability of the cosines times `scale`."""
     return float(torch.softmax(scale * cosine_logits.detach(), dim=-1).max())
+
+
+def energy_score(cosine_logits: torch.Tensor, scale: float) -> float:
+    """The log-sum-exp of the cosines times `scale`."""
+    return float(torch.logsumexp(scale * cosine_logits.detach(), dim=-1))

@@ -19,12 +19,43 @@ Plan = TypeVar("Plan", covariant=True)
 class Error(Exception):
     """A problem that a person can act on, said in one sentence. Whatever raised it changed nothing.
 
+    `code` is a short name of the kind of problem, for programs; the sentence may change from version to version.
+
     >>> try:
     ...     adapter.step(b"")
     ... except ostta.Error as problem:
-    ...     print(problem)
-    The given bytes are empty: give the whole content of an image file.
+    ...     print(problem.code, "|", problem)
+    image-unreadable | The given bytes are empty: give the whole content of an image file.
     """
+
+    code: str = "error"
+
+
+class ImageError(Error):
+    """An image cannot be read. `Adapter.stream` reports it in a prediction and continues with the next image.
+
+    >>> try:
+    ...     adapter.step("lost.jpg")
+    ... except ostta.ImageError as problem:
+    ...     print(problem)
+    There is no image file 'lost.jpg'.
+    """
+
+    code = "image-unreadable"
+
+
+class InUseError(Error):
+    """An adapter was called while another thread is using it. The image was not processed: try again later.
+
+    >>> with adapter.in_use():
+    ...     try:
+    ...         adapter.step(image)
+    ...     except ostta.InUseError as problem:
+    ...         print(problem.code)
+    in-use
+    """
+
+    code = "in-use"
 
 
 class Verdict(StrEnum):
@@ -80,6 +111,8 @@ class Scored:
 class Decision:
     """An identifier's answer for one score. `threshold` is None where the identifier draws no single line through the scores.
 
+    `probability` is the calibrated probability that the image is known, None where the identifier has none.
+
     >>> Decision(Verdict.RELIABLE_DESIRED, threshold=0.36, mu_desired=0.4, mu_undesired=0.2).desired
     True
     """
@@ -88,6 +121,7 @@ class Decision:
     threshold: float | None
     mu_desired: float | None
     mu_undesired: float | None
+    probability: float | None = None
 
     @property
     def desired(self) -> bool:
@@ -188,6 +222,10 @@ class Prediction:
     `features`, if asked for, is the image's unit feature from before the update. `evidence` are the numbers by name that the score
     is made of: "class" is the fit to the best class, "known" and "unknown" the likeness to known and unknown images.
     `warming_up` is true while the identifier knows too few scores for `known` and `threshold` to be trusted.
+    `probability` is the probability that the image is known, and `undecided` marks images that come too early in a stream to decide;
+    `known` is then the better guess. `explanation` is a sentence about the evidence. `class_probabilities`, if asked for, are the
+    probabilities of the classes; what is missing to 1 is the probability that the image is unknown. All four are None or false where the
+    score is not `field`.
     `name`, `time` and `frame` are those of the image where it came from a source (`ostta.sources`).
     `events` say what the guard did at this image, or `reset_every`, and why.
 
@@ -221,6 +259,10 @@ class Prediction:
     time: float | None = None
     frame: int | None = None
     events: tuple[Event, ...] = ()
+    probability: float | None = None
+    undecided: bool = False
+    explanation: str | None = None
+    class_probabilities: Mapping[str, float] | None = None
 
     def __repr__(self) -> str:
         if self.verdict is None:
@@ -228,9 +270,12 @@ class Prediction:
         label = self.label
         if label is None:
             label = f"I don't know, best class {f'number {self.index}' if self.best is None else self.best}"
-        sureness = "reliable" if self.verdict.reliable else "unreliable"
         # A class may be called by anything, even by several lines.
-        return f"Prediction({' '.join(label.split())}, score {compared(self.score, self.threshold)}, {sureness})"
+        label = " ".join(label.split())
+        if self.probability is not None:
+            return f"Prediction({label}, probability {self.probability:.2f}{', undecided' if self.undecided else ''})"
+        sureness = "reliable" if self.verdict.reliable else "unreliable"
+        return f"Prediction({label}, score {compared(self.score, self.threshold)}, {sureness})"
 
     def to_dict(self) -> dict[str, Any]:
         """What `to_json` writes, as plain Python values; a value that is not finite stays what it is. `features` only if asked for,
@@ -245,7 +290,8 @@ class Prediction:
                 del content[name]
         content["verdict"] = None if self.verdict is None else self.verdict.value
         content["ms"] = {name: round(getattr(self.ms, name), 3) for name in Timing.__slots__}
-        content["class_scores"] = None if self.class_scores is None else dict(self.class_scores)
+        for name in ("class_scores", "class_probabilities"):
+            content[name] = None if content[name] is None else dict(content[name])
         content["diagnostics"], content["evidence"] = dict(self.diagnostics), dict(self.evidence)
         content["events"] = [event.to_dict() for event in self.events]
         if self.features is None:

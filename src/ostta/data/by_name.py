@@ -16,11 +16,11 @@ from .class_lists import class_list
 from .class_names import checked_classes
 from .dataset import Dataset
 from .features import open_features
-from .from_catalogue import data_root, open_known, open_published
+from .from_catalogue import AbsentError, data_root, open_known, open_published
 from .generated import generated
 from .names import SAMPLES, Name, parse_name
 from .readers.folders import IMAGE_SUFFIXES, read_own_folder
-from .readers.hub import read_disk, read_hub
+from .readers.hub import disk_folder, read_disk, read_hub
 from .readers.idx import read_own_idx
 from .readers.labelled import Images, check_labels
 from .readers.parquet import read_parquet
@@ -81,9 +81,9 @@ def dataset_names() -> tuple[DatasetRow, ...]:
     rows = []
     for name, entry in CATALOGUE.items():
         splits, count = tuple(entry.splits), len(class_list(entry.classes).names)
-        rows.append(DatasetRow(name, splits, entry.splits[splits[0]].expected.official, count, entry.how))
+        rows.append(DatasetRow(name, splits, entry.splits[splits[0]].expected.official, count, entry.instructions()))
         if entry.published is not None:
-            how = f"{entry.published.how[:-1]}; where they are absent, the corruption is made from {name}."
+            how = f"{entry.published.instructions()[:-1]}; where they are absent, the corruption is made from {name}."
             rows.append(DatasetRow(f"{name}c", splits, entry.published.expected.official, count, how))
     for name in plugins.registered_names("dataset"):
         if name not in CATALOGUE:
@@ -148,7 +148,7 @@ def _open_clean(
     if parsed.kind == "hub":
         return _own(name, read_hub(parsed.base), given, "hub", parsed.base, named)
     if parsed.kind == "disk":
-        return _own(name, read_disk(parsed.base), given, "disk", parsed.base, named)
+        return _own(name, read_disk(parsed.base), given, "disk", str(disk_folder(parsed.base)[0]), named)
     path = Path(parsed.base).expanduser()
     if parsed.kind == "folder":
         images = read_own_folder(path, given, named)
@@ -183,11 +183,23 @@ def _open_corrupted(
     seed: int,
 ) -> Dataset:
     """The published corrupted files where they are, for the default split; else made here."""
+    how = ""
     if parsed.kind == "known" and parsed.split in ("", next(iter(CATALOGUE[parsed.base].splits))):
         published = open_published(name, parsed.base, data_root(root, name), given, corruption, severity)
         if published is not None:
             return published
-    clean = _open_clean(parsed.clean, parsed, root, given, named)
+        files = CATALOGUE[parsed.base].published
+        how = "" if files is None else files.instructions(corruption)
+    try:
+        clean = _open_clean(parsed.clean, parsed, root, given, named)
+    except AbsentError as problem:
+        if not how:
+            raise
+        # The published files come first: they are enough, and some clean sets cannot be downloaded.
+        raise AbsentError(
+            f"The published files of '{name}', {corruption}, are not in '{given_root(root)}'. {how} Without them, the corruption "
+            f"is made from the clean set. {problem}"
+        ) from problem
     return generated(name, clean, corruption, severity, seed, given_root(root))
 
 

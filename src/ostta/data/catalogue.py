@@ -43,23 +43,43 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Corrupted files that somebody published for a clean set, and that are used instead of corruptions made here."""
+    """Corrupted files that somebody published for a clean set, and that are used instead of corruptions made here.
+
+    `how` may contain `{corruption}`.
+    """
 
     folder: str
     form: Literal["npy", "folder"]
     expected: Expected
     how: str
 
+    def instructions(self, corruption: str = "snow") -> str:
+        """How to get the files of one corruption."""
+        return self.how.format(corruption=corruption)
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A set. The first split is the one that its bare name means. `classes` names a list in class_lists.json."""
+    """A set. The first split is the one that its bare name means. `classes` names a list in class_lists.json.
+
+    `how` may contain `{split}`, the name of a split, and `{at}`, what follows the name of the set to name that split.
+    """
 
     classes: str
     splits: Mapping[str, Split]
     how: str
     published: Published | None = None
     clean: bool = True
+
+    def instructions(self, split: str = "") -> str:
+        """How to get a split; by default the first one."""
+        first = next(iter(self.splits))
+        split = split or first
+        return self.how.format(split=split, at="" if split == first else f":{split}", idx=IDX_PREFIXES.get(split, ""))
+
+
+# What the names of MNIST's idx files begin with.
+IDX_PREFIXES = MappingProxyType({"test": "t10k", "train": "train"})
 
 
 def _parquet(folder: str, split: str, expected: Expected) -> Split:
@@ -95,8 +115,8 @@ def _domainnet(domain: str, test: int, train: int, paper: int) -> Entry:
         for split, expected in files.items()
     }
     how = (
-        f"Run `ostta data get domainnet_{domain}`, or unpack {domain}.zip of DomainNet (ai.bu.edu/M3SDA) into ROOT/domainnet, "
-        f"with {domain}_test.txt beside it."
+        f"Run `ostta data get domainnet_{domain}{{at}}`, or unpack {domain}.zip of DomainNet (ai.bu.edu/M3SDA) into "
+        f"ROOT/domainnet, with {domain}_{{split}}.txt beside it."
     )
     return Entry("domainnet", splits, how)
 
@@ -135,7 +155,8 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                 "test": _parquet("cifar10", "test", Expected(10_000)),
                 "train": _parquet("cifar10", "train", Expected(50_000)),
             },
-            "Run `ostta data get cifar10`, or put the test split of the hub's uoft-cs/cifar10 at ROOT/cifar10/test.parquet.",
+            "Run `ostta data get cifar10{at}`, or put the {split} split of the hub's uoft-cs/cifar10 at "
+            "ROOT/cifar10/{split}.parquet.",
             Published(
                 "CIFAR-10-C",
                 "npy",
@@ -149,8 +170,8 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                 "test": _parquet("cifar100", "test", Expected(10_000)),
                 "train": _parquet("cifar100", "train", Expected(50_000)),
             },
-            "Run `ostta data get cifar100`, or put the test split of the hub's uoft-cs/cifar100 at "
-            "ROOT/cifar100/test.parquet.",
+            "Run `ostta data get cifar100{at}`, or put the {split} split of the hub's uoft-cs/cifar100 at "
+            "ROOT/cifar100/{split}.parquet.",
             Published(
                 "CIFAR-100-C",
                 "npy",
@@ -167,7 +188,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                 "ImageNet-C",
                 "folder",
                 Expected(50_000, 50_000),
-                "Run `ostta data get imagenetc --corruption snow`, or unpack the archives of ImageNet-C "
+                "Run `ostta data get imagenetc --corruption {corruption}`, or unpack the archives of ImageNet-C "
                 "(zenodo.org/records/2235448) into ROOT/ImageNet-C.",
             ),
         ),
@@ -218,8 +239,8 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                 ),
                 "train": _mnist("train", "train", Expected(60_000, 60_000)),
             },
-            "Run `ostta data get mnist`, or put the test split of the hub's ylecun/mnist at ROOT/mnist/test.parquet, or the "
-            "original idx files, unpacked, into ROOT/mnist.",
+            "Run `ostta data get mnist{at}`, or put the {split} split of the hub's ylecun/mnist at ROOT/mnist/{split}.parquet, "
+            "or the original idx files {idx}-*, unpacked, into ROOT/mnist.",
         ),
         "svhn": Entry(
             "digits",
@@ -242,8 +263,8 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                 ),
                 "extra": _svhn("extra", Expected(531_131)),
             },
-            "Run `ostta data get svhn`, or put test_32x32.mat (ufldl.stanford.edu/housenumbers) into ROOT/svhn, or a parquet "
-            "file of 32x32 digits at ROOT/svhn/test.parquet.",
+            "Run `ostta data get svhn{at}`, or put {split}_32x32.mat (ufldl.stanford.edu/housenumbers) into ROOT/svhn, or a "
+            "parquet file of 32x32 digits at ROOT/svhn/{split}.parquet.",
         ),
         "tiny_imagenet20": Entry(
             "tiny_imagenet20",
@@ -271,8 +292,8 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                     ),
                 ),
             },
-            "Run `ostta data get tiny_imagenet20`, or unpack tiny-imagenet-200.zip (cs231n.stanford.edu) into ROOT, or put the "
-            "paper's 20 classes at ROOT/tiny_imagenet20/train.parquet.",
+            "Run `ostta data get tiny_imagenet20{at}`, or unpack tiny-imagenet-200.zip (cs231n.stanford.edu) into ROOT, or put "
+            "the paper's 20 classes at ROOT/tiny_imagenet20/{split}.parquet.",
         ),
     }
 )

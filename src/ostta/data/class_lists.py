@@ -21,15 +21,15 @@ class ClassList(NamedTuple):
 
 @lru_cache(maxsize=16)
 def class_list(name: str) -> ClassList:
-    """The list called `name` in class_lists.json.
+    """The list called `name` in class_lists.json; "imagenet_r_newer" has ImageNet's present names for ImageNet-R.
 
     >>> class_list("visda").names[:3]
     ('aeroplane', 'bicycle', 'bus')
     """
-    entries = _lists()[name]
+    entries = _lists()[name.removesuffix("_newer")]
     if name == "imagenet":
         return ClassList(tuple(entry[1] for entry in entries), tuple(entry[0] for entry in entries))
-    by_wnid = imagenet_names()
+    by_wnid = imagenet_names() | _lists().get(f"{name}_published", {})
     return ClassList(tuple(by_wnid.get(entry, spoken(entry)) for entry in entries), tuple(entries))
 
 

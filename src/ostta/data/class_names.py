@@ -19,6 +19,8 @@ COMMENT = "#"
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 # Headings of a column of class names.
 HEADINGS = ("class", "classes", "class_name", "name", "names", "label", "labels", "category", "species")
+# Lists of class names that ship and are no data set's default (D34).
+SHIPPED_LISTS = ("names:imagenet_r_newer",)
 
 
 def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str] | dict[str, list[str]]:
@@ -28,7 +30,7 @@ def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str] | dict[str,
     "name" or "label".
 
     Where classes have descriptions, as in a file with lines such as "cat: a photo of a house cat; a kitten" or in a JSON object,
-    they are a dictionary from names to descriptions. `ostta.load` takes either.
+    they are a dictionary from names to descriptions. `ostta.load` takes either. "names:imagenet_r_newer" is a list that ships.
 
     >>> parse_classes("cat, dog, ship")
     ['cat', 'dog', 'ship']
@@ -42,6 +44,10 @@ def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str] | dict[str,
             f"'{text}' is a folder: give class names as a,b,c or a file with one name per line, or write "
             f"'{json.dumps([text])}' if this is the name of the only class."
         )
+    if text in SHIPPED_LISTS:
+        from .class_lists import class_list
+
+        return list(class_list(text.removeprefix("names:")).names)
     if os.path.isfile(text):
         names = _names_in_file(Path(text))
     elif not isinstance(text_or_file, str) or text.lower().endswith((".txt", ".json")):

@@ -42,7 +42,16 @@ def open_features(name: str, root: Path | None, classes: Sequence[str] | None, n
     if not named:
         rows = np.flatnonzero(file.labels < 0)
         label = (path.stem,)
-        return Dataset(name, label, np.zeros(len(rows), np.int64), ORIGIN, note, _reader(file, rows), layout=str(path))
+        return Dataset(
+            name,
+            label,
+            np.zeros(len(rows), np.int64),
+            ORIGIN,
+            note,
+            _reader(file, rows),
+            layout=str(path),
+            condition=file.hash,
+        )
     chosen = file.classes if classes is None else tuple(classes)
     missing = [each for each in chosen if each not in file.classes]
     if missing:
@@ -53,7 +62,7 @@ def open_features(name: str, root: Path | None, classes: Sequence[str] | None, n
     rows = np.flatnonzero(labels >= 0)
     if not len(rows):
         raise Error(f"'{name}' has no image of a known class: extract one with --desired.")
-    return Dataset(name, chosen, labels[rows], ORIGIN, note, _reader(file, rows), layout=str(path))
+    return Dataset(name, chosen, labels[rows], ORIGIN, note, _reader(file, rows), layout=str(path), condition=file.hash)
 
 
 def _reader(file: FeatureFile, rows: NDArray[np.int64]) -> Any:

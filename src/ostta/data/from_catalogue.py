@@ -38,6 +38,10 @@ _READERS: Mapping[Kind, Callable[[Path, ClassList, int | None], Images]] = {
 _ORIGINS: Mapping[Kind, str] = {"inner_folder": "folder", "annotations": "list"}
 
 
+class AbsentError(Error):
+    """A data set of the catalogue is not in the data folder."""
+
+
 def data_root(root: Path | None, name: str) -> Path:
     """The folder of the data sets, which must be there for the set called `name`."""
     folder = given_root(root)
@@ -62,7 +66,9 @@ def open_known(
     if layout is None:
         # The first two are the usual ones; the others are spellings that some projects use.
         places = " or ".join(f"ROOT/{layout.path}" for layout in split.layouts[:2])
-        raise Error(f"The data set '{name}' is not in '{root}', it should be at {places}. {entry.how}")
+        raise AbsentError(
+            f"The data set '{name}' is not in '{root}', it should be at {places}. {entry.instructions(split_name)}"
+        )
     path = root / layout.path
     images = _READERS[layout.kind](path, class_list(entry.classes), limit)
     classes = _classes(base, entry, root, given, images)
@@ -98,7 +104,9 @@ def open_published(
     if not complete:
         note += f", {_difference(len(images.labels), entry.published.expected.official)}"
     origin = "official" if complete else "folder"
-    return Dataset(name, classes, images.labels, origin, note, images.read, str(path), images.files)
+    return Dataset(
+        name, classes, images.labels, origin, note, images.read, str(path), images.files, f"{corruption} {severity}"
+    )
 
 
 def _faithful(split: Split, layout: Layout, images: Images, split_name: str, limit: int | None) -> tuple[bool, str]:

@@ -11,6 +11,7 @@ from PIL import Image
 
 from . import corruptions
 from .dataset import Dataset
+from .fingerprint import folder_fingerprint
 
 # How ImageNet-C was made: short side 256, centre of 224, corruption, JPEG at quality 85.
 _SHORT_SIDE, _CROP, _QUALITY = 256, 224, 85
@@ -42,7 +43,13 @@ def generated(
     note = f"made here from {clean.name}: {what}; not the official files"
     if clean.note:
         note += f"; {clean.note}"
-    return replace(clean, name=name, origin="generated", note=note, _read=read)
+    condition = f"{corruption} {severity} seed {seed} {textures_fingerprint(textures)}".rstrip()
+    return replace(clean, name=name, origin="generated", note=note, _read=read, condition=condition)
+
+
+def textures_fingerprint(textures: Path | None) -> str:
+    """Identify the frost textures in a folder; empty for the texture that is generated."""
+    return "" if textures is None else f"textures {folder_fingerprint(textures)}"
 
 
 def benchmark_size(image: Image.Image) -> Image.Image:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from PIL import Image, TiffImagePlugin
 
 from ..core.checks import one_line
-from ..core.types import Error
+from ..core.types import Error, ImageError
 from ..regular_files import open_regular
 from .features import ImageFeatures
 from .headers import count_scans, sizes_inside
@@ -63,7 +63,7 @@ _UPRIGHT = {
 }
 
 
-class TooLargeError(Error):
+class TooLargeError(ImageError):
     """An image has more pixels than are read."""
 
 
@@ -82,11 +82,11 @@ def read_image(source: ImageSource, max_megapixels: float | None = None) -> Imag
         return _from_array(source, max_megapixels)
     if isinstance(source, (bytes, bytearray, memoryview)):
         if not len(source):
-            raise Error("The given bytes are empty: give the whole content of an image file.")
+            raise ImageError("The given bytes are empty: give the whole content of an image file.")
         return OpenedImage(io.BytesIO(source), "The given bytes", max_megapixels).decode()
     if isinstance(source, (str, os.PathLike)):
         return _from_path(Path(source), max_megapixels)
-    raise Error(
+    raise ImageError(
         f"An image cannot be read from a {type(source).__name__}: "
         "give a path, bytes, a PIL image or an HxWx3 uint8 array."
     )
@@ -122,17 +122,21 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _from_path(path: Path, max_megapixels: float | None) -> Image.Image:
-    with open_regular(path, "image file") as file:
+    try:
+        opened = open_regular(path, "image file")
+    except Error as problem:
+        raise ImageError(str(problem)) from problem
+    with opened as file:
         if not os.fstat(file.fileno()).st_size:
-            raise Error(f"The image file '{path}' is empty.")
+            raise ImageError(f"The image file '{path}' is empty.")
         return OpenedImage(file, f"The image file '{path}'", max_megapixels).decode()
 
 
 def _from_array(array: npt.NDArray[Any], max_megapixels: float | None) -> Image.Image:
     if array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
-        raise Error(f"An image array of shape {array.shape} cannot be used: it must be height x width x 3.")
+        raise ImageError(f"An image array of shape {array.shape} cannot be used: it must be height x width x 3.")
     if array.dtype != np.uint8:
-        raise Error(
+        raise ImageError(
             f"An image array of type {array.dtype} cannot be used: it must be uint8, with values from 0 to 255."
         )
     _check_size((array.shape[1], array.shape[0]), "The given array", max_megapixels)
@@ -156,16 +160,16 @@ class OpenedImage:
         try:
             inside = sizes_inside(stream)
         except OSError as problem:
-            raise Error(f"{name} cannot be read: {problem}.") from problem
+            raise ImageError(f"{name} cannot be read: {problem}.") from problem
         for size in inside:
             _check_size(size, name, max_megapixels)
         try:
             image = _identify(stream, formats)
         # Pillow's readers raise nearly every kind of exception on damaged input, so all of them mean "unreadable" here.
         except Exception as problem:
-            raise Error(f"{name} cannot be read as an image: {one_line(problem)}.") from problem
+            raise ImageError(f"{name} cannot be read as an image: {one_line(problem)}.") from problem
         if image is None:
-            raise Error(f"{name} cannot be read as an image: its format is unknown or its header is damaged.")
+            raise ImageError(f"{name} cannot be read as an image: its format is unknown or its header is damaged.")
         _check_size(image.size, name, max_megapixels)
         self._image = image
 
@@ -183,7 +187,7 @@ class OpenedImage:
             if isinstance(tile[0], int) and isinstance(tile[1], int):
                 _check_size((tile[0], tile[1]), f"A tile of {name[0].lower()}{name[1:]}", most)
         if image.info.get("progressive") and count_scans(stream, _MOST_SCANS) > _MOST_SCANS:
-            raise Error(
+            raise ImageError(
                 f"{name} has more than {_MOST_SCANS} scans, as no usual JPEG has: save it again, not progressive."
             )
         try:
@@ -193,7 +197,9 @@ class OpenedImage:
             decode_smaller(image)
             image.load()
         except Exception as problem:
-            raise Error(f"{name} cannot be decoded, it may be damaged or cut short: {one_line(problem)}.") from problem
+            raise ImageError(
+                f"{name} cannot be decoded, it may be damaged or cut short: {one_line(problem)}."
+            ) from problem
         # Some formats hold a picture of another size than their header says.
         _check_size(image.size, name, most)
         # The orientation is read after loading: TIFF files are turned by Pillow itself, which then drops the tag.
@@ -256,7 +262,7 @@ def _check_size(size: tuple[int, int], name: str, max_megapixels: float | None) 
             f"{name} has {width} x {height} pixels: at most {most:g} megapixels are read, so make it smaller first{otherwise}."
         )
     if not width * height:
-        raise Error(f"{name} has {width} x {height} pixels: it must have at least one.")
+        raise ImageError(f"{name} has {width} x {height} pixels: it must have at least one.")
 
 
 def _convert(image: Image.Image, name: str) -> Image.Image:
@@ -264,7 +270,7 @@ def _convert(image: Image.Image, name: str) -> Image.Image:
         image.load()
         return in_tiles(image, to_rgb) if is_large(image) else to_rgb(image)
     except Exception as problem:  # A PIL image may still be undecoded, and then fails in as many ways as a file.
-        raise Error(f"{name} (mode {image.mode}) cannot be made an RGB image: {problem}.") from problem
+        raise ImageError(f"{name} (mode {image.mode}) cannot be made an RGB image: {problem}.") from problem
 
 
 def _orientation(image: Image.Image) -> int:

@@ -79,7 +79,10 @@ class Views:
     """The views of one image, made when they are asked for. View 0 is the canonical one.
 
     The augmented view number v of step t is a function of (seed, t, v) alone, so whoever asks, and how often, gets the same.
+    `features` are the unit features [D] of the canonical view under the frozen tower, where they are known already.
     """
+
+    features: torch.Tensor | None = None
 
     def __init__(self, tensor: torch.Tensor | None, source: _Source | None, device: torch.device = CPU) -> None:
         self._tensor = tensor  # The views that exist so far, [V,3,H,W].

@@ -8,35 +8,47 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from PIL import Image
 
 from ..adapter import Adapter
 from ..core.types import Error
-from ..data.features import ImageFeatures
 from ..data.images import ImageSource, read_image
 from ..files import is_unicode, readable
+from ..lookahead import UpcomingImage, batch_size, look_ahead
 from ..sources import Item, Source
 from ..state import stored_hash
 from . import outputs
 from .digest import Digest
 from .journal import Journal, Row
+from .memory import Memory
 from .outputs import OutputFolder
 from .signals import Stoppable
 from .state_keeper import IMAGES, Keeper, Wanted, opened
 
 
+class Arrival(NamedTuple):
+    """An item of a source, and how many events the source had when it gave the item; None where later events count too."""
+
+    item: Item
+    event_count: int | None
+
+
 @dataclass
 class LiveStream:
-    """An adapter with its state file, its journal and its output folder; `digest` is of what was judged since the start."""
+    """An adapter with its state file, its journal and its output folder; `digest` is of what was judged since the start.
+
+    `ahead` is that of `Adapter.stream`.
+    """
 
     adapter: Adapter
     state: Path | None
     journal: Journal
     folder: OutputFolder | None = None
     save_every: int = IMAGES
+    ahead: int | None = None
     digest: Digest = field(default_factory=Digest)
 
     def answers(self, source: Source) -> Generator[dict[str, Any], None, None]:
@@ -46,16 +58,20 @@ class LiveStream:
         iterator, so that it is saved then too. The source leaves out what the journal knows: it was opened with `skip`.
         """
         keeper = Keeper(self.adapter, self.state, self.journal, self.folder, images=self.save_every)
-        with Stoppable(source) as waiting:
+        ahead = batch_size(source, self.ahead)
+        # A stop drops the images that were encoded and not decided: they have no row, and the next start reads them again.
+        upcoming = look_ahead(self.adapter, self._arrivals(source, ahead), _image_of, ahead, self.journal.last)
+        with Stoppable(upcoming) as waiting:
             try:
-                for item in waiting:
-                    row, picture = self._judged(item, source)
+                for image in waiting:
+                    row = self._judged(image, source)
                     if self.folder is not None:
-                        self.folder.show(row, picture)
+                        self.folder.show(row, image.picture or self._picture(image.item.item))
                     self.digest.add(row.content)
                     yield row.content
                     keeper.stepped()
             finally:
+                self.journal.expected.clear()
                 keeper.save()
                 if self.folder is not None:
                     self.folder.finish()
@@ -63,28 +79,39 @@ class LiveStream:
         if not read and not waiting.asked and not self.journal.skipped:
             raise Error(f"None of the images in {source.name} could be read.")
 
-    def _judged(self, item: Item, source: Source) -> tuple[Row, Image.Image | None]:
-        """The row of an image, and its picture where a folder wants it."""
-        picture = None
+    def _arrivals(self, source: Source, ahead: int) -> Iterator[Arrival]:
+        for item in source:
+            if ahead > 1:
+                self.journal.expected.add(item.key)
+            yield Arrival(item, source.event_count if ahead > 1 else None)
+
+    def _picture(self, item: Item) -> Image.Image | None:
+        """The picture of an image that has no file to read it from again."""
+        if item.problem is not None or (item.path is not None and item.frame is None):
+            return None
+        with suppress(Error):
+            return read_image(item.image, self.adapter.resolved.adapter.max_megapixels)
+        return None
+
+    def _judged(self, image: UpcomingImage[Arrival], source: Source) -> Row:
+        """Decide an image; its row."""
+        item, event_count = image.item
         try:
-            image: ImageSource = item.require_image()
-            if self.folder is not None and not isinstance(image, ImageFeatures):
-                # Read once for both; the adapter takes a picture as it stands.
-                image = picture = read_image(image, self.adapter.resolved.adapter.max_megapixels)
-            prediction = self.adapter.step(image)
+            prediction = image.step()
         except Error as problem:
             answer: dict[str, Any] = {"error": str(problem)}
         else:
             answer = {"step": self.adapter.steps, **json.loads(prediction.to_json())}
+            answer["memory"] = Memory.of(self.adapter)._asdict()
         happened = [
             {"kind": event.kind, "sentence": event.sentence, "evidence": dict(event.evidence)}
-            for event in source.new_events()
+            for event in source.new_events(event_count)
         ]
         if happened:
             answer["events"] = [*answer.get("events", ()), *happened]
         # A frame of a video has no file of its own.
         path = item.path if item.frame is None and "error" not in answer else None
-        return self.journal.add(self.adapter.steps, item.key, path, _named(item, answer)), picture
+        return self.journal.add(self.adapter.steps, item.key, path, _named(item, answer))
 
 
 @contextmanager
@@ -96,6 +123,7 @@ def open_stream(
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
     save_every: int = IMAGES,
+    ahead: int | None = None,
     about: dict[str, Any] | None = None,
     check: Callable[[Adapter], None] | None = None,
 ) -> Iterator[LiveStream]:
@@ -123,7 +151,8 @@ def open_stream(
             journal.go_on(state, adapter.steps, stored_hash(state))
         folder = None
         if output is not None:
-            folder = OutputFolder(output, journal, adapter.classes, {**(about or {}), **adapter.describe()})
+            described = {**(about or {}), **adapter.describe(), "unfamiliar": adapter.unfamiliar}
+            folder = OutputFolder(output, journal, adapter.classes, described, lambda: Memory.of(adapter))
     except BaseException:
         if state is not None and new_state and new_journal:
             with suppress(OSError):
@@ -133,9 +162,13 @@ def open_stream(
         journal.close()
         raise
     try:
-        yield LiveStream(adapter, state, journal, folder, save_every)
+        yield LiveStream(adapter, state, journal, folder, save_every, ahead)
     finally:
         journal.close()
+
+
+def _image_of(arrival: Arrival) -> ImageSource:
+    return arrival.item.require_image()
 
 
 def _named(item: Item, answer: dict[str, Any]) -> dict[str, Any]:

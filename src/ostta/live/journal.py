@@ -97,6 +97,8 @@ class Journal:
         self.path, self._connection = path, connection
         self._waiting: list[Row] = []
         self._keys: set[str] = set()
+        # Keys of images that were read and are about to be judged.
+        self.expected: set[str] = set()
         # The last row that was written, and the last of those that were settled.
         self._last = self._settled = 0
         # What the file was when it was opened, to notice that it was deleted or replaced.
@@ -203,7 +205,7 @@ class Journal:
             return False
         with _said(self.path):
             text = _bytes(key)
-            if key not in self._keys:
+            if key not in self._keys and key not in self.expected:
                 asked = "SELECT 1 FROM rows WHERE key = ? AND length(key) > 0 LIMIT 1"
                 if self._connection.execute(asked, (text,)).fetchone() is None:
                     return False
@@ -216,6 +218,7 @@ class Journal:
         row = Row(number, step, "" if self.path is None else key, path, {"row": number, **content})
         self._waiting.append(row)
         self._keys.add(row.key)
+        self.expected.discard(row.key)
         return row
 
     def write(self, steps: int) -> None:

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from ..core.banks import TRUSTED
+from ..core.cuts import explained_share
 from ..core.words import counted
 from .digest import Digest
+from .memory import Memory
 
 # Classes that are named one by one.
 MOST_CLASSES = 12
+# Shares of rejected images that are "about half": a threshold that is learned from a stream without known images, or without unknown
+# ones, rejected a third to two thirds of the sample images.
+ABOUT_HALF = (1 / 3, 2 / 3)
+# Share of the scores' variance that a split in two explains, where there are two groups. It is 0.64 for one Gaussian group, 0.75 for
+# uniform scores, and 0.82 for two groups of equal size whose means are 4.3 standard deviations apart.
+TWO_GROUPS = 0.82
+ARBITRARY_SPLIT = (
+    "About half of the images were rejected, and the scores do not form two separate groups. The threshold may divide images of one kind: "
+    "all of them, or none of them, may show your classes. Check some accepted and some rejected images before you use the answers."
+)
 
 
-def summary(digest: Digest, seconds: float, *, skipped: int = 0, dropped: int = 0) -> list[str]:
+def summary(
+    digest: Digest, seconds: float, *, skipped: int = 0, dropped: int = 0, memory: Memory | None = None
+) -> list[str]:
     """The lines that end `ostta stream`.
 
     >>> digest = Digest()
@@ -20,21 +37,23 @@ def summary(digest: Digest, seconds: float, *, skipped: int = 0, dropped: int = 
     if not digest.images and skipped:
         return [f"Nothing new: {_were(skipped)} judged before and left out."]
     share = "" if digest.accepted_share is None else f" ({100 * digest.accepted_share:.1f} %)"
+    undecided = f", {digest.warming_up} undecided (warming up)" if digest.warming_up else ""
     rate = f" ({digest.images / seconds:.1f} a second)" if seconds > 0 else ""
     lines = [
         f"{counted(digest.images, 'image')} in {seconds:.1f} s{rate}: {digest.accepted} accepted{share}, "
-        f'{digest.rejected} "I don\'t know".'
+        f'{digest.rejected} "I don\'t know"{undecided}.'
     ]
     if digest.classes:
         named = [f"{' '.join(name.split())} {count}" for name, count in digest.classes.most_common(MOST_CLASSES)]
         left = len(digest.classes) - len(named)
         lines.append(", ".join(named) + (f", and {counted(left, 'more class', 'more classes')}" if left else ""))
+    if memory is not None:
+        lines.append(f"Learned: {memory} remembered, {counted(digest.adapted, 'update')}.")
     troubles = [
         f"{_were(skipped)} judged before and left out" if skipped else "",
         f"{counted(digest.unreadable, 'image')} could not be read" if digest.unreadable else "",
         f"nothing could be seen in {counted(digest.unseen, 'image')}" if digest.unseen else "",
         f"{counted(dropped, 'frame')} dropped, as the source was faster than the model" if dropped else "",
-        f"the threshold was still warming up at {counted(digest.warming_up, 'image')}" if digest.warming_up else "",
     ]
     told = "; ".join(filter(None, troubles))
     if told:
@@ -42,7 +61,25 @@ def summary(digest: Digest, seconds: float, *, skipped: int = 0, dropped: int = 
     if digest.kinds:
         kinds = ", ".join(f"{kind.replace('_', ' ')} {count}" for kind, count in digest.kinds.most_common())
         lines.append(f"Events: {kinds}.")
+    if is_split_arbitrary(digest):
+        lines.append(f"Warning: {ARBITRARY_SPLIT[0].lower()}{ARBITRARY_SPLIT[1:]}")
     return lines
+
+
+def is_split_arbitrary(digest: Digest) -> bool:
+    """Whether about half of the images were rejected and the recent scores do not show that there are two kinds of images.
+
+    >>> digest = Digest()
+    >>> for number in range(100):
+    ...     digest.add({"row": number, "known": number >= 50, "label": "cat", "verdict": "reliable_desired", "score": number / 100})
+    >>> is_split_arbitrary(digest)
+    True
+    """
+    low, high = ABOUT_HALF
+    if digest.accepted_share is None or not low <= 1 - digest.accepted_share <= high:
+        return False
+    scores = np.array([score for score, known in digest.recent if known is not None])
+    return len(scores) >= TRUSTED and explained_share(scores) < TWO_GROUPS
 
 
 def _were(number: int) -> str:

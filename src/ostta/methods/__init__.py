@@ -8,6 +8,8 @@ from ..core.types import Look, ViewSource
 from .cliptta import CLIPTTA
 from .dpe import DPE
 from .entropy import Entropy
+from .oga import OGA
+from .onzeta import OnZeta
 from .palign import PAlign, PAlignC
 from .protocol import Facts, Gradient, Method, Proposal, State, Trained
 from .prototypes import Prototypes
@@ -30,6 +32,8 @@ METHODS: dict[str, type[Method[Any, Any, Any]]] = {
     "unient": UniEnt,
     "entropy": Entropy,
     "cliptta": CLIPTTA,
+    "oga": OGA,
+    "onzeta": OnZeta,
 }
 
 __all__ = ["METHODS", "Facts", "Gradient", "Look", "Method", "Proposal", "State", "Trained", "ViewSource"]

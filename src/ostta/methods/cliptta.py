@@ -87,6 +87,11 @@ class CLIPTTAOptions(Options):
         """Images a class in the memory: `shots`, or as many as there is room for, and always one."""
         return max(1, min(self.shots, self.memory // classes))
 
+    @property
+    def stored_images(self) -> int:
+        """The most images whose pixels are stored."""
+        return self.buffer - 1 + self.memory
+
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
         """What a state file must hold, by name, of the tensors whose size these options decide."""
         return {

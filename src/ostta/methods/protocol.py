@@ -55,7 +55,8 @@ class Gradient:
 
     `loss` is a function of a look at the image, with graph, and of the unit features [N, D] of further images, with graph too: of
     `augmented` more views of it, and then of `pixels` [.., 3, H, W], other images as the canonical view has them. `looks_again` says
-    whether the answer needs the image's features under the new values.
+    whether the answer needs the image's features under the new values. `answer` gives the logits after the step, from the new overlay and
+    these features. A method needs it only if its logits are not the cosines and its state is not a `TunedState`, which `look` can read.
     """
 
     overlay: Tuned
@@ -64,6 +65,7 @@ class Gradient:
     augmented: int = 0
     looks_again: bool = True
     pixels: torch.Tensor | None = None
+    answer: Callable[[Tuned, torch.Tensor], torch.Tensor] | None = None
 
     @property
     def further(self) -> int:

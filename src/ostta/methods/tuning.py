@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -14,7 +15,7 @@ from ..core.optimisers import Optimiser
 from ..core.overlay import encode
 from ..core.scores import cosines
 from ..core.types import Decision, Look, ViewSource
-from .protocol import Failure, Gradient, Trained
+from .protocol import Failure, Gradient, Method, Trained
 from .trained_overlay import Tuned
 
 # Numbers in a tensor up to which copying it is quicker than an operation on it alone.
@@ -103,9 +104,26 @@ def led_to(gradient: Gradient, loss: torch.Tensor, gradients: Sequence[torch.Ten
     return Trained(gradient.overlay.moved(values), optimiser, value)
 
 
-def answer(tuned: Tuned, features: torch.Tensor) -> torch.Tensor:
-    """The logits under new values, from the image's features under them."""
-    return cosines(features, tuned.classifier)
+def answer(
+    method: Method[Any, Any, Any],
+    state: object,
+    seen: Look[Any],
+    gradient: Gradient,
+    trained: Trained,
+    features: torch.Tensor,
+) -> torch.Tensor | None:
+    """Logits of the image of `seen` after its gradient step, in the units of the method's own logits; changes nothing.
+
+    `features` are the image's under the new values. None if the logits after the step are not known: if the method's logits are not
+    the cosines, its state is not a `TunedState`, and the gradient has no `answer`.
+    """
+    if gradient.answer is not None:
+        return gradient.answer(trained.overlay, features)
+    if isinstance(state, TunedState):
+        after = copy.copy(state)
+        after.keep(trained)
+        return method.look(after, features, seen.views).logits
+    return cosines(features, trained.overlay.classifier) if seen.logits is seen.cosines else None
 
 
 @torch.no_grad()

@@ -60,7 +60,7 @@ class ZeroShot:
         return Look(views, features, z, z, None)
 
     def propose(self, state: NoState, look: Look[None], decision: Decision) -> Proposal:
-        return Proposal(reason="zero_shot never adapts")
+        return Proposal(reason="zero_shot trains no parameters")
 
     def commit(self, state: NoState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
         """There is nothing to store."""

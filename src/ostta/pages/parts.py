@@ -205,10 +205,15 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A whole page. `kind` stands above the title, `lead` is the first sentence; `methods` can be filtered by."""
+    """A whole page.
+
+    `kind` stands above the title, and `lead` below it: the first paragraph in larger letters. `warnings` are shown in boxes below the
+    lead. `methods` are the names that the reader can filter by.
+    """
 
     title: str
     kind: str
     lead: Sequence[str]
     sections: Sequence[Section] = ()
     methods: Sequence[str] = field(default=())
+    warnings: Sequence[str] = ()

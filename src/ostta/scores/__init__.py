@@ -1,15 +1,15 @@
-"""The scores by name."""
+"""The scores by name; `registry` adds those of `field` and `contrib`."""
 
 from __future__ import annotations
 
 from .dart import Dart, DartOptions
 from .detector import Detector, DetectorOptions
 from .dictionary import Dictionary, DictionaryOptions
-from .neighbours import Neighbours, NeighboursOptions
-from .plain import Max, MaxOptions, MaxSoftmax, MaxSoftmaxOptions
+from .plain import MCM, Energy, EnergyOptions, Max, MaxOptions, MaxSoftmax, MaxSoftmaxOptions, MCMOptions
 from .protocol import Score, Setting
 
 __all__ = [
+    "MCM",
     "SCORES",
     "Dart",
     "DartOptions",
@@ -17,12 +17,13 @@ __all__ = [
     "DetectorOptions",
     "Dictionary",
     "DictionaryOptions",
+    "Energy",
+    "EnergyOptions",
+    "MCMOptions",
     "Max",
     "MaxOptions",
     "MaxSoftmax",
     "MaxSoftmaxOptions",
-    "Neighbours",
-    "NeighboursOptions",
     "Score",
     "Setting",
 ]
@@ -30,8 +31,9 @@ __all__ = [
 SCORES: dict[str, type[Score]] = {
     "max": Max,
     "msp": MaxSoftmax,
-    "neighbours": Neighbours,
     "detector": Detector,
     "dictionary": Dictionary,
     "dart": Dart,
+    "energy": Energy,
+    "mcm": MCM,
 }

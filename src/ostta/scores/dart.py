@@ -49,6 +49,10 @@ class DartOptions(Options):
     )
     flip_below: float = option(0.1, bounds=(0, 1), about="a correlation this weak leaves the axis out")
 
+    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
+        """The shapes of the tensors whose size these options decide, by name; smaller ones while few images have been seen."""
+        return {"gathered/rows": (self.gather, width)}
+
 
 class Dart:
     """Two prototypes, the last pairs of s and r, and, before there are prototypes, the images for them.

@@ -44,6 +44,10 @@ class DictionaryOptions(Options):
         5, bounds=(1, 1_000), about="the likeness to the dictionary is the cosine to so many-th nearest in it"
     )
 
+    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
+        """The shapes of the tensors whose size these options decide, by name; smaller ones while few images have been seen."""
+        return {"rows": (self.capacity, width)}
+
 
 class Dictionary:
     """The features of the images with the lowest base scores so far.

@@ -1,4 +1,4 @@
-"""The scores that look at one image alone: the best logit, as in the paper, and the best class's probability."""
+"""Scores computed from one image alone: the largest logit, the largest softmax probability (`msp`, `mcm`) and the energy."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 
 from ..core.banks import FeatureMemory
 from ..core.checks import require_names
-from ..core.options import Options
-from ..core.scores import max_score, max_softmax_score
+from ..core.options import Options, option
+from ..core.scores import energy_score, max_score, max_softmax_score
 from ..core.types import Decision, Look, Scored
 from .protocol import Setting
 
@@ -78,3 +78,54 @@ class MaxSoftmax(Memoryless):
 
     def value(self, look: Look[Any]) -> Scored:
         return Scored(max_softmax_score(look.cosines, self._logit_scale))
+
+
+@dataclass(frozen=True)
+class MCMOptions(Options):
+    """The default is the published value."""
+
+    softmax_temperature: float = option(
+        1.0, bounds=(1e-6, 1e6), about="temperature of the softmax over cosines; 1 / logit scale gives the score `msp`"
+    )
+
+
+class MCM(Memoryless):
+    """Maximum concept matching: the largest softmax probability of the cosines at a temperature (Ming et al. 2022).
+
+    >>> round(ostta.load("embedded", ["cat", "dog"], score="mcm").step(image).score, 1)
+    0.5
+    """
+
+    Options = MCMOptions
+    about = "MCM: the maximum softmax probability of the cosines, at temperature 1"
+    # All values lie between 1/C and 1, but at temperature 1 they differ by thousandths. A grid over [0, 1] is too coarse for them.
+    scale: float | None = None
+
+    def __init__(self, options: MCMOptions, setting: Setting) -> None:
+        self._scale = 1 / options.softmax_temperature
+
+    def value(self, look: Look[Any]) -> Scored:
+        return Scored(max_softmax_score(look.cosines, self._scale))
+
+
+@dataclass(frozen=True)
+class EnergyOptions(Options):
+    """`energy` has no options."""
+
+
+class Energy(Memoryless):
+    """The negative free energy of the scaled cosines, log sum_c exp(s z_c) (Liu et al. 2020).
+
+    >>> ostta.load("embedded", ["cat", "dog"], score="energy").step(image).score > 0
+    True
+    """
+
+    Options = EnergyOptions
+    about = "the energy score: log-sum-exp of the cosines times the backbone's logit scale"
+    scale: float | None = None
+
+    def __init__(self, options: EnergyOptions, setting: Setting) -> None:
+        self._logit_scale = setting.logit_scale
+
+    def value(self, look: Look[Any]) -> Scored:
+        return Scored(energy_score(look.cosines, self._logit_scale))

@@ -114,6 +114,7 @@ class Listed(Source):
 
     def __init__(self, source: str, skip: Skip | None) -> None:
         super().__init__(source, skip)
+        self.waits = source == "-"
         if source == "-" and sys.stdin is None:
             raise Error("There is no standard input to read paths from.")
 

@@ -37,6 +37,8 @@ class Followed(Source):
     after ten seconds, so that somebody says why.
     """
 
+    waits = True
+
     def __init__(self, folders: Sequence[Path], skip: Skip | None) -> None:
         super().__init__(", ".join(map(str, folders)), skip)
         self._folders = folders

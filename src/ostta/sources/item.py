@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..core.types import Error
+from ..core.types import Error, ImageError
 from ..data.images import ImageSource
 
 
@@ -36,14 +36,14 @@ class Item:
     problem: str | None = None
 
     def require_image(self) -> ImageSource:
-        """The image; an Error that says why where there is none.
+        """The image; an `ostta.ImageError` that says why where there is none.
 
         >>> image.save("cat.png")
         >>> adapter.step(next(iter(ostta.sources.open("cat.png"))).require_image())
         Prediction(cat, score 0.45 > 0.00, unreliable)
         """
         if self.problem is not None:
-            raise Error(self.problem)
+            raise ImageError(self.problem)
         return self.image
 
 

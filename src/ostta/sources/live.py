@@ -41,7 +41,7 @@ class _Arrived:
 class Live(Source):
     """A camera or a stream. The first connection must succeed; one that is lost later is made again, `retries` times in a row at most."""
 
-    live = True
+    live = waits = True
 
     def __init__(self, name: str, connect: Connect, every: int, retries: int | None) -> None:
         super().__init__(name)

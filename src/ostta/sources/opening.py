@@ -59,7 +59,7 @@ def open(
         skipped = SkippedFiles()
         names = [name for source in sources for name in _named(source, skipped)]
         _check_ends(names)
-        opened = make(names[0]) if len(names) == 1 else Several(names, make)
+        opened = make(names[0]) if len(names) == 1 else Several(names, make, any(map(_may_wait, names)))
         skipped.tell(opened)
         if len(names) > 1:
             _check_named([source for source in sources if _is_file_name(source)], make)
@@ -146,6 +146,11 @@ def _camera_of(name: str) -> int | None:
     if found is None and not os.path.lexists(name):
         found = re.fullmatch(r"(\d{1,4})", name)
     return None if found is None else int(found[1])
+
+
+def _may_wait(name: str | int) -> bool:
+    """Whether the images of a source may come as time goes by, as far as its name says."""
+    return isinstance(name, int) or name == "-" or _camera_of(name) is not None or scheme_of(name) is not None
 
 
 def _camera_number(number: int) -> int:

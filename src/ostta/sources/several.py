@@ -13,10 +13,14 @@ Named = TypeVar("Named")
 
 
 class Several(Source, Generic[Named]):
-    """The items of what is named, each opened by `make` when it is its turn. Where that cannot be, an item says why."""
+    """The items of what is named, each opened by `make` when it is its turn. Where that cannot be, an item says why.
 
-    def __init__(self, names: Sequence[Named], make: Callable[[Named], Source]) -> None:
+    `waits` is True if one of the sources does.
+    """
+
+    def __init__(self, names: Sequence[Named], make: Callable[[Named], Source], waits: bool) -> None:
         super().__init__(", ".join([*map(str, names[:3]), *(["..."] if len(names) > 3 else [])]))
+        self.waits = waits
         self._names, self._make = names, make
         self._current: Source | None = None
 

@@ -20,7 +20,8 @@ class Source(ABC):
     """Images from outside, one after the other; made by `ostta.sources.open`.
 
     A recorded source (`live` is False) gives every image; one that is live drops those that the reader is too slow for, and `dropped`
-    says how many. `events` are the last things that happened: frames "dropped", a connection "lost" and "reconnected".
+    says how many. `waits` is True where the next image may not exist yet: what is live, a folder that is followed, standard input.
+    `events` are the last things that happened: frames "dropped", a connection "lost" and "reconnected".
 
     >>> image.save("cat.png")
     >>> with ostta.sources.open("cat.png") as source:
@@ -29,6 +30,7 @@ class Source(ABC):
     """
 
     live = False
+    waits = False
 
     def __init__(self, name: str, skip: Skip | None = None) -> None:
         self.name, self._skip = name, skip
@@ -70,15 +72,27 @@ class Source(ABC):
         Source(-)
         """
 
-    def new_events(self) -> list[Event]:
-        """What happened since this was last asked, at most the last hundred events.
+    @property
+    def event_count(self) -> int:
+        """How many events there were so far.
+
+        >>> ostta.sources.open("-").event_count
+        0
+        """
+        return self._happened
+
+    def new_events(self, until: int | None = None) -> list[Event]:
+        """What happened since this was last asked, at most the last hundred events; `until` is the `event_count` to stop at.
 
         >>> ostta.sources.open("-").new_events()
         []
         """
-        happened = self._happened
-        new, self._told = happened - self._told, happened
-        return list(self.events)[-new:] if new else []
+        happened, kept = self._happened, list(self.events)
+        # Numbers of events count from 0; the oldest of those that are kept:
+        oldest, until = happened - len(kept), happened if until is None else until
+        new = kept[max(self._told - oldest, 0) : max(until - oldest, 0)]
+        self._told = max(self._told, until)
+        return new
 
     def tell(self, kind: str, sentence: str, evidence: Mapping[str, float] | None = None) -> None:
         """Add an event.

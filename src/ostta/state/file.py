@@ -2,7 +2,7 @@
 
 Format 2 has a SHA-256 over the tensors (names, types, shapes, bytes) and the JSON text. It finds accidental damage. It does not
 stop an attacker, who can compute it again: whatever reads the content checks it too. Format 1 is the same without the hash. In
-format 3 there is a score, and options are stored by owner.
+format 3 there is a score, and options are stored by owner. In format 4 the levels have rows for the classes that were seen only.
 
 A version reads its own format and all earlier ones. A new format adds to `UPGRADES` how a file of the one before becomes one of it.
 """
@@ -26,7 +26,7 @@ from ..files import write_atomically
 from ..options import by_owner
 from .description import Description, GivenClasses, read_json, saved_choice
 
-FORMAT = 3
+FORMAT = 4
 # The types that a state is made of, by their names in safetensors.
 TYPES = ("F32", "F64", "I32", "I64", "U8")
 CONTENT, HASH = "ostta", "sha256"
@@ -126,7 +126,7 @@ def _without_format(content: dict[str, Any]) -> dict[str, Any]:
 
 def _from_format_1(path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], _: GivenClasses) -> Content:
     warnings.warn(
-        f"{path} has state format 1, which has no hash, so not all damage to it can be noticed; `save` writes format 3.",
+        f"{path} has state format 1, which has no hash, so not all damage to it can be noticed; `save` writes format {FORMAT}.",
         stacklevel=4,
     )
     return tensors, content
@@ -143,9 +143,41 @@ def _from_format_2(_: Path, tensors: dict[str, torch.Tensor], content: dict[str,
     return tensors, content
 
 
+def _from_format_3(path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], _: GivenClasses) -> Content:
+    """The levels, those of a guard's snapshots too, had a row for every class, and the profile `field` had another rule."""
+    if [content.get(name) for name in ("profile", "score", "identifier")] == ["field", "neighbours", "adaptive"]:
+        tensors, content = _with_new_rule(path, tensors, content)
+    compact = dict(tensors)
+    for name, rows in tensors.items():
+        count = tensors.get(name.removesuffix("rows") + "count")
+        if (
+            name.endswith("levels/rows")
+            and count is not None
+            and count.ndim == 1
+            and rows.shape == (*count.shape, *count.shape)
+        ):
+            compact[name] = rows[count > 0]
+    return compact, content
+
+
+def _with_new_rule(path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any]) -> Content:
+    """The window of recent images is all that the present rule needs."""
+    warnings.warn(
+        f"{path} was saved with an earlier rule for known and unknown images; the present rule continues from its recent images.",
+        stacklevel=5,
+    )
+    content = {**content, "score": "field", "identifier": "field"}
+    for name in ("options", "option_sources"):
+        if isinstance(content.get(name), dict) and isinstance(content[name].get("score"), dict):
+            kept = {key: value for key, value in content[name]["score"].items() if key == "recent_images"}
+            content[name] = {**content[name], "score": kept, "identifier": {}}
+    return {name: tensor for name, tensor in tensors.items() if "identifier" not in name.split("/")}, content
+
+
 Content = tuple[dict[str, torch.Tensor], dict[str, Any]]
 # Format n -> what makes a file of it one of format n + 1.
 UPGRADES: dict[int, Callable[[Path, dict[str, torch.Tensor], dict[str, Any], GivenClasses], Content]] = {
     1: _from_format_1,
     2: _from_format_2,
+    3: _from_format_3,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .changing import Continual, Frequent
 from .drawn import Drawn, draw
-from .hostile import Covered, Fooling, OneClassFirst, SortedClasses, UnknownFirst
+from .hostile import Covered, Fooling, OneClassFirst, SortedClasses, UnknownFirst, fooling_identity
 from .ordered import Ordered
 from .prefetch import prefetched
 from .shuffled import Shuffled
@@ -30,5 +30,6 @@ __all__ = [
     "Stream",
     "UnknownFirst",
     "draw",
+    "fooling_identity",
     "prefetched",
 ]

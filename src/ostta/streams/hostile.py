@@ -5,7 +5,9 @@ An undesired image that no data set has, such as a black one, is a `Source` of i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,7 @@ from .mixing import (
     wanted_and_there,
 )
 from .ordered import again
-from .stream import Domain, Numbers, Source, Stream, Visit
+from .stream import Domain, Numbers, Source, Stream, Visit, identity_of
 
 # Of each image of a source, how much the frozen model takes it for one of the classes.
 Fools = Callable[[Source], NDArray[np.float64]]
@@ -105,6 +107,22 @@ class Fooling(Stream):
             unknown = np.argsort(-np.asarray(fools(domain.undesired)), kind="stable")[:wanted]
         order = shuffled(np.arange(len(domain.desired)), unknown, generator(seed))
         _finish(self, "fooling", domain, order, {"pool": pool}, ratio, seed, short_of=wanted - min(wanted, there))
+        self._identity = partial(fooling_identity, domain, pool=pool, ratio=ratio, seed=seed)
+
+    @cached_property
+    def identity(self) -> str:
+        """As `fooling_identity`."""
+        return self._identity()
+
+
+def fooling_identity(domain: Domain, *, pool: int, ratio: float, seed: int) -> str:
+    """Return the identity of a `Fooling` stream without asking a model.
+
+    It covers all candidates instead of the chosen images. The choice follows from the candidates, the weights and the class names.
+    """
+    known, unknown = (0 if side is None else len(side) for side in (domain.desired, domain.undesired))
+    every = Visit(0, domain.desired, domain.undesired, np.concatenate([np.arange(known), ~np.arange(unknown)]))
+    return identity_of(json.dumps(["fooling", pool, ratio, seed, domain.name, known, unknown]), [every])
 
 
 def _finish(

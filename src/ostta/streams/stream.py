@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -137,7 +138,10 @@ class Stream:
 
     @property
     def hash(self) -> str:
-        """SHA-256 over options, domains, names, sizes, order, and which images were drawn; not over pixels."""
+        """SHA-256 over options, domains, names, sizes, order, and which images were drawn; not over pixels.
+
+        It identifies the order only. `identity` tells whether two streams show the same images.
+        """
         digest = hashlib.sha256(json.dumps([self.options, self.domains], sort_keys=True).encode())
         for visit in self.visits:
             sides = [[side.name, len(side)] for side in (visit.desired, visit.undesired) if side is not None]
@@ -145,6 +149,43 @@ class Stream:
             digest.update(visit.order.astype("<i8").tobytes())
             update_with_drawn(digest, visit)
         return digest.hexdigest()
+
+    @cached_property
+    def identity(self) -> str:
+        """SHA-256 over the order and the shown images: their origin, corruption, severity, labels and content.
+
+        Two runs can be compared, and a result can be reused, only if this value is equal.
+        """
+        return identity_of(self.hash, self.visits)
+
+
+def identity_of(order: str, visits: Sequence[Visit]) -> str:
+    """Return a hash of an order and of the images that are shown in `visits`."""
+    shown: dict[int, tuple[Source, list[Numbers]]] = {}
+    for visit in visits:
+        for side, numbers in (
+            (visit.desired, visit.order[visit.order >= 0]),
+            (visit.undesired, ~visit.order[visit.order < 0]),
+        ):
+            if side is not None:
+                whole, numbers = _whole(side, numbers)
+                shown.setdefault(id(whole), (whole, []))[1].append(numbers)
+    digest = hashlib.sha256(order.encode())
+    for whole, parts in shown.values():
+        numbers = np.unique(np.concatenate(parts))
+        digest.update(numbers.astype("<i8").tobytes())
+        # Sources other than data sets have no files; the order and the options identify them.
+        if hasattr(whole, "fingerprint"):
+            digest.update(whole.fingerprint(numbers).encode())
+    return digest.hexdigest()
+
+
+def _whole(source: Source, numbers: Numbers) -> tuple[Source, Numbers]:
+    """Return the data set behind a source and the numbers that the images have in it."""
+    if hasattr(source, "clean"):
+        return _whole(source.clean, numbers)
+    drawn = drawn_numbers(source)
+    return (source.whole, drawn[numbers]) if hasattr(source, "whole") and drawn is not None else (source, numbers)
 
 
 def update_with_drawn(digest: hashlib._Hash, visit: Visit) -> None:

@@ -1,6 +1,6 @@
 """Whether a method, a score, an identifier or a backbone of your own keeps the promises that ostta builds on.
 
-    import ostta.testing
+    import ostta
     ostta.testing.check_method(MyMethod)
 
 Each function returns nothing, or raises a `Violation` whose sentence says which promise was broken. The same functions test what

@@ -29,6 +29,7 @@ from .subject import (
     Subject,
     content,
     differing,
+    full_trace,
     images,
     refused,
     require,
@@ -53,7 +54,8 @@ def check_method(
     """Check all that a method promises; a `Violation` says which promise it breaks.
 
     It is run on `backbone`, or else on the first that it accepts of a small tower and the two that ship. `options` should let it
-    act within a few images. After `warm` images its banks must be full: the `steps` after that may keep nothing more.
+    act within a few images. After `warm` images its banks must be full: a restored state must answer alike up to there, and the
+    `steps` after that may keep nothing more.
 
     >>> from ostta.methods.zero_shot import ZeroShot
     >>> check_method(ZeroShot)
@@ -62,6 +64,7 @@ def check_method(
     subject = Subject(method, identifier, backbone or _accepted(method, identifier, options or {}), options or {})
     for promise in PROMISES:
         promise(subject)
+    restorable_when_warm(subject, warm)
     keeps_nothing_more(subject, warm, steps)
 
 
@@ -133,15 +136,20 @@ def repeatable_and_restorable(subject: Subject) -> None:
         second.append(other.step(image))
         if number == STEPS // 2:
             other = _restarted(subject, other)
-    odd = next(
-        (number for number, pair in enumerate(zip(trace(first), trace(second), strict=True)) if pair[0] != pair[1]),
-        None,
+    _same_run(subject, first, second, STEPS // 2)
+    _same(
+        content(one), content(other), f"After a restored run, {subject.name} differs in", "`load` must bring all back"
     )
-    require(
-        odd is None,
-        f"Two runs of {subject.name} on one stream, one of them restored after image {STEPS // 2}, differ from image {odd} on: "
-        "the answer may depend on nothing but the seed, the images and what `tensors` has.",
-    )
+
+
+def restorable_when_warm(subject: Subject, warm: int) -> None:
+    """Two runs of `warm` images, one of them restored half-way: what a method does only after many images is covered too."""
+    one, other = subject.adapter(seed=3), subject.adapter(seed=3)
+    first, half = list(one.stream(images(warm))), warm // 2
+    second = list(other.stream(images(warm)[: half + 1]))
+    other = _restarted(subject, other)
+    second += other.stream(images(warm)[half + 1 :])
+    _same_run(subject, first, second, half)
     _same(
         content(one), content(other), f"After a restored run, {subject.name} differs in", "`load` must bring all back"
     )
@@ -167,18 +175,18 @@ def refuses_what_is_not_its_own(subject: Subject) -> None:
 def resets(subject: Subject) -> None:
     """A reset is a fresh start."""
     one = subject.adapter()
-    fresh, expected = content(one), trace(one.stream(images(STEPS)))
+    fresh, expected = content(one), full_trace(one.stream(images(STEPS)))
     one.reset()
     _same(fresh, content(one), f"After a reset, {subject.name} still differs in", "`start` must give a fresh state")
     require(
-        trace(one.stream(images(STEPS))) == expected,
+        full_trace(one.stream(images(STEPS))) == expected,
         f"After a reset, {subject.name} answers otherwise than at first: what is remembered belongs in the state of `start`.",
     )
 
 
 def leaves_others_alone(subject: Subject) -> None:
     """Two adapters on one backbone never touch, and the backbone stays as it is."""
-    alone = trace(subject.adapter().stream(images(STEPS)))
+    alone = full_trace(subject.adapter().stream(images(STEPS)))
     tower, weights = subject.backbone.vision, subject.backbone.weight_hash
     before = {name: value.clone() for name, value in tower.state_dict().items()}
     one, other = subject.adapter(), subject.adapter(seed=9)
@@ -187,7 +195,7 @@ def leaves_others_alone(subject: Subject) -> None:
         mixed.append(one.step(image))
         other.step(images(STEPS)[-1 - number])
     require(
-        trace(mixed) == alone,
+        full_trace(mixed) == alone,
         f"Two adapters with {subject.name} on one backbone change each other's answers: nothing may be shared but the backbone.",
     )
     _same(before, tower.state_dict(), f"{subject.name} changed the backbone's", "what adapts belongs in an overlay")
@@ -328,6 +336,17 @@ def _restarted(subject: Subject, adapter: Adapter) -> Adapter:
         again = Adapter.restore(path, subject.backbone, method=method, score=score, identifier=identifier)
     require(again.resolved == adapter.resolved, f"The options of {subject.name} come back otherwise from a state file.")
     return again
+
+
+def _same_run(subject: Subject, first: list[Prediction], second: list[Prediction], restored: int) -> None:
+    """Require equal answers and diagnostics of two runs, the second one restored after an image."""
+    pairs = zip(full_trace(first), full_trace(second), strict=True)
+    odd = next((number for number, pair in enumerate(pairs) if pair[0] != pair[1]), None)
+    require(
+        odd is None,
+        f"Two runs of {subject.name} on one stream, one of them restored after image {restored}, differ from image {odd} on: "
+        "the answer may depend on nothing but the seed, the images and what `tensors` has.",
+    )
 
 
 def _same(

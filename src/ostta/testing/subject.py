@@ -116,6 +116,14 @@ def trace(predictions: Iterable[Prediction]) -> list[tuple[object, ...]]:
     return [(p.label, p.index, p.score, p.threshold, str(p.verdict), p.adapted, p.loss, p.reason) for p in predictions]
 
 
+def full_trace(predictions: Iterable[Prediction]) -> list[tuple[object, ...]]:
+    """`trace` with the diagnostics of each step."""
+    listed = list(predictions)
+    # As text, so that two NaN are equal.
+    numbers = [sorted((name, repr(value)) for name, value in each.diagnostics.items()) for each in listed]
+    return [(*values, *pairs) for values, pairs in zip(trace(listed), numbers, strict=True)]
+
+
 def content(adapter: Adapter) -> dict[str, torch.Tensor]:
     """Everything an adapter remembers."""
     remembered = {name: tensor.clone() for name, tensor in adapter._tensors().items()}

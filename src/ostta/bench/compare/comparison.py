@@ -121,7 +121,7 @@ def _figure(pair: Pair, metric: str) -> Compared:
 def _outcomes(pair: Pair) -> tuple[tuple[list[Outcomes], list[Outcomes]] | None, str]:
     """What both sides said, image by image; or why that cannot be had."""
     for one, other in zip(pair.first, pair.second, strict=True):
-        if _stream(one) != _stream(other):
+        if one.result.stream_identity != other.result.stream_identity:
             return (
                 None,
                 "The two runs were not on the same stream: there are no paired intervals, and no images to compare.",
@@ -141,12 +141,6 @@ def _outcomes(pair: Pair) -> tuple[tuple[list[Outcomes], list[Outcomes]] | None,
     return (first, second), ""
 
 
-def _stream(filed: Filed) -> tuple[object, ...]:
-    """The hash is of which images come, in which order; the spec says what becomes of their pixels."""
-    spec = filed.result.spec
-    return filed.result.stream.hash, spec.corruption, spec.severity, spec.scenario
-
-
 def _read(filed: Filed) -> Outcomes:
     assert filed.records is not None
     return read_outcomes(filed.records)
@@ -157,7 +151,7 @@ def _evidence(
 ) -> Evidence | None:
     # The HM of a continual stream is the mean of its domains'.
     by_domain = metric == "hm" and pair.first[0].result.spec.scenario.kind == "continual"
-    first, second = (drawn.values(side, metric, by_domain=by_domain) for side in outcomes)
+    first, second = (drawn.values_by_run(side, metric, by_domain=by_domain) for side in outcomes)
     changed = {
         image
         for one, other in zip(*outcomes, strict=True)
@@ -165,7 +159,8 @@ def _evidence(
         if differs
     }
     images = len({image for run in outcomes[0] for image in run.images})
-    return of_resampled(second - first, len(changed), images) if np.isfinite((second - first)[0]) else None
+    differences = second - first
+    return of_resampled(differences, len(changed), images) if np.isfinite(differences[:, 0]).all() else None
 
 
 def _said(run: Outcomes, metric: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

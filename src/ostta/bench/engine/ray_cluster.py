@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ...core.types import Error
-from ...files import write_atomically
+from ...files import make_folder, write_atomically
 from ...ray_cluster import connect, require_ray
+from ..run.features import FOLDER
 from ..run.locks import RunLock
 from .job import Ending, Job, Outcome, attempt
 from .threads import environment
@@ -53,11 +55,23 @@ def cluster(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int) -> 
 
 
 def _carry_out(job: str) -> tuple[str, dict[str, bytes]]:
-    """On a worker: the run in a folder that nobody else sees, and the files it made."""
+    """On a worker: the run in a folder that nobody else sees, and the files it made, by their paths relative to that folder.
+
+    Cached features of earlier runs are copied into it if the worker can read the folder of the results.
+    """
     with tempfile.TemporaryDirectory(prefix="ostta-") as folder:
-        asked = Job.model_validate_json(job)
-        ending = attempt(asked.model_copy(update={"out": Path(folder)}))
-        files = {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
+        asked, out = Job.model_validate_json(job), Path(folder)
+        if asked.cache_features and (asked.out / FOLDER).is_dir():
+            shutil.copytree(asked.out / FOLDER, out / FOLDER)
+        copied = set(out.rglob("*"))
+        ending = attempt(asked.model_copy(update={"out": out}))
+        made = [path for path in out.rglob("*") if path.is_file() and path not in copied]
+        # A checkpoint is of no use to the next attempt, which may be on another machine.
+        files = {
+            path.relative_to(out).as_posix(): path.read_bytes()
+            for path in made
+            if path.parent == out or path.is_relative_to(out / FOLDER)
+        }
     return ending.model_dump_json(), files
 
 
@@ -70,6 +84,7 @@ def _received(ray: Any, reference: Any, job: Job) -> Ending:
         return Ending(spec=job.spec, state=Outcome.FAILED, reason=reason, trace=str(problem))
     try:
         for name in sorted(files, key=lambda name: name.endswith(".json")):
+            make_folder((job.out / name).parent)
             write_atomically(job.out / name, files[name])
     except Error as problem:
         return Ending(spec=job.spec, state=Outcome.FAILED, reason=str(problem))

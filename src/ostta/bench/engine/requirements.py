@@ -11,12 +11,21 @@ from pathlib import Path
 from ... import backbones
 from ...core.types import Error
 from ...data.by_name import open_dataset
+from ...data.from_catalogue import AbsentError
+from ...data.names import parse_name
 from ...feature_files import placed_features
 from ...plugins import names_file
 from ..own_code import code_of, sets_of
 from ..run.compose import compose
 from ..run.names import check_names
-from ..scenario import FoolingScenario, SingleScenario
+from ..scenario import (
+    ContinualScenario,
+    DomainsScenario,
+    FoolingScenario,
+    FrequentScenario,
+    SingleScenario,
+    SmoothScenario,
+)
 from ..spec import RunSpec, changed, run_key
 
 # What of a spec has nothing to do with which data it opens.
@@ -31,15 +40,17 @@ _BESIDE_THE_DATA = {
     "guard",
     "device",
     "dtype",
+    "ahead",
 }
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Why some runs cannot be carried out, and which, by their keys."""
+    """Why some runs cannot be carried out, and which, by their keys. `data`: a data set of the catalogue is absent."""
 
     reason: str
     runs: frozenset[str]
+    data: bool = False
 
 
 class MissingError(Error):
@@ -69,10 +80,14 @@ def missing_for(specs: Sequence[RunSpec], root: Path | None) -> list[Missing]:
     """
     found: dict[str, set[str]] = {}
     known: dict[str, str | None] = {}
+    absent: set[str] = set()
 
     def ask(spec: RunSpec, what: str, look: Callable[[], object]) -> bool:
         if what not in known:
-            known[what] = _problem(look)
+            problem = _problem(look)
+            known[what] = None if problem is None else str(problem)
+            if isinstance(problem, AbsentError):
+                absent.add(str(problem))
         reason = known[what]
         if reason is not None:
             found.setdefault(reason, set()).add(run_key(spec))
@@ -85,18 +100,49 @@ def missing_for(specs: Sequence[RunSpec], root: Path | None) -> list[Missing]:
         there = [ask(spec, f"set {name} {conditions}", partial(_open, spec, name, root)) for name in sets_of(spec)]
         if all(there):
             ask(spec, f"stream {_key(spec, _BESIDE_THE_DATA)}", partial(_compose, spec, root))
-    return [Missing(reason, frozenset(keys)) for reason, keys in found.items()]
+    return [Missing(reason, frozenset(keys), reason in absent) for reason, keys in found.items()]
+
+
+def sets_needed(specs: Sequence[RunSpec]) -> list[tuple[str, str]]:
+    """The data sets that `specs` open, each once, with the corruption it is opened under.
+
+    >>> sets_needed([RunSpec(desired="cifar10c", undesired="mnist:train", corruption="fog")])
+    [('cifar10c', 'fog'), ('mnist:train', 'fog')]
+    """
+    needed: dict[tuple[str, str], None] = {}
+    for spec in specs:
+        scenario = spec.scenario
+        domains = [(spec.desired, spec.undesired, spec.corruption)]
+        if isinstance(scenario, ContinualScenario | FrequentScenario):
+            domains = [(spec.desired, spec.undesired, each) for each in scenario.corruptions]
+        elif isinstance(scenario, SmoothScenario):
+            domains = [(parse_name(spec.desired).clean, spec.undesired, spec.corruption)]
+        elif isinstance(scenario, DomainsScenario):
+            domains = [
+                (each.desired, each.undesired or spec.undesired, each.corruption or spec.corruption)
+                for each in scenario.domains
+            ]
+        for desired, undesired, corruption in domains:
+            needed[desired, corruption] = None
+            if undesired is not None and spec.ratio > 0:
+                needed[undesired, scenario.undesired_corruption or corruption] = None
+    # Without a corruption, one entry is enough.
+    return list(
+        {
+            (name, corruption if parse_name(name).corrupted else ""): (name, corruption) for name, corruption in needed
+        }.values()
+    )
 
 
 def _key(spec: RunSpec, beside: set[str]) -> str:
     return json.dumps(spec.model_dump(mode="json", exclude=beside), sort_keys=True)
 
 
-def _problem(look: Callable[[], object]) -> str | None:
+def _problem(look: Callable[[], object]) -> Error | None:
     try:
         look()
     except Error as problem:
-        return str(problem)
+        return problem
     return None
 
 

@@ -31,7 +31,7 @@ COMPARED = (
     "hm_mean_domains",
     "analyses",
 )
-CIRCUMSTANCES = ("versions", "hardware", "threads")
+CIRCUMSTANCES = ("versions", "hardware", "threads", "stream.identity")
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,8 @@ def _differences(filed: Result, now: Result, names: tuple[str, ...]) -> tuple[Di
     # A file from before some figures were counted cannot contradict them, nor the sentence that explains them.
     for content in (before, after):
         content.pop("metrics.convention", None)
+    if filed.stream.identity is None:
+        after.pop("stream.identity")
     after = {field: value for field, value in after.items() if field in before or not _came_later(field)}
     return tuple(
         Difference(field, before.get(field), after.get(field))

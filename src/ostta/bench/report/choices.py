@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...core.types import Error
 from ...pages import Text
 from ..result import Result
-from ..suite import METRICS
+from ..suite import METRICS, lower_is_better
 from ..sweep import WARNING, choice_remark
 from ..tables.suite_figures import Names, SuiteFigures
 
@@ -19,7 +19,7 @@ def choices(figures: SuiteFigures) -> Iterator[Text]:
     """One sentence or two for each group of such rows; none for suites of the paper, whose point is to show how figures vary."""
     if figures.suite.labels:
         return
-    name, lower = METRICS[figures.headline].rstrip(" ↑↓"), METRICS[figures.headline].endswith("↓")
+    name, lower = METRICS[figures.headline].rstrip(" ↑↓"), lower_is_better(figures.headline)
     for rows in _groups(figures):
         found: dict[tuple[Names, ...], list[str]] = {}
         results = list[Result]()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..suite import METRICS
+from ..suite import METRICS, lower_is_better
+from ..tables.footnotes import why_no_interval
 from ..tables.layout import number
 from ..tables.suite_figures import Names, SuiteFigures
 from ..tables.to_frozen import ToFrozen, means_to_frozen, to_frozen
@@ -22,7 +23,7 @@ def lead(figures: SuiteFigures) -> str:
     gain = number(best.difference, metric, signed=True)
     row, ahead = (
         row_name(figures, best.row),
-        best.difference != 0 and (best.difference < 0) == _lower_is_better(figures),
+        best.difference != 0 and (best.difference < 0) == lower_is_better(metric),
     )
     who = (
         f"{row} is furthest ahead of the frozen row"
@@ -30,7 +31,7 @@ def lead(figures: SuiteFigures) -> str:
         else f"no row is ahead of the frozen one, and {row} is nearest"
     )
     return (
-        f"{where}, {who}: {name} {values[0]} against {values[1]}, {gain} ({_sureness(best)}). N = {best.shown:,} images, {_seeds(best.seeds)}. "
+        f"{where}, {who}: {name} {values[0]} against {values[1]}, {gain} ({_sureness(figures, best)}). N = {best.shown:,} images, {_seeds(best.seeds)}. "
         f"{_marks(figures, single)}"
     ).strip()
 
@@ -45,9 +46,9 @@ def stream_name(column: Names) -> str:
     return " / ".join(column) or "This stream"
 
 
-def _sureness(one: ToFrozen) -> str:
+def _sureness(figures: SuiteFigures, one: ToFrozen) -> str:
     if one.low is None or one.high is None:
-        return "no interval, as the runs kept no records"
+        return f"no interval, as {why_no_interval(figures)}"
     bounds = " to ".join(number(bound, one.metric, signed=True) for bound in (one.low, one.high))
     # Where the interval alone excludes zero, the number of comparisons may still not allow a mark.
     told = "told apart from zero" if one.marked else "not told apart from zero"
@@ -59,7 +60,7 @@ def _marks(figures: SuiteFigures, single: Sequence[ToFrozen]) -> str:
     known = [one for one in single if one.low is not None]
     if not known:
         return ""
-    lower = _lower_is_better(figures)
+    lower = lower_is_better(figures.headline)
     better = sum(one.marked and (one.difference < 0) == lower for one in known)
     worse = sum(one.marked for one in known) - better
     streams = len({one.column for one in known})
@@ -71,7 +72,7 @@ def _marks(figures: SuiteFigures, single: Sequence[ToFrozen]) -> str:
 
 def _without_frozen(figures: SuiteFigures) -> str:
     """The best figure of all."""
-    name, lower = METRICS[figures.headline].rstrip(" ↑↓"), _lower_is_better(figures)
+    name, lower = METRICS[figures.headline].rstrip(" ↑↓"), lower_is_better(figures.headline)
     found = [
         (figure.mean, row, column)
         for row in figures.rows
@@ -91,12 +92,8 @@ def _without_frozen(figures: SuiteFigures) -> str:
 
 
 def _best(figures: SuiteFigures, found: Sequence[ToFrozen]) -> ToFrozen:
-    sign = -1 if _lower_is_better(figures) else 1
+    sign = -1 if lower_is_better(figures.headline) else 1
     return max(found, key=lambda one: sign * one.difference)
-
-
-def _lower_is_better(figures: SuiteFigures) -> bool:
-    return METRICS[figures.headline].endswith("↓")
 
 
 def _seeds(seeds: tuple[int, ...]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ...pages import Axis, Grid, Interval, Intervals, Part, Text
 from ..suite import METRICS
+from ..tables.footnotes import why_no_interval
 from ..tables.layout import number
 from ..tables.suite_figures import Names, SuiteFigures
 from ..tables.to_frozen import ToFrozen, means_to_frozen, to_frozen
@@ -85,7 +86,7 @@ def _what(figures: SuiteFigures, name: str, differences: bool) -> str:
     if not differences:
         return f"{name} of each row on each stream; lines: one standard deviation over the seeds to each side. All panels have one axis."
     if not any(one.low is not None for one in to_frozen(figures)):
-        return f"{name} less that of the frozen row on the same stream. All panels have one axis. There are no intervals, as the runs kept no records."
+        return f"{name} less that of the frozen row on the same stream. All panels have one axis. There are no intervals, as {why_no_interval(figures)}."
     return (
         f"{name} less that of the frozen row on the same stream. All panels have one axis. Lines: the 95 % interval. Filled: differences that are "
         "told apart from zero, corrected for the number of comparisons."

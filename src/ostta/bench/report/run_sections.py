@@ -8,7 +8,7 @@ from ...core.types import Error
 from ...core.words import counted
 from ...pages import Bullets, Grid, Part, Picture, Section, Text
 from ..result import Result
-from ..suite import METRICS
+from ..suite import METRICS, lower_is_better
 from ..tables.suite_figures import Names, SuiteFigures
 from . import run_charts
 from .image_strips import Images, Judged, changes
@@ -131,6 +131,7 @@ def image_sections(drawn: RunsDrawn, images: OpenImages | None) -> Iterator[Sect
 def _pairs(drawn: RunsDrawn) -> Iterator[tuple[Names, tuple[Names, Names]]]:
     """For each stream the frozen row, and of the rows measured against it the one with the best headline."""
     figures = drawn.figures
+    sign = -1 if lower_is_better(figures.headline) else 1
     for column in figures.columns:
         best: tuple[float, Names, Names] | None = None
         for row in figures.rows:
@@ -139,9 +140,9 @@ def _pairs(drawn: RunsDrawn) -> Iterator[tuple[Names, tuple[Names, Names]]]:
             if frozen is None or figure is None or figure.mean is None:
                 continue
             if all((each, column) in drawn.results for each in (row, frozen)) and (
-                best is None or figure.mean > best[0]
+                best is None or sign * figure.mean > best[0]
             ):
-                best = figure.mean, frozen, row
+                best = sign * figure.mean, frozen, row
         if best is not None:
             yield column, (best[1], best[2])
 

@@ -13,7 +13,7 @@ from ...data.names import parse_name
 from ...data.overlap import overlap, overlap_sentence
 from ...pages import Bullets, Folded, Page, Part, Section, Text, html_page
 from ..suite import Suite
-from ..tables.layout import Block, Sheet, sheet
+from ..tables.layout import Block, Sheet, measure_blocks, sheet
 from ..tables.opening import is_folder
 from ..tables.suite_figures import SuiteFigures
 from .choices import choices
@@ -67,6 +67,7 @@ def suite_report(figures: SuiteFigures, images: OpenImages | None = None) -> str
                 Section("Against an option", list(option_charts(figures))),
                 Section("Domain by domain", [*domain_charts(figures), *_in_figures(figures, _of(made, "parts"))]),
                 drawn.section(),
+                Section("Further measures", _folded_measures(figures)),
                 Section("The paper's figures", list(_paper(figures, made))),
                 Section("How to read this", _bullets([HM] * ("hm" in suite.metrics) + _notes(figures, made, chosen))),
                 Section("Failed runs", _bullets(failed)),
@@ -102,6 +103,15 @@ def _in_figures(figures: SuiteFigures, blocks: list[Block]) -> list[Part]:
     """What a chart shows already, folded away."""
     found = tables(figures, blocks)
     return [Folded("The same in figures", found)] if found else []
+
+
+def _folded_measures(figures: SuiteFigures) -> list[Part]:
+    """The measures of `ostta.measures`, stream by stream."""
+    found = tables(figures, measure_blocks(figures))
+    about = "`ostta.measures` defines them; the share of unknown images is the AUPR that a random score has for them."
+    return (
+        [Text(about, "note"), Folded("OpenAUC, AUPR, calibration, risk and coverage, regret", found)] if found else []
+    )
 
 
 def _notes(figures: SuiteFigures, made: Sheet, chosen: list[Text]) -> list[str]:

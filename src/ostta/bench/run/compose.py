@@ -17,24 +17,38 @@ from ...data.class_names import checked_classes, spoken
 from ...data.corruptions import checked, corrupt_pair, frost_source
 from ...data.dataset import Dataset
 from ...data.features import ORIGIN as FEATURES
-from ...data.generated import FROST, generated
+from ...data.generated import FROST, generated, textures_fingerprint
 from ...data.names import is_own, parse_name
 from ...data.overlap import overlap, overlap_sentence
 from ...files import given_root
-from ...streams import Continual, Domain, Drawn, Frequent, Ordered, Shuffled, SingleDomain, Smooth, Source, Stream, draw
+from ...streams import (
+    Continual,
+    Domain,
+    Drawn,
+    Frequent,
+    Ordered,
+    Shuffled,
+    SingleDomain,
+    Smooth,
+    Source,
+    Stream,
+    draw,
+    fooling_identity,
+)
 from ..own_code import code_of, sets_of
 from ..result import Side
 from ..scenario import (
     ContinualScenario,
     DomainSpec,
     DomainsScenario,
+    FoolingScenario,
     FrequentScenario,
     OrderedScenario,
     ShuffledScenario,
     SmoothScenario,
 )
-from ..spec import RunSpec
-from .hostile import HOSTILE, hostile
+from ..spec import RunSpec, draws_images, image_seed
+from .hostile import HOSTILE, fooling_candidates, hostile
 
 # Kinds of data sets of which a list of classes takes a part.
 _CHOOSES_CLASSES = ("folder", "features")
@@ -53,6 +67,9 @@ class Composed:
     desired: Side
     undesired: Side | None
     remarks: tuple[str, ...]
+
+    def known_classes(self, spec: RunSpec) -> tuple[str, ...]:
+        return known_classes(spec, self.classes)
 
 
 def compose(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) -> Composed:
@@ -83,6 +100,22 @@ def compose(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
     )
 
 
+def known_classes(spec: RunSpec, classes: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of the known classes: those of the spec, else the `classes` of the desired side."""
+    return classes if spec.undesired_classes else tuple(spec.classes or classes)
+
+
+def identify(spec: RunSpec, root: Path | None) -> tuple[str, tuple[str, ...]]:
+    """Return the identity of the stream that `spec` asks for, and its known classes, without loading a model."""
+    if not isinstance(spec.scenario, FoolingScenario):
+        composed = compose(spec, root)
+        return composed.stream.identity, composed.known_classes(spec)
+    sets = Sets(spec, root)
+    domain = fooling_candidates(spec, sets)
+    identity = fooling_identity(domain, pool=spec.scenario.pool, ratio=spec.ratio, seed=spec.seed)
+    return identity, known_classes(spec, sets.desired[0].classes)
+
+
 def _stream(spec: RunSpec, sets: Sets) -> Stream:
     scenario, ratio, seed = spec.scenario, spec.ratio, spec.seed
     if isinstance(scenario, ContinualScenario):
@@ -97,8 +130,10 @@ def _stream(spec: RunSpec, sets: Sets) -> Stream:
         return _shuffled(spec, scenario, sets)
     domain = sets.domain(DomainSpec(desired=spec.desired))
     if isinstance(scenario, OrderedScenario):
-        if sets.draws:
-            raise Error("The scenario ordered shows a set in its own order, so `draw` must be 'order', not 'images'.")
+        if spec.draw != "order":
+            raise Error(
+                f"The scenario ordered shows a set in its own order, so `draw` must be 'order', not {spec.draw!r}."
+            )
         return Ordered(domain, ratio=ratio, seed=seed)
     return SingleDomain(domain.desired, domain.undesired, ratio=ratio, seed=seed)
 
@@ -120,7 +155,7 @@ def _smooth(spec: RunSpec, scenario: SmoothScenario, sets: Sets) -> Stream:
     what = f"pairs of corruptions along a path, total severity {scenario.budget:g}, seed {spec.seed}"
     if "frost" in scenario.corruptions:
         what += f", {frost_source(textures)}"
-    desired = sets.clean_desired(what)
+    desired = replace(sets.clean_desired(what), condition=textures_fingerprint(textures))
     shown = sets.shown(desired, spec.limit, desired=True)
     total = len(shown) if scenario.cells is None else scenario.cells * scenario.speed
     undesired, follows = None, False
@@ -147,7 +182,7 @@ class Sets:
 
     def __init__(self, spec: RunSpec, root: Path | None) -> None:
         self.spec, self.root, self._code = spec, root, code_of(spec)
-        self.draws = spec.draw == "images"
+        self.draws = draws_images(spec)
         # Where images are drawn, or classes chosen, it is out of the whole set.
         self._first = None if self.draws or spec.undesired_classes is not None else spec.limit
         self.drawn: list[str] = []
@@ -197,10 +232,10 @@ class Sets:
                 )
             return source
         if self.draws:
-            how = f"drawn by seed {self.spec.seed}, as many of each class as there can be"
+            how = f"drawn by seed {image_seed(self.spec)}, as many of each class as there can be"
             side = "" if self._chosen is None else f", {'desired' if desired else 'undesired'} classes"
             self._say(f"{dataset.name}{side}: {wanted:,} of {len(source):,} images, {how}.")
-            return draw(source, wanted, self.spec.seed, desired=desired)
+            return draw(source, wanted, image_seed(self.spec), desired=desired)
         return Drawn(source.whole, source.numbers[:wanted]) if desired and isinstance(source, Drawn) else source
 
     def open_undesired(self, name: str, corruption: str, severity: int) -> Dataset:
@@ -241,7 +276,7 @@ class Sets:
 
     def _open(self, name: str, corruption: str, severity: int, how: dict[str, Any]) -> Dataset:
         """As `open_dataset`, but corruptions that are made here share one clean set, whose bytes are in memory once."""
-        seed = self.spec.seed
+        seed = image_seed(self.spec)
         how = {**how, "code": self._code}
         dataset = open_dataset(name, self.root, corruption=corruption, severity=severity, seed=seed, **how)
         if dataset.origin != "generated":

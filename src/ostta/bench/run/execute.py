@@ -9,7 +9,7 @@ import os
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -23,9 +23,12 @@ from ... import analyses, backbones
 from ...adapter import Adapter, load, versions
 from ...backbones.protocol import Backbone
 from ...core.devices import described
+from ...core.types import Error
 from ...evaluate import Records, evaluate
 from ...feature_files import placed_features
 from ...files import make_folder, write_atomically
+from ...lookahead import why_not
+from ...measures import measure_run
 from ...metrics import mean
 from ...streams import Stream, prefetched
 from ..own_code import code_of, packages_of
@@ -56,6 +59,24 @@ Watch = Callable[[int, int, float | None], None]
 
 
 @dataclass(frozen=True)
+class RunInputs:
+    """What must be equal, beside the spec, for a result to be reused."""
+
+    weight_hash: str
+    stream_identity: str
+    class_names_hash: str
+
+    def made(self, result: Result) -> bool:
+        """Whether `result` was made from these inputs. A file without a stream identity never was."""
+        return self == RunInputs(result.weight_hash, result.stream.identity or "", result.class_names_hash)
+
+
+def class_names_hash(names: Sequence[str]) -> str:
+    """Return the hash of class names in label order."""
+    return hashlib.sha256(json.dumps(list(names)).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
 class Prepared:
     """A run that is ready to start: the adapter and its stream, with nothing stepped yet, and what a reader must be told."""
 
@@ -67,9 +88,15 @@ class Prepared:
     remarks: tuple[str, ...]
 
     @property
+    def inputs(self) -> RunInputs:
+        return RunInputs(
+            self.adapter.backbone.weight_hash, self.stream.identity, class_names_hash(self.adapter.classes)
+        )
+
+    @property
     def key(self) -> str:
         """Names the run's files: equal for equal spec, weights and stream."""
-        content = [identity(self.spec), self.adapter.backbone.weight_hash, self.stream.hash]
+        content = [identity(self.spec), self.adapter.backbone.weight_hash, self.stream.identity]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     def path(self, out: Path) -> Path:
@@ -84,23 +111,24 @@ class Prepared:
 def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) -> Prepared:
     """Open data and model; every mistake in `spec` comes out here, before any work, and mistyped names before anything is opened."""
     code = code_of(spec)
-    check_names(spec, code)
+    choice = check_names(spec, code)
     model = backbone
     if model is None and isinstance(spec.scenario, FoolingScenario):
         model = open_backbone(spec, root)  # which images fool it, it must be asked itself
     composed = compose(spec, root, model)
     adapter = load(
         model if model is not None else open_backbone(spec, root),
-        # Without those that are unknown.
-        composed.classes if spec.undesired_classes else spec.classes or composed.classes,
-        method=code.get(spec.method, spec.method),
-        score=None if spec.score is None else code.get(spec.score, spec.score),
-        identifier=code.get(spec.identifier, spec.identifier),
+        composed.known_classes(spec),
+        method=choice.method.of,
+        score=choice.score.of,  # a spec without one means the identifier's or `max`, whatever its profile
+        identifier=choice.identifier.of,
         profile=spec.profile,
         seed=spec.seed,
         options=spec.options,
         guard=spec.guard,
     )
+    if spec.ahead > 1 and (reason := why_not(adapter)) is not None:
+        raise Error(f"Images cannot be encoded ahead: {reason}. Leave out `--ahead`.")
     prepared = Prepared(
         spec,
         adapter,
@@ -127,11 +155,7 @@ def existing(prepared: Prepared, out: Path) -> Result | None:
     if not path.exists():
         return None
     result = read_result(path)
-    return (
-        result
-        if identity(result.spec) == identity(prepared.spec) and result.stream.hash == prepared.stream.hash
-        else None
-    )
+    return result if identity(result.spec) == identity(prepared.spec) and prepared.inputs.made(result) else None
 
 
 def carry_out(
@@ -170,7 +194,8 @@ def carry_out(
 
     with nullcontext() if told is None else closing(told):
         if cache is None:
-            evaluate(adapter, prefetched(prepared.stream.starting_at(len(records))), after, records)
+            samples = prefetched(prepared.stream.starting_at(len(records)))
+            evaluate(adapter, samples, after, records, ahead=prepared.spec.ahead)
         else:
             samples = prepared.stream.starting_at(len(records), cache.lacks)
             if not cache.covers(prepared.stream):
@@ -203,6 +228,8 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
     }
     counts["undesired_missing"] = stream.short_of
     counts["scores_not_finite"] = int((~np.isfinite(records.column("score"))).sum())
+    problems: list[str] = []
+    measures = measure_run(records.run_columns(), problems)
     return Result(
         spec=prepared.spec,
         options=json.loads(json.dumps(adapter.resolved.values())),
@@ -213,9 +240,10 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
             undesired=prepared.undesired,
             seed=prepared.spec.seed,
             draw=prepared.spec.draw,
+            identity=stream.identity,
         ),
         weight_hash=adapter.backbone.weight_hash,
-        class_names_hash=hashlib.sha256(json.dumps(adapter.classes).encode()).hexdigest(),
+        class_names_hash=class_names_hash(adapter.classes),
         unfamiliar_classes=adapter.unfamiliar,
         metrics=Metrics.model_validate(records.metrics()),
         domains=domains,
@@ -228,7 +256,8 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
         latency_ms=_latency(records),
         peak_memory_mb=reached.peak_memory_mb,
         seconds=round(reached.seconds, 3),
-        remarks=[remark for remark in prepared.remarks if remark],
+        measures=measures,
+        remarks=[remark for remark in (*prepared.remarks, *problems) if remark],
         versions=versions() | packages_of(prepared.spec),
         hardware=_hardware(prepared.adapter.device),
         threads=torch.get_num_threads(),
@@ -280,7 +309,8 @@ def ensure_result(
         if before is not None and (not keep_records or has_records(before, out)):
             return ResultFile(path, fresh=False)
         checkpoint = Checkpoint(out, prepared.key, _identity(prepared), checkpoint_every)
-        cache = cache_of(prepared, out) if cache_features else None
+        # Stored features are those of single images.
+        cache = cache_of(prepared, out) if cache_features and prepared.spec.ahead == 1 else None
         result, records = carry_out(prepared, watch, checkpoint, cache, log)
         if keep_records is not False:
             kept = path.with_suffix(".parquet")

@@ -15,10 +15,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import platform
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,7 +75,7 @@ def store_key(backbone: Backbone, dataset: Dataset, plugins: Mapping[str, str]) 
             versions(),
             plugins,
         ],
-        [dataset.name, dataset.origin, dataset.note, dataset.layout, *_listed(dataset)],
+        [dataset.name, dataset.note, dataset.layout, dataset.fingerprint(np.zeros(0, np.int64)), _files(dataset)],
     ]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
 
@@ -114,11 +115,14 @@ def _sides(stream: Stream) -> Iterator[tuple[int, bool, Source]]:
             yield visit.domain, False, visit.undesired
 
 
-def _listed(dataset: Dataset) -> list[str]:
-    """The files of a set that has one for each image: another choice of classes, or a new file, numbers them anew."""
-    if not dataset.files:
-        return []
-    return [hashlib.sha256("\0".join(map(str, dataset.files)).encode("utf-8", "surrogateescape")).hexdigest()]
+def _files(dataset: Dataset) -> str:
+    """Return a hash of the image files with their sizes and modification times, so that a replaced image is encoded anew."""
+    digest = hashlib.sha256()
+    for path in dataset.files:
+        with suppress(OSError):
+            status = path.stat()
+            digest.update(os.fsencode(path) + f"\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+    return digest.hexdigest()
 
 
 class FeatureStore:

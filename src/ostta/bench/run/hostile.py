@@ -44,10 +44,9 @@ def hostile(spec: RunSpec, sets: Sets, backbone: Backbone | None) -> Stream:
     if isinstance(scenario, FoolingScenario):
         if backbone is None:
             raise Error("Which images fool a model, it must be asked itself: there is none here.")
-        usual = sets.domain(wanted)
-        more = int(len(usual.desired) * ratio) * (scenario.pool - 1)
+        domain = fooling_candidates(spec, sets)
         asked = _Asked(backbone, spec.classes or sets.desired[0].classes)
-        return Fooling(sets.domain(wanted, more), asked, pool=scenario.pool, ratio=ratio, seed=seed)
+        return Fooling(domain, asked, pool=scenario.pool, ratio=ratio, seed=seed)
     domain = sets.domain(wanted)
     if isinstance(scenario, OneClassFirstScenario):
         whole, usual_ones = domain.desired, np.arange(len(domain.desired))
@@ -59,6 +58,14 @@ def hostile(spec: RunSpec, sets: Sets, backbone: Backbone | None) -> Stream:
         covers = [_cover("black", scenario.images, seed), _cover("noise", scenario.images, seed)]
         return Covered(domain, covers, ratio=ratio, seed=seed)
     return SortedClasses(domain, ratio=ratio, seed=seed)
+
+
+def fooling_candidates(spec: RunSpec, sets: Sets) -> Domain:
+    """The domain of the scenario `fooling` with all undesired images that it chooses from."""
+    assert isinstance(spec.scenario, FoolingScenario)
+    wanted = DomainSpec(desired=spec.desired)
+    usual = sets.domain(wanted)
+    return sets.domain(wanted, int(len(usual.desired) * spec.ratio) * (spec.scenario.pool - 1))
 
 
 class _Asked:

@@ -9,13 +9,16 @@ from ... import backbones
 from ...data.corruptions import checked
 from ...data.names import parse_name
 from ...options import resolve
-from ...registry import choose
+from ...registry import Choice, choose
 from ..own_code import sets_of
 from ..spec import RunSpec
 
 
-def check_names(spec: RunSpec, code: Mapping[str, Any]) -> None:
-    """An Error about the first name, option or value in `spec` that cannot be. `code` has what is behind names of files."""
+def check_names(spec: RunSpec, code: Mapping[str, Any]) -> Choice:
+    """Method, score and identifier of `spec`. An Error about the first name, option or value that cannot be.
+
+    `code` has what is behind names of files.
+    """
     score = None if spec.score is None else code.get(spec.score, spec.score)
     choice = choose(code.get(spec.method, spec.method), score, code.get(spec.identifier, spec.identifier))
     resolve(choice, spec.profile, spec.options, {}, guard=spec.guard)
@@ -24,3 +27,4 @@ def check_names(spec: RunSpec, code: Mapping[str, Any]) -> None:
     names = [parse_name(name) for name in sets_of(spec)]
     if any(name.corrupted for name in names):
         checked(spec.corruption, spec.severity)
+    return choice

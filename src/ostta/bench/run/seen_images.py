@@ -62,7 +62,7 @@ def seen_images(result: Result, root: Path | None) -> SeenImages:
     if isinstance(spec.scenario, FoolingScenario):
         raise Error("Which images the stream of the scenario fooling has, only its model knows.")
     composed = compose(spec, root)
-    if composed.stream.hash != result.stream.hash:
+    stream = composed.stream
+    if stream.hash != result.stream.hash or result.stream.identity not in (None, stream.identity):
         raise Error(f"The data of {spec.desired} and {spec.undesired} are no longer what this run saw.")
-    classes = composed.classes if spec.undesired_classes else tuple(spec.classes or composed.classes)
-    return SeenImages(composed.stream, classes)
+    return SeenImages(stream, composed.known_classes(spec))

@@ -52,7 +52,7 @@ def against_frozen(figures: SuiteFigures, row: Names, column: Names) -> Course |
     if frozen is None:
         return None
     ours, theirs = figures.results(row, column), figures.results(frozen, column)
-    seeds = [seed for seed in ours if seed in theirs]
+    seeds = [seed for seed in ours if seed in theirs and ours[seed].stream_identity == theirs[seed].stream_identity]
     try:
         pairs = [tuple(_outcomes(figures, each[seed]) for each in (ours, theirs)) for seed in seeds]
     except Error:

@@ -13,6 +13,7 @@ from ...core.csv_cells import guarded
 from .folder_results import FoundCell
 from .footnotes import footnotes
 from .ranks import ranks_of
+from .run_names import stream_key, stream_names
 from .suite_figures import FROZEN, Figure, Names, SuiteFigures
 from .tidy import tidy_row
 from .to_frozen import means_to_frozen, to_frozen
@@ -32,10 +33,12 @@ def run_rows(figures: SuiteFigures) -> list[dict[str, Any]]:
     suite, rows = figures.suite, []
     # The axes of a folder are made from its runs, and say nothing more.
     named = not any(isinstance(cell, FoundCell) for cell in figures.collected.cells)
+    streams = stream_names(result.spec for _, _, result in figures.distinct)
     for row, column, result in figures.distinct:
         names = zip((*suite.rows, *suite.columns), (*row, *column), strict=True)
         at = {"suite": suite.name} | {f"in_{axis}": name for axis, name in names}
-        rows.append((at if named else {}) | tidy_row(result, figures.collected.file_of(result)))
+        stream = streams[stream_key(result.spec)]
+        rows.append((at if named else {}) | tidy_row(result, figures.collected.file_of(result), stream))
     return rows
 
 

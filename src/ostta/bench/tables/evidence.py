@@ -1,4 +1,4 @@
-"""How sure a difference between two rows is: by images where both kept records, else by seeds that draw images, else not at all."""
+"""The evidence for a difference between two rows: over images (and seeds) if both kept records, else over seeds that draw images."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from ...intervals import Interval, Values, interval
 from ...significance import ALPHA, holm, over_images, over_seeds
 from ..result import Result
 from .paired import PairedDifferences
 
-Over = Literal["images", "seeds"]
+Over = Literal["images", "images and seeds", "seeds"]
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The 95 % interval of one difference, the chance of such a difference where there is none, and what was drawn for them.
+    """The 95 % interval of one difference, its p-value, and what was drawn for them.
 
     images: how many different ones the interval is over, and changed: on how many of them the two rows differ; 0 where it is over
-    seeds. resampled: for means over streams.
+    seeds. resampled: one row a seed, for means over streams. seeds: which ones.
     """
 
     interval: Interval
@@ -29,6 +31,7 @@ class Evidence:
     images: int = 0
     changed: int = 0
     resampled: Values | None = None
+    seeds: tuple[int, ...] = ()
 
 
 def evidence(
@@ -42,7 +45,7 @@ def evidence(
     first, second = ([side[seed] for seed in differences] for side in (ours, theirs))
     found = paired.difference(first, second, metric)
     if found is not None:
-        made = of_resampled(found.resampled, found.changed, found.images)
+        made = of_resampled(found.resampled, found.changed, found.images, tuple(differences))
         if made is not None:
             return made
     # Seeds that order the same images anew say nothing about other images.
@@ -52,12 +55,13 @@ def evidence(
     return None
 
 
-def of_resampled(resampled: Values, changed: int, images: int) -> Evidence | None:
-    """None where too few resamples have the figure."""
+def of_resampled(resampled: Values, changed: int, images: int, seeds: tuple[int, ...] = ()) -> Evidence | None:
+    """None where too few resamples have the figure. `resampled` may have one row for each of the `seeds`."""
     found = interval(resampled)
     if not math.isfinite(found.low):
         return None
-    return Evidence(found, over_images(resampled, changed), "images", images, changed, resampled)
+    over: Over = "images and seeds" if len(np.atleast_2d(resampled)) > 1 else "images"
+    return Evidence(found, over_images(resampled, changed), over, images, changed, resampled, seeds)
 
 
 def told_apart(family: Sequence[Evidence]) -> list[bool]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from .data_export import figures_csv, figures_json, runs_csv
-from .layout import WIDTH, Block, Sheet, Text, sheet
+from .layout import WIDTH, Block, Sheet, Text, compact_sheet, sheet
+from .opening import is_folder
 from .suite_figures import SuiteFigures
 
 _LATEX = {
@@ -29,17 +31,35 @@ def markdown(figures: SuiteFigures) -> str:
 
 
 def latex(figures: SuiteFigures) -> str:
-    """For a document with \\usepackage{booktabs}."""
-    made = sheet(figures)
-    parts = ["% needs \\usepackage{booktabs}", *(_latex_table(made, block) for block in made.blocks)]
-    lines = [f"$^{{{number}}}$ {_tex(doubt)}." for number, doubt in enumerate(made.doubts, 1)]
-    parts += [f"\\noindent\\footnotesize {line}\\par" for line in [*lines, *map(_tex_sentence, made.footnotes)]]
+    """All tables for a document with \\usepackage{booktabs}. Each has a label, such as tab:paper-table-cifar-1."""
+    return _latex(figures, sheet(figures))
+
+
+def latex_compact(figures: SuiteFigures) -> str:
+    """The headline only, one column a stream: for a page of a paper."""
+    return _latex(figures, compact_sheet(figures))
+
+
+def _latex(figures: SuiteFigures, made: Sheet) -> str:
+    name = figures.suite.name
+    label = re.sub(
+        r"[^a-z0-9]+", "-", (Path(name).stem if figures.suite.folder or is_folder(name) else name).lower()
+    ).strip("-")
+    parts = ["% needs \\usepackage{booktabs}"]
+    parts += [_latex_table(made, block, f"tab:{label}-{number}") for number, block in enumerate(made.blocks, 1)]
+    notes = [f"$^{{{number}}}$ {_tex(doubt)}." for number, doubt in enumerate(made.doubts, 1)]
+    notes += map(_tex_sentence, made.footnotes)
+    if notes:
+        # In a group, so that the size of the text after the tables stays as it was.
+        lines = "\n".join(f"\\noindent {note}\\par" for note in notes)
+        parts.append(f"\\begingroup\n\\footnotesize\n{lines}\n\\endgroup")
     return "\n\n".join(parts) + "\n"
 
 
 FORMATS: dict[str, Callable[[SuiteFigures], str]] = {
     "md": markdown,
     "latex": latex,
+    "latex-compact": latex_compact,
     "csv": runs_csv,
     "figures": figures_csv,
     "json": figures_json,
@@ -87,7 +107,7 @@ def _md(text: str) -> str:
     return re.sub(r"([\\|*<>`])", r"\\\1", text).replace("\n", " ")
 
 
-def _latex_table(made: Sheet, block: Block) -> str:
+def _latex_table(made: Sheet, block: Block, label: str) -> str:
     stubs, spans, rules = len(block.stub), [], []
     at = stubs + 1
     for name, headings in block.groups:
@@ -102,11 +122,13 @@ def _latex_table(made: Sheet, block: Block) -> str:
             body.append("\\addlinespace")
         before = names[:-1]
         body.append(_latex_line([*map(_tex, names), *map(_latex_cell, cells)]))
-    caption = ". ".join(part for part in (made.title, block.title) if part)
+    # Several tables of one kind differ in their streams.
+    streams = "; ".join(name for name, _ in block.groups if name)
+    caption = ". ".join(part for part in (made.title, block.title, streams) if part)
     return "\n".join(
         [
             "\\begin{table}[t]\n\\centering",
-            f"\\caption{{{_tex(caption)}}}",
+            f"\\caption{{{_tex(caption)}}}\n\\label{{{label}}}",
             f"\\begin{{tabular}}{{{'l' * stubs}{'r' * (at - stubs - 1)}}}\n\\toprule",
             *([_latex_line([""] * stubs + spans), " ".join(rules)] if named else []),
             _latex_line([_tex(heading) for heading in flat]) + "\n\\midrule",

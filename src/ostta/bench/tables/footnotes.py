@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from ...core.words import counted
+from ...intervals import METRICS as RESAMPLED
 from ...intervals import RESAMPLES
 from ..failure import FAILED
+from ..suite import METRICS, lower_is_better
 from .ranks import ranks_of
 from .suite_figures import DELTA, Difference, Figure, SuiteFigures
 
@@ -19,8 +22,8 @@ CONVENTIONS = {
     "interpolated.",
 }
 BOLD = (
-    "Bold: the best figure of a column, backbone and stream, where paired intervals tell it apart from every other row there, "
-    "corrected for their number (Holm). Where none is bold, none is told apart."
+    "Bold: the best figure of a column, backbone and stream, where paired intervals tell it apart from every other row there. "
+    "Where none is bold, none is told apart."
 )
 
 
@@ -37,6 +40,7 @@ def footnotes(figures: SuiteFigures) -> list[str]:
         sentences.append(
             "The HM of a continual stream is the mean of its domains' HM; the other figures are over all its images."
         )
+    sentences.append(_shares(figures))
     if "fpr95" in suite.metrics:
         sentences.append(CONVENTIONS[figures.fpr95])
     if results:
@@ -51,7 +55,7 @@ def footnotes(figures: SuiteFigures) -> list[str]:
             f"Busy: {busy} of {len(results)} runs shared the machine with other work, and their ms/step is longer than their own; the "
             "result files say how long each waited for a core."
         )
-    sentences += [_gaps(figures), suite.remark, *_cautions(figures)]
+    sentences += [_of_backbone(figures), _gaps(figures), suite.remark, *_cautions(figures)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -61,7 +65,7 @@ def _seeds(figures: SuiteFigures) -> str:
         return f"One seed ({seeds[0]}): there is no spread."
     spread = f"Mean ± sample standard deviation over the seeds {', '.join(map(str, seeds))}, as far as they are there."
     # Without a limit there is nothing to draw from.
-    if any(cell.spec.draw == "order" or cell.spec.limit is None for cell in figures.collected.cells):
+    if any(cell.spec.draw != "images" or cell.spec.limit is None for cell in figures.collected.cells):
         spread += (
             " Seeds order the same images, so this spread does not say how other images would do: with a limit and "
             '`draw = "images"` each seed draws its own.'
@@ -73,31 +77,35 @@ def _intervals(figures: SuiteFigures) -> Iterator[str]:
     """What the brackets behind differences are, what a star means, and why there is no bracket."""
     shown = [figure for figure in _differences(figures) if figure.mean is not None]
     over = Counter(figure.over for figure in shown)
+    drawn = f"from {RESAMPLES:,} resamples of the images that both runs saw, desired and undesired ones apart"
     if over["images"]:
         yield (
-            f"In brackets: the paired 95 % interval of a difference over images, from {RESAMPLES:,} resamples of the images that both "
-            f"runs saw, desired and undesired ones apart. {_why_images(figures)}"
+            f"In brackets: the paired 95 % interval of a difference over images, {drawn}. The answers stay as they were given, so it "
+            "covers the choice of the images that are scored. It does not cover what a method would have learned from other images "
+            "or in another order: for methods that remember it is too narrow, of AUROC above all."
+        )
+    if over["images and seeds"]:
+        yield (
+            f"In brackets{', with several seeds' if over['images'] else ''}: the paired 95 % interval of a difference over images and "
+            f"seeds, {drawn}, and from the spread between the seeds (Student's t). It covers {_covered(figures)}."
         )
     if over["seeds"]:
         yield (
             "Where a run kept no records, the bracket is the paired 95 % interval over the seeds, which draw images of their own "
             "(Student's t)."
         )
-    if over["images"] or over["seeds"]:
-        counts = Counter(
-            each.name
-            for each in figures.shown_differences
-            for figure in _differences(figures, each)
-            if figure.low is not None
+    if any(kind is not None for kind in over):
+        yield (
+            "* the interval excludes zero. Stars and bold figures of one metric are one family: Holm's correction is for all comparisons of "
+            "that metric in these tables, to the frozen row, to rosita and of the best row with the others."
         )
-        of = f"the {max(counts.values())} differences" if len(counts) == 1 else "all differences"
-        yield f"* the interval excludes zero, also by Holm's correction for {of} of one metric to one row in these tables."
     if over[None]:
         yield _without(figures, over[None], len(shown))
     if figures.groups and len({each.against for each in figures.shown_differences}) > 1:
+        worst = "highest" if lower_is_better(figures.headline) else "lowest"
         yield (
-            "Δ better is the mean over streams of the difference to the better of the frozen row and rosita on each stream, and lowest the "
-            "lowest of these; rows without all streams of a group have none."
+            "Δ better is the mean over streams of the difference to the better of the frozen row and rosita on each stream, and "
+            f"{worst} the {worst} of these; rows without all streams of a group have none."
         )
 
 
@@ -114,24 +122,31 @@ def _ranks(figures: SuiteFigures) -> Iterator[str]:
     yield from (one.why_not for one in found if one.ranks is None)
 
 
-def _why_images(figures: SuiteFigures) -> str:
-    if len({cell.seed for cell in figures.collected.cells}) == 1:
-        return "There is one seed, so nothing is known about other orders."
-    if any(result.spec.draw == "order" for _, _, result in figures.distinct):
-        return "Images are drawn and not seeds: seeds that order the same images do not say how other images would do."
-    return "An image that several seeds show counts as one."
+def _covered(figures: SuiteFigures) -> str:
+    if any(result.spec.draw != "images" for _, _, result in figures.distinct):
+        return "other images and other orders, but not what a method would have learned from other images, as the seeds reorder the same ones"
+    return "other streams of the same kind, as each seed draws its own images"
 
 
 def _without(figures: SuiteFigures, lacking: int, shown: int) -> str:
     """Why some differences, or all, have no interval."""
-    results = [result for _, _, result in figures.distinct]
-    bare = sum(result.records is None for result in results)
-    reason = f"{bare} of {len(results)} runs kept no records" if bare else "the records are not of the same images"
+    reason = why_no_interval(figures)
     several = len({cell.seed for cell in figures.collected.cells}) > 1
     seeds = "seeds that order the same images do not say how other images would do" if several else "there is one seed"
     which = "any difference" if lacking == shown else f"{lacking} of {shown} differences"
-    how = "; `--records` carries such runs out again and keeps them" if bare else ""
+    how = "; `--records` carries such runs out again and keeps them" if reason.endswith("no records") else ""
     return f"No interval can be given for {which}: {reason}, and {seeds}{how}."
+
+
+def why_no_interval(figures: SuiteFigures) -> str:
+    """Why a difference has no interval over images: a clause without a capital letter and a full stop."""
+    metrics = dict.fromkeys(each.metric for each in figures.shown_differences)
+    other = next((metric for metric in metrics if metric not in RESAMPLED), None)
+    if other is not None:
+        return f"{METRICS[other].rstrip(' ↑↓')} cannot be resampled over images"
+    results = [result for _, _, result in figures.distinct]
+    bare = sum(result.records is None for result in results)
+    return f"{bare} of {len(results)} runs kept no records" if bare else "the records are not of the same images"
 
 
 def _differences(figures: SuiteFigures, only: Difference | None = None) -> Iterator[Figure]:
@@ -140,6 +155,30 @@ def _differences(figures: SuiteFigures, only: Difference | None = None) -> Itera
             for difference in figures.shown_differences if only is None else (only,):
                 if (figure := figures.figure(row, column, difference.name)) is not None:
                     yield figure
+
+
+def _shares(figures: SuiteFigures) -> str:
+    """The shares that AUPR is to be read beside."""
+    if not {"aupr_known", "aupr_unknown"} & set(figures.suite.metrics):
+        return ""
+    shares: dict[str, str] = {}
+    for _, column, result in figures.distinct:
+        known, unknown = result.counts["desired"], result.counts["undesired"]
+        if known + unknown:
+            shares[" / ".join(column)] = f"{100 * unknown / (known + unknown):.1f} %"
+    listed = ", ".join(f"{column} {share}" for column, share in shares.items())
+    return f"A random score has the share of its positive side as AUPR. Share of unknown images: {listed}."
+
+
+def _of_backbone(figures: SuiteFigures) -> str:
+    """The options of methods that are the backbone's default instead of the published value."""
+    methods: dict[str, set[str]] = {}
+    for _, _, result in figures.distinct:
+        options, sources = result.options.get("method", {}), result.option_sources.get("method", {})
+        for name in (name for name, source in sources.items() if source == "backbone"):
+            methods.setdefault(f"{name} = {options.get(name)} on {result.spec.backbone}", set()).add(result.spec.method)
+    found = "; ".join(f"{setting} ({', '.join(sorted(of))})" for setting, of in sorted(methods.items()))
+    return f"Not the published value, but a default of the backbone: {found}." if found else ""
 
 
 def _gaps(figures: SuiteFigures) -> str:
@@ -170,6 +209,11 @@ def _cautions(figures: SuiteFigures) -> list[str]:
     for backbone, hashes in weights.items():
         if len(hashes) > 1:
             cautions.append(f"The results of {backbone} come from {len(hashes)} different sets of weights.")
+    if figures.other_streams:
+        cautions.append(
+            f"{counted(figures.other_streams, 'run')} without a difference: the images are not those of the row to compare with, or one "
+            "of the result files is of an older version. Run both on the same data again."
+        )
     if collected.older:
         cautions.append(f"{collected.older} older results with the same spec as a newer one are left out.")
     if collected.strange:

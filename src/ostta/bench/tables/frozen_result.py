@@ -31,6 +31,6 @@ def _comparable(frozen: Result, result: Result) -> bool:
     return (
         is_frozen(frozen.spec)
         and all(getattr(frozen, name) == getattr(result, name) for name in ("weight_hash", "class_names_hash"))
-        and frozen.stream.hash == result.stream.hash
+        and frozen.stream_identity == result.stream_identity
         and frozen.spec.dtype == result.spec.dtype
     )

@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from ...measures import MEASURES, is_measure
 from ...metrics import mean
 from ..result import Result
 from ..spec import is_frozen, name_of
-from ..suite import METRICS
+from ..suite import METRICS, lower_is_better
 from .against_frozen import against_frozen
 from .blocks import Block as Block
 from .blocks import Kind
 from .blocks import Text as Text
-from .footnotes import footnotes
+from .footnotes import BOLD, footnotes
 from .rank_blocks import rank_blocks
 from .suite_figures import FROZEN, Difference, Figure, Names, SuiteFigures
 
@@ -69,6 +70,38 @@ def sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
     return made
 
 
+def compact_sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
+    """The means of the headline alone, with the streams side by side."""
+    metric, made = figures.headline, Sheet(figures.suite.called)
+    for name, section in figures.sections.items():
+        for start in range(0, len(section), width):
+            columns = section[start : start + width]
+            found = {row: [_figure(figures, row, column, metric) for column in columns] for row in figures.rows}
+            made.blocks.append(
+                Block(
+                    name,
+                    figures.suite.rows,
+                    ((METRICS[metric], tuple(" / ".join(column) for column in columns)),),
+                    tuple(
+                        (row, tuple(Text(number(each.mean, metric), bold=each.best) for each in line))
+                        for row, line in found.items()
+                        if any(each.mean is not None for each in line)
+                    ),
+                )
+            )
+    made.footnotes += [figures.collected.missing] if figures.collected.missing else []
+    made.footnotes += (
+        [BOLD] if any(cell.bold for block in made.blocks for _, line in block.rows for cell in line) else []
+    )
+    return made
+
+
+def measure_blocks(figures: SuiteFigures) -> list[Block]:
+    """The measures that the suite does not name and any run has, one block a stream: for pages."""
+    found = figures.fill_measures()
+    return list(_blocks(figures, "", found, _own, 1)) if found else []
+
+
 def _of_kind(kind: Kind, blocks: Iterator[Block]) -> Iterator[Block]:
     return (replace(block, kind=kind) for block in blocks)
 
@@ -77,7 +110,7 @@ def heading(figures: SuiteFigures, metric: str) -> str:
     """The heading of a metric's column, or of a difference's."""
     difference = _difference(figures, metric)
     if difference is None:
-        return METRICS.get(metric, metric)
+        return METRICS[metric] if is_measure(metric) else METRICS.get(metric, metric)
     name = f"Δ {METRICS[difference.metric].rstrip(' ↑↓')}"
     return name if difference.against == FROZEN else f"{name} to {difference.against}"
 
@@ -92,7 +125,7 @@ def number(value: float | None, metric: str, *, signed: bool = False) -> str:
         return DASH
     if metric in COUNTS and value == round(value):
         return f"{value:+,.0f}" if signed else f"{value:,.0f}"
-    digits = 1 if metric in COUNTS else DIGITS.get(metric, 2)
+    digits = 1 if metric in COUNTS else MEASURES[metric].digits if metric in MEASURES else DIGITS.get(metric, 2)
     return f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
 
 
@@ -158,7 +191,8 @@ def _means(figures: SuiteFigures, width: int) -> Iterator[Block]:
     """The means over the columns of each group, with what stands and falls with the worst stream."""
     metrics = list(dict.fromkeys(difference.metric for difference in figures.differences))
     names = [*metrics, *(difference.name for difference in figures.shown_differences)]
-    beside = ("Δ better", "lowest") if len({each.against for each in figures.shown_differences}) > 1 else ()
+    worst = "highest" if lower_is_better(figures.headline) else "lowest"
+    beside = ("Δ better", worst) if len({each.against for each in figures.shown_differences}) > 1 else ()
 
     def cells(row: Names, group: str) -> Iterator[Text]:
         for name in names:
@@ -169,8 +203,8 @@ def _means(figures: SuiteFigures, width: int) -> Iterator[Block]:
             found = [figures.to_better(row, column) for column in figures.groups[group]]
             yield Text(number(mean(found), figures.headline, signed=True))
             known = [value for value in found if value is not None]
-            lowest = min(known) if len(known) == len(found) else None
-            yield Text(number(lowest, figures.headline, signed=True))
+            extreme = (max if worst == "highest" else min)(known) if len(known) == len(found) else None
+            yield Text(number(extreme, figures.headline, signed=True))
 
     groups = list(figures.groups)
     most = max(1, width // (len(names) + len(beside)))

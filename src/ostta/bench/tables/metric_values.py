@@ -90,6 +90,7 @@ def _bank_features(result: Result) -> float | None:
             "rosita": lambda: options["k"] * classes + options["undesired_bank"],
             "tda": lambda: (options["shots"] + options["negative_shots"]) * classes,
             "dpe": lambda: options["shots"] * classes,
+            "oga": lambda: options["shots"] * classes,
             "prototypes": lambda: options["pool"],
         }
         return float(rooms[result.spec.method]())

@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 
 from ...core.types import Error
 from ...intervals import METRICS, OF_SCORES, Outcomes, Resampling, Values
+from ...measures import RunColumns
 from ..result import Result
 from ..spec import run_key
 
 _COLUMNS = ("label", "score", "known", "index", "source", "number", "domain")
-# What of a spec decides which images a run shows.
-OF_THE_STREAM = (
-    "desired", "undesired", "corruption", "severity", "ratio", "limit", "classes", "undesired_classes", "scenario", "draw", "seed",
-)  # fmt: skip
 
 
 def read_outcomes(path: Path) -> Outcomes:
@@ -47,6 +44,20 @@ def read_outcomes(path: Path) -> Outcomes:
     )
 
 
+def read_run_columns(path: Path) -> RunColumns:
+    """The columns that measures are computed from, in the order of the stream, from the parquet file that a run kept."""
+    import pyarrow
+    import pyarrow.parquet
+
+    names = ("label", "score", "known", "index", "adapted", "pseudo_label", "verdict", "probability")
+    try:
+        there = pyarrow.parquet.read_schema(path).names
+        table = pyarrow.parquet.read_table(path, columns=[name for name in names if name in there])
+        return RunColumns.of({name: table.column(name).to_pylist() for name in table.column_names})
+    except (OSError, KeyError, pyarrow.ArrowException) as problem:
+        raise Error(f"The records {path} cannot be read ({str(problem).splitlines()[0]}).") from None
+
+
 @dataclass(frozen=True, eq=False)
 class _Measured:
     """What of a run's records is kept: its figures in all resamples, and what it said of each image in the order of the stream."""
@@ -68,7 +79,7 @@ class _Measured:
 
 @dataclass(frozen=True, eq=False)
 class PairedDifference:
-    """The mean over pairs of runs, of the images as they are and in each resample.
+    """The differences of pairs of runs, one row a pair: of the images as they are, then in each resample.
 
     images: how many different ones. changed: on how many of them the two sides differ, in any pair.
     """
@@ -91,7 +102,7 @@ class PairedDifferences:
         self._measured: dict[str, _Measured | None] = {}
         # One run of each stream is enough to know which images there are.
         kept = [result for result in results if result.records is not None and self._metrics]
-        streams = {_stream(result): result for result in kept}
+        streams = {result.stream_identity: result for result in kept}
         shown = [outcomes for result in streams.values() if (outcomes := self._read(result)) is not None]
         self._resampling = Resampling(shown) if shown else None
 
@@ -104,7 +115,7 @@ class PairedDifferences:
             return None
         parts, images, changed = [], set[int](), set[int]()
         for one, other in zip(ours, theirs, strict=True):
-            if one.stream.hash != other.stream.hash or _stream(one) != _stream(other):
+            if one.stream_identity != other.stream_identity:
                 return None
             first, second = self._of(one), self._of(other)
             if first is None or second is None:
@@ -115,8 +126,8 @@ class PairedDifferences:
             parts.append(first.values[metric] - second.values[metric])
             images.update(first.places.tolist())
             changed.update(first.places[first.said(metric) != second.said(metric)].tolist())
-        mean: Values = np.mean(parts, axis=0)
-        return PairedDifference(mean, len(images), len(changed)) if np.isfinite(mean[0]) else None
+        rows = np.stack(parts)
+        return PairedDifference(rows, len(images), len(changed)) if np.isfinite(rows[:, 0]).all() else None
 
     def _of(self, result: Result) -> _Measured | None:
         key = run_key(result.spec)
@@ -151,7 +162,3 @@ class PairedDifferences:
     def _give_up(self, result: Result) -> None:
         if result.records is not None and result.records not in self.unusable:
             self.unusable.append(result.records)
-
-
-def _stream(result: Result) -> str:
-    return repr([result.stream.hash, *(getattr(result.spec, name) for name in OF_THE_STREAM)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..result import Result
-from ..spec import run_key
+from ..spec import OF_THE_STREAM, run_key
 from ..suite import Cell
 from .suite_results import SuiteResults
 
@@ -59,19 +59,12 @@ def grouped(collected: SuiteResults) -> dict[tuple[Names, Names], Place]:
     return places
 
 
+def other_stream(ours: Place, theirs: Place, seed: int) -> bool:
+    """Whether the runs of a seed at two places are there, but saw different streams: other data, or files of an older version."""
+    one, other = ours.results.get(seed), theirs.results.get(seed)
+    return one is not None and other is not None and one.stream_identity != other.stream_identity
+
+
 def stream_of(cell: Cell) -> str:
     """Backbone and stream of a cell: what a frozen row must share with it, whatever the method and its options."""
-    names = (
-        "backbone",
-        "desired",
-        "undesired",
-        "corruption",
-        "severity",
-        "ratio",
-        "limit",
-        "classes",
-        "scenario",
-        "draw",
-        "undesired_classes",
-    )
-    return repr([getattr(cell.spec, name) for name in names])
+    return repr([getattr(cell.spec, name) for name in ("backbone", *OF_THE_STREAM) if name != "seed"])

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...core.types import Error
 from ...significance import ALPHA, holm
-from ..suite import METRICS
+from ..suite import lower_is_better
 from .places import Names
 from .run_names import stream_key
 from .suite_figures import SuiteFigures
@@ -141,7 +141,7 @@ def ranks_of(figures: SuiteFigures) -> Iterator[RanksOfBackbone]:
             )
             yield RanksOfBackbone(backbone, figures.headline, kept, None, sentence)
         else:
-            higher = not METRICS[figures.headline].endswith("↓")
+            higher = not lower_is_better(figures.headline)
             yield RanksOfBackbone(backbone, figures.headline, kept, average_ranks(whole, higher_is_better=higher))
 
 

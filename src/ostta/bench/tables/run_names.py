@@ -10,12 +10,13 @@ from typing import Any
 from ...core.types import Error
 from ...data.names import parse_name
 from ..file_model import FileModel
-from ..spec import RunSpec, name_of
-from .paired import OF_THE_STREAM
+from ..spec import OF_THE_STREAM, RunSpec, name_of
 
 # What of a spec is neither the stream's nor a name of its own in a table. A run's seed is part of its stream.
 _STREAM = tuple(name for name in OF_THE_STREAM if name != "seed")
-_METHOD = ("profile", "guard", "device", "dtype", "method", "score", "identifier", "plugins")
+# Scenarios with a list of corruptions.
+_LISTED = ("continual", "frequent", "smooth")
+_METHOD = ("profile", "guard", "device", "dtype", "ahead", "method", "score", "identifier", "plugins")
 
 
 def short(name: str) -> str:
@@ -44,7 +45,7 @@ def stream_name(spec: RunSpec) -> str:
     desired = short(spec.desired)
     if spec.scenario.kind == "domains":
         desired, unknown = "domains", "of each"
-    elif spec.scenario.kind not in ("continual", "frequent", "smooth") and _corrupted(spec.desired):
+    elif spec.scenario.kind not in _LISTED and _corrupted(spec.desired):
         desired += f" {spec.corruption}" + ("" if spec.severity == 5 else f" {spec.severity}")
     parts = [f"{desired} / {unknown}"]
     if spec.scenario.kind != "single":
@@ -54,6 +55,20 @@ def stream_name(spec: RunSpec) -> str:
     if spec.limit is not None:
         parts.append(f"limit {spec.limit}")
     return ", ".join(parts)
+
+
+def used_condition(spec: RunSpec) -> dict[str, Any]:
+    """The corruption and severity of a spec; None where no image of the run has them.
+
+    >>> used_condition(RunSpec(desired="cifar10c")), used_condition(RunSpec(desired="folder:/data/pets"))
+    ({'corruption': 'snow', 'severity': 5}, {'corruption': None, 'severity': None})
+    """
+    kind, corrupted = spec.scenario.kind, any(_corrupted(name) for name in (spec.desired, spec.undesired) if name)
+    # Domains have their own conditions, other changing scenarios have a list of corruptions, and a smooth path has severities too.
+    return {
+        "corruption": spec.corruption if corrupted and kind not in (*_LISTED, "domains") else None,
+        "severity": spec.severity if corrupted and kind not in ("smooth", "domains") else None,
+    }
 
 
 def method_name(spec: RunSpec) -> str:

@@ -10,17 +10,19 @@ from functools import cached_property
 
 import numpy as np
 
+from ...core.types import Error
 from ...intervals import Values
+from ...measures import MEASURES, RunColumns, find_measure, is_measure, regret, worst_tenth
 from ...metrics import FPR95
 from ..paper.values import PaperValue, find
 from ..result import Result
 from ..spec import run_key
-from ..suite import METRICS, Cell
+from ..suite import METRICS, Cell, lower_is_better
 from .evidence import Evidence, Over, evidence, of_resampled, told_apart
 from .metric_values import metric_value, why_not_comparable
-from .paired import PairedDifferences
+from .paired import PairedDifferences, read_run_columns
 from .places import Names as Names
-from .places import Place, grouped, stream_of
+from .places import Place, grouped, other_stream, stream_of
 from .suite_results import SuiteResults
 
 FROZEN, RIVAL = "zero_shot", "rosita"
@@ -35,8 +37,8 @@ class Figure:
     """One figure. None: there is none. `std` is the sample standard deviation over `seeds` runs, None for a single one.
 
     low, high: the paired 95 % interval of a difference, where there is one. `over` says what was drawn for it: "images", of which there
-    were so many different ones, or "seeds". marked: it excludes zero, also by Holm's correction for all differences of its kind.
-    best: better than every other row of its column, backbone and stream, by the same measure.
+    were so many different ones, "images and seeds", or "seeds". marked: it excludes zero, also by Holm's correction for all
+    comparisons of its metric. best: better than every other row of its column, backbone and stream, in the same family of comparisons.
     paper: the paper's figure, with its `doubt`. gap: ours minus the paper's, where that means something; else `apart` says why not.
     """
 
@@ -96,12 +98,17 @@ class SuiteFigures:
             collected.folder, results, [self._resampled(m) for m in {*self.suite.metrics, *measured}]
         )
         self._evidence: dict[tuple[Names, Names, str], Evidence] = {}
+        self._read_columns: dict[str, RunColumns | None] = {}
         for metric in (*self.suite.metrics, *self.cost):
             self._fill(metric)
         for part in self.suite.parts:
             self._fill(self.headline, part)
         for difference in self.differences:
             self._fill_difference(difference)
+        for metric in dict.fromkeys((*self.suite.metrics, *measured)):
+            self._mark(metric)
+        for part in self.suite.parts:
+            self._mark(self.headline, part)
         self.groups = self._grouped_columns(len(self.suite.columns))
 
     def figure(self, row: Names, column: Names, metric: str, part: str = "") -> Figure | None:
@@ -193,19 +200,40 @@ class SuiteFigures:
         values = [part.resampled for part in known if part.resampled is not None]
         if not values or len(values) < len(parts):
             return None
+        seeds = known[0].seeds
+        if any(part.seeds != seeds for part in known):
+            # Streams with different seeds have no rows in common: the means over the seeds of each are averaged.
+            seeds, values = (), [np.atleast_2d(each).mean(axis=0) for each in values]
         resampled: Values = np.mean(values, axis=0)
         # Streams may share images: at least so many have changed, and so many are different.
-        return of_resampled(resampled, max(part.changed for part in known), max(part.images for part in known))
+        return of_resampled(resampled, max(part.changed for part in known), max(part.images for part in known), seeds)
 
     def to_better(self, row: Names, column: Names) -> float | None:
-        """The headline minus that of the better of the frozen row and ROSITA on this stream."""
+        """The headline minus that of the better of the frozen row and ROSITA on this stream; None if a run was on other images."""
         own = self.figure(row, column, self.headline)
         rows = [
             row if self._is_reference(m, row, column) else self.reference_row(m, row, column) for m in (FROZEN, RIVAL)
         ]
         found = [None if each is None else self._figures[each, column, self.headline, ""].mean for each in rows]
         known = [mean for mean in found if mean is not None]
-        return None if own is None or own.mean is None or len(known) < 2 else own.mean - max(known)
+        if own is None or own.mean is None or len(known) < 2:
+            return None
+        ours, others = self._places[row, column], [self._places[each, column] for each in rows if each is not None]
+        if any(other_stream(ours, theirs, seed) for theirs in others for seed in ours.results):
+            return None
+        return own.mean - (min if lower_is_better(self.headline) else max)(known)
+
+    @cached_property
+    def other_streams(self) -> int:
+        """The number of runs that were on another stream than the frozen row or ROSITA in the same column."""
+        found = set()
+        for (row, column), place in self._places.items():
+            for method in (FROZEN, RIVAL):
+                against = self.reference_row(method, row, column)
+                if against is not None:
+                    theirs = self._places[against, column]
+                    found |= {(row, column, seed) for seed in place.results if other_stream(place, theirs, seed)}
+        return len(found)
 
     @property
     def any_best(self) -> bool:
@@ -261,24 +289,74 @@ class SuiteFigures:
             # Of all seeds together: one number, filed under the first seed.
             figures = list(self._values(place, "hm", part).values())
             return {0: statistics.stdev(figures)} if len(figures) > 1 else {}
-        read = {seed: metric_value(result, metric, self.fpr95, part) for seed, result in place.results.items()}
+        if metric == "hm_worst_tenth":
+            worst = worst_tenth(list(self._values(place, "hm", part).values()))
+            return {} if worst is None else {0: worst}
+        read = {seed: self._value(place, seed, metric, part) for seed in place.results}
         return {seed: value for seed, value in read.items() if value is not None}
+
+    def _value(self, place: Place, seed: int, metric: str, part: str) -> float | None:
+        """The figure of one run: from its result file, or, for measures that the file does not have, from its records."""
+        result = place.results[seed]
+        # A plug-in cannot take the name of a metric that ships.
+        if metric not in MEASURES and metric != "regret" and (metric in METRICS or metric in COST):
+            return metric_value(result, metric, self.fpr95, part)
+        if part:
+            return None
+        if metric in result.measures:
+            return result.measures[metric]
+        columns = self._columns(result)
+        if columns is None:
+            return None
+        if metric != "regret":
+            return find_measure(metric)(columns)
+        cell = place.cells[0]
+        against = self.frozen_row(cell.row, cell.column)
+        frozen = self.results(against, cell.column).get(seed) if against is not None else None
+        if frozen is None or frozen.stream.hash != result.stream.hash:
+            return None
+        base = self._columns(frozen)
+        return None if base is None else regret(columns, base)
+
+    def _columns(self, result: Result) -> RunColumns | None:
+        """The records of a run; None where there are none, or they cannot be read."""
+        if result.records is None:
+            return None
+        if result.records not in self._read_columns:
+            try:
+                read = read_run_columns(self.collected.folder / result.records)
+            except Error:
+                read = None
+            self._read_columns[result.records] = read
+        return self._read_columns[result.records]
+
+    def fill_measures(self) -> list[str]:
+        """Fill in `regret` and all measures that ship or that a result file has; the names of those with a value anywhere."""
+        of_results = (name for _, _, result in self.distinct for name in result.measures)
+        found = []
+        for metric in dict.fromkeys((*MEASURES, "regret", *of_results)):
+            taken = metric in self.suite.metrics or (metric in METRICS and metric not in (*MEASURES, "regret"))
+            # A measure of a package that is not installed here is left out.
+            if taken or (metric != "regret" and not is_measure(metric)):
+                continue
+            self._fill(metric)
+            if any(self._figures[row, column, metric, ""].mean is not None for row, column in self._places):
+                found.append(metric)
+        return found
 
     def _fill(self, metric: str, part: str = "") -> None:
         for (row, column), place in self._places.items():
             figure = _summed(list(self._values(place, metric, part).values()))
-            if metric == "hm_std":
+            if metric in ("hm_std", "hm_worst_tenth"):
                 figure = replace(figure, seeds=len(place.results))
             if metric == "ms" and figure.mean is not None:
                 figure = replace(figure, busy=any(result.busy for result in place.results.values()))
             if metric in self.suite.metrics:
                 figure = self._beside_paper(figure, place, metric, part)
             self._figures[row, column, metric, part] = figure
-        for group in self._rivals():
-            self._mark_best([(row, column, metric, part) for row, column in group], metric)
 
     def _fill_difference(self, difference: Difference) -> None:
-        metric, known = difference.metric, dict[tuple[Names, Names], Evidence]()
+        metric = difference.metric
         for (row, column), place in self._places.items():
             figure = Figure(None, None, 0)
             against = self.reference_row(difference.against, row, column)
@@ -288,22 +366,20 @@ class SuiteFigures:
                 figure = _summed(list(differences.values()))
                 found = evidence(self.paired, place.results, other.results, self._resampled(metric), differences)
                 if found is not None:
-                    known[row, column] = self._evidence[row, column, difference.name] = found
+                    self._evidence[row, column, difference.name] = found
+                    figure = _with_evidence(figure, found, marked=False)
                 if (metric, difference.against) == (self.headline, FROZEN):
                     figure = self._delta_beside_paper(figure, (row, column), (against, column))
             self._figures[row, column, difference.name, ""] = figure
-        for (name, found), marked in zip(known.items(), told_apart(list(known.values())), strict=True):
-            place_name = (*name, difference.name, "")
-            self._figures[place_name] = _with_evidence(self._figures[place_name], found, marked)
 
     def _resampled(self, metric: str) -> str:
         """The name that a metric has in `ostta.intervals`."""
         return FPR95[self.fpr95] if metric == "fpr95" else metric
 
     def _differences(self, ours: Place, theirs: Place, metric: str, part: str = "") -> dict[int, float]:
-        """Seed by seed."""
+        """Seed by seed, without the seeds whose two runs were on different streams."""
         own, base = self._values(ours, metric, part), self._values(theirs, metric, part)
-        return {seed: own[seed] - base[seed] for seed in own if seed in base}
+        return {seed: own[seed] - base[seed] for seed in own if seed in base and not other_stream(ours, theirs, seed)}
 
     def _beside_paper(self, figure: Figure, place: Place, metric: str, part: str) -> Figure:
         cell = place.cells[0]
@@ -340,21 +416,56 @@ class SuiteFigures:
             groups.setdefault((column, stream_of(place.cells[0])), []).append((row, column))
         yield from groups.values()
 
-    def _mark_best(self, names: list[tuple[Names, Names, str, str]], metric: str) -> None:
-        """The best mean, if it is told apart from every other one by its paired interval, corrected for their number."""
+    def _mark(self, metric: str, part: str = "") -> None:
+        """Mark differences and best figures of one metric, with Holm's correction over all comparisons of both kinds.
+
+        One family, so that a star and a bold figure that rest on the same comparison never contradict each other.
+        """
+        family: dict[frozenset[frozenset[str]], Evidence] = {}
+        stars: dict[tuple[Names, Names, str], frozenset[frozenset[str]]] = {}
+        best: list[tuple[list[tuple[Names, Names]], list[frozenset[frozenset[str]]]]] = []
+        for difference in self.differences if not part else ():
+            for (row, column), place in self._places.items():
+                found = self._evidence.get((row, column, difference.name))
+                against = self.reference_row(difference.against, row, column)
+                if difference.metric == metric and found is not None and against is not None:
+                    pair = frozenset((place.keys, self._places[against, column].keys))
+                    stars[row, column, difference.name] = pair
+                    family[pair] = found
+        for group in self._rivals():
+            tops, others = self._best(group, metric, part)
+            pairs = {frozenset(self._places[name].keys for name in (tops[0], other)): other for other in others}
+            compared = {
+                pair: family.get(pair) or self._apart((*tops[0], metric, part), (*other, metric, part))
+                for pair, other in pairs.items()
+            }
+            known = {pair: found for pair, found in compared.items() if found is not None}
+            family |= known
+            if known and len(known) == len(pairs):
+                best.append((tops, list(known)))
+        marked = dict(zip(family, told_apart(list(family.values())), strict=True))
+        for star, pair in stars.items():
+            self._figures[*star, ""] = replace(self._figures[*star, ""], marked=marked[pair])
+        for tops, pairs_of_top in best:
+            if all(marked[pair] for pair in pairs_of_top):
+                for name in tops:
+                    self._figures[*name, metric, part] = replace(self._figures[*name, metric, part], best=True)
+
+    def _best(
+        self, group: list[tuple[Names, Names]], metric: str, part: str
+    ) -> tuple[list[tuple[Names, Names]], list[tuple[Names, Names]]]:
+        """The places with the best mean of a group, which share their runs, and all others; no others where nothing is best."""
         arrow = METRICS[metric][-1] if metric in self.suite.metrics else ""
-        means = {name: mean for name in names if (mean := self._figures[name].mean) is not None}
+        figures = {name: self._figures.get((*name, metric, part)) for name in group}
+        means = {
+            name: figure.mean for name, figure in figures.items() if figure is not None and figure.mean is not None
+        }
         if arrow not in ("↑", "↓") or len(means) < 2:
-            return
+            return group[:1], []
         top = max(means, key=means.__getitem__) if arrow == "↑" else min(means, key=means.__getitem__)
         # The same runs may be shown in several rows.
-        runs = {name: self._places[name[0], name[1]].keys for name in means}
-        rivals = [name for name in means if runs[name] != runs[top]]
-        found = [each for name in rivals if (each := self._apart(top, name)) is not None]
-        if rivals and len(found) == len(rivals) and all(told_apart(found)):
-            for name in means:
-                if runs[name] == runs[top]:
-                    self._figures[name] = replace(self._figures[name], best=True)
+        tops = [name for name in means if self._places[name].keys == self._places[top].keys]
+        return [top, *(name for name in tops if name != top)], [name for name in means if name not in tops]
 
     def _apart(self, one: tuple[Names, Names, str, str], other: tuple[Names, Names, str, str]) -> Evidence | None:
         """How sure the difference between two places of a column is."""

@@ -8,34 +8,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.types import Error
+from ...measures import MEASURES
 from ...metrics import BEHIND, FPR95, NAMES
 from ..result import Result
 from .folder_results import FoundFiles, read_folder
-from .run_names import method_name, stream_name
+from .run_names import method_name, stream_key, stream_name, stream_names, used_condition
 
 if TYPE_CHECKING:
     import pandas
 
 # Of the spec, in the order of the columns. Options have columns of their own behind all others.
 _SPEC = (
-    "backbone", "method", "score", "identifier", "profile", "guard", "desired", "undesired", "corruption", "severity", "ratio", "limit",
-    "draw", "seed", "device", "dtype",
+    "backbone", "method", "score", "identifier", "profile", "guard", "desired", "undesired", "classes", "undesired_classes",
+    "corruption", "severity", "ratio", "limit", "draw", "seed", "device", "dtype",
 )  # fmt: skip
 _FIGURES = (*NAMES, *(name for name in FPR95.values() if name not in NAMES), *BEHIND)
 
 
-def tidy_row(result: Result, file: str) -> dict[str, Any]:
-    """One result as plain values; None where it does not say. An option that was set is `option_NAME`."""
+def tidy_row(result: Result, file: str, stream: str | None = None) -> dict[str, Any]:
+    """One result as plain values; None where it does not say. An option that was set is `option_NAME`.
+
+    `stream` is the name of the stream among others (`run_names.stream_names`); by default, the name that it has alone.
+    """
     spec, total = result.spec, result.latency_ms.total
     cached = result.cached_features
     return {
         "file": file,
         "name": method_name(spec),
-        "stream": stream_name(spec),
-        **{name: getattr(spec, name) for name in _SPEC},
+        "stream": stream_name(spec) if stream is None else stream,
+        **{name: _plain(getattr(spec, name)) for name in _SPEC},
+        **used_condition(spec),
         "scenario": spec.scenario.kind,
         **{name: getattr(result.metrics, name) for name in _FIGURES},
         "hm_mean_domains": result.hm_mean_domains,
+        **{name if name in MEASURES else f"measure_{name}": value for name, value in result.measures.items()},
         "images_desired": result.counts.get("desired"),
         "images_undesired": result.counts.get("undesired"),
         "updates": result.updates,
@@ -49,6 +55,7 @@ def tidy_row(result: Result, file: str) -> dict[str, Any]:
         "peak_memory_mb": result.peak_memory_mb,
         "records": result.records,
         "stream_hash": result.stream.hash,
+        "stream_identity": result.stream.identity,
         "weight_hash": result.weight_hash,
         "class_names_hash": result.class_names_hash,
         "ostta": result.versions.get("ostta"),
@@ -69,7 +76,10 @@ def results_frame(folder: Path) -> pandas.DataFrame:
 
 def tidy_rows(files: FoundFiles) -> list[dict[str, Any]]:
     """The runs of a folder by stream, backbone, method and seed."""
-    rows = [tidy_row(result, files.paths[key].name) for key, result in files.results.items()]
+    names = stream_names(result.spec for result in files.results.values())
+    rows = [
+        tidy_row(result, files.paths[key].name, names[stream_key(result.spec)]) for key, result in files.results.items()
+    ]
     return sorted(rows, key=lambda row: (row["stream"], row["backbone"], row["name"], row["seed"]))
 
 

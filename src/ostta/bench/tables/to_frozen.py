@@ -8,7 +8,7 @@
         print(one.row, one.difference, one.low, one.high, one.streams)
 
 An interval is over images where both runs kept records, else over seeds that draw images (`over` says which), else there is none.
-`marked`: the interval excludes zero, also by Holm's correction for all differences of the list. Nothing else may be called better.
+`marked`: the interval excludes zero, also by Holm's correction for all comparisons of the metric. Nothing else may be called better.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def sources_of(parsed: Name, name: str, corruption: str) -> tuple[Source, ...]:
         published = PUBLISHED_SOURCES[parsed.base]
         return (published.get("") or published[PUBLISHED_NAMES.get(corruption, corruption)],)
     if parsed.base not in SOURCES:
-        raise Error(f"'{parsed.base}' cannot be fetched by a program. {entry.how}")
+        raise Error(f"'{parsed.base}' cannot be fetched by a program. {entry.instructions(parsed.split)}")
     return SOURCES[parsed.base][parsed.split or default]
 
 

@@ -41,10 +41,7 @@ def read_hub(name: str) -> Images:
 def read_disk(name: str) -> Images:
     """`PATH[:SPLIT]`: what `save_to_disk` of the library wrote."""
     library = _library()
-    path, split = Path(name).expanduser(), ""
-    if not path.exists() and ":" in name:
-        head, _, split = name.rpartition(":")
-        path = Path(head).expanduser()
+    path, split = disk_folder(name)
     if not path.is_dir():
         raise Error(f"There is no folder '{path}'.")
     try:
@@ -52,6 +49,15 @@ def read_disk(name: str) -> Images:
     except Exception as problem:
         raise Error(f"'{path}' cannot be read as a folder made by `save_to_disk`: {_first_line(problem)}.") from problem
     return _images(library, _chosen(loaded, split, f"disk:{path}"), f"disk:{name}")
+
+
+def disk_folder(name: str) -> tuple[Path, str]:
+    """Split `PATH[:SPLIT]` into the folder and the split, which is empty if none is named."""
+    path, split = Path(name).expanduser(), ""
+    if not path.exists() and ":" in name:
+        head, _, split = name.rpartition(":")
+        path = Path(head).expanduser()
+    return path, split
 
 
 def _library() -> Any:

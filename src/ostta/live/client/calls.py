@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -20,11 +21,15 @@ RETRIES = 5
 LONGEST, TIMEOUT = 30.0, 90.0
 # Events come with signs of life between them: after so many seconds of silence the connection is broken.
 SILENCE = 60.0
+# The header with an idempotency key, and the code of a problem that leaves open whether a request was counted.
+KEY, MAYBE_COUNTED = "idempotency-key", "maybe-counted"
 _MAGIC = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG": "image/png", b"RIFF": "image/webp"}
 
 
 class ServerError(Error):
     """What the server answered in the place of what was asked: its sentence, the `status`, and the `request_id` for its log.
+
+    `code` is the kind of the problem, such as "not-found"; "maybe-counted" means that images may have been learned from.
 
     >>> try:
     ...     client.session("0" * 32)
@@ -34,10 +39,16 @@ class ServerError(Error):
     """
 
     def __init__(
-        self, detail: str, status: int, request_id: str | None = None, retry_after: float | None = None
+        self,
+        detail: str,
+        status: int,
+        request_id: str | None = None,
+        retry_after: float | None = None,
+        code: str | None = None,
     ) -> None:
         super().__init__(detail)
         self.status, self.request_id, self.retry_after = status, request_id, retry_after
+        self.code = code or self.code
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +105,7 @@ def replace_state(id: str, state: bytes | str | os.PathLike[str]) -> Call:
     return Call("PUT", f"/sessions/{id}/state", content=content_of(state, "state file"))
 
 
-def send(id: str, image: Any, learn: bool, evidence: bool) -> Call:
+def send(id: str, image: Any, learn: bool, evidence: bool, key: str | None) -> Call:
     """One image as it is."""
     content = image_bytes(image)
     return Call(
@@ -102,21 +113,22 @@ def send(id: str, image: Any, learn: bool, evidence: bool) -> Call:
         f"/sessions/{id}/images",
         _how(learn, evidence),
         content=content,
-        headers={"content-type": _type(content)},
+        headers={"content-type": _type(content), **_key(learn, key)},
     )
 
 
-def send_many(id: str, images: Sequence[Any], learn: bool, evidence: bool) -> Call:
+def send_many(id: str, images: Sequence[Any], learn: bool, evidence: bool, key: str | None) -> Call:
     """Several images, as files of a form."""
     contents = [image_bytes(image) for image in images]
     files = [("image", (f"{number}", content, _type(content))) for number, content in enumerate(contents)]
-    return Call("POST", f"/sessions/{id}/images", _how(learn, evidence), files=files)
+    return Call("POST", f"/sessions/{id}/images", _how(learn, evidence), files=files, headers=_key(learn, key))
 
 
-def send_features(id: str, features: Sequence[Sequence[float]], learn: bool, evidence: bool) -> Call:
+def send_features(id: str, features: Sequence[Sequence[float]], learn: bool, evidence: bool, key: str | None) -> Call:
     """Features of images."""
     rows = [[float(value) for value in row] for row in features]
-    return Call("POST", f"/sessions/{id}/images", _how(learn, evidence), json={"features": rows})
+    content = {"features": rows}
+    return Call("POST", f"/sessions/{id}/images", _how(learn, evidence), json=content, headers=_key(learn, key))
 
 
 def follow(id: str, after: int | None) -> Call:
@@ -148,24 +160,26 @@ def problem_of(status: int, body: bytes, headers: Mapping[str, str]) -> ServerEr
     try:
         content = json.loads(body)
         detail, request_id = str(content["detail"]), content.get("request_id")
+        code = str(content.get("type", "")).rpartition("/")[2] or None
     except (ValueError, KeyError, TypeError):
-        detail, request_id = f"The server answered with status {status} and no sentence.", None
+        detail, request_id, code = f"The server answered with status {status} and no sentence.", None, None
     wait = headers.get("retry-after", "")
-    return ServerError(detail, status, request_id, float(wait) if wait.isdecimal() else None)
+    return ServerError(detail, status, request_id, float(wait) if wait.isdecimal() else None, code)
 
 
-def wait_after(status: int, body: bytes, headers: Mapping[str, str], tried: int) -> float:
+def wait_after(call: Call, status: int, body: bytes, headers: Mapping[str, str], tried: int) -> float:
     """Seconds until a call that was answered with a problem may be made again; else the problem is raised."""
     problem = problem_of(status, body, headers)
-    wait = wait_before(problem, tried)
+    wait = wait_before(problem, tried, has_key=KEY in call.headers)
     if wait is None:
         raise problem
     return wait
 
 
-def wait_before(problem: ServerError, tried: int) -> float | None:
-    """Seconds until the call may be made again; None where that would be of no use."""
-    if problem.status not in (429, 503) or tried >= RETRIES:
+def wait_before(problem: ServerError, tried: int, has_key: bool = False) -> float | None:
+    """Seconds until the call may be made again; None if that is of no use, or if the images could be counted twice."""
+    repeatable = problem.status in (429, 503) or (problem.code == MAYBE_COUNTED and has_key)
+    if not repeatable or tried >= RETRIES:
         return None
     return min(LONGEST, (problem.retry_after or 1.0) * 1.5**tried)
 
@@ -203,6 +217,11 @@ class Events:
         if event is not None:
             self.last = self.last if event["id"] is None else event["id"]
             yield event
+
+
+def _key(learn: bool, key: str | None) -> dict[str, str]:
+    """The header with the idempotency key, a random one if none was given: a call that is made again is learned from once."""
+    return {KEY: key or secrets.token_hex(16)} if learn else {}
 
 
 def _how(learn: bool, evidence: bool) -> dict[str, Any]:

@@ -119,34 +119,46 @@ class AsyncClient:
         """
         await self._answer(calls.Call("DELETE", f"/sessions/{id}"))
 
-    async def send(self, id: str, image: Image, *, learn: bool = True, evidence: bool = False) -> Json:
+    async def send(
+        self, id: str, image: Image, *, learn: bool = True, evidence: bool = False, key: str | None = None
+    ) -> Json:
         """The answer for one image: bytes, a path or a PIL image. `learn=False` changes nothing; `evidence` adds the scores of all classes.
+
+        `key` is the idempotency key of the image, random if not given: an image that is sent again with its key is learned from once.
 
         >>> run(async_client.send(session["id"], image))["label"]
         'cat'
         """
-        return await self._json(calls.send(id, image, learn, evidence))
+        return await self._json(calls.send(id, image, learn, evidence, key))
 
     async def send_many(
-        self, id: str, images: Sequence[Image], *, learn: bool = True, evidence: bool = False
+        self, id: str, images: Sequence[Image], *, learn: bool = True, evidence: bool = False, key: str | None = None
     ) -> list[Json]:
         """The answers for several images, in order; {"problem": ...} in the place of one that cannot be read.
+
+        `key` is the idempotency key of the call, as in `send`; each image is known by the key and its place.
 
         >>> [answer.get("label") for answer in run(async_client.send_many(session["id"], [image, b"no image"]))]
         ['cat', None]
         """
-        found: list[Json] = (await self._json(calls.send_many(id, images, learn, evidence)))["predictions"]
+        found: list[Json] = (await self._json(calls.send_many(id, images, learn, evidence, key)))["predictions"]
         return found
 
     async def send_features(
-        self, id: str, features: Sequence[Sequence[float]], *, learn: bool = True, evidence: bool = False
+        self,
+        id: str,
+        features: Sequence[Sequence[float]],
+        *,
+        learn: bool = True,
+        evidence: bool = False,
+        key: str | None = None,
     ) -> list[Json]:
         """The answers for features of images, for methods that need nothing else.
 
         >>> run(async_client.send_features(session["id"], [[1.0] + [0.0] * 127]))[0]["step"]
         1
         """
-        found: list[Json] = (await self._json(calls.send_features(id, features, learn, evidence)))["predictions"]
+        found: list[Json] = (await self._json(calls.send_features(id, features, learn, evidence, key)))["predictions"]
         return found
 
     async def recent(self, id: str, limit: int = 500) -> Json:
@@ -269,5 +281,5 @@ class AsyncClient:
                 ) from None
             if response.status_code < 400:
                 return response
-            await asyncio.sleep(calls.wait_after(response.status_code, response.content, response.headers, tried))
+            await asyncio.sleep(calls.wait_after(call, response.status_code, response.content, response.headers, tried))
             tried += 1

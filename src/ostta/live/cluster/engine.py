@@ -13,7 +13,7 @@ from ...core.types import Error
 from ...ray_cluster import ADDRESS, connect, require_ray
 from ..server.engine import Json, Sent, Told
 from ..server.logs import log
-from ..server.problems import ProblemError
+from ..server.problems import MAYBE_COUNTED, ProblemError
 from ..server.store import is_id, new_id
 from .leased_store import LeasedStore, adopt
 from .leases import MissingError
@@ -156,7 +156,9 @@ class RayEngine:
         told: Json = await self._change("act", id, verb)
         return told
 
-    async def images(self, id: str, images: Sequence[Sent], learn: bool, evidence: bool) -> list[Json]:
+    async def images(
+        self, id: str, images: Sequence[Sent], learn: bool, evidence: bool, key: str | None = None
+    ) -> list[Json]:
         waiting, most = self._waiting.get(id, 0), self.settings.limits.waiting
         if waiting + len(images) > most:
             raise ProblemError(
@@ -170,7 +172,9 @@ class RayEngine:
             )
         self._waiting[id] = waiting + len(images)
         try:
-            answers: list[Json] = await self._change("images", id, list(images), learn, evidence)
+            # Images with a key are stored with the state that learned from them: a replica that takes over knows both or neither.
+            repeat = key is not None or not learn
+            answers: list[Json] = await self._change("images", id, list(images), learn, evidence, key, repeat=repeat)
             return answers
         finally:
             self._waiting[id] -= len(images)
@@ -233,10 +237,10 @@ class RayEngine:
         """What changes nothing is asked again where a replica has died."""
         return await self._routed(what, id, arguments, repeat=True)
 
-    async def _change(self, what: str, id: str, *arguments: Any) -> Any:
+    async def _change(self, what: str, id: str, *arguments: Any, repeat: bool = False) -> Any:
         """Changes of a session go one after the other, so that one that must wait is not overtaken."""
         async with self._turns.of(id):
-            return await self._routed(what, id, arguments, repeat=False)
+            return await self._routed(what, id, arguments, repeat)
 
     async def _routed(self, what: str, id: str, arguments: tuple[Any, ...], repeat: bool) -> Any:
         if not is_id(id):
@@ -254,9 +258,10 @@ class RayEngine:
                 log("replica was lost", level="warning", problem=type(problem).__name__)
                 if not repeat:
                     raise ProblemError(
-                        503,
+                        409,
                         "The replica of this session has ended during the request, which may have been counted or not.",
                         1,
+                        MAYBE_COUNTED,
                     ) from None
             else:
                 if answer.problem is not None:

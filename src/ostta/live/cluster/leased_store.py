@@ -11,7 +11,7 @@ from typing import Any
 
 from ...core.types import Error
 from ...files import make_folder, parse_json
-from ..server.store import FolderStore, LostError, SessionStore, Stored, is_id
+from ..server.store import FolderStore, LostError, SessionStore, Stored, is_id, locked
 from .holder import Holder
 from .leases import HeldError, Lease, MissingError, StaleError, create, current, read, take
 
@@ -84,10 +84,12 @@ class LeasedStore:
 
     def delete(self, id: str) -> None:
         with self._changing:
-            lease = self._leases.pop(id, None)
+            lease = self._leases.get(id)
         if lease is not None:
             with suppress(StaleError):  # whoever has it now decides
                 lease.delete()
+            with self._changing:
+                self._leases.pop(id, None)
 
     def is_held(self, id: str) -> bool:
         """Whether this process has the session, as far as can be seen."""
@@ -139,6 +141,14 @@ def adopt(folder: Path, store: LeasedStore) -> int:
     Each is stored anew before the old one is taken away: whoever is killed between the two leaves both, and the new one counts.
     """
     plain: SessionStore = FolderStore(folder)
+    left = plain.ids()
+    if not left:
+        return 0
+    with locked(folder):
+        return _adopt(plain, store)
+
+
+def _adopt(plain: SessionStore, store: LeasedStore) -> int:
     left = plain.ids()
     for id in left:
         if not store.exists(id):

@@ -7,7 +7,7 @@ from pathlib import Path
 from ...ray_cluster import require_ray
 from ..server.app import create_app
 from ..server.security import Tokens
-from ..server.serving import listen
+from ..server.serving import listen, require_free_port
 from ..server.settings import Settings
 from .engine import RayEngine
 from .replica import Replicated
@@ -30,6 +30,7 @@ def serve_on_ray(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C. This process authenticates, checks and routes; replicas on Ray hold the sessions."""
     require_ray()
+    require_free_port(host, port)
     made = Replicated(backbone, folder.absolute(), settings, device, dtype, threads, term)
     engine = RayEngine(made, replicas=replicas, sessions=sessions)
     listen(create_app(engine, settings, tokens), settings, host=host, port=port)

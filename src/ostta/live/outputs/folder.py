@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
@@ -18,8 +18,9 @@ from ...data.images import read_image
 from ...files import make_folder, write_atomically
 from ..digest import Digest
 from ..journal import Examples, Journal, Progress, Row
+from ..memory import Memory
 from .page import page
-from .pictures import DrawnPictures, ExamplePictures, Sort, SortedFiles
+from .pictures import REJECTED, WARMING_UP, DrawnPictures, ExamplePictures, Sort, SortedFiles
 from .table import Table
 
 # Seconds between two versions of the page while the stream goes on.
@@ -44,7 +45,14 @@ class OutputFolder:
     sorted/ drawn/        pictures by the number of their row, written at once; those that a crash takes back are removed at the start
     """
 
-    def __init__(self, wanted: Wanted, journal: Journal, classes: tuple[str, ...], about: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        wanted: Wanted,
+        journal: Journal,
+        classes: tuple[str, ...],
+        about: Mapping[str, Any],
+        memory: Callable[[], Memory],
+    ) -> None:
         self.path = wanted.path
         if find_spec("pyarrow") is None:
             raise Error(
@@ -52,13 +60,13 @@ class OutputFolder:
             )
         self.name = _name(wanted.path, journal)
         self.digest = Digest()
-        self._about, self._journal = about, journal
+        self._about, self._journal, self._memory = about, journal, memory
         self._table = Table(wanted.path / "predictions.csv")
         self._sorted = SortedFiles(wanted.path / "sorted", classes, wanted.sort) if wanted.sort else None
         self._drawn = DrawnPictures(wanted.path / "drawn") if wanted.draw else None
         self._progress = self._opened()
-        counts = {"": self.digest.rejected, **self.digest.classes} if self.digest.seen else {}
-        self._examples = ExamplePictures(journal.examples(), counts)
+        counts = {REJECTED: self.digest.rejected, WARMING_UP: self.digest.warming_up, **self.digest.classes}
+        self._examples = ExamplePictures(journal.examples(), counts if self.digest.seen else {})
         for part in (self._sorted, self._drawn):
             if part is not None:
                 part.forget(journal.last)
@@ -111,7 +119,8 @@ class OutputFolder:
 
     def write_page(self) -> None:
         """The page as it is now."""
-        write_atomically(self.path / "report.html", page(self.digest, self._examples, self._about).encode())
+        text = page(self.digest, self._examples, self._about, self._memory())
+        write_atomically(self.path / "report.html", text.encode())
 
     def _opened(self) -> Progress:
         known = self._journal.progress(self.name)

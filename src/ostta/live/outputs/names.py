@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ...files import readable
 
-# The folder of "I don't know".
-UNKNOWN = "unknown"
+# The folder of "I don't know", and that of images that came while the threshold was warming up.
+UNKNOWN, UNDECIDED = "unknown", "undecided"
 # What some system does not allow in a name, or takes for something else.
 FORBIDDEN = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]')
 RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)(\..*)?", re.IGNORECASE)
@@ -20,12 +20,12 @@ LONGEST = 120
 
 
 def folder_names(answers: Iterable[str]) -> dict[str, str]:
-    """A folder for each class, none like another even where the system does not tell a from A, and none like `unknown`.
+    """A folder for each class, none like another even where the system does not tell a from A, and none like `unknown` or `undecided`.
 
     >>> folder_names(["cat", "Cat", "dog/wolf", "NUL", "unknown", "..", "猫"])
     {'cat': 'cat', 'Cat': 'Cat-2', 'dog/wolf': 'dog_wolf', 'NUL': 'NUL_', 'unknown': 'unknown-2', '..': '_', '猫': '猫'}
     """
-    taken, found = {_folded(UNKNOWN)}, {}
+    taken, found = {_folded(UNKNOWN), _folded(UNDECIDED)}, {}
     for answer in answers:
         plain = safe_name(answer)
         name, number = plain, 1

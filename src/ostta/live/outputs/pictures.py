@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 from ...core.types import Error
 from ...files import make_folder
 from ..journal import Example, Examples, Row
-from .names import UNKNOWN, folder_names, number_of, numbered
+from .names import UNDECIDED, UNKNOWN, folder_names, number_of, numbered
 
 Sort = Literal["copy", "link"]
 # Pixels of the longer side of a drawn picture at most, and of its width at least, so that there is room for words.
@@ -26,10 +26,15 @@ LARGEST, NARROWEST = 1280, 320
 MOST_DRAWN = 10_000
 # Example pictures of one answer, classes that have some, and pixels of a side.
 EXAMPLES, MOST_CLASSES, THUMBNAIL = 8, 200, 96
+# Keys of example pictures that are not of a class. No class has an empty or blank name.
+REJECTED, WARMING_UP = "", " "
 
 
 class SortedFiles:
-    """`sorted/`: each image in the folder of its answer, as a copy or a link; a frame of a video as a JPEG."""
+    """`sorted/`: each image in the folder of its answer, as a copy or a link; a frame of a video as a JPEG.
+
+    Answers that were given while the threshold was warming up are provisional: these images go to the folder `undecided`.
+    """
 
     def __init__(self, folder: Path, classes: tuple[str, ...], how: Sort) -> None:
         self._folder, self._how = folder, how
@@ -38,8 +43,8 @@ class SortedFiles:
     def add(self, row: Row, picture: Image.Image | None) -> None:
         """Put one image into its place."""
         answer: str = row.content.get("label") or ""
-        # A state's classes are the classes; whatever else a damaged journal may name goes to the unknown.
-        place = self._folder / self._names.get(answer, UNKNOWN)
+        # A damaged journal may name a class that the state does not have.
+        place = self._folder / (UNDECIDED if row.content.get("warming_up") else self._names.get(answer, UNKNOWN))
         make_folder(place)
         if row.path is None:
             if picture is not None:
@@ -113,10 +118,9 @@ class ExamplePictures:
         new, self._new = self._new, Examples()
         return new
 
-    def of(self, answer: str | None) -> list[Example]:
-        """The pictures of one class, or of "I don't know" (None), by the number of their rows."""
-        key = "" if answer is None else answer
-        return sorted(example for (name, _), example in self.kept.items() if name == key)
+    def of(self, answer: str) -> list[Example]:
+        """The pictures of one class, REJECTED or WARMING_UP, ordered by the number of their rows."""
+        return sorted(example for (name, _), example in self.kept.items() if name == answer)
 
 
 def drawn(picture: Image.Image, content: Mapping[str, Any]) -> Image.Image:
@@ -172,8 +176,7 @@ def _fitting(text: str, font: Any, room: int) -> str:
 
 
 def _answer(content: Mapping[str, Any]) -> str:
-    # No class has an empty name.
-    return content.get("label") or ""
+    return WARMING_UP if content.get("warming_up") else content.get("label") or REJECTED
 
 
 def _save(picture: Image.Image, path: Path) -> None:

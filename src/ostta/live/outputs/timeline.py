@@ -18,7 +18,7 @@ def scores(digest: Digest, about: str) -> str:
     chart = Chart(_images(digest), Axis(low, high), height=240)
     for happened in digest.events:
         chart.upright(happened.place, "event")
-    for known, style in ((True, "known"), (False, "unknown")):
+    for known, style in ((None, "undecided"), (True, "known"), (False, "unknown")):
         chart.dots([(dot.place, dot.score) for dot in digest.dots if dot.known is known], style)
     line, place = [], 0
     for part, value in zip(digest.parts, thresholds, strict=True):
@@ -31,12 +31,18 @@ def scores(digest: Digest, about: str) -> str:
 
 
 def accepted(digest: Digest, about: str) -> str:
-    """The share of images that got a class, part by part."""
+    """The share of decided images that were accepted, part by part; a gap where no image was decided."""
     chart = Chart(_images(digest), Axis(0, 1, marks=[(0, "0%"), (0.5, "50%"), (1, "100%")]), height=110)
-    edges, shares = [0], []
+    edges, shares = [0], list[float]()
     for part in _coarser(digest.parts):
-        edges.append(edges[-1] + part.images)
-        shares.append(part.accepted / part.images)
+        if part.decided:
+            shares.append(part.accepted / part.decided)
+            edges.append(edges[-1] + part.images)
+        elif shares:
+            chart.bars(edges, shares, "known")
+            edges, shares = [edges[-1] + part.images], []
+        else:
+            edges = [edges[-1] + part.images]
     if shares:
         chart.bars(edges, shares, "known")
     return chart.svg(about)
@@ -75,7 +81,7 @@ def limits(values: Sequence[float], lines: Sequence[float]) -> tuple[float, floa
     return round(low - room, 6), round(high + room, 6)
 
 
-def histogram(recent: Sequence[tuple[float, bool]], bins: int) -> tuple[list[int], float, float]:
+def histogram(recent: Sequence[tuple[float, bool | None]], bins: int) -> tuple[list[int], float, float]:
     """How many of the last scores fall into each of so many equal parts, and where the first begins and the last ends.
 
     >>> histogram([(0.1, False), (0.2, False), (0.9, True)], 4)

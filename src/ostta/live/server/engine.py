@@ -65,8 +65,13 @@ class Engine(Protocol):
     async def delete(self, id: str) -> None:
         """Forget it for good."""
 
-    async def images(self, id: str, images: Sequence[Sent], learn: bool, evidence: bool) -> list[Json]:
-        """A prediction for each, in order; `{"problem": {...}}` for one that cannot be read."""
+    async def images(
+        self, id: str, images: Sequence[Sent], learn: bool, evidence: bool, key: str | None = None
+    ) -> list[Json]:
+        """A prediction for each, in order; `{"problem": {...}}` for one that cannot be read.
+
+        `key`: the idempotency key of the request. Images that were sent with it before get their answers and are not learned again.
+        """
 
     async def state(self, id: str) -> bytes:
         """The state file as it would be saved now."""

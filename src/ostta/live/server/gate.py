@@ -181,7 +181,10 @@ class Gate:
         if allowed:
             allowed = [
                 (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
-                (b"access-control-allow-headers", b"Authorization, Content-Type, Last-Event-ID, X-Request-Id"),
+                (
+                    b"access-control-allow-headers",
+                    b"Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-Id",
+                ),
                 (b"access-control-max-age", b"600"),
             ]
         await send({"type": "http.response.start", "status": 204 if allowed else 403, "headers": allowed})

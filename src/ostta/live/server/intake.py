@@ -51,7 +51,8 @@ def entry_of(sent: Sent, learn: bool, line: Line, workers: ThreadPoolExecutor, s
 async def answer_of(entry: Entry, evidence: bool) -> Json:
     """The prediction as JSON, or a problem in its place where the image cannot be read or seen."""
     try:
-        prediction, step = await entry.answer
+        # Shielded: another request with the same idempotency key may wait for it too.
+        prediction, step = await asyncio.shield(entry.answer)
     except Error as problem:
         return {"problem": ProblemError(422, one_line(str(problem))).to_dict()}
     if prediction.verdict is None:

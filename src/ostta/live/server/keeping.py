@@ -62,6 +62,8 @@ class Keeper:
         self._every, self._seconds, self._steady = settings.save_every, settings.save_seconds, settings.clock.steady
         self._loop = asyncio.get_running_loop()
         self._savings: dict[str, Saving] = {}
+        # Ids that are deleted from the store, and may be known here a moment longer.
+        self._deleted: set[str] = set()
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="ostta-keeper", daemon=True)
         self._thread.start()
@@ -121,16 +123,23 @@ class Keeper:
     def forget(self, session: Session) -> None:
         """The session is no longer here; what is stored stays."""
         self._savings.pop(session.id, None)
+        self._deleted.discard(session.id)
 
     async def delete(self, session: Session) -> None:
-        """Delete what is stored, after whatever is being written."""
-        self.forget(session)
+        """Delete what is stored, after whatever is being written; nothing has changed if an Error or OSError is raised."""
         store = self._store
         if store is not None:
-            await self._later(lambda: store.delete(session.id))
 
-    async def close(self, sessions: list[Session]) -> None:
-        """Save all that is not saved; the pool is closed already."""
+            def delete() -> None:
+                store.delete(session.id)
+                self._deleted.add(session.id)
+
+            await self._later(delete)
+        self.forget(session)
+
+    async def close(self, sessions: list[Session]) -> list[str]:
+        """Save all that is not saved; the pool is closed already. Returns the ids of sessions that could not be saved."""
+        unsaved = []
         if self._store is not None:
             for session in sessions:
                 saving = self._savings[session.id]
@@ -139,11 +148,13 @@ class Keeper:
                     try:
                         await self._later(lambda c=copy, a=about, s=session: self._write(s.id, c, a))  # type: ignore[misc]
                     except Error as problem:
+                        unsaved.append(session.id)
                         log("session could not be saved", level="error", session=session.id, problem=str(problem))
                     else:
                         saving.saved, saving.saved_changes = saving.learned, saving.changes
         self._work.put(None)
         await asyncio.to_thread(self._thread.join)
+        return unsaved
 
     # --- inside -----------------------------------------------------------------------------------------------------------
     def _begin(self, session: Session, saving: Saving) -> None:
@@ -173,7 +184,7 @@ class Keeper:
         def write() -> None:
             problem: BaseException | None = None
             try:
-                if session.id in self._savings:
+                if session.id in self._savings and session.id not in self._deleted:
                     self._write(session.id, copy, about)
             except Exception as raised:
                 problem = raised

@@ -16,6 +16,8 @@ from PIL import Image
 from ...core.types import Error, Prediction
 from ..pool import StreamPool
 from .arrivals import Arrivals
+from .engine import Json
+from .idempotency import ImageKey, require_same_image
 from .problems import ProblemError
 from .session import Session
 
@@ -32,11 +34,22 @@ class Entry:
     image: Readable = None
     problem: Exception | None = None
     thumbnail: bytes | None = None
+    key: ImageKey | None = None
+    # Requests that wait for the answer: those with the same key share an entry.
+    waiters: int = 1
+    # Whether the image was learned from, or is in the pool and may be.
+    counted: bool = False
 
     def give_up(self) -> None:
-        """Nobody waits for the answer any more; what the pool has begun is finished."""
-        if not self.answer.cancel() and not self.answer.cancelled():
-            self.answer.exception()  # looked at, so that nobody misses it
+        """One request less waits for the answer; what the pool has begun is finished."""
+        self.waiters -= 1
+        if self.waiters:
+            return
+        if self.key is not None and self.counted:
+            # The same key may be sent again before the pool has answered.
+            self.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+        elif not self.answer.cancel() and not self.answer.cancelled():
+            self.answer.exception()  # retrieved, so that asyncio does not log it
 
     @property
     def ready(self) -> bool:
@@ -65,6 +78,8 @@ class Line:
         self.session, self._pool, self._arrivals = session, pool, arrivals
         self._may_step, self._judged, self._total = may_step, judged, total
         self._waiting: deque[Entry] = deque()
+        # Images with a key that wait or are in the pool.
+        self._keyed: dict[str, Entry] = {}
         # Images in the pool, and those of them that are learned from.
         self._inside = self._learning = 0
         self._closed: ProblemError | None = None
@@ -77,8 +92,19 @@ class Line:
         if self._closed is not None:
             raise self._closed
         self._waiting.extend(entries)
+        self._keyed |= {entry.key.digest: entry for entry in entries if entry.key is not None}
         self._total.count += len(entries)
         self.move()
+
+    def repeated(self, key: ImageKey) -> Entry | Json | None:
+        """The answer to an image that was sent with this key before, or its entry while there is no answer yet."""
+        entry = self._keyed.get(key.digest)
+        if entry is None or entry.answer.done():
+            return self.session.answers.get(key)
+        assert entry.key is not None
+        require_same_image(entry.key.checksum, key)
+        entry.waiters += 1
+        return entry
 
     def move(self) -> None:
         """Hand over what is ready, up to the first that is not."""
@@ -88,7 +114,7 @@ class Line:
                 return
             self._waiting.popleft()
             if entry.answer.done():  # nobody waits for it any more
-                self._total.count -= 1
+                self._finish(entry)
                 continue
             if entry.problem is not None:
                 self._fail(entry, entry.problem)
@@ -100,6 +126,7 @@ class Line:
                 continue
             self._inside += 1
             self._learning += entry.learn
+            entry.counted = entry.learn
             self._arrivals.expect(future, self._steps, partial(self._arrived, entry))
 
     def close(self, problem: ProblemError) -> None:
@@ -138,24 +165,34 @@ class Line:
         self._learning -= entry.learn
         problem = future.exception()
         if problem is not None:
+            entry.counted = False
             self._fail(entry, self._gone() if self.session.ended else problem)
         else:
             prediction: Prediction = future.result()
             if entry.learn:
                 self.session.judged(prediction, steps)
+                if entry.key is not None and prediction.verdict is not None:
+                    self.session.answers.add(entry.key, prediction, steps)
                 self._judged(self.session, entry, prediction)
-            self._total.count -= 1
+            self._finish(entry)
             if not entry.answer.done():
                 entry.answer.set_result((prediction, steps))
         self.move()
 
     def _gone(self) -> ProblemError:
+        if self._closed is not None:
+            return self._closed
         if self.session.ended:
             return ProblemError(404, f"The session {self.session.id!r} is no longer here.")
         return ProblemError(503, "The server is shutting down.", 5)
 
-    def _fail(self, entry: Entry, problem: BaseException) -> None:
+    def _finish(self, entry: Entry) -> None:
         self._total.count -= 1
+        if entry.key is not None and self._keyed.get(entry.key.digest) is entry:
+            del self._keyed[entry.key.digest]
+
+    def _fail(self, entry: Entry, problem: BaseException) -> None:
+        self._finish(entry)
         if isinstance(problem, Error) and entry.learn:
             self.session.refused()
         if not entry.answer.done():

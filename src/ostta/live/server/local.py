@@ -13,9 +13,11 @@ from ...core.types import Error, Event
 from ..pool import StreamPool
 from .acts import ACTS
 from .engine import VERBS, Json, Sent, Told
+from .idempotency import image_keys
 from .intake import answer_of, entry_of
+from .line import Entry
 from .model import device_of, try_model
-from .problems import ProblemError
+from .problems import MAYBE_COUNTED, ProblemError
 from .roster import Roster
 from .session import Session
 from .settings import Settings
@@ -51,6 +53,8 @@ class LocalEngine:
         self._tick: asyncio.Task[None] | None = None
         self._roster: Roster | None = None
         self._answered = False
+        # Ids of sessions that could not be stored at the end.
+        self.unsaved: list[str] = []
 
     # --- its life -----------------------------------------------------------------------------------------------------------
     async def start(self) -> None:
@@ -68,7 +72,7 @@ class LocalEngine:
         if self._tick is not None:
             self._tick.cancel()
         if self._roster is not None:
-            await self._roster.close()
+            self.unsaved = await self._roster.close()
         self._workers.shutdown(wait=False, cancel_futures=True)
 
     async def ready(self) -> None:
@@ -106,6 +110,7 @@ class LocalEngine:
             "sessions_unreadable": roster.unreadable,
             "images_waiting": roster.waiting,
             "images_judged_total": roster.judged,
+            "guard_events_total": roster.guard_events,
             "saves_total": roster.keeper.saves,
             "save_failures_total": roster.keeper.failures,
         }
@@ -201,11 +206,15 @@ class LocalEngine:
             return {"event": event.to_dict(), "session": session.to_json()}
         event = await self._between_steps(id, ACTS[verb])
         session.steps = session.adapter.steps
+        if verb == "reset":
+            session.restart()
         session.happened(event, session.steps, "session")
         return {"event": event.to_dict(), "session": await self._changed(session)}
 
     # --- images -------------------------------------------------------------------------------------------------------------
-    async def images(self, id: str, images: Sequence[Sent], learn: bool, evidence: bool) -> list[Json]:
+    async def images(
+        self, id: str, images: Sequence[Sent], learn: bool, evidence: bool, key: str | None = None
+    ) -> list[Json]:
         line, limits = self._sessions.found(id).line, self.settings.limits
         if len(line) + len(images) > limits.waiting:
             raise ProblemError(
@@ -215,18 +224,38 @@ class LocalEngine:
             raise ProblemError(
                 429, f"{limits.waiting_in_all} images may wait on this server at one time: send again later.", 1
             )
-        entries = [entry_of(sent, learn, line, self._workers, self.settings) for sent in images]
-        line.put(entries)
+        keys = image_keys(key, images) if learn and key is not None else [None] * len(images)
+        found: list[Entry | Json] = []
+        new: list[Entry] = []
         try:
+            for sent, image_key in zip(images, keys, strict=True):
+                known = None if image_key is None else line.repeated(image_key)
+                if known is None:
+                    known = entry_of(sent, learn, line, self._workers, self.settings)
+                    known.key = image_key
+                    new.append(known)
+                found.append(known)
+            line.put(new)
             async with asyncio.timeout(limits.answer_seconds):
-                return [await answer_of(entry, evidence) for entry in entries]
-        except TimeoutError:
-            raise ProblemError(
-                503, f"There was no answer within {limits.answer_seconds:g} seconds: send again later.", 5
-            ) from None
+                return [await answer_of(one, evidence) if isinstance(one, Entry) else one for one in found]
+        except (TimeoutError, ProblemError) as problem:
+            if not isinstance(problem, ProblemError):
+                problem = ProblemError(
+                    503, f"There was no answer within {limits.answer_seconds:g} seconds: send again later.", 5
+                )
+            if problem.status == 503 and any(not isinstance(one, Entry) or one.counted for one in found):
+                problem = ProblemError(
+                    409,
+                    f"{problem.detail.rstrip('.')}. Images of this request may have been counted: "
+                    "send it again only with its idempotency key.",
+                    problem.retry_after,
+                    MAYBE_COUNTED,
+                )
+            raise problem from None
         finally:
-            for entry in entries:
-                entry.give_up()
+            for one in found:
+                if isinstance(one, Entry):
+                    one.give_up()
 
     # --- inside -----------------------------------------------------------------------------------------------------------
     @property

@@ -19,6 +19,7 @@ ABOUT = {
     "sessions_unreadable": "Stored sessions that could not be restored at the start.",
     "images_waiting": "Images that wait for their turn.",
     "images_judged_total": "Images that were judged with learning.",
+    "guard_events_total": "Events of guards: warnings, skipped updates, rollbacks, freezes and recoveries.",
     "saves_total": "States that were stored.",
     "save_failures_total": "States that could not be stored.",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import io
 from collections import deque
 from typing import Any
@@ -12,6 +13,7 @@ from PIL import Image
 from ...core.types import Error, Prediction
 from ...data.images import OpenedImage
 from .points import finite
+from .problems import ProblemError
 
 FORMATS = ("JPEG", "PNG", "WEBP")
 # What is decoded at once, without going through another thread: it takes less time than that.
@@ -35,7 +37,13 @@ class Picture(OpenedImage):
             raise Error("The image is empty: send the whole content of an image file.")
         if not is_image(content):
             raise Error("The image is neither a JPEG, nor a PNG, nor a WebP.")
-        super().__init__(io.BytesIO(content), "The image", megapixels, FORMATS)
+        try:
+            super().__init__(io.BytesIO(content), "The image", megapixels, FORMATS)
+        except Error as problem:
+            # Pillow imports its readers when they are first used.
+            if isinstance(problem.__cause__, OSError) and problem.__cause__.errno in (errno.EMFILE, errno.ENFILE):
+                raise ProblemError(503, "The server cannot open any more files: send again later.", 5) from None
+            raise
 
 
 def thumbnail_of(image: Image.Image) -> bytes:

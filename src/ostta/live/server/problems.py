@@ -24,28 +24,35 @@ KINDS = {
     503: ("busy", "Not available at this time"),
     507: ("disk", "The state cannot be stored"),
 }
+# Not known whether the request was counted. Sent again without an idempotency key, it may be counted twice.
+MAYBE_COUNTED = "maybe-counted"
 MEDIA_TYPE = "application/problem+json"
 INTERNAL = "Something went wrong inside the server; its log has the details under the id of this request."
 
 
 class ProblemError(Exception):
-    """An answer that is an error. `detail` is one sentence.
+    """An answer that is an error. `detail` is one sentence; `code` replaces the last part of the type that `KINDS` has for the status.
 
     >>> str(ProblemError(404, "There is no session 'abc'."))
     "There is no session 'abc'."
     """
 
-    def __init__(self, status: int, detail: str, retry_after: int | None = None) -> None:
+    def __init__(self, status: int, detail: str, retry_after: int | None = None, code: str | None = None) -> None:
         super().__init__(detail)
-        self.status, self.detail, self.retry_after = status, detail, retry_after
+        self.status, self.detail, self.retry_after, self.code = status, detail, retry_after, code
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.status, self.detail, self.retry_after)
+        return type(self), (self.status, self.detail, self.retry_after, self.code)
 
     def to_dict(self, request_id: str | None = None) -> dict[str, Any]:
         """The JSON of the answer."""
         kind, title = KINDS[self.status]
-        content = {"type": f"/problems/{kind}", "title": title, "status": self.status, "detail": self.detail}
+        content = {
+            "type": f"/problems/{self.code or kind}",
+            "title": title,
+            "status": self.status,
+            "detail": self.detail,
+        }
         return content if request_id is None else {**content, "request_id": request_id}
 
     def headers(self) -> dict[str, str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ...adapter import Adapter
@@ -51,8 +52,8 @@ class Roster:
         self._expected = 0
         self._adopting: dict[str, asyncio.Task[None]] = {}
         self.stopping = False
-        # Figures: images that were judged, and stored sessions that could not be restored.
-        self.judged = self.unreadable = 0
+        # Figures: images that were judged, stored sessions that could not be restored, and events of guards.
+        self.judged = self.unreadable = self.guard_events = 0
 
     def __len__(self) -> int:
         return len(self._members)
@@ -105,7 +106,10 @@ class Roster:
     async def adopt_all(self) -> None:
         """Bring all stored sessions; the files of one that cannot be restored stay as they are, for a person to look at."""
         assert self.store is not None
-        for id in await self.work(self.store.ids):
+        stored, most = await self.work(self.store.ids), self.settings.limits.sessions
+        if len(stored) > most:
+            log("more sessions are stored than may be made", level="warning", stored=len(stored), max_sessions=most)
+        for id in stored:
             try:
                 await self.adopt(id)
             except Error as problem:
@@ -117,11 +121,14 @@ class Roster:
         store = self.store
         if store is None:
             raise ProblemError(404, f"There is no session {one_line(id, 40)!r}.")
-        self._refuse_full()
+        # The limit is for new sessions: one that is stored has been promised already.
+        self._refuse_stopping()
         self._expected += 1
         try:
             stored = await self.work(lambda: store.load(id))
-            adapter = await self.work(lambda: self.restored(stored.state))
+            # What is stored was allowed when it was made, whatever the limit is now.
+            limits = replace(self.settings.limits, session_bytes=sys.maxsize)
+            adapter = await self.work(lambda: restored(stored.state, self.pool.backbone, limits))
             name = stored.about.get("name")
             session = self._session(id, name if isinstance(name, str) else f"session {id[:6]}", adapter)
             session.take_over(stored.about)
@@ -155,20 +162,29 @@ class Roster:
             self.keeper.forget(member.session)
 
     async def delete(self, id: str) -> None:
-        """Forget a session for good."""
-        member = self.found(id)
-        await self._remove(id, ProblemError(404, f"The session {id!r} was deleted."))
-        await self.keeper.delete(member.session)
+        """Forget a session for good. If the store cannot delete it, it stays here too: a restart would bring it back."""
+        member, gone = self.found(id), ProblemError(404, f"The session {id!r} was deleted.")
+        member.line.close(gone)
+        try:
+            await self.keeper.delete(member.session)
+        except (Error, OSError) as problem:
+            member.line.open()
+            log("session could not be deleted", level="error", session=id, problem=str(problem))
+            raise ProblemError(
+                507, "The session could not be deleted: the disk of the server cannot be written.", 30
+            ) from None
+        if id in self._members:
+            await self._remove(id, gone)
 
-    async def close(self) -> None:
-        """Answer what the pool has, save all, and end the threads."""
+    async def close(self) -> list[str]:
+        """Answer what the pool has, save all, and end the threads. Returns the ids of sessions that could not be saved."""
         self.stopping = True
         for member in self._members.values():
             member.line.close(ProblemError(503, "The server is shutting down.", 5))
             member.session.changed()
         await self.work(self.pool.close)
         await asyncio.sleep(0)  # what the pool answered last is seen now
-        await self.keeper.close(self.sessions())
+        return await self.keeper.close(self.sessions())
 
     # --- inside -----------------------------------------------------------------------------------------------------------
     def restored(self, state: bytes) -> Adapter:
@@ -193,12 +209,17 @@ class Roster:
         member.session.changed()
         await self.work(lambda: self.pool.remove(id))
 
-    def _refuse_full(self) -> None:
-        most = self.settings.limits.sessions
+    def _refuse_stopping(self) -> None:
         if self.stopping:
             raise ProblemError(503, "The server is shutting down.", 5)
+
+    def _refuse_full(self) -> None:
+        self._refuse_stopping()
+        most = self.settings.limits.sessions
         if len(self) + self._expected >= most:
-            raise ProblemError(503, f"There are {most} sessions, the most that this server has at one time.", 30)
+            raise ProblemError(
+                503, f"There are {len(self)} sessions, and {most} are the most that this server has.", 30
+            )
 
     def _first_save(self, stored: Stored) -> None:
         assert self.store is not None
@@ -212,6 +233,16 @@ class Roster:
 
     def _judged(self, session: Session, entry: Entry, prediction: Prediction) -> None:
         self.judged += 1
+        self.guard_events += len(prediction.events)
+        for event in prediction.events:
+            log(
+                "guard",
+                level="warning",
+                session=session.id,
+                step=session.steps,
+                kind=event.kind,
+                sentence=event.sentence,
+            )
         member = self._members.get(session.id)
         if member is not None:
             if entry.thumbnail is not None and prediction.verdict is not None:

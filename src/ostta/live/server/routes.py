@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal
 
-from fastapi import FastAPI, Header, Query, Request, Response
+from fastapi import Depends, FastAPI, Header, Query, Request, Response
 from sse_starlette import EventSourceResponse
 
 from . import metrics as metrics_module
 from .engine import Engine, Json
 from .events import Overview, session_events
+from .idempotency import HEADER, checked_key
 from .metrics import Metrics
-from .problems import ProblemError, to_bytes
+from .problems import ProblemError, one_line, to_bytes
 from .security import COOKIE, SIGNED_IN, Token, Tokens
 from .settings import Settings
 from .store import is_id
@@ -29,6 +30,7 @@ def add_routes(
     """All of them; returns what answers a request with images, for `Shortcut`."""
     limits = settings.limits
     overview = Overview(engine)
+    app.router.dependencies.append(Depends(_require_known_parameters))
 
     async def allowed(request: Request, id: str) -> None:
         token: Token = request.state.token
@@ -54,18 +56,29 @@ def add_routes(
     # --- images -----------------------------------------------------------------------------------------------------------
     async def judged(request: Request, id: str, learn: bool = True, evidence: bool = False) -> Response:
         await allowed(request, id)
+        key = checked_key(request.headers.get(HEADER))
         with bodies.body() as body:
             content = await body.read(request.receive, limits.body, request.headers.get("content-length"))
             sent, alone = await parsed_images(request.headers.get("content-type", ""), content, limits.images)
-            found = await engine.images(id, sent, learn, evidence)
+            found = await engine.images(id, sent, learn, evidence, key)
         if not alone:
             return answered({"predictions": found})
         if "problem" in found[0]:
-            raise ProblemError(found[0]["problem"]["status"], found[0]["problem"]["detail"])
+            detail = found[0]["problem"]["detail"]
+            if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+                detail += " With curl, send a file with --data-binary @FILE, as -d changes it."
+            raise ProblemError(found[0]["problem"]["status"], detail)
         return answered(found[0])
 
     @app.post("/sessions/{id}/images")
-    async def images(request: Request, id: str, learn: bool = True, evidence: bool = False) -> Response:
+    async def images(
+        request: Request,
+        id: str,
+        learn: bool = True,
+        evidence: bool = False,
+        # Declared for the description of the API; `judged` reads it, as `Shortcut` passes by this function.
+        idempotency_key: Annotated[str | None, Header()] = None,
+    ) -> Response:
         return await judged(request, id, learn, evidence)
 
     # --- the server -------------------------------------------------------------------------------------------------------
@@ -206,3 +219,13 @@ def add_routes(
         return answered(await engine.act(id, verb))
 
     return judged
+
+
+async def _require_known_parameters(request: Request) -> None:
+    """Refuse a parameter that the address does not have: `?lern=false` would learn."""
+    route = request.scope["route"]
+    known = [field.alias for field in route.dependant.query_params]
+    unknown = next((name for name in request.query_params if name not in known), None)
+    if unknown is not None and route.include_in_schema:
+        there = f"; there are {', '.join(known)}" if known else ""
+        raise ProblemError(422, f"There is no parameter {one_line(unknown, 40)!r} here{there}.")

@@ -46,7 +46,7 @@ SESSION_EXAMPLE: Schema = {
 }  # fmt: skip
 PREDICTION_EXAMPLE: Schema = {
     "step": 121, "label": "cat", "index": 0, "known": True, "score": 0.41, "threshold": 0.36, "mu_desired": 0.44, "mu_undesired": 0.29,
-    "verdict": "reliable_desired", "adapted": False, "loss": None, "reason": "zero_shot never adapts", "best": "cat",
+    "verdict": "reliable_desired", "adapted": False, "loss": None, "reason": "zero_shot trains no parameters", "best": "cat",
     "ms": {"encode": 3.1, "decide": 0.4, "update": 0.2}, "class_scores": None, "pseudo_label": 0, "diagnostics": {},
     "evidence": {"class": 0.35, "known": 0.8, "unknown": 0.2}, "warming_up": False, "events": [],
 }  # fmt: skip
@@ -126,3 +126,5 @@ SCHEMAS: dict[str, Schema] = {
         "examples": [PROBLEM_EXAMPLE],
     },
 }  # fmt: skip
+# Only in an answer that was given before, to the same idempotency key.
+SCHEMAS["Prediction"]["properties"]["repeated"] = FLAG

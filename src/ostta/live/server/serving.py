@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import warnings
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import torch
 import uvicorn
 
 from ...core.types import Error
+from ...core.words import counted
 from ..pool import StreamPool
 from .app import create_app
 from .gate import App
@@ -19,9 +22,9 @@ from .logs import log
 from .protocol import limited
 from .security import Tokens, hosts_of, is_loopback, proxies_of, read_tokens
 from .settings import Settings
-from .store import FolderStore
+from .store import FolderStore, locked
 
-__all__ = ["config", "hosts_of", "listen", "proxies_of", "serve_locally", "tokens_for"]
+__all__ = ["config", "hosts_of", "listen", "proxies_of", "require_free_port", "serve_locally", "tokens_for"]
 # Seconds for which requests that are being answered are waited for at the end.
 PATIENCE = 10
 
@@ -37,6 +40,27 @@ def tokens_for(host: str, token_file: Path | None) -> Tokens:
     return Tokens()
 
 
+def require_free_port(host: str, port: int) -> None:
+    """Refuse an address that this process cannot listen at, before a model is loaded for it."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in found:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind(address)
+    except OSError as problem:
+        if problem.errno == errno.EADDRINUSE:
+            raise Error(
+                f"Port {port} at {host} is in use by another program: stop that program, or choose another port with --port "
+                "(0 takes a free one)."
+            ) from None
+        raise Error(
+            f"The server cannot listen at {host}, port {port} ({problem.strerror}): choose others with --host and --port."
+        ) from None
+
+
 def serve_locally(
     backbone: Any,
     settings: Settings,
@@ -50,11 +74,19 @@ def serve_locally(
     threads: int | None = None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C."""
+    require_free_port(host, port)
     if threads is not None:
         torch.set_num_threads(threads)
-    store = None if folder is None else FolderStore(folder)
-    pool = StreamPool(backbone, queue=settings.limits.waiting, device=device, dtype=dtype)
-    listen(create_app(LocalEngine(pool, settings, store), settings, tokens), settings, host=host, port=port)
+    with nullcontext() if folder is None else locked(folder):
+        store = None if folder is None else FolderStore(folder)
+        pool = StreamPool(backbone, queue=settings.limits.waiting, device=device, dtype=dtype)
+        engine = LocalEngine(pool, settings, store)
+        listen(create_app(engine, settings, tokens), settings, host=host, port=port)
+    if engine.unsaved:
+        raise Error(
+            f"{counted(len(engine.unsaved), 'session')} could not be stored at the end, as the log says: "
+            "the disk is full or cannot be written."
+        )
 
 
 def config(app: App, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
@@ -107,6 +139,6 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
         for server in getattr(self, "servers", ()):
-            for socket in server.sockets:
-                host, port = socket.getsockname()[:2]
+            for listening in server.sockets:
+                host, port = listening.getsockname()[:2]
                 log("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}")

@@ -12,6 +12,7 @@ from ...adapter import Adapter
 from ...core.types import Event, Prediction
 from ...guard.guard import Rung
 from .engine import Json, Told
+from .idempotency import AnswerCache
 from .points import Counts, Happened, Point, Rate, finite
 from .settings import Clock
 
@@ -36,6 +37,7 @@ class Session:
         self.created = clock.wall()
         self.last_image: float | None = None
         self.counts = Counts()
+        self.answers = AnswerCache()
         self.steps = self.saved_steps = adapter.steps
         self.warming_up = True
         self.problem: str | None = None
@@ -113,7 +115,15 @@ class Session:
     def replaced(self, adapter: Adapter) -> None:
         """Go on with another state."""
         self.adapter, self.steps = adapter, adapter.steps
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the points of the former state: their steps, scores and shares do not belong to those that follow."""
         self.warming_up = True
+        self.points.clear()
+        self._shares.clear()
+        self._window = (0, 0)
+        self._forgotten = self.next_number - 1
         self.changed()
 
     def changed(self) -> None:
@@ -176,6 +186,7 @@ class Session:
             "last_image": self.last_image,
             "counts": self.counts.to_json(),
             "next_number": self.next_number,
+            "answers": self.answers.to_json(),
             # What the overview of a cluster shows while no replica has the session.
             "shown": self.to_json(),
         }
@@ -187,6 +198,7 @@ class Session:
         self.last_image = float(last) if isinstance(last, int | float) else None
         counts = about.get("counts")
         self.counts = Counts.of(counts if isinstance(counts, dict) else {})
+        self.answers = AnswerCache.of(about.get("answers"))
         self.next_number = (number if type(number) is int and number > 0 else 1) + LATER
         self._forgotten = self.next_number - 1
 

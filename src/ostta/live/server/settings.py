@@ -21,9 +21,11 @@ class Limits:
     classes: int = 1000
     # Texts that go through the text tower for one session: templates and descriptions of all its classes.
     prompts: int = 8000
-    # Bytes of the body of a request: with images, with a state, and any other.
+    # Bytes of memory of one session: its state with the snapshots of its guard.
+    session_bytes: int = 128 * 2**20
+    # Bytes of the body of a request: with images, with a state, and any other. A state has small parts that `session_bytes` does not count.
     body: int = 16 * 2**20
-    state: int = 64 * 2**20
+    state: int = 192 * 2**20
     json: int = 2**20
     login: int = 4096
     # Bytes of bodies that are held at one time.

@@ -11,7 +11,7 @@ from ...core.types import Error
 from ...state import read_state
 from .quiet import quietly
 from .settings import Limits
-from .wanted import require_few
+from .wanted import require_few, require_little
 
 
 def restored(state: bytes, backbone: Backbone, limits: Limits) -> Adapter:
@@ -24,6 +24,7 @@ def restored(state: bytes, backbone: Backbone, limits: Limits) -> Adapter:
             with quietly():
                 _, described = read_state(path)
                 require_few(described.classes, described.options.adapter, limits)
+                require_little(len(described.classes), described.options, backbone, limits)
                 return Adapter.restore(path, backbone)
         except Error as problem:
             raise Error(str(problem).replace(str(path), "The state file")) from None

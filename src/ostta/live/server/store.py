@@ -7,7 +7,9 @@ import os
 import re
 import secrets
 import shutil
-from contextlib import suppress
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +22,7 @@ from ...regular_files import read_regular
 ID = re.compile(r"[0-9a-f]{32}")
 _STATE = re.compile(r"[0-9a-f]{16}\.ostta")
 ABOUT = "session.json"
+LOCK = ".lock"
 FORMAT = 1
 
 
@@ -69,6 +72,35 @@ class SessionStore(Protocol):
         """Forget it; nothing happens where it is not there."""
 
 
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other servers of one process out of a folder of sessions: each would overwrite what the other stores.
+
+    SQLite locks the file on every system, and the system removes the lock when the process ends, however it ends.
+
+    >>> with locked(Path("sessions")), locked(Path("sessions")):
+    ...     pass
+    Traceback (most recent call last):
+    ostta.core.types.Error: The folder sessions is in use by another server: stop that server, or choose another --state-dir.
+    """
+    make_folder(folder)
+    try:
+        connection = sqlite3.connect(folder / LOCK, timeout=0, isolation_level=None)
+    except sqlite3.Error as problem:
+        raise Error(f"The folder {folder} cannot be locked ({problem}): choose another --state-dir.") from None
+    with closing(connection):
+        try:
+            connection.execute("PRAGMA journal_mode = MEMORY")  # no second file beside the lock
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.Error as problem:
+            if getattr(problem, "sqlite_errorname", "") == "SQLITE_BUSY":
+                raise Error(
+                    f"The folder {folder} is in use by another server: stop that server, or choose another --state-dir."
+                ) from None
+            raise Error(f"The folder {folder} cannot be locked ({problem}): choose another --state-dir.") from None
+        yield
+
+
 class FolderStore:
     """Sessions in a folder, each in a folder of its own that is called by its id: session.json, which names the state file beside it.
 
@@ -105,6 +137,8 @@ class FolderStore:
         except BaseException:
             with suppress(OSError):
                 os.unlink(state)
+            with suppress(OSError):  # the folder of a session that was not stored before is empty again
+                place.rmdir()
             raise
         for other in place.iterdir():  # earlier states, and what killed processes left
             if other != state and other.name != ABOUT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -15,9 +16,10 @@ from ...core.types import Error
 from ...data.class_descriptions import Classes
 from ...data.class_names import described
 from ...files import is_unicode
-from ...options import AdapterOptions, owners, resolve
+from ...options import AdapterOptions, Resolved, owners, resolve
 from ...profiles import chosen
 from ...registry import Owner, choose, find, names, pick
+from ...state.stored_shapes import DecidesShapes
 from .quiet import quietly
 from .settings import Limits
 
@@ -59,7 +61,11 @@ def made(wanted: Mapping[str, Any], backbone: Backbone, limits: Limits) -> Adapt
     }
     _require_few_wanted(classes, backbone, limits, **arguments)
     with quietly():
-        return load(backbone, classes, seed=0 if seed is None else seed, **arguments)
+        adapter = load(backbone, classes, seed=0 if seed is None else seed, **arguments)
+    # Also counts what no option tells of, such as the parameters that a method trains.
+    tensors = adapter.copy_state().tensors.values()
+    _require_small(sum(tensor.nbytes for tensor in tensors), adapter.resolved, limits)
+    return adapter
 
 
 def _require_few_wanted(
@@ -74,13 +80,34 @@ def _require_few_wanted(
     guard: bool,
     options: dict[str, Any],
 ) -> None:
-    """What `require_few` says of the options in force, before anything is made with them."""
+    """What `require_few` and `require_little` say of the options in force, before anything is made with them."""
     picked = chosen(profile, method, score, identifier)
     choice = choose(picked.method, picked.score, picked.identifier)
     names, lines = described(classes)
     keywords = {"descriptions": lines} if lines and "descriptions" not in options else {}
     resolved = resolve(choice, picked.profile, options, backbone.defaults, keywords, guard)
     require_few(names, resolved.adapter, limits)
+    require_little(len(names), resolved, backbone, limits)
+
+
+def require_little(classes: int, options: Resolved, backbone: Backbone, limits: Limits) -> None:
+    """Refuse options whose banks of features and images may become larger than the memory of a session."""
+    state = getattr(options.method, "stored_images", 0) * 3 * backbone.preprocessing.image_size**2
+    for part in (options.method, options.score):
+        if isinstance(part, DecidesShapes):
+            state += 4 * sum(map(math.prod, part.stored_shapes(classes, backbone.feature_width).values()))
+    _require_small(state, options, limits)
+
+
+def _require_small(state: int, options: Resolved, limits: Limits) -> None:
+    snapshots = 0 if options.guard is None else options.guard.snapshots
+    needed = state * (1 + snapshots)
+    if needed > limits.session_bytes:
+        fewer = f", or fewer than {snapshots} snapshots of the guard" if snapshots > 1 else ""
+        raise Error(
+            f"This session may need {needed / 2**20:,.0f} MB of memory, and {limits.session_bytes / 2**20:,.0f} MB are the most that this "
+            f"server allows: choose smaller banks{fewer}."
+        )
 
 
 def require_few(classes: Sequence[str], options: AdapterOptions, limits: Limits) -> None:

@@ -32,7 +32,10 @@ export function actions(id, { run, say, go }, changed) {
   };
 
   const freeze = button("Freeze", () => (session.frozen ? act("thaw", "It may learn again.") : act("freeze", "Nothing is learned from now on.")));
-  const rollBack = button("Roll back", () => act("roll-back", "The session is back at the last state that the guard kept."));
+  const rollBack = button("Roll back", async () => {
+    const said = `“${session.name}” returns to the last state that the guard kept, and forgets what it has learned since then. This cannot be undone; export the state first if you may need it again.`;
+    if (await ask({ title: "Roll back this session?", said, yes: "Roll back", danger: true })) await act("roll-back", "The session is back at the last state that the guard kept.");
+  });
   const reset = button("Reset", async () => {
     const said = `“${session.name}” forgets all it has learned from ${counted(session.images, "image")}. This cannot be taken back; export the state first if you may want it again.`;
     if (await ask({ title: "Reset this session?", said, yes: "Reset", danger: true })) await act("reset", "The session is back at its start.");

@@ -6,9 +6,11 @@ import { optionFields } from "./option_fields.js";
 
 const EXAMPLE = "cat: a photo of a house cat; a kitten\ndog\nship";
 
-/** Classes as typed, one a line, with descriptions behind a colon and a space: names alone, or descriptions by name. */
+/** Classes as typed, one a line or separated by commas, with descriptions behind a colon and a space: names alone, or descriptions by name. */
 export function readClasses(text) {
-  const lines = text.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => {
+  // Descriptions may have commas.
+  const typed = text.split("\n").flatMap((line) => (line.includes(": ") ? [line] : line.split(",")));
+  const lines = typed.map((line) => line.trim()).filter(Boolean).map((line) => {
     const [name, ...behind] = line.split(": ");
     return [name.trim(), behind.join(": ").split(";").map((part) => part.trim()).filter(Boolean)];
   });
@@ -87,7 +89,7 @@ export function newSession(info, { run, go, say }) {
     html("h1", {}, "New session"),
     html("form", { submit, "aria-label": "New session" },
       field("name", "Name (may be left empty)", name, "Such as the place of the camera."),
-      field("classes", "Classes, one a line", classes, "Descriptions may stand behind a name: a colon and a space, then one or more with semicolons between them. Everything that is none of these classes gets “I don't know”."),
+      field("classes", "Classes, one a line", classes, "Names may also be separated by commas. Descriptions may stand behind a name: a colon and a space, then one or more with semicolons between them. Everything that is none of these classes gets “I don't know”."),
       html("details", {},
         html("summary", {}, "Method, score, identifier and options"),
         html("p", { class: "note" }, "Left alone, these are what the profile “field” recommends. Once a method, a score or an identifier is named, the profile is “reference” unless you choose another."),

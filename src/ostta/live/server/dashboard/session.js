@@ -35,6 +35,11 @@ export function session(first, info, tools) {
   const lamp = html("p", { class: "lamp" });
   const about = html("p", { class: "lead" });
   const problem = html("p", { class: "bad", hidden: true });
+  // Only sessions behind a token have a button to sign out.
+  const token = document.getElementById("sign-out").hidden ? "" : ` -H "Authorization: Bearer $TOKEN"`;
+  const address = new URL(`sessions/${encodeURIComponent(id)}/images`, document.baseURI.split("#")[0]);
+  const howToSend = html("p", { class: "note", hidden: true }, "Send it an image: ",
+    html("code", {}, `curl${token} --data-binary @image.jpg ${address.href}`));
   const numbers = figures(["images", "images a second", "accepted lately", "I don't know", "not readable", "last image", "saved at step"]);
   const parts = [histogram(), acceptedChart(), scoresChart()];
   const [table, list, kept] = [classTable(), eventList(), keptImages(id, info)];
@@ -52,6 +57,7 @@ export function session(first, info, tools) {
     setText(about, `Method ${next.method}, score ${next.score}, identifier ${next.identifier}, profile ${next.profile}.` +
       (next.unfamiliar?.length ? ` The model was not trained on ${listed(next.unfamiliar)}: its answers for such classes mean little.` : "") +
       (next.warming_up ? " It is warming up: the threshold is too young to be trusted." : ""));
+    howToSend.hidden = next.images > 0;
     problem.hidden = !next.problem;
     setText(problem, next.problem ?? "");
     numbers.show({
@@ -101,7 +107,11 @@ export function session(first, info, tools) {
     listeners: {
       prediction: (point) => take("points", point),
       guard: (event) => take("events", event) && say(event.sentence),
-      session: (event) => take("events", event),
+      session: (event) => {
+        take("events", event);
+        // The server has forgotten the points of the former state.
+        if (event.kind === "reset" || event.kind === "replaced") live.guarded(refresh);
+      },
       gap: () => live.guarded(refresh),
     },
     opened: refresh,
@@ -121,7 +131,7 @@ export function session(first, info, tools) {
   resized.observe(charts);
   const node = html("div", {},
     html("p", { class: "back" }, html("a", { href: "#/" }, "All sessions")),
-    html("div", { class: "title" }, heading, lamp), about, problem, numbers.node, bar.node,
+    html("div", { class: "title" }, heading, lamp), about, howToSend, problem, numbers.node, bar.node,
     charts, html("div", { class: "columns" }, table.node, list.node, trial.node, kept.node));
   show(first);
   return { title: first.name, node, live, close: () => { live.close(); trial.close(); resized.disconnect(); clearTimeout(waiting); clearTimeout(asking); } };

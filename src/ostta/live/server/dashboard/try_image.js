@@ -12,6 +12,8 @@ export function tryImage(id, { run, complain }) {
   const input = html("input", { id: "image", type: "file", accept: "image/jpeg,image/png,image/webp", change: () => input.files.length && judge(input.files[0]) });
 
   async function judge(file) {
+    // An answer to another image would be taken for one to this image.
+    result.replaceChildren();
     const prediction = await run(input, () => api.predict(id, file));
     if (prediction === undefined) return;
     if (shown) URL.revokeObjectURL(shown);

@@ -1,0 +1,29 @@
+"""The constants of the rule, all of them options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core.options import Options, option
+
+
+@dataclass(frozen=True)
+class FieldOptions(Options):
+    """Chosen on development streams of four backbones with `tools/choose_field.py`; docs/deciding.md has the sensitivity of each.
+
+    >>> FieldOptions().nearest_images
+    20
+    """
+
+    recent_images: int = option(512, bounds=(32, 65_536), about="recent images that the model is fitted to")
+    fit_every: int = option(32, bounds=(1, 65_536), about="images between two fits; fewer while the window is young")
+    nearest_images: int = option(20, bounds=(1, 200), about="nearest recent images that vote on an image")
+    votes: float = option(3.0, bounds=(0, 100), about="independent votes that the neighbours are worth together")
+    known_spread: float = option(1.7, bounds=(0.1, 10), about="smallest standard deviation of the fit of known images")
+    known_distance: float = option(1.5, bounds=(0, 10), about="smallest mean fit of the known images of a class")
+    prior_images: float = option(8.0, bounds=(0.5, 1000), about="weight of each prior, in images")
+    undecided_images: int = option(32, bounds=(0, 32), about="images after a start that are marked as undecided")
+
+    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of the stored tensors whose size these options determine."""
+        return {"window/rows": (self.recent_images, width)}

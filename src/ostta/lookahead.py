@@ -1,0 +1,181 @@
+"""Encode the next images of a stream in one batch, and decide them one after the other.
+
+An image tower needs less time for each image of a batch than for an image alone. Where a step needs nothing of an image but its
+features under the frozen tower (`Adapter.features_suffice`), the features can be computed before the previous images are decided. The
+decisions stay in order, and every score stays within 1e-5 of its value without look-ahead.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import torch
+from PIL import Image
+from torch import nn
+
+from .core.checks import shown
+from .core.modes import answering
+from .core.overlay import encode
+from .core.types import Error, Prediction
+from .data.features import ImageFeatures
+from .data.images import ImageSource, read_image
+from .data.views import canonical
+from .sources import Item as SourceItem
+from .sources import Source
+
+if TYPE_CHECKING:
+    from .adapter import Adapter
+
+Item = TypeVar("Item")
+
+# Images in a batch if the caller does not choose.
+DEFAULT_AHEAD = 16
+MAX_AHEAD = 1_024
+# Largest distance between the unit features of an image in a batch and alone. A cosine differs by no more than this.
+TOLERANCE = 1e-5
+
+# The result of comparing a batch with a single image, by image tower.
+_batches_agree: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
+
+
+class UpcomingImage(Generic[Item]):
+    """An image whose decision is still to come. `picture` is the decoded image, where `step` was the first to read it."""
+
+    def __init__(self, adapter: Adapter, item: Item, image_of: Callable[[Item], ImageSource]) -> None:
+        self.item = item
+        self.picture: Image.Image | None = None
+        self._adapter, self._image_of = adapter, image_of
+        self._problem: Exception | None = None
+        # The canonical view [3, H, W], its unit features [D], and the time that both took.
+        self.pixels: torch.Tensor | None = None
+        self.features: torch.Tensor | None = None
+        self.seconds = 0.0
+
+    def step(self) -> Prediction:
+        """Decide and adapt as `Adapter.step` does; an image that cannot be read raises its Error here."""
+        if self._problem is not None:
+            raise self._problem
+        if self.pixels is not None and self.features is not None:
+            return self._adapter.step_encoded(self.pixels[None], self.features, self.seconds)
+        image = self._read()
+        self.picture = None if isinstance(image, ImageFeatures) else image
+        return self._adapter.step(image)
+
+    def prepare(self) -> None:
+        """Read the image and make its canonical view, unless it is encoded already; `step` raises what goes wrong."""
+        try:
+            picture = self._read()
+            if isinstance(picture, ImageFeatures):
+                return
+            began = self._adapter.clock()
+            self.pixels = canonical(picture, self._adapter.backbone.preprocessing)
+            self.seconds = self._adapter.clock() - began
+        except Exception as problem:
+            self._problem = problem
+
+    def _read(self) -> Image.Image:
+        image = self._image_of(self.item)
+        if isinstance(image, ImageFeatures):
+            return image
+        return read_image(image, self._adapter.resolved.adapter.max_megapixels)
+
+
+def look_ahead(
+    adapter: Adapter, items: Iterable[Item], image_of: Callable[[Item], ImageSource], ahead: int, position: int = 0
+) -> Iterator[UpcomingImage[Item]]:
+    """The images of `items` in order, encoded in batches of at most `ahead`; the caller calls `step` of each one in turn.
+
+    `position` is the number of images that came before. Batches end at multiples of `ahead`, so a stream that is resumed gives the
+    same numbers to the last bit as one that was never stopped. Where `why_not` gives a reason, nothing is encoded ahead. What `items`
+    raises is raised after the images before it.
+    """
+    if ahead == 1 or why_not(adapter) is not None:
+        for item in items:
+            yield UpcomingImage(adapter, item, image_of)
+        return
+    remaining, ending, first = iter(items), None, position % ahead
+    while ending is None:
+        batch: list[UpcomingImage[Item]] = []
+        while first + len(batch) < ahead:
+            try:
+                image = UpcomingImage(adapter, next(remaining), image_of)
+            except Exception as problem:
+                ending = problem
+                break
+            image.prepare()
+            batch.append(image)
+        _encode(adapter, batch, first)
+        yield from batch
+        first = 0
+    if not isinstance(ending, StopIteration):
+        raise ending
+
+
+def why_not(adapter: Adapter) -> str | None:
+    """Why an adapter cannot encode images ahead, as a clause; None where it can."""
+    if not adapter.features_suffice:
+        return f"{adapter.method_name} needs more of an image than its features under the frozen image tower"
+    if adapter.resolved.adapter.precision != "single" or adapter.backbone.dtype != torch.float32:
+        return "a batch in half precision is rounded differently from single images"
+    if not _batches_agree.get(adapter.backbone.vision, True):
+        return f"the image tower of {adapter.backbone.id} gives an image other features in a batch than alone"
+    return None
+
+
+def image_of(image: ImageSource | SourceItem) -> ImageSource:
+    """The image of an item of a source; anything else is an image already."""
+    return image.require_image() if isinstance(image, SourceItem) else image
+
+
+def batch_size(images: object, ahead: int | None) -> int:
+    """How many of `images` are encoded together: `ahead`, or the default where it is None; 1 where images may have to be waited for.
+
+    An iterator that is not a source may read from a camera, so it is read ahead only on request.
+
+    >>> batch_size(["cat.png", "dog.png"], None), batch_size(iter(["cat.png"]), None), batch_size(iter(["cat.png"]), 4)
+    (16, 1, 4)
+    """
+    if ahead is not None and (isinstance(ahead, bool) or not isinstance(ahead, int) or not 1 <= ahead <= MAX_AHEAD):
+        raise Error(f"`ahead` is a whole number from 1 to {MAX_AHEAD:,}, not {shown(ahead)}.")
+    if isinstance(images, Source):
+        return 1 if images.waits else ahead or DEFAULT_AHEAD
+    return ahead or (DEFAULT_AHEAD if isinstance(images, Sized) else 1)
+
+
+def _encode(adapter: Adapter, batch: Sequence[UpcomingImage[Item]], first: int) -> None:
+    """Set the features of a batch by one pass of the image tower; of none where the tower cannot take a batch.
+
+    `first` is the place of the first image. The places before it and those of images that cannot be read are filled with zeros: the
+    last bits of a row of a matrix product depend on its place and on the number of rows, not on the other rows.
+    """
+    vision = adapter.backbone.vision
+    images = [(first + place, image, image.pixels) for place, image in enumerate(batch) if image.pixels is not None]
+    if not images or first + len(batch) == 1 or not _batches_agree.get(vision, True):
+        return
+    began = adapter.clock()
+    try:
+        with answering():
+            pixels = torch.zeros((first + len(batch), *images[0][2].shape))
+            for place, _, own in images:
+                pixels[place] = own
+            pixels = pixels.to(adapter.device)
+            features = encode(vision, pixels)
+            took = (adapter.clock() - began) / len(images)
+            if vision not in _batches_agree:
+                last = images[-1][0]
+                _batches_agree[vision] = _agrees(features, encode(vision, pixels[last : last + 1]), last)
+    except Exception:  # a tower from outside may refuse a batch, and a device may lack memory for it
+        _batches_agree[vision] = False
+    if _batches_agree[vision]:
+        for place, image, _ in images:
+            image.pixels, image.features, image.seconds = pixels[place], features[place], image.seconds + took
+
+
+def _agrees(batch: torch.Tensor, alone: torch.Tensor, place: int) -> bool:
+    """Whether the image in a place of the batch has the same features as alone."""
+    if batch.ndim != 2 or place >= len(batch) or alone.shape != (1, batch.shape[1]):
+        return False
+    # Features that are not finite have no distance, and are no evidence against batches.
+    return not bool(torch.linalg.vector_norm(batch[place] - alone[0]) > TOLERANCE)

@@ -1,0 +1,57 @@
+"""What methods from closed-set benchmarks share on an open-set stream (OGA, OnZeta).
+
+These methods assume that every image shows one of the classes. On an open-set stream the identifier's verdict decides which images
+they learn from. They define no score, so the score is the largest cosine unless `score_of="probability"` is set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from ..core.options import Options, option
+from ..core.types import Decision, Look, Verdict
+from .protocol import Proposal
+
+
+@dataclass(frozen=True)
+class ClosedSetOptions(Options):
+    """The gate, and the source of the score."""
+
+    learn_from: Literal["known", "reliable", "all"] = option(
+        "known",
+        about="images that update the state: those classified as known, only the reliably known ones, or all as published",
+    )
+    score_of: Literal["cosine", "probability"] = option(
+        "cosine", about="values whose maximum is the score: the cosines, or the method's class probabilities"
+    )
+
+    def learns(self, decision: Decision) -> bool:
+        """Return whether an image with this decision updates the state."""
+        if self.learn_from == "reliable":
+            return decision.verdict is Verdict.RELIABLE_DESIRED
+        return self.learn_from == "all" or decision.desired
+
+    def scores(self, cosines: torch.Tensor, log_probabilities: torch.Tensor) -> torch.Tensor:
+        """Return the values whose maximum is the score `max`."""
+        return cosines if self.score_of == "cosine" else log_probabilities.exp()
+
+
+class ClosedSet:
+    """A method on frozen features that takes no gradient step. Its logits are log-probabilities."""
+
+    name: str
+    options: ClosedSetOptions
+    views = 1
+    score_scale = 1.0
+    looks_with_graph = False
+
+    def overlay(self, state: Any) -> None:
+        return None
+
+    def propose(self, state: Any, look: Look[Any], decision: Decision) -> Proposal:
+        if self.options.learns(decision):
+            return Proposal(reason=f"{self.name} takes no gradient step")
+        return Proposal(reason=f"{self.name} does not learn from an image with this verdict")

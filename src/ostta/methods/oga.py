@@ -1,0 +1,163 @@
+"""OGA: Gaussian class models from a cache of confident features, combined with the zero-shot prior (Fuchs et al. 2025).
+
+    log p(c | f) = s z_c + tau (m_c.P f - m_c.P m_c / 2) + constant
+
+The cache keeps up to 8 features per class, those with the lowest zero-shot entropy. m_c is the mean of the cached features of class c,
+or its text embedding while fewer than two are cached. P is the inverse of one covariance for all classes, estimated from the n
+deviations x of the cached features from their m_c, with scatter S = sum (x - mean x)(x - mean x)^T:
+
+    P = D I                             until a class has three features
+    P = D (S + tr(S) / (n - 1) I)^-1    for n <= 4 D: empirical Bayes ridge estimate
+    P = (n - 1) S^+                     for n > 4 D
+
+The published code processes batches and adds a batch to the cache before it classifies the batch. Here an image is classified first and
+enters the cache afterwards, if its verdict permits. The published code divides the sum of the cached features of a class by 8 even
+if fewer are cached; `mean_over="stored"` divides by the number of cached features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from ..backbones.protocol import Backbone
+from ..core.banks import ClassCache, FeatureMemory, named
+from ..core.checks import split
+from ..core.options import option
+from ..core.scores import cosines, entropy
+from ..core.types import Decision, Look, ViewSource
+from .cache_weights import CacheWeights, cache_factor, cache_weights_option
+from .closed_set import ClosedSet, ClosedSetOptions
+from .protocol import Facts, Trained
+
+# Features per class from which a class has a mean of its own, and from which the covariance is estimated.
+FOR_A_MEAN, FOR_A_COVARIANCE = 2, 3
+# Mean squared deviation below which the cached features are duplicates of each other, so that no covariance is estimated.
+MIN_VARIANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class OGAOptions(ClosedSetOptions):
+    """Defaults are the published code's."""
+
+    shots: int = option(8, bounds=(1, 10_000), about="depth of the cache: features per class")
+    tau: float = option(
+        0.05, bounds=(0, 1e6), about="weight of the Gaussian log-likelihoods beside the zero-shot logits"
+    )
+    mean_over: Literal["shots", "stored"] = option(
+        "shots",
+        about="divisor of the sum of a class's features: `shots` as in the published code, or the number of stored features",
+    )
+    cache_weights: CacheWeights = cache_weights_option()
+
+    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the stored tensors whose size depends on these options, by name."""
+        return {"cache/features": (classes, self.shots, width)}
+
+
+class OGAState:
+    """The cache, and the linear classifier that its Gaussians amount to: weights [C, D] and biases [C]."""
+
+    def __init__(self, text: torch.Tensor, options: OGAOptions) -> None:
+        self._text, self._options = text, options
+        self.cache = ClassCache(text.shape[0], options.shots, text.shape[1], text.device)
+        self.fit()
+
+    def fit(self) -> None:
+        """Recompute the classifier from the cache."""
+        self.weights, self.biases = gaussian_classifier(self.cache, self._text, self._options.mean_over)
+
+    def memories(self) -> dict[str, FeatureMemory]:
+        return {"cache": self.cache}
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return named(cache=self.cache.tensors())
+
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        (cache,) = split(tensors, "cache")
+        self.cache.load(cache)
+        self.fit()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where the image would enter the cache: its zero-shot class and entropy, and its place, or None if it is too uncertain."""
+
+    label: int
+    entropy: float
+    place: int | None
+
+
+class OGA(ClosedSet):
+    """Zero-shot logits plus Gaussian log-likelihoods; no gradient step is taken."""
+
+    name = "oga"
+    options: OGAOptions
+    Options = OGAOptions
+    facts = Facts("nothing", "8 features a class, score bank", "1 forward", "Fuchs et al. 2025 (OGA)")
+
+    def __init__(
+        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: OGAOptions
+    ) -> None:
+        self.options = options
+        self.classifier = classifier
+        self.logit_scale = backbone.logit_scale
+        self.tau = cache_factor(options.cache_weights, self.logit_scale) * options.tau
+
+    def start(self) -> OGAState:
+        return OGAState(self.classifier, self.options)
+
+    @torch.no_grad()
+    def look(self, state: OGAState, features: torch.Tensor, views: ViewSource) -> Look[Plan]:
+        z = cosines(features, self.classifier)
+        zero_shot = self.logit_scale * z
+        label, uncertainty = int(zero_shot.argmax()), float(entropy(zero_shot))
+        plan = Plan(label, uncertainty, state.cache.place(label, uncertainty))
+        likelihoods = self.tau * (state.weights @ features + state.biases)
+        # The largest is taken away first: likelihoods are large where the cached features are close to each other.
+        logits = torch.log_softmax(zero_shot + (likelihoods - likelihoods.max()), dim=-1)
+        return Look(views, features, z, logits, plan, self.options.scores(z, logits))
+
+    @torch.no_grad()
+    def commit(self, state: OGAState, look: Look[Plan], decision: Decision, trained: Trained | None) -> None:
+        plan = look.plan
+        if plan.place is not None and self.options.learns(decision):
+            state.cache.put(plan.label, plan.place, look.features, plan.entropy)
+            state.fit()
+
+
+def gaussian_classifier(cache: ClassCache, text: torch.Tensor, mean_over: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return weights P m_c [C, D] and biases -m_c.P m_c / 2 [C] of the Gaussians with the covariance that all classes share."""
+    counts = cache.filled.sum(1)
+    divisors = cache.features.shape[1] if mean_over == "shots" else counts.clamp_min(1)[:, None]
+    means = torch.where((counts >= FOR_A_MEAN)[:, None], cache.features.sum(1) / divisors, text)
+    weights = _precision_times(cache, means) if int(counts.max()) >= FOR_A_COVARIANCE else text.shape[1] * means
+    return weights, -(weights * means).sum(1) / 2
+
+
+def _precision_times(cache: ClassCache, means: torch.Tensor) -> torch.Tensor:
+    """Return the rows P m_c, with P estimated from the deviations of the cached features from their class means."""
+    width = means.shape[1]
+    deviations = (cache.features - means[:, None])[cache.filled]
+    deviations = deviations - deviations.mean(0)
+    n, variance = len(deviations), float(deviations.square().sum()) / (len(deviations) - 1)
+    if variance < MIN_VARIANCE:
+        return width * means
+    if n > 4 * width:
+        precision: torch.Tensor = torch.linalg.pinv(deviations.T @ deviations / (n - 1), hermitian=True)
+        return means @ precision
+    if n >= width:
+        return width * _solve(deviations.T @ deviations, variance, means.T).T
+    # The same by the Woodbury identity: a system of n equations instead of D.
+    explained = _solve(deviations @ deviations.T, variance, deviations @ means.T).T @ deviations
+    return (width / variance) * (means - explained)
+
+
+def _solve(scatter: torch.Tensor, ridge: float, right: torch.Tensor) -> torch.Tensor:
+    """Return (scatter + ridge I)^-1 right."""
+    # The ridge is tr(scatter) / (n - 1), so the condition number is at most n and the decomposition exists in single precision.
+    scatter.diagonal().add_(ridge)
+    return torch.cholesky_solve(right, torch.linalg.cholesky(scatter))
