@@ -17,7 +17,7 @@ from ostta import Error
 from ostta.bench.engine.requirements import MissingError, missing_for, sets_needed
 from ostta.bench.paper.values import find, paper_values
 from ostta.bench.run.compose import compose
-from ostta.bench.spec import RunSpec
+from ostta.bench.spec import RunSpec, name_of
 from ostta.bench.suite import Cell, Suite, expand, load_suite, read_suite, runs, suite_names
 from ostta.cli import main
 from ostta.cli.app import app
@@ -71,7 +71,10 @@ def test_the_named_suites_are_there() -> None:
 
 
 # Columns that ask for the same stream, on purpose.
-ONE_STREAM = {"embedded/scenarios": {("(a) MNIST",), ("(b) 25 a corruption",)}}
+ONE_STREAM = {
+    "embedded/scenarios": [{("(a) MNIST",), ("(b) 25 a corruption",)}],
+    "decide/real": [{("CLIP 1", ratio), ("CLIP 17", ratio)} for ratio in ("0", "0.1", "1")],
+}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -93,7 +96,7 @@ def test_a_suite_expands_into_distinct_cells_with_whole_specs(name: str, suites:
         shared.setdefault(json.dumps(cell.fields, sort_keys=True), set()).add((cell.row, cell.column))
     for spec, places in shared.items():
         columns = {column for _, column in places}
-        known = columns == ONE_STREAM.get(name) and len({row for row, _ in places}) == 1
+        known = columns in ONE_STREAM.get(name, []) and len({row for row, _ in places}) == 1
         assert len(places) == 1 or known or json.loads(spec).get("method") == "zero_shot"
 
 
@@ -444,6 +447,7 @@ def test_the_page_lists_every_suite_with_its_runs(suites: dict[str, Suite]) -> N
     listed = {}
     for short, paper, embedded in re.findall(r"^\| `([\w-]+)` \|.*\| ([\d–]+) \| ([\d–]+)[^|]*\|$", page, re.MULTILINE):
         listed |= {f"paper/{short}": paper, f"embedded/{short}": embedded}
+    listed |= dict(re.findall(r"^\| `(decide/[\w-]+)` \|.*\| ([\d]+) \|$", page, re.MULTILINE))
     assert {name: int(count) for name, count in listed.items() if count != "–"} == {
         name: runs(expand(suite)) for name, suite in suites.items()
     }
@@ -463,6 +467,22 @@ def test_undesired_classes_alone_are_of_the_desired_set(tmp_path: Path) -> None:
     named = RunSpec(desired="sample:cifar10c", undesired="sample:cifar10c", undesired_classes=["frog"])
     assert RunSpec(desired="sample:cifar10c", undesired_classes=["frog"]) == named
     assert RunSpec(undesired_classes=["frog"], undesired="mnist").undesired == "mnist"
+
+
+def test_the_profile_field_has_its_parts_where_none_is_named(tmp_path: Path) -> None:
+    parts = {"method": "zero_shot", "score": "field", "identifier": "field"}
+    assert RunSpec(profile="field") == RunSpec(profile="field", **parts)
+    assert RunSpec(profile="field", identifier="lda").method == "rosita"
+    path = tmp_path / "own.toml"
+    path.write_text(
+        'base = { desired = "sample:cifar10c", undesired = "sample:mnist", profile = "field" }\n'
+        '[axes.variant]\nown = {}\nmethod = { method = "rosita" }\nidentifier = { identifier = "lda" }\n'
+    )
+    cells = {cell.row[0]: cell.spec for cell in expand(load_suite(str(path)))}
+    assert name_of(cells["own"]) == "field"
+    for name in ("method", "identifier"):
+        spec = cells[name]
+        assert (spec.profile, spec.method, spec.score, spec.identifier) == ("field", "rosita", None, "lda")
 
 
 # --- what a suite needs -------------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from .core.types import Decision, Error, Event, ImageError, InUseError, Look, Pr
 from .core.words import counted, first_few
 from .data.class_descriptions import Classes, prompts_of
 from .data.class_names import checked_classes, described
+from .data.features import ImageFeatures
 from .data.images import ImageSource, read_image
 from .data.views import FeaturesOnly, Views
 from .field.words import WordSource, word_names
@@ -249,7 +250,7 @@ class Adapter:
         >>> adapter.step(image)
         Prediction(cat, score 0.45 > 0.00, unreliable)
         """
-        return self._step(self._views_of_image(image))
+        return self._step(self._seen(image))
 
     def step_views(self, views: torch.Tensor) -> Prediction:
         """The same from a preprocessed float tensor [V, 3, H, W]; view 0 is the canonical one.
@@ -287,7 +288,7 @@ class Adapter:
         >>> adapter.steps
         0
         """
-        return self._predict(self._views_of_image(image))
+        return self._predict(self._seen(image))
 
     def predict_views(self, views: torch.Tensor) -> Prediction:
         """`predict` from a preprocessed float tensor [V, 3, H, W].
@@ -824,6 +825,14 @@ class Adapter:
             explanation=None if probability is None or explain is None else explain(scored, self.classes[index]),
             class_probabilities=self._class_probabilities(probability, logits) if wanted.class_probabilities else None,
             most_like=scored.most_like,
+        )
+
+    def _seen(self, image: ImageSource) -> ViewSource:
+        """The views of an image, or the features that stand in for it."""
+        return (
+            self._only(torch.from_numpy(image.values))
+            if isinstance(image, ImageFeatures)
+            else self._views_of_image(image)
         )
 
     def _class_probabilities(self, probability: float | None, logits: torch.Tensor) -> dict[str, float] | None:

@@ -15,6 +15,8 @@ from typing import Any
 
 from .core.types import Error
 
+# The environment variable with the folder of the data sets.
+ROOT_VARIABLE = "OSTTA_DATA"
 # Seconds after which no living process can still be writing a file that it has begun.
 STALE = 600.0
 
@@ -107,6 +109,12 @@ def read_regular(path: Path) -> bytes:
     if path.exists() and not path.is_file():
         raise Error(f"{path} is not an ordinary file.")
     return path.read_bytes()
+
+
+def given_root(root: Path | None) -> Path | None:
+    """The folder of the data sets: `root`, else the environment variable, else none."""
+    given = root if root is not None else os.environ.get(ROOT_VARIABLE)
+    return Path(given).expanduser() if given else None
 
 
 def path_from_root(path: Path, folder: Path | None = None) -> Path:

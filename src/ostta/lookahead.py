@@ -19,6 +19,7 @@ from .core.checks import shown
 from .core.modes import answering
 from .core.overlay import encode
 from .core.types import Error, Prediction
+from .data.features import ImageFeatures
 from .data.images import ImageSource, read_image
 from .data.views import canonical
 from .sources import Item as SourceItem
@@ -58,13 +59,16 @@ class UpcomingImage(Generic[Item]):
             raise self._problem
         if self.pixels is not None and self.features is not None:
             return self._adapter.step_encoded(self.pixels[None], self.features, self.seconds)
-        self.picture = self._read()
-        return self._adapter.step(self.picture)
+        image = self._read()
+        self.picture = None if isinstance(image, ImageFeatures) else image
+        return self._adapter.step(image)
 
     def prepare(self) -> None:
-        """Read the image and make its canonical view; `step` raises what goes wrong."""
+        """Read the image and make its canonical view, unless it is encoded already; `step` raises what goes wrong."""
         try:
             picture = self._read()
+            if isinstance(picture, ImageFeatures):
+                return
             began = self._adapter.clock()
             self.pixels = canonical(picture, self._adapter.backbone.preprocessing)
             self.seconds = self._adapter.clock() - began
@@ -72,7 +76,10 @@ class UpcomingImage(Generic[Item]):
             self._problem = problem
 
     def _read(self) -> Image.Image:
-        return read_image(self._image_of(self.item), self._adapter.resolved.adapter.max_megapixels)
+        image = self._image_of(self.item)
+        if isinstance(image, ImageFeatures):
+            return image
+        return read_image(image, self._adapter.resolved.adapter.max_megapixels)
 
 
 def look_ahead(

@@ -23,6 +23,7 @@ KINDS = {
     "checkpoints": "checkpoints:Checkpoints",
     "class_lists": "class_lists:ClassLists",
     "exports": "exports:Exports",
+    "feature_files": "features:FeatureFiles",
     "journals": "journals:Journals",
     "sources": "sources:Sources",
 }

@@ -20,8 +20,11 @@ from ..core.checks import shown
 from ..core.devices import device_named, dtype_named
 from ..core.modes import learning
 from ..core.types import Error
+from ..feature_files import PREFIX as FEATURES
+from ..feature_files import features_path, read_features
 from .clip import Clip, TwoTowers
 from .embedded import load_embedded, load_embedded_maple
+from .features import load_features
 from .folders import load_folder
 from .hub import model_folder
 from .loaded import from_transformers
@@ -69,6 +72,7 @@ _NAMES = (
     ("google/siglip2-base-patch16-224", "SigLIP 2 ViT-B/16, fixed resolution", _DOWNLOADED),
     ("FOLDER", "any CLIP or SigLIP in the hub's format", "hf download ID --local-dir FOLDER"),
     ("BACKBONE+maple:PATH", "any CLIP with the MaPLe prompts at PATH", "a public checkpoint; see docs/maple.md"),
+    ("features:FILE", "features of images that any of these encoded", "ostta features extract; see docs/features.md"),
     ("onnx:FOLDER", "any of these for ONNX Runtime, without gradients", "ostta backbone export; see docs/onnx.md"),
 )
 
@@ -79,7 +83,7 @@ def load(
     """The backbone called "embedded", the one in a local folder, or the one of that id on the hub.
 
     "+maple:PATH" behind the name adds the MaPLe prompts of a checkpoint; the embedded one has its own, "embedded+maple".
-    "onnx:FOLDER" is what `export` wrote, and runs on the processor. A name that a package registers is known too.
+    "onnx:FOLDER" is what `export` wrote, and runs on the processor. "features:FILE" is a feature file, which has no towers. A name that a package registers is known too.
 
     >>> load("embedded")  # or load("openai/clip-vit-base-patch16"), or load("models/my-clip")
     Embedded(embedded, 32 x 32 images, features of 128)
@@ -89,6 +93,10 @@ def load(
             raise Error(f"{name_or_folder} runs on the processor in single precision, not on {device} in {dtype}.")
         return load_onnx(Path(str(name_or_folder).removeprefix(PREFIX)).expanduser().resolve())
     where, precision = device_named(device), dtype_named(dtype)
+    if str(name_or_folder).startswith(FEATURES):
+        if precision != torch.float32:
+            raise Error(f"{name_or_folder} is used in single precision, not in {dtype}.")
+        return load_features(features_path(str(name_or_folder)), where)
     if name_or_folder not in SHIPPED and name_or_folder in plugins.registered_names("backbone"):
         return made(plugins.registered("backbone", str(name_or_folder)), device, dtype)
     with learning():  # what is loaded in a caller's inference mode could never be learned from
@@ -201,7 +209,7 @@ def check_name(name_or_folder: str | Path) -> None:
     """
     name = str(name_or_folder).partition("+maple:")[0]
     known = (*SHIPPED, *plugins.registered_names("backbone"))
-    if name in known or name.startswith(PREFIX) or Path(name).expanduser().is_dir():
+    if name in known or name.startswith((PREFIX, FEATURES)) or Path(name).expanduser().is_dir():
         return
     if isinstance(name_or_folder, Path) or name.startswith((".", "/", "~")):
         raise Error(f"There is no folder {name!r}.")
@@ -224,7 +232,9 @@ def require(name: str) -> None:
     base, plus, place = name.partition("+maple:")
     if base in (*SHIPPED, *plugins.registered_names("backbone")):
         return
-    if base.startswith(PREFIX):
+    if base.startswith(FEATURES):
+        read_features(features_path(base))
+    elif base.startswith(PREFIX):
         folder = Path(base.removeprefix(PREFIX)).expanduser()
         if not folder.is_dir():
             raise Error(f"There is no folder {str(folder)!r}; `ostta backbone export` makes one.")

@@ -65,6 +65,13 @@ class OrderedScenario(Mixed):
     kind: Literal["ordered"] = "ordered"
 
 
+class ShuffledScenario(Mixed):
+    """At most `images` known images and `ratio` times as many unknown ones, all drawn at random (streams/shuffled.py)."""
+
+    kind: Literal["shuffled"] = "shuffled"
+    images: int = 1000
+
+
 class UnknownFirstScenario(Mixed):
     """Nothing but `images` undesired ones first (streams/hostile.py has this one and the next four)."""
 
@@ -127,6 +134,7 @@ Scenario = Annotated[
     | FrequentScenario
     | SmoothScenario
     | OrderedScenario
+    | ShuffledScenario
     | DomainsScenario
     | UnknownFirstScenario
     | OneClassFirstScenario
@@ -141,6 +149,7 @@ _KINDS: dict[str, type[Mixed]] = {
     "frequent": FrequentScenario,
     "smooth": SmoothScenario,
     "ordered": OrderedScenario,
+    "shuffled": ShuffledScenario,
     "domains": DomainsScenario,
     "unknown_first": UnknownFirstScenario,
     "one_class_first": OneClassFirstScenario,

@@ -11,12 +11,15 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 
 from ..core.types import Error
 from ..data.names import is_own, placed
+from ..feature_files import PREFIX as FEATURES
 from ..files import is_unicode
 from ..options import canonical, with_old_names
 from ..profiles import chosen
 from .file_model import FileModel, first_problem
 from .scenario import DomainsScenario, Scenario, SingleScenario
 
+# What a profile chooses where a spec names none of them.
+PARTS = ("method", "score", "identifier")
 # The fields of a spec that decide which images a run shows.
 OF_THE_STREAM = (
     "desired", "undesired", "corruption", "severity", "ratio", "limit", "classes", "undesired_classes", "scenario", "draw", "seed",
@@ -79,6 +82,11 @@ class RunSpec(FileModel):
             return {**content, "undesired": content.get("desired", cls.model_fields["desired"].default)}
         return content
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_profile(cls, content: Any) -> Any:
+        return with_profile_parts(content) if isinstance(content, dict) else content
+
     @field_validator("options")
     @classmethod
     def _canonical(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
@@ -91,10 +99,29 @@ class RunSpec(FileModel):
             raise ValueError(f"the name {name!r} is not valid Unicode text, and a result could not be filed under it")
         return name
 
+    @field_validator("backbone")
+    @classmethod
+    def _placed_file(cls, name: str) -> str:
+        return placed(name) if name.startswith(FEATURES) else name
+
     @field_validator("desired", "undesired")
     @classmethod
     def _placed(cls, name: str | None) -> str | None:
         return None if name is None else placed(name)
+
+
+def with_profile_parts(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a spec, with method, score and identifier of the profile `field` if none of them is named.
+
+    The other profiles choose the defaults of a spec.
+
+    >>> with_profile_parts({"profile": "field"})
+    {'profile': 'field', 'method': 'zero_shot', 'score': 'field', 'identifier': 'field'}
+    """
+    if fields.get("profile") != "field" or any(part in fields for part in PARTS):
+        return dict(fields)
+    picked = chosen("field")
+    return {**fields, **{part: getattr(picked, part) for part in PARTS}}
 
 
 def checked_spec(**fields: Any) -> RunSpec:

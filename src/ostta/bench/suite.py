@@ -2,6 +2,7 @@
 
 A file says what every run has in common (`base`), along which axes runs differ, which combinations make no sense, and what of it is
 a row or a column. Two sets of files share their names: `paper/` as published, `embedded/` the same scaled to the model that ships.
+`decide/` runs on feature files.
 
     [base]
     desired = "folder:pets"
@@ -42,7 +43,7 @@ from ..registry import pick
 from .file_model import all_problems, first_problem
 from .own_code import asked
 from .paper.mapping import Filters, filters_of
-from .spec import RunSpec, usual_draw
+from .spec import PARTS, RunSpec, usual_draw, with_profile_parts
 from .suite_model import METRICS, Axis, Entry, Skip, Suite, lower_is_better
 
 __all__ = [
@@ -97,7 +98,7 @@ class Cell:
 
 
 def suite_names() -> list[str]:
-    """`embedded/NAME` and `paper/NAME`."""
+    """`decide/NAME`, `embedded/NAME` and `paper/NAME`."""
     return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.glob("*/*.toml"))
 
 
@@ -213,8 +214,12 @@ def _fields(suite: Suite, entries: Sequence[Entry], seed: int, limit: int | None
     if "draw" not in fields:
         with suppress(Error):  # What is wrong with a run is said where its spec is made.
             fields |= {"draw": "images"} if usual_draw(fields) == "images" else {}
-    defaults = _defaults()
-    return {name: value for name, value in fields.items() if name not in defaults or value != defaults[name]}
+    fields, defaults = with_profile_parts(fields), _defaults()
+    # Without its parts, the profile `field` means its own, not the defaults.
+    kept = PARTS if fields.get("profile") == "field" else ()
+    return {
+        name: value for name, value in fields.items() if name in kept or name not in defaults or value != defaults[name]
+    }
 
 
 def _filters(suite: Suite, entries: Collection[Entry], fields: Mapping[str, Any]) -> Filters:

@@ -22,7 +22,7 @@ from ..metrics import NAMES
 from ..options import canonical
 from .own_code import code_of, sets_of
 from .scenario import DomainsScenario
-from .spec import RunSpec, changed, is_frozen, name_of
+from .spec import PARTS, RunSpec, changed, is_frozen, name_of
 
 # What an entry says; the rest of a spec is the same for all runs.
 _OF_ENTRY = ("method", "score", "identifier", "profile", "guard", "options")
@@ -164,9 +164,11 @@ def _read(names: Sequence[Any], option: str, text: str) -> list[Any]:
 
 
 def _set_fields(spec: RunSpec) -> dict[str, Any]:
-    """The fields that are not at their default."""
+    """The fields that are not at their default, and the parts of the profile `field`, which has others."""
     usual, given = RunSpec().model_dump(mode="json"), spec.model_dump(mode="json")
-    return {name: value for name, value in given.items() if value != usual.get(name) and value is not None} | (
+    kept = PARTS if spec.profile == "field" else ()
+    changes = {name: value for name, value in given.items() if name in kept or value != usual.get(name)}
+    return {name: value for name, value in changes.items() if value is not None} | (
         {"undesired": ""} if spec.undesired is None else {}
     )
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import backbone, bench, compare, data, demo, ls, run, serve, stream
+from . import backbone, bench, compare, data, demo, features, ls, run, serve, stream
 
 app = typer.Typer(
     help="Open-set single-image test-time adaptation for vision-language models.",
@@ -42,4 +42,5 @@ app.command("serve")(serve.serve)
 app.add_typer(ls.app, name="ls")
 app.add_typer(backbone.app, name="backbone")
 app.add_typer(data.app, name="data")
+app.add_typer(features.app, name="features")
 app.add_typer(bench.app, name="bench")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def run(
     backbone: Annotated[
-        str, typer.Option(help="embedded, a hub id, a local folder, onnx:FOLDER, or file.py:Name.")
+        str, typer.Option(help="embedded, a hub id, a local folder, onnx:FOLDER, features:FILE, or file.py:Name.")
     ] = "embedded",
     method: Annotated[
         str | None, typer.Option(help="See `ostta ls methods`; or file.py:Name of your own; else the profile's.")
@@ -54,7 +54,7 @@ def run(
     scenario: Annotated[
         str,
         typer.Option(
-            help="single, continual, frequent, smooth, ordered, unknown_first, one_class_first, sorted, covered or fooling; or a JSON file of a scenario."
+            help="single, continual, frequent, smooth, ordered, shuffled, unknown_first, one_class_first, sorted, covered or fooling; or a JSON file of a scenario."
         ),
     ] = "single",
     corruptions: Annotated[
@@ -64,7 +64,7 @@ def run(
         int | None,
         typer.Option(
             help="For frequent: desired images until the corruption changes (100); for unknown_first, one_class_first and covered: "
-            "the images of the hostile stretch."
+            "the images of the hostile stretch; for shuffled: desired images at most (1000)."
         ),
     ] = None,
     speed: Annotated[
@@ -222,7 +222,7 @@ def run(
 
 def _sets(desired: str | None, undesired: str | None, data: Path | None, *, needs_unknown: bool) -> tuple[str, str]:
     """The data sets; where none is named and there is no folder of data sets, the samples that ship, and that is said."""
-    from ..data.from_catalogue import ROOT_VARIABLE, given_root
+    from ..files import ROOT_VARIABLE, given_root
 
     samples = given_root(data) is None
     known = desired or ("sample:cifar10c" if samples else "cifar10c")

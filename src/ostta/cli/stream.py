@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..files import readable
 from .parsing import CLASSES_HELP, DEVICE_HELP, DTYPE_HELP, named_code, parse_options
+
+if TYPE_CHECKING:
+    from ..adapter import Adapter
 
 
 class Sort(StrEnum):
@@ -25,7 +28,7 @@ def stream(
         typer.Argument(
             metavar="SOURCE...",
             help="Images, folders, 'globs', text files with one path a line, - for such a list on stdin, tar archives, videos, "
-            "a camera's number, rtsp:// or http(s):// addresses.",
+            "a camera's number, rtsp:// or http(s):// addresses, features:FILE.",
         ),
     ],
     every: Annotated[int, typer.Option(help="One frame in so many of a video, a camera or a live address.")] = 1,
@@ -38,7 +41,11 @@ def stream(
         typer.Option(help=f"{CLASSES_HELP} A state that exists has them already."),
     ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="embedded (the default), a hub id, a local folder, onnx:FOLDER, or file.py:Name.")
+        str | None,
+        typer.Option(
+            help="embedded (the default), a hub id, a local folder, onnx:FOLDER, features:FILE (the default for such a source), or "
+            "file.py:Name."
+        ),
     ] = None,
     method: Annotated[str | None, typer.Option(help="See `ostta ls methods`; or file.py:Name of your own.")] = None,
     score: Annotated[str | None, typer.Option(help="See `ostta ls scores`; or file.py:Name.")] = None,
@@ -130,9 +137,13 @@ def stream(
     A file name that is not UTF-8 has U+FFFD in the place of what cannot be read, and its bytes, in hex, as image_bytes.
 
     Example: ostta stream photos/ --classes "cat,dog,ship" --state cats.ostta --out cats
+
+    Example: ostta stream features:cats.npz --method tda
     """
     from ..core.types import Error
     from ..data.class_names import parse_classes
+    from ..feature_files import PREFIX as FEATURES
+    from ..feature_files import features_path, read_features
     from ..live import outputs
     from ..live.answers import LiveStream, open_stream
     from ..live.state_keeper import Wanted
@@ -141,8 +152,20 @@ def stream(
 
     if out is None and (sort is not None or draw):
         raise Error("--sort and --draw write to a folder: name it with --out.")
+    named: list[str] | None = None
+    stored = [name for name in sources if name.startswith(FEATURES)]
+    if stored and (sort is not None or draw):
+        raise Error(f"--sort and --draw need images, and {stored[0]} has features alone.")
+    if stored and backbone is None:
+        backbone = stored[0]
+    if backbone is not None and backbone.startswith(FEATURES):
+        images = next((name for name in sources if name not in stored), None)
+        if images is not None:
+            raise Error(f"The backbone {backbone} has no image tower, so it cannot read {readable(images)}.")
+        if classes is None and (state is None or not state.exists()):
+            named = list(read_features(features_path(backbone)).classes)
     wanted = Wanted(
-        classes=None if classes is None else parse_classes(classes),
+        classes=named if classes is None else parse_classes(classes),
         backbone=named_code(backbone),
         method=named_code(method),
         score=named_code(score),
@@ -152,6 +175,12 @@ def stream(
         guard=guard,
         options=_options(set_ or [], accept or []),
     )
+
+    def check(adapter: Adapter) -> None:
+        for name in stored:
+            file = read_features(features_path(name))
+            file.require_encoder(name, adapter.backbone, adapter.features_suffice, adapter.method_name)
+
     opened: list[LiveStream] = []
     # Asked only when images are, and then the stream is open.
     source = open_source(*sources, every=every, follow=follow, skip=lambda key: opened[0].journal.knows(key))
@@ -160,7 +189,15 @@ def stream(
     with (
         source,
         open_stream(
-            wanted, state, output, device=device, dtype=dtype, save_every=save_every, ahead=ahead, about=about
+            wanted,
+            state,
+            output,
+            device=device,
+            dtype=dtype,
+            save_every=save_every,
+            ahead=ahead,
+            about=about,
+            check=check,
         ) as live,
     ):
         opened.append(live)

@@ -10,11 +10,13 @@ from typing import NamedTuple
 from .. import plugins
 from ..core.checks import shown
 from ..core.types import Error
+from ..files import given_root
 from .catalogue import CATALOGUE
 from .class_lists import class_list
 from .class_names import checked_classes
 from .dataset import Dataset
-from .from_catalogue import AbsentError, data_root, given_root, open_known, open_published
+from .features import open_features
+from .from_catalogue import AbsentError, data_root, open_known, open_published
 from .generated import generated
 from .names import SAMPLES, Name, parse_name
 from .readers.folders import IMAGE_SUFFIXES, read_own_folder
@@ -107,6 +109,13 @@ def dataset_names() -> tuple[DatasetRow, ...]:
             "hub:OWNER/NAME", (), None, None, "Any image set of the hub or its cache, with /CONFIG and :SPLIT at will."
         ),
         DatasetRow(
+            "features:PATH",
+            (),
+            None,
+            None,
+            "Image features in a file that `ostta features extract` wrote; see docs/features.md.",
+        ),
+        DatasetRow(
             "NAMEc",
             (),
             None,
@@ -134,6 +143,8 @@ def _open_clean(
     if parsed.kind == "sample":
         path = _SAMPLE / f"{parsed.base}.parquet"
         return _own(name, read_parquet(path), given, "embedded", str(path), named)
+    if parsed.kind == "features":
+        return open_features(name, root, given, named)
     if parsed.kind == "hub":
         return _own(name, read_hub(parsed.base), given, "hub", parsed.base, named)
     if parsed.kind == "disk":

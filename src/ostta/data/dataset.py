@@ -25,9 +25,9 @@ class Dataset:
 
     `origin` says where the pixels come from: "official" (the published images, all of them), "generated" (a corruption made
     here), "embedded" (the sample that ships), else the form of the files: "parquet", "folder", "list", "idx", "mat", "shards",
-    "hub" or "disk". `note` is what a reader of figures on this set should be told, or empty. `layout` is where it was found.
+    "hub", "disk" or "features". `note` is what a reader of figures on this set should be told, or empty. `layout` is where it was found.
     `files` has the file of each image, where each has its own. `condition` identifies the corruption of the images: its name,
-    severity and, where it is made here, its seed and textures.
+    severity and, where it is made here, its seed and textures; of a feature file it is the hash of the content.
     """
 
     name: str

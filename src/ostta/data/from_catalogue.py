@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..core.types import Error
+from ..files import ROOT_VARIABLE, given_root
 from . import corruptions
 from .catalogue import CATALOGUE, Entry, Kind, Layout, Split
 from .class_lists import ClassList, class_list
@@ -21,8 +21,6 @@ from .readers.lists import read_annotations, read_list
 from .readers.mat import read_mat
 from .readers.parquet import read_parquet
 from .readers.shards import read_shards
-
-ROOT_VARIABLE = "OSTTA_DATA"
 
 # The published files call two of the corruptions by a longer name.
 PUBLISHED_NAMES = {"elastic": "elastic_transform", "jpeg": "jpeg_compression"}
@@ -42,12 +40,6 @@ _ORIGINS: Mapping[Kind, str] = {"inner_folder": "folder", "annotations": "list"}
 
 class AbsentError(Error):
     """A data set of the catalogue is not in the data folder."""
-
-
-def given_root(root: Path | None) -> Path | None:
-    """The folder of the data sets: `root`, else the environment variable, else none."""
-    given = root if root is not None else os.environ.get(ROOT_VARIABLE)
-    return Path(given).expanduser() if given else None
 
 
 def data_root(root: Path | None, name: str) -> Path:

@@ -17,6 +17,7 @@ from PIL import Image, TiffImagePlugin
 from ..core.checks import one_line
 from ..core.types import Error, ImageError
 from ..regular_files import open_regular
+from .features import ImageFeatures
 from .headers import count_scans, sizes_inside
 from .large import decode_smaller, in_tiles, is_large
 
@@ -72,6 +73,8 @@ def read_image(source: ImageSource, max_megapixels: float | None = None) -> Imag
     Paths and bytes are turned by their EXIF orientation; a PIL image is taken as it stands. An image of more than 16 megapixels
     comes out smaller, by a whole divisor: a view for a backbone has some 224 pixels a side anyway.
     """
+    if isinstance(source, ImageFeatures):
+        raise Error("There is no image here, only its features.")
     if isinstance(source, Image.Image):
         _check_size(source.size, "The given image", max_megapixels)
         return _convert(source, "The given image")

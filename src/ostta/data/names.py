@@ -4,6 +4,7 @@
     mnist:train          the same, in another split
     sample:mnist         a sample that ships
     folder:PATH          one's own images; parquet:PATH, idx:PATH, disk:PATH and hub:OWNER/NAME likewise
+    features:FILE.npz    image features in a feature file; features:NAME is the file features/NAME.npz of the data folder
     PATH/FILE.py:NAME    a function in a file of one's own; a package may register such a function by a name
 
 A "c" behind the word that names the set, or behind the word that says what PATH is, makes it the corrupted set: mnistc,
@@ -19,10 +20,11 @@ from typing import Literal, cast, get_args
 
 from .. import plugins
 from ..core.types import Error
+from ..feature_files import PREFIX, SUFFIX
 from ..files import path_from_root
 from .catalogue import CATALOGUE
 
-Own = Literal["folder", "parquet", "idx", "disk", "hub"]
+Own = Literal["folder", "parquet", "idx", "disk", "hub", "features"]
 SAMPLES = ("cifar10", "mnist")
 OWN: tuple[Own, ...] = get_args(Own)
 PATHS: tuple[Own, ...] = ("folder", "parquet", "idx", "disk")
@@ -61,6 +63,10 @@ def parse_name(name: str) -> Name:
             return Name("sample", base, "", corrupted)
     own, corrupted = _without_c(head, OWN)
     if own and rest:
+        if own == "features" and corrupted:
+            raise Error(
+                f"'{name}' cannot be used: a corruption changes images, and features:{rest} has features alone."
+            )
         return Name(cast(Own, own), rest, "", corrupted)
     if is_file(name):
         return Name("file", name, "", False)
@@ -102,7 +108,8 @@ def placed(name: str) -> str:
     ('mnist', 'folder:/data/cats')
     """
     head, _, rest = name.partition(":")
-    if not rest or _without_c(head, PATHS)[0] == "":
+    is_path = _without_c(head, PATHS)[0] != "" or (name.startswith(PREFIX) and rest.endswith(SUFFIX))
+    if not rest or not is_path:
         return name
     return f"{head}:{path_from_root(Path(rest))}"
 
@@ -112,7 +119,7 @@ def known_names() -> tuple[str, ...]:
     published = [f"{name}c" for name, entry in CATALOGUE.items() if entry.published]
     samples = [f"sample:{name}" for name in SAMPLES]
     outside = [name for name in plugins.registered_names("dataset") if name not in CATALOGUE]
-    own = ("folder:PATH", "parquet:PATH", "idx:PATH", "disk:PATH", "hub:OWNER/NAME")
+    own = ("folder:PATH", "parquet:PATH", "idx:PATH", "disk:PATH", "hub:OWNER/NAME", "features:PATH")
     return (*CATALOGUE, *published, *samples, *outside, *own)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,8 +128,12 @@ def open_stream(
     save_every: int = IMAGES,
     ahead: int | None = None,
     about: dict[str, Any] | None = None,
+    check: Callable[[Adapter], None] | None = None,
 ) -> Iterator[LiveStream]:
-    """A stream that goes on where it stopped; where it cannot, an Error, and nothing has changed."""
+    """A stream that goes on where it stopped; where it cannot, an Error, and nothing has changed.
+
+    `check` raises an Error if the adapter cannot be used for the stream.
+    """
     if state is not None and state.is_symlink():
         # A save replaces the file: it would replace the link, and leave the state that the link points to behind.
         state = Path(os.path.realpath(state))
@@ -144,6 +148,8 @@ def open_stream(
                 "remove the journal to begin anew."
             )
         adapter = opened(wanted, state, device, dtype)
+        if check is not None:
+            check(adapter)
         if state is not None:
             journal.go_on(state, adapter.steps, stored_hash(state))
         folder = None

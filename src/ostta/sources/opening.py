@@ -11,9 +11,11 @@ from pathlib import Path
 
 from ..core.checks import shown
 from ..core.types import Error
+from ..feature_files import PREFIX as FEATURES
 from ..regular_files import check_regular
 from .addresses import HTTP, RTSP, camera, check_address, rtsp, scheme_of, without_password
 from .archive import Archive
+from .features import StoredFeatures
 from .files import File, Folder, Listed, SkippedFiles, is_image
 from .following import Followed
 from .several import Several
@@ -31,7 +33,7 @@ def open(
     skip: Skip | None = None,
     retries: int | None = None,
 ) -> Source:
-    """What is named, one after the other, as one source: images, folders, globs, lists, archives, videos, a camera, an address.
+    """What is named, one after the other, as one source: images, folders, globs, lists, archives, videos, a camera, an address, feature files.
 
     `every` takes one frame in so many of what has frames. `follow` waits for new images in folders. `skip(key)` says which items have
     been judged already: they are left out unread, and a video goes on with the first frame that is wanted. `retries` is how often in
@@ -67,7 +69,10 @@ def open(
 
 def _is_file_name(source: Named) -> bool:
     """Whether the source is a file or a folder that was named as it is: neither an address nor a glob."""
-    return not isinstance(source, int) and _camera_of(os.fspath(source)) is None and os.path.exists(source)
+    if isinstance(source, int):
+        return False
+    name = os.fspath(source)
+    return name.startswith(FEATURES) or (_camera_of(name) is None and os.path.exists(name))
 
 
 def _check_named(sources: Sequence[Named], make: Callable[[str | int], Source]) -> None:
@@ -83,7 +88,7 @@ def _named(source: Named, skipped: SkippedFiles) -> Sequence[str | int]:
     if isinstance(source, int):
         return [_camera_number(source)]
     name = os.fspath(source)
-    if name == "-" or _camera_of(name) is not None:
+    if name == "-" or name.startswith(FEATURES) or _camera_of(name) is not None:
         return [name]
     scheme = scheme_of(name)
     if scheme is not None:
@@ -115,6 +120,8 @@ def _one(name: str | int, *, every: int, skip: Skip | None, retries: int | None)
     name = str(name)
     if name == "-":
         return Listed(name, skip)
+    if name.startswith(FEATURES):
+        return StoredFeatures(name, skip)
     scheme = scheme_of(name)
     if scheme is not None:
         return (rtsp if scheme in RTSP else web)(name, every, retries)

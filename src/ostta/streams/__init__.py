@@ -7,6 +7,7 @@ from .drawn import Drawn, draw
 from .hostile import Covered, Fooling, OneClassFirst, SortedClasses, UnknownFirst, fooling_identity
 from .ordered import Ordered
 from .prefetch import prefetched
+from .shuffled import Shuffled
 from .single import SingleDomain
 from .smooth import Smooth
 from .stream import Domain, Sample, Source, Stream
@@ -21,6 +22,7 @@ __all__ = [
     "OneClassFirst",
     "Ordered",
     "Sample",
+    "Shuffled",
     "SingleDomain",
     "Smooth",
     "SortedClasses",

@@ -56,7 +56,8 @@ class ExistingRuns:
 
     def _weight_hash(self, spec: RunSpec) -> str:
         if spec.backbone not in self._weights:
-            self._weights[spec.backbone] = open_backbone(changed(spec, device="cpu", dtype="float32")).weight_hash
+            on_cpu = changed(spec, device="cpu", dtype="float32")
+            self._weights[spec.backbone] = open_backbone(on_cpu, self._root).weight_hash
         return self._weights[spec.backbone]
 
     def _stream(self, spec: RunSpec) -> tuple[str, str]:

@@ -26,4 +26,4 @@ def inside(jobs: Iterator[tuple[Job, RunLock]], threads: int, step: Step) -> Ite
                 def watch(done: int, total: int, hm: float | None, spec: RunSpec = spec) -> None:
                     step(spec, done, total)
 
-                yield attempt(job, watch, loaded.of(spec))
+                yield attempt(job, watch, loaded.of(spec, job.root))

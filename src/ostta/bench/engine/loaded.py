@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ...backbones.protocol import Backbone
 from ...plugins import names_file
 from ..run.execute import open_backbone
@@ -15,7 +17,7 @@ class LoadedBackbones:
         self._most = most
         self._loaded: dict[tuple[str, str, str], Backbone] = {}
 
-    def of(self, spec: RunSpec) -> Backbone | None:
+    def of(self, spec: RunSpec, root: Path | None = None) -> Backbone | None:
         """The backbone of a run, if it is one that may be shared; None: the run opens it, or says why it cannot."""
         if names_file(spec.backbone):
             return None
@@ -26,7 +28,7 @@ class LoadedBackbones:
             while self._most is not None and len(self._loaded) >= self._most:
                 self._loaded.pop(next(iter(self._loaded)))
             try:
-                found = open_backbone(spec)
+                found = open_backbone(spec, root)
             except Exception:
                 return None  # the run will meet the same problem, and say so
         self._loaded[key] = found

@@ -13,6 +13,7 @@ from ...core.types import Error
 from ...data.by_name import open_dataset
 from ...data.from_catalogue import AbsentError
 from ...data.names import parse_name
+from ...feature_files import placed_features
 from ...plugins import names_file
 from ..own_code import code_of, sets_of
 from ..run.compose import compose
@@ -94,7 +95,7 @@ def missing_for(specs: Sequence[RunSpec], root: Path | None) -> list[Missing]:
 
     for spec in specs:
         ask(spec, f"names {_key(spec, {'seed', 'limit'})}", partial(_require_names, spec))
-        ask(spec, f"backbone {spec.backbone}", partial(_require_backbone, spec))
+        ask(spec, f"backbone {spec.backbone}", partial(_require_backbone, spec, root))
         conditions = f"{spec.corruption} {spec.severity}"
         there = [ask(spec, f"set {name} {conditions}", partial(_open, spec, name, root)) for name in sets_of(spec)]
         if all(there):
@@ -149,9 +150,9 @@ def _require_names(spec: RunSpec) -> None:
     check_names(spec, code_of(spec))
 
 
-def _require_backbone(spec: RunSpec) -> None:
+def _require_backbone(spec: RunSpec, root: Path | None) -> None:
     if not names_file(spec.backbone):
-        backbones.require(spec.backbone)
+        backbones.require(placed_features(spec.backbone, root))
 
 
 def _open(spec: RunSpec, name: str, root: Path | None) -> None:

@@ -58,7 +58,7 @@ def _carried_out(job: Job, loaded: LoadedBackbones, tell: Callable[[dict[str, ob
             told = time.monotonic()
             tell({"done": done, "total": total})
 
-    return attempt(job, watch, loaded.of(job.spec))
+    return attempt(job, watch, loaded.of(job.spec, job.root))
 
 
 @contextmanager

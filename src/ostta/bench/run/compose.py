@@ -16,16 +16,18 @@ from ...data.by_name import open_dataset
 from ...data.class_names import checked_classes, spoken
 from ...data.corruptions import checked, corrupt_pair, frost_source
 from ...data.dataset import Dataset
-from ...data.from_catalogue import given_root
+from ...data.features import ORIGIN as FEATURES
 from ...data.generated import FROST, generated, textures_fingerprint
 from ...data.names import is_own, parse_name
 from ...data.overlap import overlap, overlap_sentence
+from ...files import given_root
 from ...streams import (
     Continual,
     Domain,
     Drawn,
     Frequent,
     Ordered,
+    Shuffled,
     SingleDomain,
     Smooth,
     Source,
@@ -33,7 +35,7 @@ from ...streams import (
     draw,
     fooling_identity,
 )
-from ..own_code import code_of
+from ..own_code import code_of, sets_of
 from ..result import Side
 from ..scenario import (
     ContinualScenario,
@@ -42,11 +44,16 @@ from ..scenario import (
     FoolingScenario,
     FrequentScenario,
     OrderedScenario,
+    ShuffledScenario,
     SmoothScenario,
 )
 from ..spec import RunSpec, draws_images, image_seed
 from .hostile import HOSTILE, fooling_candidates, hostile
 
+# Kinds of data sets of which a list of classes takes a part.
+_CHOOSES_CLASSES = ("folder", "features")
+# Scenarios that show other images than those of the sets, or change them.
+_NEED_IMAGES = ("smooth", "covered", "fooling")
 # A set whose order matters.
 IN_ORDER = "ccc"
 
@@ -72,6 +79,9 @@ def compose(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
     """
     if spec.limit is not None and spec.limit < 1:
         raise Error(f"`limit` is at least 1, not {spec.limit}.")
+    named = next((name for name in sets_of(spec) if parse_name(name).kind == "features"), None)
+    if named is not None and spec.scenario.kind in _NEED_IMAGES:
+        raise Error(f"The scenario {spec.scenario.kind} needs images, and '{named}' has features alone.")
     sets = Sets(spec, root)
     stream = hostile(spec, sets, backbone) if isinstance(spec.scenario, HOSTILE) else _stream(spec, sets)
     remarks = (
@@ -116,6 +126,8 @@ def _stream(spec: RunSpec, sets: Sets) -> Stream:
         return Continual([sets.domain(domain) for domain in scenario.domains], ratio=ratio, seed=seed)
     if isinstance(scenario, SmoothScenario):
         return _smooth(spec, scenario, sets)
+    if isinstance(scenario, ShuffledScenario):
+        return _shuffled(spec, scenario, sets)
     domain = sets.domain(DomainSpec(desired=spec.desired))
     if isinstance(scenario, OrderedScenario):
         if spec.draw != "order":
@@ -124,6 +136,14 @@ def _stream(spec: RunSpec, sets: Sets) -> Stream:
             )
         return Ordered(domain, ratio=ratio, seed=seed)
     return SingleDomain(domain.desired, domain.undesired, ratio=ratio, seed=seed)
+
+
+def _shuffled(spec: RunSpec, scenario: ShuffledScenario, sets: Sets) -> Stream:
+    domain, undesired = sets.domain(DomainSpec(desired=spec.desired)), None
+    if spec.undesired is not None:
+        # Opened for a closed set too: the number of its images takes part in the draw.
+        undesired = sets.shown(sets.open_undesired(spec.undesired, spec.corruption, spec.severity), None, desired=False)
+    return Shuffled(domain, undesired, scenario.images, ratio=spec.ratio, seed=spec.seed)
 
 
 def _smooth(spec: RunSpec, scenario: SmoothScenario, sets: Sets) -> Stream:
@@ -226,6 +246,8 @@ class Sets:
             return known
         how = {"named": False} if self._chosen is None else self._how_desired()
         dataset = self._of_side(self._open(name, corruption, severity, how), desired=False)
+        if dataset.origin == FEATURES and not len(dataset):
+            raise Error(f"'{name}' has no unknown images: extract some with --undesired, or give --undesired-classes.")
         self.undesired.append(dataset)
         return dataset
 
@@ -271,8 +293,8 @@ class Sets:
     def _how_desired(self) -> dict[str, Any]:
         """What the desired set is opened with; the undesired side too, where its classes are some of the same set."""
         classes = self.spec.classes
-        if classes is not None and self._chosen is not None and parse_name(self.spec.desired).kind == "folder":
-            # There, a list of classes chooses folders, and unknown ones are wanted beside the known.
+        if classes is not None and self._chosen is not None and parse_name(self.spec.desired).kind in _CHOOSES_CLASSES:
+            # There, a list of classes chooses folders or rows, and unknown ones are wanted beside the known.
             classes = [*classes, *self._chosen]
         return {"limit": self._first, "classes": classes, "named": True}
 
@@ -330,7 +352,7 @@ def _chosen(spec: RunSpec) -> tuple[str, ...] | None:
     names = checked_classes(spec.undesired_classes)
     known = {spoken(name) for name in spec.classes or ()}
     both = next((name for name in names if spoken(name) in known), None)
-    if both is not None and parse_name(spec.desired).kind == "folder":
+    if both is not None and parse_name(spec.desired).kind in _CHOOSES_CLASSES:
         raise Error(f"The class '{both}' is named for both sides: a class is either desired or undesired.")
     return names
 
@@ -367,6 +389,8 @@ def _has_names(dataset: Dataset) -> bool:
     name = parse_name(dataset.name)
     if name.kind in ("known", "sample"):
         return True
+    if name.kind == "features":
+        return False
     numbers = all(each.isdigit() for each in dataset.classes)
     return not numbers and dataset.classes != (Path(name.base).expanduser().name,)
 

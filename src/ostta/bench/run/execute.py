@@ -25,6 +25,7 @@ from ...backbones.protocol import Backbone
 from ...core.devices import described
 from ...core.types import Error
 from ...evaluate import Records, evaluate
+from ...feature_files import placed_features
 from ...files import make_folder, write_atomically
 from ...lookahead import why_not
 from ...measures import measure_run
@@ -47,7 +48,7 @@ from ..scenario import FoolingScenario
 from ..spec import RunSpec, identity
 from .checkpoint import EVERY, Checkpoint, Reached
 from .compose import compose
-from .features import FeatureCache, cache_of
+from .features import FeatureCache, cache_of, check_features, has_features
 from .load import LoadMeter
 from .locks import wait_for_lock
 from .log import Thinned, open_log
@@ -113,10 +114,10 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
     choice = check_names(spec, code)
     model = backbone
     if model is None and isinstance(spec.scenario, FoolingScenario):
-        model = open_backbone(spec)  # which images fool it, it must be asked itself
+        model = open_backbone(spec, root)  # which images fool it, it must be asked itself
     composed = compose(spec, root, model)
     adapter = load(
-        model if model is not None else open_backbone(spec),
+        model if model is not None else open_backbone(spec, root),
         composed.known_classes(spec),
         method=choice.method.of,
         score=choice.score.of,  # a spec without one means the identifier's or `max`, whatever its profile
@@ -128,7 +129,7 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
     )
     if spec.ahead > 1 and (reason := why_not(adapter)) is not None:
         raise Error(f"Images cannot be encoded ahead: {reason}. Leave out `--ahead`.")
-    return Prepared(
+    prepared = Prepared(
         spec,
         adapter,
         composed.stream,
@@ -136,14 +137,16 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
         composed.undesired,
         (adapter.backbone.remark, *composed.remarks),
     )
+    check_features(prepared)
+    return prepared
 
 
-def open_backbone(spec: RunSpec) -> Backbone:
-    """The backbone that `spec` names."""
+def open_backbone(spec: RunSpec, root: Path | None = None) -> Backbone:
+    """The backbone that `spec` names; a feature file may be in the folder `root` of the data sets."""
     code = code_of(spec)
     if spec.backbone in code:
         return backbones.made(code[spec.backbone], spec.device, spec.dtype)
-    return backbones.load(spec.backbone, spec.device, spec.dtype)
+    return backbones.load(placed_features(spec.backbone, root), spec.device, spec.dtype)
 
 
 def existing(prepared: Prepared, out: Path) -> Result | None:
@@ -199,7 +202,8 @@ def carry_out(
                 samples = prefetched(samples)
             with cache.noting(adapter):
                 evaluate(adapter, samples, after, records, partial(cache.step, adapter))
-        result = summarise(prepared, reached()).model_copy(update={"cached_features": cache is not None and cache.used})
+        by_features = (cache is not None and cache.used) or has_features(prepared.stream)
+        result = summarise(prepared, reached()).model_copy(update={"cached_features": by_features})
         if told is not None:
             told.end(result)
     return result, records

@@ -18,7 +18,7 @@ import json
 import os
 import platform
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -28,8 +28,12 @@ import numpy as np
 import torch
 
 from ...adapter import Adapter, versions
+from ...backbones.features import FeaturesBackbone
+from ...backbones.protocol import Backbone
 from ...core.types import Error, Prediction
 from ...data.dataset import Dataset
+from ...data.features import ORIGIN
+from ...feature_files import read_features
 from ...files import make_folder, write_atomically
 from ...streams import Drawn, Sample, Source, Stream
 
@@ -45,28 +49,63 @@ def cache_of(prepared: Prepared, out: Path) -> FeatureCache | None:
     plain = adapter.resolved.adapter.precision == "single" and adapter.backbone.dtype == torch.float32
     if not adapter.features_suffice or not plain:
         return None
-    common = [
-        adapter.backbone.weight_hash,
-        asdict(adapter.backbone.preprocessing),
-        adapter.device.type,
-        torch.get_num_threads(),
-        platform.machine(),
-        versions(),
-        prepared.spec.plugins,
-    ]
     stores: dict[str, FeatureStore] = {}
     sides: dict[tuple[int, bool], FeatureStore] = {}
     for domain, known, source in _sides(prepared.stream):
-        dataset = source.whole if isinstance(source, Drawn) else source
-        if not isinstance(dataset, Dataset):
-            return None  # images that change along the stream are never seen twice
-        # The note of a set that is made here says from what and how.
-        what = [dataset.name, dataset.note, dataset.layout, dataset.fingerprint(np.zeros(0, np.int64)), _files(dataset)]
-        key = hashlib.sha256(json.dumps([common, what], sort_keys=True).encode()).hexdigest()[:24]
+        dataset = _whole(source)
+        if not isinstance(dataset, Dataset) or _is_features(dataset):
+            return None  # images that change along the stream are never seen twice, and features need no cache
+        key = store_key(adapter.backbone, dataset, prepared.spec.plugins)
         if key not in stores:
             stores[key] = FeatureStore(out / FOLDER / key, adapter.backbone.feature_width)
         sides[domain, known] = stores[key]
     return FeatureCache(adapter, sides)
+
+
+def store_key(backbone: Backbone, dataset: Dataset, plugins: Mapping[str, str]) -> str:
+    """A name for the features of a data set: different where another backbone, setting or version may give other features."""
+    # The note of a set that is made here says from what and how.
+    content = [
+        [
+            backbone.weight_hash,
+            asdict(backbone.preprocessing),
+            backbone.device.type,
+            torch.get_num_threads(),
+            platform.machine(),
+            versions(),
+            plugins,
+        ],
+        [dataset.name, dataset.note, dataset.layout, dataset.fingerprint(np.zeros(0, np.int64)), _files(dataset)],
+    ]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def has_features(stream: Stream) -> bool:
+    """Whether a side of the stream comes from a feature file."""
+    return any(_is_features(_whole(source)) for _, _, source in _sides(stream))
+
+
+def check_features(prepared: Prepared) -> None:
+    """Raise an Error unless the adapter can step through the stream, where one of them has features in place of images."""
+    adapter, model = prepared.adapter, prepared.adapter.backbone
+    for _, _, source in _sides(prepared.stream):
+        dataset = _whole(source)
+        if _is_features(dataset):
+            file = read_features(Path(dataset.layout))
+            file.require_encoder(dataset.name, model, adapter.features_suffice, adapter.method_name)
+        elif isinstance(model, FeaturesBackbone):
+            raise Error(
+                f"The backbone {model.id} has no image tower, and '{source.name}' has images: name a feature file for each side, or "
+                f"the backbone {model.encoder[0]}."
+            )
+
+
+def _whole(source: Source) -> Any:
+    return source.whole if isinstance(source, Drawn) else source
+
+
+def _is_features(source: object) -> bool:
+    return isinstance(source, Dataset) and source.origin == ORIGIN
 
 
 def _sides(stream: Stream) -> Iterator[tuple[int, bool, Source]]:

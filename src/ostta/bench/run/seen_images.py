@@ -57,6 +57,8 @@ def seen_images(result: Result, root: Path | None) -> SeenImages:
     away = next((name for name in sets_of(spec) if parse_name(name).kind == "hub"), None)
     if away is not None:
         raise Error(f"The images of '{away}' are on the hub, and a page fetches nothing.")
+    if any(parse_name(name).kind == "features" for name in sets_of(spec)):
+        raise Error("This stream has features alone, so there are no images to show.")
     if isinstance(spec.scenario, FoolingScenario):
         raise Error("Which images the stream of the scenario fooling has, only its model knows.")
     composed = compose(spec, root)

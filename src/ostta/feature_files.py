@@ -1,0 +1,352 @@
+"""Feature files: image features with their labels, and the embeddings of class names and words, in one npz file.
+
+    features          [N, D] float16 or float32, unit rows: one row for each image
+    labels            [N] integers: the class of each image, -1 for an unknown image
+    classes           [C] texts: the class names
+    class_embeddings  [C, D] float16 or float32, unit rows
+    words             [W] texts: names of things that are not the classes (optional)
+    word_embeddings   [W, D] float16 or float32, unit rows (optional)
+    logit_scale       one positive number, the temperature of the backbone
+    metadata          one text, the JSON form of `Metadata`, with the SHA-256 of every other array
+
+`ostta features extract` writes such a file. `features:FILE` names it as a data set and as a backbone. Reading runs no code: arrays of
+Python objects are refused, and every array is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .core.checks import UNIT_TOLERANCE, one_line, shown
+from .core.types import Error
+from .files import file_in_one_step, given_root, is_unicode, make_folder, parse_json, path_from_root
+from .regular_files import check_regular, open_regular
+
+PREFIX = "features:"
+SUFFIX = ".npz"
+# Where `features:NAME` is looked for in the data folder.
+FOLDER = "features"
+FORMAT = 1
+WHAT = "feature file"
+
+_TEXTS = ("classes", "words")
+_MATRICES = ("features", "class_embeddings", "word_embeddings")
+_OPTIONAL = frozenset(["words", "word_embeddings"])
+_ARRAYS = (*_MATRICES, *_TEXTS, "labels", "logit_scale")
+# Features hardly compress, so a file that grows more than this when it is read is damaged or was made to fill the memory.
+_MOST_GROWTH = 32
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The origin of a feature file.
+
+    backbone, weight_hash: the encoder and the SHA-256 of its weights; the hash is empty where it is not known.
+    templates:             prompt templates of the class embeddings; empty where the embeddings were given, not computed.
+    defaults, remark:      as of the backbone: recommended options by owner, and a sentence for every figure.
+    unfamiliar:            classes that the backbone is known not to understand.
+    sets:                  the data sets in the file: name, side, number of images, origin and note.
+    """
+
+    backbone: str
+    weight_hash: str = ""
+    templates: tuple[str, ...] = ()
+    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    remark: str = ""
+    unfamiliar: tuple[str, ...] = ()
+    sets: tuple[Mapping[str, Any], ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureFile:
+    """The checked content of a feature file. `hash` is a SHA-256 of all of it; the arrays are read-only."""
+
+    path: Path
+    features: Array
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+    class_embeddings: NDArray[np.float32]
+    words: tuple[str, ...]
+    word_embeddings: NDArray[np.float32]
+    logit_scale: float
+    metadata: Metadata
+    hash: str
+
+    @property
+    def width(self) -> int:
+        """The length of a feature."""
+        return int(self.features.shape[1])
+
+    def require_encoder(self, name: str, backbone: Any, features_suffice: bool, method: str) -> None:
+        """Raise an Error unless an adapter on `backbone` can use these features, which a person calls `name`.
+
+        Two encoders are the same if their weights are; where a hash is not known, if their names are.
+        """
+        own = self.metadata
+        encoder, weights = getattr(backbone, "encoder", (backbone.id, backbone.weight_hash))
+        same = own.weight_hash == weights if own.weight_hash and weights else own.backbone == encoder
+        if not same or self.width != backbone.feature_width:
+            raise Error(
+                f"'{name}' has features of {own.backbone}, which the backbone {backbone.id} does not compute: "
+                f"use --backbone {name}, or another file with features of that backbone."
+            )
+        if not features_suffice:
+            raise Error(
+                f"{method} looks at the images themselves, and '{name}' has features alone: use a method that needs one view and "
+                "trains nothing in the image tower, such as zero_shot, tda or dpe."
+            )
+
+
+def features_path(name: str, root: Path | None = None) -> Path:
+    """The file that `name` means: `features:FILE.npz` is a path, `features:NAME` is DATA/features/NAME.npz.
+
+    >>> features_path("features:cats", Path("/data")).as_posix()
+    '/data/features/cats.npz'
+    """
+    given = name.removeprefix(PREFIX)
+    if given.endswith(SUFFIX):
+        return path_from_root(Path(given))
+    folder = given_root(root)
+    if folder is None:
+        raise Error(
+            f"'{name}' is a file in the folder of your data sets: give that folder as --data or as OSTTA_DATA, or the path of a "
+            f"file, which ends in {SUFFIX}."
+        )
+    return path_from_root(folder) / FOLDER / f"{given}{SUFFIX}"
+
+
+def placed_features(name: str, root: Path | None = None) -> str:
+    """`name` with the path of its feature file from the root of the file system; a name of another kind stays as it is.
+
+    >>> placed_features("features:cats", Path("/data")), placed_features("embedded")
+    ('features:/data/features/cats.npz', 'embedded')
+    """
+    return f"{PREFIX}{features_path(name, root)}" if name.startswith(PREFIX) else name
+
+
+def read_features(path: Path | str) -> FeatureFile:
+    """Read and check a feature file; a damaged file is an Error.
+
+    >>> read_features("nowhere.npz")
+    Traceback (most recent call last):
+    ostta.core.types.Error: There is no feature file 'nowhere.npz': `ostta features extract` writes such files, and tools/real_features.py writes those of the suite decide/real.
+    """
+    path = Path(path)
+    if not os.path.lexists(path):
+        raise Error(
+            f"There is no {WHAT} '{path}': `ostta features extract` writes such files, and tools/real_features.py writes those of "
+            "the suite decide/real."
+        )
+    check_regular(path, WHAT)
+    found = os.stat(path)
+    return _read(path, found.st_size, found.st_mtime_ns)
+
+
+def write_features(
+    path: Path,
+    features: Array,
+    labels: Array,
+    classes: Sequence[str],
+    class_embeddings: Array,
+    logit_scale: float,
+    metadata: Metadata,
+    words: Sequence[str] = (),
+    word_embeddings: Array | None = None,
+) -> FeatureFile:
+    """Write a feature file in one step and read it back, which checks it."""
+    if path.suffix != SUFFIX:
+        raise Error(f"The name of a {WHAT} ends in {SUFFIX}, and '{path}' does not.")
+    arrays: dict[str, Array] = {
+        "features": np.ascontiguousarray(features),
+        "labels": np.asarray(labels, np.int64),
+        "classes": _texts_array(classes),
+        "class_embeddings": np.ascontiguousarray(class_embeddings),
+        "logit_scale": np.asarray(logit_scale, np.float64),
+    }
+    if words:
+        arrays |= {"words": _texts_array(words), "word_embeddings": np.ascontiguousarray(word_embeddings)}
+    content = {"format": FORMAT, **asdict(metadata), "sha256": {name: _hash(array) for name, array in arrays.items()}}
+    arrays["metadata"] = np.asarray(json.dumps(content, sort_keys=True))
+    make_folder(path.parent)
+    with file_in_one_step(path) as partial:
+        with open(partial, "xb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        # Content that would not be read again replaces no file.
+        _checked(path, _arrays(partial))
+    return read_features(path)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+@lru_cache(maxsize=2)
+def _read(path: Path, size: int, changed: int) -> FeatureFile:
+    """A run reads one file up to three times: as the backbone and for both sides. `size` and `changed` notice a replaced file."""
+    return _checked(path, _arrays(path))
+
+
+def _arrays(path: Path) -> dict[str, Array]:
+    try:
+        with open_regular(path, WHAT) as file, zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+            _require(
+                sum(member.file_size for member in members) <= _MOST_GROWTH * os.fstat(file.fileno()).st_size + 2**16,
+                "it is far larger than its size on the disk",
+            )
+            names = [member.filename.removesuffix(".npy") for member in members]
+            _require(len(set(names)) == len(names), "an array is there twice")
+            needed = [name for name in (*_ARRAYS, "metadata") if name not in _OPTIONAL]
+            missing = [name for name in needed if name not in names]
+            _require(not missing, f"the array `{missing[0] if missing else ''}` is missing")
+            _require(("words" in names) == ("word_embeddings" in names), "it has `words` without `word_embeddings`")
+            known = {
+                name: member for name, member in zip(names, members, strict=True) if name in (*_ARRAYS, "metadata")
+            }
+            found = {}
+            for name, member in known.items():
+                with archive.open(member) as content:
+                    found[name] = _array(content, name, member.file_size)
+            return found
+    except _DamageError as problem:
+        raise _damaged(path, str(problem)) from None
+    except Error:
+        raise
+    except Exception as problem:  # zipfile and numpy raise many kinds of exceptions on damaged content
+        raise _damaged(path, one_line(problem).rstrip(".") or type(problem).__name__) from None
+
+
+def _array(content: IO[bytes], name: str, size: int) -> Array:
+    version = np.lib.format.read_magic(content)
+    _require(version in ((1, 0), (2, 0)), f"the array `{name}` has an unknown version")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(content)
+    _require(dtype.kind in "fiuU", f"the array `{name}` is of type {dtype}")
+    _require(all(isinstance(length, int) and length >= 0 for length in shape), f"the array `{name}` has no valid shape")
+    count = math.prod(shape)
+    _require(count * dtype.itemsize == size - content.tell(), f"the array `{name}` is cut short")
+    # A copy in memory of its own; `read` also checks the CRC of the member.
+    flat = np.frombuffer(content.read(), dtype) if count and dtype.itemsize else np.zeros(count, dtype)
+    return flat.reshape(shape, order="F" if fortran else "C")
+
+
+def _checked(path: Path, arrays: Mapping[str, Array]) -> FeatureFile:
+    try:
+        metadata, hashes, digest = _metadata(arrays["metadata"])
+        for name in _ARRAYS:
+            if name in arrays:
+                _require(hashes.get(name) == _hash(arrays[name]), f"the SHA-256 of `{name}` is not the stored one")
+        features = arrays["features"]
+        _require(features.ndim == 2 and features.size > 0, f"`features` has the shape {list(features.shape)}")
+        for name in _MATRICES:
+            if name in arrays:
+                _check_matrix(name, arrays[name], features.shape[1])
+        texts = {name: _texts(name, arrays[name]) for name in _TEXTS if name in arrays}
+        for name, rows in (("classes", "class_embeddings"), ("words", "word_embeddings")):
+            if name in texts:
+                _require(len(texts[name]) == len(arrays[rows]), f"`{name}` and `{rows}` differ in length")
+        labels = arrays["labels"]
+        _require(labels.dtype.kind == "i" and labels.shape == (len(features),), "`labels` needs one integer a row")
+        count = len(texts["classes"])
+        _require(bool(((labels >= -1) & (labels < count)).all()), f"labels must be from -1 to {count - 1}")
+        scale = arrays["logit_scale"]
+        _require(scale.dtype.kind == "f" and scale.shape == (), "`logit_scale` is not a number")
+        _require(math.isfinite(float(scale)) and float(scale) > 0, f"`logit_scale` is {float(scale)}, not positive")
+    except _DamageError as problem:
+        raise _damaged(path, str(problem)) from None
+    words = arrays.get("word_embeddings", np.zeros((0, features.shape[1])))
+    return FeatureFile(
+        path,
+        features,
+        labels.astype(np.int64),
+        texts["classes"],
+        arrays["class_embeddings"].astype(np.float32),
+        texts.get("words", ()),
+        words.astype(np.float32),
+        float(scale),
+        metadata,
+        digest,
+    )
+
+
+class _DamageError(Error):
+    """The part of the sentence that says what is wrong."""
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise _DamageError(otherwise)
+
+
+def _damaged(path: Path, reason: str) -> Error:
+    return Error(f"The {WHAT} '{path}' is damaged or was not written by ostta ({reason}): extract it again.")
+
+
+def _check_matrix(name: str, rows: Array, width: int) -> None:
+    _require(rows.dtype in (np.float16, np.float32), f"`{name}` is of type {rows.dtype}, not float16 or float32")
+    _require(rows.ndim == 2 and rows.shape[1] == width, f"`{name}` has the shape {list(rows.shape)}, not [.., {width}]")
+    for start in range(0, len(rows), 4096):
+        block = rows[start : start + 4096].astype(np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            wrong = ~(np.abs(np.linalg.norm(block, axis=1) - 1) <= UNIT_TOLERANCE)
+        if wrong.any():
+            row = start + int(np.flatnonzero(wrong)[0])
+            raise _DamageError(f"row {row} of `{name}` is not finite or not of unit length")
+
+
+def _texts(name: str, array: Array) -> tuple[str, ...]:
+    _require(array.dtype.kind == "U" and array.ndim == 1, f"`{name}` is not a list of texts")
+    texts = tuple(map(str, array.tolist()))
+    _require(all(text.strip() and is_unicode(text) for text in texts), f"`{name}` has an empty or invalid text")
+    _require(len(set(texts)) == len(texts), f"`{name}` has a name twice")
+    return texts
+
+
+def _metadata(array: Array) -> tuple[Metadata, Mapping[str, Any], str]:
+    """The metadata, the SHA-256 of each array, and one of everything."""
+    _require(array.dtype.kind == "U" and array.shape == (), "`metadata` is not a text")
+    text = str(array)
+    try:
+        content = parse_json(text.encode("utf-8"))
+    except ValueError:
+        raise _DamageError("`metadata` is not JSON") from None
+    _require(isinstance(content, dict), "`metadata` is not a JSON object")
+    number = content.pop("format", None)
+    _require(number == FORMAT, f"its format is {shown(number)}, and this version reads format {FORMAT}")
+    hashes = content.pop("sha256", None)
+    _require(isinstance(hashes, dict), "`metadata` has no hashes")
+    wanted = asdict(Metadata(""))
+    _require(content.keys() == wanted.keys(), f"`metadata` must have the fields {', '.join(wanted)}")
+    for name, example in wanted.items():
+        kind = list if isinstance(example, tuple) else type(example)
+        _require(isinstance(content[name], kind), f"`{name}` in `metadata` is {shown(content[name])}")
+    for name in ("templates", "unfamiliar"):
+        _require(all(isinstance(text, str) for text in content[name]), f"`{name}` in `metadata` is not a list of texts")
+    _require(all(isinstance(each, dict) for each in content["defaults"].values()), "`defaults` has no options")
+    _require(all(isinstance(each, dict) for each in content["sets"]), "`sets` in `metadata` is not a list of objects")
+    for name in ("backbone", "weight_hash", "remark"):
+        _require(is_unicode(content[name]), f"`{name}` in `metadata` is not valid text")
+    lists = {name: tuple(content[name]) for name, example in wanted.items() if isinstance(example, tuple)}
+    return Metadata(**{**content, **lists}), hashes, hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _texts_array(texts: Sequence[str]) -> Array:
+    return np.array(list(texts), dtype=np.str_) if texts else np.zeros(0, dtype="<U1")
+
+
+def _hash(array: Array) -> str:
+    digest = hashlib.sha256(f"{array.dtype.str} {array.shape}\n".encode())
+    digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
