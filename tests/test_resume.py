@@ -496,7 +496,7 @@ def test_a_folder_that_comes_later_has_all_rows(photos: Path, whole: Path, tmp_p
     assert (done.code, len(done.lines)) == (0, COUNT - 19)
     # Images from a list on standard input are encoded one at a time, those of the folder in batches.
     for found, expected in zip(table(tmp_path / "out"), table(whole / "out"), strict=True):
-        for name in ("score", "threshold"):
+        for name in ("score", "threshold", "probability"):
             found[name], expected[name] = (float(row[name] or "nan") for row in (found, expected))
         assert found == pytest.approx(expected, abs=1e-5, nan_ok=True)
     assert len(list((tmp_path / "out" / "drawn").iterdir())) == COUNT
