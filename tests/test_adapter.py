@@ -200,7 +200,7 @@ def test_prediction_json_is_complete() -> None:
     assert set(content) == {
         "label", "index", "known", "score", "threshold", "mu_desired", "mu_undesired", "verdict", "adapted", "loss",
         "reason", "best", "ms", "class_scores", "pseudo_label", "diagnostics", "features", "evidence",
-        "warming_up", "events", "probability", "undecided", "explanation", "class_probabilities",
+        "warming_up", "events", "probability", "undecided", "explanation", "class_probabilities", "most_like",
     }  # fmt: skip
     assert list(content["class_scores"]) == list(CLASSES)
     assert len(content["features"]) == 16
