@@ -83,9 +83,7 @@ class StreamModel:
     def votes(self, centred: Singles) -> Floats:
         """Share of known images among the nearest images of the window, weighted by similarity."""
         cosines = centred @ self.features.T
-        nearest, weights = _nearest(cosines, neighbour_count(len(self.features), self.options.nearest_images))
-        share: Floats = (weights * self.known[nearest]).sum(1)
-        return share
+        return _votes(_nearest(cosines, neighbour_count(len(self.features), self.options.nearest_images)), self.known)
 
 
 def neighbour_count(images: int, most: int) -> int:
@@ -215,12 +213,18 @@ def _units(rows: Singles, cosines: Floats, known: Floats) -> Units:
     weights = known / known.sum()
     centre, centre_cosines = (weights.astype(np.float32) @ rows), weights @ cosines
     own = _centred(rows, cosines, centre, centre_cosines)[1]
-    # One class has no second-best: its lower half takes the place.
-    lower = np.minimum(own[:, 0], np.median(own[:, 0]))
-    second = np.partition(own, -2, 1)[:, -2] if own.shape[1] > 1 else lower
+    second = _second_best(own)
     mean = float(weights @ second)
     spread = max(float(np.sqrt(weights @ (second - mean) ** 2)), 1e-6)
     return Units(centre, centre_cosines, mean + more_classes(own.shape[1]) * spread, spread)
+
+
+def _second_best(cosines: Floats) -> Floats:
+    """Second-largest cosine of each image. With one class, its lower half takes the place."""
+    if cosines.shape[1] == 1:
+        return np.minimum(cosines[:, 0], np.median(cosines[:, 0]))
+    second: Floats = np.partition(cosines, -2, 1)[:, -2]
+    return second
 
 
 @cache
