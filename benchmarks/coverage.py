@@ -4,7 +4,7 @@ Each seed draws its own images (300 known, 300 unknown) from the test sets. `mak
 each method the difference to the frozen classifier has an interval by
 
 - one seed: the bootstrap over images alone, and
-- three seeds and six seeds: the nested interval over images and seeds (`ostta.intervals`).
+- three seeds and six seeds: the nested interval over images and seeds (`ostta.evaluation.intervals`).
 
 The reference value is the mean over the seeds that the interval has not seen. This mean has an error itself, so the coverage of a
 correct interval is somewhat below 95 %; the column "expected" has the value for normally distributed differences.
@@ -31,8 +31,8 @@ from scipy.stats import t as student
 
 from ostta.bench.tables.paired import read_outcomes
 from ostta.bench.tables.suite_results import results_in
-from ostta.files import write_atomically
-from ostta.intervals import LEVEL, Outcomes, Resampling, Values, interval
+from ostta.evaluation.intervals import LEVEL, Outcomes, Resampling, Values, interval
+from ostta.io import write_atomically
 
 SEEDS = 24
 METRICS = ("auroc", "hm")

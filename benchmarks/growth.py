@@ -28,8 +28,8 @@ from torch.nn import functional
 
 import ostta
 from ostta.core.types import NO_EVIDENCE, Decision, Evidence, Verdict
-from ostta.files import write_atomically
 from ostta.identifiers import LDA, LDAOptions
+from ostta.io import write_atomically
 from ostta.live import StreamPool
 
 from .growth_figure import Rows, plot

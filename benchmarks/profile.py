@@ -21,7 +21,7 @@ from ostta.core.types import Verdict
 from ostta.data.by_name import open_dataset
 from ostta.data.images import read_image
 from ostta.data.views import Views
-from ostta.evaluate import evaluate
+from ostta.evaluation.loop import evaluate
 from ostta.streams import SingleDomain, prefetched
 
 from .compare import Way, plain_table

@@ -28,13 +28,13 @@ from rich.table import Table
 
 import ostta
 from ostta.data import open_dataset
-from ostta.files import write_atomically
+from ostta.io import write_atomically
 from ostta.live import StreamPool
-from ostta.live.cluster.engine import RayEngine
-from ostta.live.cluster.holder import Holder
-from ostta.live.cluster.leases import create
-from ostta.live.cluster.replica import Replicated
-from ostta.live.server.settings import Settings
+from ostta.server.cluster.engine import RayEngine
+from ostta.server.cluster.holder import Holder
+from ostta.server.cluster.leases import create
+from ostta.server.cluster.replica import Replicated
+from ostta.server.settings import Settings
 
 from .timing import settled_memory
 

@@ -144,9 +144,9 @@ def serving(pool: Any, folder: Path | None, count: int) -> Iterator[tuple[int, l
     import httpx
     import uvicorn
 
-    from ostta.live.server import FolderStore, LocalEngine, Settings, create_app
-    from ostta.live.server.logs import log_to
-    from ostta.live.server.serving import config
+    from ostta.server import FolderStore, LocalEngine, Settings, create_app
+    from ostta.server.logs import log_to
+    from ostta.server.serving import config
 
     settings = Settings()
     app = create_app(LocalEngine(pool, settings, None if folder is None else FolderStore(folder)), settings)

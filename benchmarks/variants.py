@@ -22,7 +22,7 @@ from torch._inductor.utils import fresh_cache
 
 from ostta.core.groups import layernorm_names
 from ostta.core.overlay import twin
-from ostta.files import write_atomically
+from ostta.io import write_atomically
 from ostta.live.batched_tower import BatchedTower
 
 from .compare import Row, Way, compare, plain_table, table

@@ -7,8 +7,8 @@ import sys
 
 import ostta
 from ostta.data import open_dataset
-from ostta.evaluate import evaluate
-from ostta.intervals import paired_difference
+from ostta.evaluation.intervals import paired_difference
+from ostta.evaluation.loop import evaluate
 from ostta.streams import SingleDomain
 
 IMAGES = 50  # of each side; the samples have 1,000

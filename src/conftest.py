@@ -18,9 +18,9 @@ import pytest
 from PIL import Image
 
 import ostta
-from ostta import evaluate
 from ostta.backbones.embedded import load_embedded
 from ostta.data import open_dataset
+from ostta.evaluation import loop as evaluate
 from ostta.live import AsyncClient, Client
 from ostta.streams import Sample
 
@@ -55,8 +55,8 @@ def _url() -> str:
     """The address of a server in this process, which ends with it."""
     import uvicorn
 
-    from ostta.live.server import FolderStore, LocalEngine, create_app
-    from ostta.live.server.logs import log_to
+    from ostta.server import FolderStore, LocalEngine, create_app
+    from ostta.server.logs import log_to
 
     log_to(io.StringIO())
     folder = tempfile.mkdtemp()

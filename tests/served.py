@@ -58,7 +58,7 @@ def running() -> Iterator[Server]:
     """A server at a port that was free; it wants `TOKEN`."""
     import uvicorn
 
-    from ostta.live.server import LocalEngine, Settings, Token, Tokens, create_app
+    from ostta.server import LocalEngine, Settings, Token, Tokens, create_app
 
     app = create_app(LocalEngine(ostta.StreamPool("embedded")), Settings(), Tokens([Token(TOKEN)]))
     with socket.create_server(("127.0.0.1", 0)) as listening:

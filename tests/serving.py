@@ -20,9 +20,9 @@ import uvicorn
 from ostta import StreamPool
 from ostta.backbones.embedded import load_embedded
 from ostta.data import open_dataset
-from ostta.live.server import LocalEngine, SessionStore, Settings, Tokens, create_app
-from ostta.live.server.logs import log_to
-from ostta.live.server.serving import config
+from ostta.server import LocalEngine, SessionStore, Settings, Tokens, create_app
+from ostta.server.logs import log_to
+from ostta.server.serving import config
 
 embedded = cache(load_embedded)
 # All servers of this process write to it, as there is one log of a process.

@@ -16,14 +16,14 @@ import torch
 import ostta
 from cases import CLASSES, Given, SmallTower, adapter, backbone, content, images, learned, same, trace
 from ostta import Error, ImageError, InUseError, Verdict
+from ostta.config.registry import ALL_IDENTIFIERS as IDENTIFIERS
+from ostta.config.registry import ALL_SCORES as SCORES
+from ostta.config.resolve import owners
 from ostta.core.scores import cosines
 from ostta.core.types import Look
 from ostta.methods import METHODS
 from ostta.methods.entropy import Entropy
 from ostta.methods.rosita import RositaOptions
-from ostta.options import owners
-from ostta.registry import ALL_IDENTIFIERS as IDENTIFIERS
-from ostta.registry import ALL_SCORES as SCORES
 from ostta.sources.item import missing_item
 
 

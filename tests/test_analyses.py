@@ -18,14 +18,15 @@ from scipy.stats import wasserstein_distance
 
 import ostta
 from cases import CASES, CLASSES, SmallTower, adapter, images
-from ostta import Error, Verdict, analyses
-from ostta.analyses import BankBytes, ReliableAccuracy, distances
+from ostta import Error, Verdict
 from ostta.bench.result import Result, read_result
 from ostta.bench.run.execute import carry_out, prepare, write_records
 from ostta.bench.spec import RunSpec
 from ostta.core.banks import FeatureBank, ScoreBank
 from ostta.core.types import Decision, Prediction
-from ostta.evaluate import Records
+from ostta.evaluation import analyses
+from ostta.evaluation.analyses import BankBytes, ReliableAccuracy, distances
+from ostta.evaluation.loop import Records
 from ostta.methods.protocol import Proposal
 from ostta.streams import Sample
 

@@ -27,7 +27,6 @@ from transformers import (
 )
 
 import ostta
-from ostta import analyses
 from ostta.backbones import Backbone, HasTextTower, HasTokenStatistics, TunesPrompts, backbone_names, load, wrap
 from ostta.backbones.embedded import load_embedded
 from ostta.backbones.embedded.stem import Stem
@@ -46,6 +45,7 @@ from ostta.backbones.towers import ImageTower
 from ostta.core.groups import layernorm_names
 from ostta.core.overlay import Overlay
 from ostta.core.types import Error, Preprocessing
+from ostta.evaluation import analyses
 from tiny_models import IMAGE_SIZE, tiny_clip, tiny_embedded, tiny_siglip, tiny_siglip2
 
 CLASSES = ["cat", "great_white_shark", "dog"]

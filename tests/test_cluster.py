@@ -19,15 +19,15 @@ import pytest
 import ostta
 from ostta import Error
 from ostta.data import open_dataset
-from ostta.live.cluster.engine import RayEngine
-from ostta.live.cluster.holder import Holder
-from ostta.live.cluster.leased_store import HOLDERS, LeasedStore, adopt
-from ostta.live.cluster.leases import HeldError, MissingError
-from ostta.live.cluster.overview import Overview
-from ostta.live.cluster.replica import ReplicaBase, Replicated
-from ostta.live.server.problems import ProblemError
-from ostta.live.server.settings import Limits, Settings
-from ostta.live.server.store import FolderStore, LostError, Stored, new_id
+from ostta.server.cluster.engine import RayEngine
+from ostta.server.cluster.holder import Holder
+from ostta.server.cluster.leased_store import HOLDERS, LeasedStore, adopt
+from ostta.server.cluster.leases import HeldError, MissingError
+from ostta.server.cluster.overview import Overview
+from ostta.server.cluster.replica import ReplicaBase, Replicated
+from ostta.server.problems import ProblemError
+from ostta.server.settings import Limits, Settings
+from ostta.server.store import FolderStore, LostError, Stored, new_id
 
 pytestmark = pytest.mark.skipif(find_spec("fastapi") is None, reason="the extra `serve` is not installed")
 

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("fastapi")
 
 import serving
-from ostta.live.cluster.engine import RayEngine
-from ostta.live.cluster.replica import Replicated
+from ostta.server.cluster.engine import RayEngine
+from ostta.server.cluster.replica import Replicated
 from serving import Served, served
 from test_cluster import Local
 from test_server import (  # noqa: F401

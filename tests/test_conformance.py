@@ -18,9 +18,9 @@ from cases import (
     usual,
 )
 from ostta import Error
+from ostta.config.registry import ALL_IDENTIFIERS as IDENTIFIERS
+from ostta.config.registry import ALL_SCORES as SCORES
 from ostta.methods import METHODS
-from ostta.registry import ALL_IDENTIFIERS as IDENTIFIERS
-from ostta.registry import ALL_SCORES as SCORES
 from ostta.testing import check_backbone, check_identifier, check_method, check_score, methods
 
 # `test_methods_conform` asks all of a method on the quickest backbone.

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from ostta.live.server.metrics import ABOUT, Metrics
+from ostta.server.metrics import ABOUT, Metrics
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"

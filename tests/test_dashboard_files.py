@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ostta import pages
-from ostta.live.server.app import DASHBOARD
+from ostta.server.app import DASHBOARD
 
 FOLDER = DASHBOARD
 PAGES = (Path(pages.__file__).parent / "templates" / "style.css").read_text(encoding="utf-8")

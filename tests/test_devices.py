@@ -17,10 +17,10 @@ import ostta
 import pretended
 from cases import CLASSES, EARLY, SmallTower, content, images
 from ostta import Error
+from ostta.config.registry import ALL_IDENTIFIERS as IDENTIFIERS
 from ostta.core.devices import device_named, dtype_named
 from ostta.live import StreamPool
 from ostta.methods import METHODS
-from ostta.registry import ALL_IDENTIFIERS as IDENTIFIERS
 
 pytestmark = pytest.mark.device
 STEPS = 24

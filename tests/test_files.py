@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from ostta import Error, files
-from ostta.files import STALE, read_regular, readable, write_atomically
+from ostta import Error
+from ostta import io as files
+from ostta.io import STALE, read_regular, readable, write_atomically
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import ostta
-from ostta import metrics
+from ostta.evaluation import metrics
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = ROOT / "tests" / "golden"

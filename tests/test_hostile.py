@@ -13,7 +13,7 @@ from ostta.bench.scenario import CoveredScenario, UnknownFirstScenario, read_sce
 from ostta.bench.spec import RunSpec, checked_spec, identity, is_frozen, name_of
 from ostta.bench.suite import expand, load_suite
 from ostta.bench.tables.against_frozen import course, hostile_images, recovered
-from ostta.intervals import Outcomes
+from ostta.evaluation.intervals import Outcomes
 from ostta.streams import Covered, Domain, Fooling, OneClassFirst, SortedClasses, Stream, UnknownFirst
 
 

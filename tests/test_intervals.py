@@ -9,8 +9,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ostta import Error, metrics
-from ostta.intervals import METRICS, OF_SCORES, Interval, Outcomes, Resampling, SeedSpread, interval, paired_difference
+from ostta import Error
+from ostta.evaluation import metrics
+from ostta.evaluation.intervals import (
+    METRICS,
+    OF_SCORES,
+    Interval,
+    Outcomes,
+    Resampling,
+    SeedSpread,
+    interval,
+    paired_difference,
+)
 
 
 def simulated(seed: int, desired: int = 150, undesired: int = 150, shift: float = 0.0, first: int = 0) -> Outcomes:

@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ostta import Error
-from ostta.live.cluster import holder as holder_module
-from ostta.live.cluster import leases
-from ostta.live.cluster.holder import Holder
-from ostta.live.cluster.leases import HeldError, MissingError, StaleError, Token, create, read, take
+from ostta.server.cluster import holder as holder_module
+from ostta.server.cluster import leases
+from ostta.server.cluster.holder import Holder
+from ostta.server.cluster.leases import HeldError, MissingError, StaleError, Token, create, read, take
 
 
 class Clock:
@@ -197,8 +197,8 @@ def test_what_a_killed_process_leaves(tmp_path: Path, holders) -> None:
     """SIGKILL: under the same kernel it is seen at once, and what was half written is taken away."""
     code = (
         "import sys; from pathlib import Path\n"
-        "from ostta.live.cluster.holder import Holder\n"
-        "from ostta.live.cluster.leases import create\n"
+        "from ostta.server.cluster.holder import Holder\n"
+        "from ostta.server.cluster.leases import create\n"
         "folder = Path(sys.argv[1])\n"
         "create(folder / 'door', Holder(folder / 'holders', 'killed').start(), {'state': b'0'})\n"
         "(folder / 'door' / '.0000000001-0000000001.state.12ab.partial').write_bytes(b'half')\n"

@@ -39,10 +39,11 @@ from open_clip_models import (
     tokenizer,
     transform,
 )
-from ostta import Error, analyses
+from ostta import Error
 from ostta.backbones import HasTextTower, TunesPrompts, from_open_clip, from_transformers, load
 from ostta.core.types import Preprocessing
 from ostta.data.views import canonical
+from ostta.evaluation import analyses
 from ostta.live import StreamPool
 from tiny_models import IMAGE_SIZE, tiny_clip, tiny_siglip
 

@@ -15,7 +15,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, roc_auc_score
 from typer.testing import CliRunner
 
-from ostta import Error, plugins
+from ostta import Error
 from ostta.bench.report.suite_page import suite_report
 from ostta.bench.result import read_result
 from ostta.bench.suite import expand, read_suite
@@ -23,7 +23,8 @@ from ostta.bench.tables.export import FORMATS
 from ostta.bench.tables.suite_figures import SuiteFigures
 from ostta.bench.tables.suite_results import collect_results
 from ostta.cli.app import app
-from ostta.measures import MEASURES, RunColumns, find_measure, measure_run, regret, worst_tenth
+from ostta.config import plugins
+from ostta.evaluation.measures import MEASURES, RunColumns, find_measure, measure_run, regret, worst_tenth
 from test_tables import made
 
 
@@ -206,7 +207,7 @@ def test_a_package_or_a_file_adds_a_measure(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(Error, match="There is no measure 'none'"):
         find_measure("none")
     (tmp_path / "own.py").write_text(
-        "from ostta.measures import Measure\ntwice = Measure('x', 'twice ↑', lambda run: 2.0)\n"
+        "from ostta.evaluation.measures import Measure\ntwice = Measure('x', 'twice ↑', lambda run: 2.0)\n"
     )
     found = find_measure(f"{tmp_path / 'own.py'}:twice")
     assert (found(one), found.heading) == (2.0, "twice ↑")

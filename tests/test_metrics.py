@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from ostta import Error, metrics
+from ostta import Error
+from ostta.evaluation import metrics
 
 # Twelve images worked out by hand: eight desired (classes 0 and 1), four undesired.
 LABELS = np.array([0, 0, 1, 1, 0, 1, 0, 1, -1, -1, -1, -1])

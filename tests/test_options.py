@@ -14,9 +14,9 @@ import pytest
 import ostta
 from cases import CLASSES, backbone
 from ostta.cli import main
-from ostta.core.options import SAME, Bounds, Option, Options, option, options_of, profile_values, word_for
-from ostta.core.types import Error
-from ostta.options import (
+from ostta.config.declare import SAME, Bounds, Option, Options, option, options_of, profile_values, word_for
+from ostta.config.registry import choose
+from ostta.config.resolve import (
     AdapterOptions,
     LDAOptions,
     PAlignOptions,
@@ -26,7 +26,7 @@ from ostta.options import (
     read_value,
     resolve,
 )
-from ostta.registry import choose
+from ostta.core.types import Error
 
 DECLARED = [
     pytest.param(one, id=f"{owner}-{one.name}") for owner, options in owners().items() for one in options_of(options)

@@ -27,7 +27,7 @@ from ostta.bench.suite import Suite, expand, read_suite
 from ostta.bench.tables.folder_results import folder_results
 from ostta.bench.tables.suite_figures import SuiteFigures
 from ostta.bench.tables.suite_results import collect_results
-from ostta.evaluate import Records
+from ostta.evaluation.loop import Records
 from ostta.pages import Axis, Chart, Page, Picture, Section, Text, html_page
 from test_tables import made
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import ostta
 from cases import CLASSES, SmallTower, backbone, content, images, same, trace
-from ostta import Error, plugins
+from ostta import Error
 from ostta.bench.engine.grid import plan, run_grid
 from ostta.bench.engine.job import Job, attempt
 from ostta.bench.engine.verify import verify
@@ -26,6 +26,7 @@ from ostta.bench.spec import RunSpec, run_key
 from ostta.bench.suite import load_suite
 from ostta.bench.tables.suite_results import collect_results
 from ostta.cli.app import app
+from ostta.config import plugins
 from ostta.data.by_name import open_dataset
 from ostta.identifiers import LDA
 from ostta.live import StreamPool

@@ -25,7 +25,7 @@ import pytest
 
 import ostta
 from ostta.data import open_dataset
-from ostta.live.cluster.leases import Token
+from ostta.server.cluster.leases import Token
 
 pytestmark = [
     pytest.mark.slow,
@@ -131,9 +131,9 @@ class Watch(threading.Thread):
 
 def test_sessions_make_room_after_a_snapshot(tmp_path: Path) -> None:
     """Four sessions on a replica that holds two: Ray lets the one leave that was used longest ago."""
-    from ostta.live.cluster.engine import RayEngine
-    from ostta.live.cluster.replica import Replicated
-    from ostta.live.server.settings import Settings
+    from ostta.server.cluster.engine import RayEngine
+    from ostta.server.cluster.replica import Replicated
+    from ostta.server.settings import Settings
 
     buffer = io.BytesIO()
     open_dataset("sample:cifar10c").image(0).save(buffer, "PNG")

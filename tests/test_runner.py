@@ -48,7 +48,7 @@ from ostta.bench.suite import load_suite
 from ostta.bench.tables.suite_results import collect_results
 from ostta.cli.app import app
 from ostta.core.types import Error, Prediction, Timing, Verdict
-from ostta.evaluate import Records
+from ostta.evaluation.loop import Records
 from ostta.methods import METHODS
 from ostta.streams import Sample
 

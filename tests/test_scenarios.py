@@ -19,8 +19,8 @@ from ostta.bench.spec import RunSpec
 from ostta.core.types import Prediction
 from ostta.data.by_name import open_dataset
 from ostta.data.corruptions import corrupt, corrupt_pair, corruption_names
-from ostta.evaluate import Records, evaluate
-from ostta.metrics import mean
+from ostta.evaluation.loop import Records, evaluate
+from ostta.evaluation.metrics import mean
 from ostta.streams import Sample
 from test_cli import ostta as command
 

@@ -15,8 +15,8 @@ from torch import nn
 import ostta
 from cases import CLASSES, adapter, backbone, images
 from ostta import Error, Verdict
+from ostta.config.registry import choose
 from ostta.core.types import Decision, Look, Preprocessing, Scored
-from ostta.registry import choose
 from ostta.scores import Detector, DetectorOptions, Max, MaxOptions, Setting
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import ostta
-from ostta.live.server import Limits, Settings
+from ostta.server import Limits, Settings
 from serving import CLASSES, Served, embedded, encoded, events_of, is_problem, pngs, served, state_hash
 
 

@@ -27,7 +27,7 @@ from schemathesis.specs.openapi.checks import (
 
 from fuzz.images import repaired, resized, seeds
 from fuzz.mutate import damaged
-from ostta.live.server import Limits, Settings
+from ostta.server import Limits, Settings
 from serving import Served, pngs, served, state_hash
 
 SECRET = "the-name-of-another-session"

@@ -13,10 +13,10 @@ import pytest
 
 import ostta
 from cases import images
+from ostta.client import calls
 from ostta.live import AsyncClient, Client
-from ostta.live.client import calls
-from ostta.live.server import FolderStore, Limits, Settings
-from ostta.live.server.idempotency import AnswerCache, ImageKey
+from ostta.server import FolderStore, Limits, Settings
+from ostta.server.idempotency import AnswerCache, ImageKey
 from serving import Served, eventually, is_problem, pngs, served
 
 
@@ -143,7 +143,7 @@ def test_a_key_is_known_after_a_restart_and_belongs_to_one_image(tmp_path: Path)
 
 
 def test_the_last_keys_of_a_session_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ostta.live.server.idempotency.KEYS", 3)
+    monkeypatch.setattr("ostta.server.idempotency.KEYS", 3)
     with served() as server, Client(str(server.http.base_url)) as client:
         id = server.session()
         for number in range(4):
@@ -154,7 +154,7 @@ def test_the_last_keys_of_a_session_are_kept(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_was_refused_before_it_was_learned_can_be_sent_again() -> None:
     """A request that waits for its turn while the session is stopped was not counted; one of several of which some were, was."""
-    from ostta.live.server.problems import ProblemError
+    from ostta.server.problems import ProblemError
 
     with served() as server:
         id = server.session()
@@ -167,7 +167,7 @@ def test_what_was_refused_before_it_was_learned_can_be_sent_again() -> None:
 
 
 def test_a_damaged_list_of_keys_counts_as_none() -> None:
-    from ostta.live.server.idempotency import AnswerCache
+    from ostta.server.idempotency import AnswerCache
 
     for content in (None, "x", [1], [["a"]], [[1, 2, 3]], {"a": 1}):
         assert AnswerCache.of(content).to_json() == []

@@ -20,11 +20,11 @@ import pytest
 from PIL import Image
 
 import ostta
-from ostta.live.server import Clock, Limits, Settings, Token, Tokens, read_tokens, uploads
-from ostta.live.server.events import MOST_CHARACTERS, SLICE, Overview
-from ostta.live.server.problems import ProblemError
-from ostta.live.server.security import ANYBODY, SIGNED_IN, hosts_of, is_loopback, network_of, proxies_of
-from ostta.live.server.serving import tokens_for
+from ostta.server import Clock, Limits, Settings, Token, Tokens, read_tokens, uploads
+from ostta.server.events import MOST_CHARACTERS, SLICE, Overview
+from ostta.server.problems import ProblemError
+from ostta.server.security import ANYBODY, SIGNED_IN, hosts_of, is_loopback, network_of, proxies_of
+from ostta.server.serving import tokens_for
 from serving import CLASSES, Served, encoded, events_of, is_problem, pngs, served
 
 ALL, DOOR, CAMERA = "the-token-of-all-sessions", "the-token-of-the-doors", "the-token-of-one-camera"

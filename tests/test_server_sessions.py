@@ -22,8 +22,8 @@ import httpx
 import pytest
 
 import ostta
-from ostta.live.server import Clock, FolderStore, Limits, Settings, Stored
-from ostta.live.server.store import LostError, new_id
+from ostta.server import Clock, FolderStore, Limits, Settings, Stored
+from ostta.server.store import LostError, new_id
 from serving import CLASSES, Served, embedded, events_of, eventually, is_problem, pngs, served
 
 METHODS: list[dict[str, Any]] = [
@@ -155,14 +155,14 @@ def test_a_session_is_saved_every_few_steps_and_never_further_behind(tmp_path: P
 
 def ostta_steps(disk: Disk, id: str) -> int:
     """The steps in the stored state."""
-    from ostta.live.server.settings import Limits
-    from ostta.live.server.states import restored
+    from ostta.server.settings import Limits
+    from ostta.server.states import restored
 
     return restored(disk.load(id).state, embedded(), Limits()).steps
 
 
 def test_a_full_disk_is_reported_served_on_and_recovered_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ostta.live.server.keeping.RETRY", 0.3)
+    monkeypatch.setattr("ostta.server.keeping.RETRY", 0.3)
     disk = Disk(tmp_path)
     with served(Settings(save_every=2), disk) as server:
         id = server.session()
@@ -245,7 +245,7 @@ def test_stored_sessions_are_back_where_fewer_may_be_made(tmp_path: Path) -> Non
 
 
 def test_a_server_that_could_not_save_at_the_end_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ostta.live.server import serving
+    from ostta.server import serving
 
     def listened(app: Any, *_: Any, **__: Any) -> None:
         """A server that makes a session, learns, and ends on a full disk."""
@@ -270,9 +270,9 @@ def test_a_server_that_could_not_save_at_the_end_says_so(tmp_path: Path, monkeyp
 
 
 def test_two_servers_cannot_use_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ostta.live.cluster.leased_store import LeasedStore, adopt
-    from ostta.live.server import serving
-    from ostta.live.server.store import locked
+    from ostta.server import serving
+    from ostta.server.cluster.leased_store import LeasedStore, adopt
+    from ostta.server.store import locked
 
     def second() -> None:
         # A backbone that does not exist: the folder is looked at before a model is loaded.
@@ -375,7 +375,7 @@ def test_a_clock_that_jumps_back_disturbs_nothing(tmp_path: Path) -> None:
 
 def test_sessions_are_adopted_and_released(tmp_path: Path) -> None:
     """As a process of several does that share a store."""
-    from ostta.live.server import LocalEngine, ProblemError
+    from ostta.server import LocalEngine, ProblemError
 
     async def lived() -> None:
         disk = Disk(tmp_path)
@@ -417,7 +417,7 @@ def test_sessions_are_adopted_and_released(tmp_path: Path) -> None:
     ],
 )
 def test_the_memory_of_a_session_is_bounded_before_it_is_made(wanted: dict[str, Any]) -> None:
-    from ostta.live.server.wanted import made
+    from ostta.server.wanted import made
 
     # Smaller, as the embedded model has small features and images.
     limits = Limits(session_bytes=32 * 2**20)
@@ -526,7 +526,7 @@ def test_the_command_line_says_how_to_serve(tmp_path: Path, monkeypatch: pytest.
     from typer.testing import CliRunner
 
     from ostta.cli.app import app
-    from ostta.live.server import serving
+    from ostta.server import serving
 
     asked: dict[str, Any] = {}
 

@@ -10,8 +10,8 @@ from scipy import stats
 
 from ostta import Error
 from ostta.bench.tables.ranks import average_ranks, streams_needed
-from ostta.intervals import Outcomes, Resampling
-from ostta.significance import holm, over_images, over_seeds
+from ostta.evaluation.intervals import Outcomes, Resampling
+from ostta.evaluation.significance import holm, over_images, over_seeds
 
 
 def test_holm_by_hand() -> None:

@@ -20,8 +20,8 @@ from browsing import BROWSER, FLAGS
 from ostta.backbones.embedded import load_embedded
 from ostta.bench.suite import expand, read_suite
 from ostta.cli.app import app
-from ostta.core.options import options_of
-from ostta.options import owners
+from ostta.config.declare import options_of
+from ostta.config.resolve import owners
 from pages import DOCS, PAGES, ROOT, anchors, blocks, commands, links
 
 shared = cache(load_embedded)

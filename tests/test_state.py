@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 import ostta
 from cases import adapter, backbone, content, images, same
 from ostta import Error
-from ostta.files import write_atomically
+from ostta.io import write_atomically
 from ostta.live.state_keeper import Wanted, opened
 from ostta.state import FORMAT, read_state, write_state
 from ostta.state.file import UPGRADES

@@ -23,7 +23,7 @@ from ostta import Error, Prediction, Verdict
 from ostta.adapter import nothing
 from ostta.core.types import Timing
 from ostta.data import ImageSource
-from ostta.evaluate import Records
+from ostta.evaluation.loop import Records
 from ostta.streams import Sample
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -292,7 +292,7 @@ def test_the_list_of_public_things_is_no_empty_one() -> None:
     names = {name for name, _ in public()}
     assert {
         "ostta.adapter.load", "ostta.adapter.Adapter.step", "ostta.core.types.Prediction.to_dict", "ostta.live.pool.StreamPool.held",
-        "ostta.evaluate.Records.to_pandas", "ostta.adapter.Adapter.restore", "ostta.backbones.wrapped.wrap", "ostta.identifiers.lda.LDA",
+        "ostta.evaluation.loop.Records.to_pandas", "ostta.adapter.Adapter.restore", "ostta.backbones.wrapped.wrap", "ostta.identifiers.lda.LDA",
         "ostta.backbones.protocol.Backbone.classifier", "ostta.core.types.Error", "ostta.sources.opening.open",
         "ostta.sources.source.Source.new_events", "ostta.sources.item.Item.require_image",
     } <= names  # fmt: skip

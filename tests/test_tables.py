@@ -19,7 +19,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from ostta import Error, metrics
+from ostta import Error
 from ostta.bench.paper.values import find
 from ostta.bench.report import run_sections
 from ostta.bench.report.run_columns import RunColumns
@@ -37,6 +37,7 @@ from ostta.bench.tables.suite_figures import DELTA, SuiteFigures
 from ostta.bench.tables.suite_results import SuiteResults, collect_results
 from ostta.bench.tables.tidy import tidy_rows
 from ostta.cli import main
+from ostta.evaluation import metrics
 from ostta.pages import Grid
 
 SUITE = """

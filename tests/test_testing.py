@@ -11,7 +11,7 @@ from torch import nn
 
 import ostta
 from cases import CLASSES, SmallTower, images
-from ostta import plugins
+from ostta.config import plugins
 from ostta.core.types import NO_EVIDENCE, Error
 from ostta.identifiers import LDA
 from ostta.methods import Proposal

@@ -14,7 +14,7 @@ from cases import CLASSES, backbone
 from ostta import backbones
 from ostta.cli.parsing import parse_options
 from ostta.data.class_names import checked_classes, parse_classes
-from ostta.files import parse_json
+from ostta.io import parse_json
 from tiny_models import tiny_siglip, tiny_siglip2
 
 COMMA = "a photo of a {}, seen from afar."

@@ -232,8 +232,8 @@ def test_options_check_their_words():
 
 
 def test_a_server_counts_words_among_the_prompts():
-    from ostta.live.server.settings import Limits
-    from ostta.live.server.wanted import made
+    from ostta.server.settings import Limits
+    from ostta.server.wanted import made
 
     wanted = {"classes": list(CLASSES), "options": {"words": [*WORDS, "bell"]}}
     with pytest.raises(ostta.Error, match="There are 7 prompts of classes and words, and 6 are the most"):

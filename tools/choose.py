@@ -36,7 +36,7 @@ from PIL import Image, ImageChops
 from ostta import Error, Prediction, backbones, load
 from ostta.adapter import Adapter
 from ostta.data.corruptions import corrupt
-from ostta.evaluate import evaluate
+from ostta.evaluation.loop import evaluate
 from ostta.streams import Sample, SingleDomain, draw
 
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ostta import metrics
+from ostta.evaluation import metrics
 
 IMAGES = 150
 MAX_BYTES = 6_000_000

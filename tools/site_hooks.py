@@ -45,8 +45,8 @@ def command_line() -> str:
 
 def options() -> str:
     """The options of everything that has some, as Markdown."""
-    from ostta.core.options import SAME, options_of
-    from ostta.options import owners
+    from ostta.config.declare import SAME, options_of
+    from ostta.config.resolve import owners
 
     parts = []
     for owner, declared in owners().items():

@@ -22,6 +22,9 @@ from .acceptance import Acceptance
 from .backbones.prompts import classifier_of, words_of
 from .backbones.protocol import Backbone
 from .backbones.texts import Numbers, Texts, words_by_name
+from .config.profiles import chosen
+from .config.registry import Choice, choose
+from .config.resolve import SCORES_IN_HALF, Given, Resolved, resolve
 from .core.banks import named
 from .core.checks import checked_seed, require_names, shown, split, stored_count
 from .core.devices import synchronise
@@ -43,9 +46,6 @@ from .lookahead import batch_size, image_of, look_ahead
 from .methods import Method
 from .methods.protocol import Failure, Proposal, Restarts, Trained
 from .methods.tuning import TunedState, answer, take
-from .options import SCORES_IN_HALF, Given, Resolved, resolve
-from .profiles import chosen
-from .registry import Choice, choose
 from .scores import Score, Setting
 from .sources import Item
 from .state import GivenClasses, SavedOn, StateCopy, read_state, require_stored_shapes, write_state

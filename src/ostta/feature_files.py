@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from .core.checks import UNIT_TOLERANCE, one_line, shown
 from .core.types import Error
-from .files import file_in_one_step, given_root, is_unicode, make_folder, parse_json, path_from_root
+from .io import file_in_one_step, given_root, is_unicode, make_folder, parse_json, path_from_root
 from .regular_files import check_regular, open_regular
 
 PREFIX = "features:"

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 import torch
 from torch import nn
 
-from .. import plugins
+from ..config import plugins
 from ..core.checks import shown
 from ..core.devices import device_named, dtype_named
 from ..core.modes import learning

@@ -11,7 +11,7 @@ import torch
 from ..core.checks import one_line
 from ..core.devices import own_precision
 from ..core.types import Error
-from ..files import write_atomically
+from ..io import write_atomically
 from ..regular_files import check_regular
 from .checkpoints import read_checkpoint
 from .clip import Clip

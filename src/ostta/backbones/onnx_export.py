@@ -16,7 +16,7 @@ from torch import nn
 
 from ..core.overlay import encode, lock_of
 from ..core.types import Error
-from ..files import folder_in_one_step, write_atomically
+from ..io import folder_in_one_step, write_atomically
 from .folders import short
 from .onnx import INPUT, NEEDS_EXTRA, OUTPUT, Onnx, OnnxTower, load_onnx
 from .onnx_files import DESCRIPTION, FEATURES, FILES, MODEL, TEXT, Exported, checked_names, file_hash, is_exported

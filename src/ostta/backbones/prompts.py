@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from ..core.types import Error
-from ..files import is_unicode
+from ..io import is_unicode
 from .protocol import Backbone, EncodesWords, ReadsPrompts, TunablePrompts, TunesPrompts
 
 

@@ -6,9 +6,9 @@ import json
 import shlex
 from typing import Any
 
+from ..config.resolve import canonical
 from ..core.types import Error
 from ..data.names import parse_name
-from ..options import canonical
 from .scenario import DomainsScenario
 from .spec import RunSpec, usual_draw
 

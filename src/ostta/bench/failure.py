@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.types import Error
-from ..files import make_folder, parse_json, read_regular, readable, write_atomically
+from ..io import make_folder, parse_json, read_regular, readable, write_atomically
 from .spec import RunSpec, run_key
 
 FAILED = "failed"

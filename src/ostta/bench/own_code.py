@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .. import plugins
+from ..config import plugins
+from ..config.resolve import canonical
 from ..data.names import is_file
-from ..options import canonical
 from .scenario import DomainsScenario
 from .spec import RunSpec, changed
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from ..analyses import BankBytes, Distances, ReliableAccuracy
+from ..config.registry import choose
+from ..config.resolve import by_owner
 from ..core.types import Error
-from ..files import read_regular, readable, write_atomically
-from ..metrics import CONVENTION
-from ..options import by_owner
-from ..registry import choose
+from ..evaluation.analyses import BankBytes, Distances, ReliableAccuracy
+from ..evaluation.metrics import CONVENTION
+from ..io import read_regular, readable, write_atomically
 from .file_model import FileModel, first_problem
 from .spec import OF_THE_STREAM, RunSpec
 
@@ -50,7 +50,7 @@ class StreamInfo(FileModel):
 class Figures(FileModel):
     """In percent; None where there are images of one side only.
 
-    Of FPR95 there are three, by the conventions that `ostta.metrics` describes; files from before that have one, and files from before
+    Of FPR95 there are three, by the conventions that `ostta.evaluation.metrics` describes; files from before that have one, and files from before
     version 0.2 have no `accepted_desired` and no `accuracy`.
     """
 
@@ -135,7 +135,7 @@ class Load(FileModel):
 
 
 class Analyses(FileModel):
-    """What the paper measures beside the five figures; `ostta.analyses` has the formulas. None: this run cannot give it.
+    """What the paper measures beside the five figures; `ostta.evaluation.analyses` has the formulas. None: this run cannot give it.
 
     stream_distances are of all images' features, where the adapter option `features` kept them; bank_distances of the method's two
     banks at the end; average_matches is the mean K+ of L_D; reliable is in percent.
@@ -202,7 +202,7 @@ class Result(FileModel):
     events: dict[str, int] = Field(default_factory=dict)
     # How busy the machine was; files from before that do not say.
     load: Load | None = None
-    # By the names of `ostta.measures`, those of plug-ins among them; None where the run cannot give one.
+    # By the names of `ostta.evaluation.measures`, those of plug-ins among them; None where the run cannot give one.
     measures: dict[str, float | None] = Field(default_factory=dict)
 
     @property

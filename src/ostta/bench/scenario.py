@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from ..core.types import Error
 from ..data.corruptions import corruption_names
 from ..data.names import placed
-from ..files import parse_json
+from ..io import parse_json
 from .file_model import FileModel, first_problem
 
 # CCC at its middle difficulty, the one in published use, does without these two.

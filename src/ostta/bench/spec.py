@@ -9,12 +9,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from ..config.profiles import chosen
+from ..config.resolve import canonical, with_old_names
 from ..core.types import Error
 from ..data.names import is_own, placed
 from ..feature_files import PREFIX as FEATURES
-from ..files import is_unicode
-from ..options import canonical, with_old_names
-from ..profiles import chosen
+from ..io import is_unicode
 from .file_model import FileModel, first_problem
 from .scenario import DomainsScenario, Scenario, SingleScenario
 

@@ -37,9 +37,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ..config.registry import pick
 from ..core.checks import one_line
 from ..core.types import Error
-from ..registry import pick
 from .file_model import all_problems, first_problem
 from .own_code import asked
 from .paper.mapping import Filters, filters_of

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ..measures import MEASURES, WINDOW, find_measure, is_measure, measure_names
-from ..metrics import NAMES
-from ..plugins import names_file, placed_file
-from ..registry import nearest
+from ..config.plugins import names_file, placed_file
+from ..config.registry import nearest
+from ..evaluation.measures import MEASURES, WINDOW, find_measure, is_measure, measure_names
+from ..evaluation.metrics import NAMES
 from .file_model import FileModel, all_problems
 from .paper.mapping import Filters
 from .spec import RunSpec

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..config.resolve import canonical
 from ..core.types import Error
 from ..data.catalogue import CATALOGUE
 from ..data.names import parse_name
-from ..files import make_folder, write_atomically
-from ..metrics import NAMES
-from ..options import canonical
+from ..evaluation.metrics import NAMES
+from ..io import make_folder, write_atomically
 from .own_code import code_of, sets_of
 from .scenario import DomainsScenario
 from .spec import PARTS, RunSpec, changed, is_frozen, name_of

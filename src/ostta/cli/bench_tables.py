@@ -55,8 +55,8 @@ def table(
     from ..bench.tables.data_export import run_rows
     from ..bench.tables.export import FORMATS
     from ..bench.tables.tidy import parquet
-    from ..files import write_atomically
-    from ..registry import pick
+    from ..config.registry import pick
+    from ..io import write_atomically
 
     pick(format_, [*FORMATS, PARQUET], "format")
     if format_ == PARQUET and to is None:
@@ -127,7 +127,7 @@ def report(
     from ..bench.report.suite_page import page_name, suite_report
     from ..bench.run.seen_images import seen_images
     from ..bench.tables.opening import is_folder
-    from ..files import write_atomically
+    from ..io import write_atomically
 
     figures = _figures_of(suite, fpr95, out, seeds, limit, only, device, dtype)
     path = figures.collected.folder / page_name(suite) if to is None else to

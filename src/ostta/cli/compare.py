@@ -34,8 +34,8 @@ def compare(
     from ..bench.compare.sides import open_sides
     from ..bench.compare.stream_images import stream_images
     from ..bench.compare.text import as_json, text
-    from ..files import write_atomically
-    from ..registry import pick
+    from ..config.registry import pick
+    from ..io import write_atomically
 
     written = {"text": text, "json": as_json}[pick(format_, ("text", "json"), "format")]
     found = compared(open_sides(first, second))

@@ -86,7 +86,7 @@ def get(
 
     Example: ostta data get --for paper/table-cifar --data DATA
     """
-    from ..files import ROOT_VARIABLE, given_root
+    from ..io import ROOT_VARIABLE, given_root
 
     if (name is None) == (suite is None):
         raise Error("Give either the name of a data set, such as cifar10c, or --for with the name of a suite.")

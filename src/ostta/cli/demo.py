@@ -29,8 +29,8 @@ def demo(
     from ..bench.run.seen_images import SeenImages, uncorrupted
     from ..bench.spec import RunSpec, name_of
     from ..bench.tables.layout import HEADINGS, rows
-    from ..files import make_folder, write_atomically
-    from ..profiles import chosen
+    from ..config.profiles import chosen
+    from ..io import make_folder, write_atomically
     from .run_progress import progress_line
 
     make_folder(out)

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from ..data.folder_check import USUAL_LIMIT, FolderCheck, Found, check_folder
-from ..files import readable
+from ..io import readable
 from .run_progress import progress_line
 
 # Lines of classes and names of files that are printed; the rest is counted.

@@ -13,8 +13,8 @@ from . import ls_results
 from .listing import print_table
 
 if TYPE_CHECKING:
-    from ..core.options import Option
-    from ..registry import Found, Owner
+    from ..config.declare import Option
+    from ..config.registry import Found, Owner
 
 app = typer.Typer(
     help="List what there is: methods, scores, identifiers, groups, backbones, options, datasets, profiles, measures, results.",
@@ -73,9 +73,9 @@ def scores(also: _Also = None) -> None:
 
 @app.command()
 def measures() -> None:
-    """The measures of `ostta.measures` and of installed packages, for the metrics of a suite. Example: ostta ls measures"""
+    """The measures of `ostta.evaluation.measures` and of installed packages, for the metrics of a suite. Example: ostta ls measures"""
     from ..core.types import Error
-    from ..measures import find_measure, measure_names
+    from ..evaluation.measures import find_measure, measure_names
 
     found = []
     for name in measure_names():
@@ -89,8 +89,8 @@ def measures() -> None:
 
 def _every(kind: Owner, also: Sequence[str] | None) -> list[Found]:
     """What is registered, and what is in the files that the person names; what cannot be had is said, and the rest goes on."""
-    from ..plugins import from_file
-    from ..registry import everything, find
+    from ..config.plugins import from_file
+    from ..config.registry import everything, find
 
     found, problems = everything(kind)
     for problem in problems:
@@ -126,9 +126,9 @@ def options(
     ],
 ) -> None:
     """The options of a method, of a score, of an identifier, or of the adapter. Example: ostta ls options rosita"""
-    from ..core.options import options_of
-    from ..options import owners
-    from ..registry import pick
+    from ..config.declare import options_of
+    from ..config.registry import pick
+    from ..config.resolve import owners
 
     known = owners() | _owners_in([of])
     listed = options_of(known[pick(of, known, "method, score or identifier")])
@@ -147,9 +147,9 @@ def options(
 @app.command()
 def profiles(also: _Also = None) -> None:
     """The profiles, option by option, with the number of the disagreement. Example: ostta ls profiles"""
-    from ..core.options import PROFILES, SAME, options_of
-    from ..options import owners
-    from ..profiles import ABOUT, chosen
+    from ..config.declare import PROFILES, SAME, options_of
+    from ..config.profiles import ABOUT, chosen
+    from ..config.resolve import owners
 
     known = {owner: options_of(options) for owner, options in (owners() | _owners_in(also or [])).items()}
     print_table(
@@ -185,8 +185,8 @@ def profiles(also: _Also = None) -> None:
 
 def _owners_in(names: Sequence[str]) -> dict[str, Any]:
     """The options classes of the methods, scores and identifiers in a person's own files, by the names that were given."""
-    from ..plugins import from_file, names_file
-    from ..registry import find
+    from ..config.plugins import from_file, names_file
+    from ..config.registry import find
 
     classes = {name: from_file(name) for name in names if names_file(name)}
     kinds: dict[str, Owner] = {
@@ -198,21 +198,21 @@ def _owners_in(names: Sequence[str]) -> dict[str, Any]:
 
 def _of_field(known: Mapping[str, Sequence[Option]]) -> str:
     """The options that the profile `field` sets."""
-    from ..core.options import SAME
+    from ..config.declare import SAME
 
     every = [one for listed in known.values() for one in listed if one.field is not SAME]
     return ", ".join(f"{one.name}={one.text(one.field)}" for one in every) or "–"
 
 
 def _paper(one: Option) -> str:
-    from ..core.options import SAME
+    from ..config.declare import SAME
 
     return "same" if one.paper is SAME else one.text(one.paper)
 
 
 def _print_departures(known: Mapping[str, Sequence[Option]]) -> None:
     """Where the defaults are not what the published code does."""
-    from ..core.options import SAME
+    from ..config.declare import SAME
 
     every = [(owner, one) for owner, listed in known.items() for one in listed]
     bugs = [f"  {owner}: {one.name}=reference  {one.bug} ({one.number})" for owner, one in every if one.bug]

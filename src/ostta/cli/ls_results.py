@@ -17,7 +17,7 @@ def results(
     from ..bench.tables.folder_results import read_folder
     from ..bench.tables.layout import number
     from ..bench.tables.tidy import tidy_rows
-    from ..registry import pick
+    from ..config.registry import pick
     from .listing import print_table
 
     pick(format_, ("text", "json"), "format")

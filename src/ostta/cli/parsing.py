@@ -38,7 +38,7 @@ def parse_device(name: str) -> str:
 
 def named_code(name: str | None) -> Any:
     """What `name` stands for if it is of the form path/file.py:Name, which runs the file; else the name itself."""
-    from ..plugins import from_file, names_file
+    from ..config.plugins import from_file, names_file
 
     return from_file(name) if name is not None and names_file(name) else name
 

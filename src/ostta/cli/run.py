@@ -159,8 +159,8 @@ def run(
     from ..bench.scenario import read_scenario
     from ..bench.spec import changed, checked_spec, usual_draw
     from ..bench.sweep import sweep_of
+    from ..config.profiles import chosen
     from ..data.class_names import described, parse_classes
-    from ..profiles import chosen
 
     built = read_scenario(
         scenario,
@@ -222,7 +222,7 @@ def run(
 
 def _sets(desired: str | None, undesired: str | None, data: Path | None, *, needs_unknown: bool) -> tuple[str, str]:
     """The data sets; where none is named and there is no folder of data sets, the samples that ship, and that is said."""
-    from ..files import ROOT_VARIABLE, given_root
+    from ..io import ROOT_VARIABLE, given_root
 
     samples = given_root(data) is None
     known = desired or ("sample:cifar10c" if samples else "cifar10c")

@@ -17,8 +17,8 @@ from typing import Any
 
 import typer
 
+from ..config.registry import nearest
 from ..core.types import Error
-from ..registry import nearest
 
 
 def read_config(context: typer.Context, path: Path | None) -> Path | None:

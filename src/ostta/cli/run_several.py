@@ -25,7 +25,7 @@ def run_several(
     from ..bench.tables.export import FORMATS
     from ..bench.tables.suite_figures import SuiteFigures
     from ..bench.tables.suite_results import collect_results
-    from ..files import write_atomically
+    from ..io import write_atomically
     from .grid_progress import grid_progress, tell_missing, title
 
     path = sweep.write(out, records=records is True)

@@ -106,8 +106,8 @@ def serve(
     from ..core.types import Error
 
     try:
-        from ..live.server import Limits, Settings
-        from ..live.server.serving import hosts_of, proxies_of, serve_locally, tokens_for
+        from ..server import Limits, Settings
+        from ..server.serving import hosts_of, proxies_of, serve_locally, tokens_for
     except ModuleNotFoundError as missing:
         raise Error(f"`ostta serve` needs {missing.name}: pip install 'ostta[serve]'.") from None
 
@@ -130,7 +130,7 @@ def serve(
         proxies=proxies_of(proxy_headers or []),
     )
     if engine is EngineName.ray:
-        from ..live.cluster.serving import serve_on_ray
+        from ..server.cluster.serving import serve_on_ray
 
         if state_dir is None:
             raise Error("The engine ray needs a --state-dir that all machines share: sessions move through it.")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
-from ..files import readable
+from ..io import readable
 from ..live.answers import LiveStream
 from ..live.memory import Memory
 from ..live.summary import summary

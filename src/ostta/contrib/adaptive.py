@@ -21,10 +21,10 @@ from dataclasses import dataclass
 
 import torch
 
+from ..config.declare import Options, option
 from ..core.banks import WINDOWS, ScoreBank
 from ..core.checks import require_names, stored_count
 from ..core.cuts import cut_in_two
-from ..core.options import Options, option
 from ..core.types import NO_EVIDENCE, Decision, Error, Evidence, Verdict
 
 # Half of the band in which the last verdict on the share of rejected images stays.

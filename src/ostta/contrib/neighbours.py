@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.options import Options, option
+from ..config.declare import Options, option
 from ..core.types import Error, Look, Scored
 from ..scores.protocol import Setting
 from ..scores.window import WindowScore, row_of

@@ -30,6 +30,15 @@ class Error(Exception):
 
     code: str = "error"
 
+    def __init__(self, *arguments: object, code: str | None = None) -> None:
+        super().__init__(*arguments)
+        if code is not None:
+            self.code = code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Workers send errors to their parent; the code goes along.
+        return type(self), self.args, {"code": self.code}
+
 
 class ImageError(Error):
     """An image cannot be read. `Adapter.stream` reports it in a prediction and continues with the next image.

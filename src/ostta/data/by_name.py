@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from .. import plugins
+from ..config import plugins
 from ..core.checks import shown
 from ..core.types import Error
-from ..files import given_root
+from ..io import given_root
 from .catalogue import CATALOGUE
 from .class_lists import class_list
 from .class_names import checked_classes

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..core.checks import shown
 from ..core.types import Error
-from ..files import is_unicode
+from ..io import is_unicode
 
 # The names of classes, or names with descriptions, of which a class may have none.
 Classes = Sequence[str] | Mapping[str, str | Sequence[str]]

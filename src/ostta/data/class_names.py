@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.types import Error
-from ..files import is_unicode, parse_json
+from ..io import is_unicode, parse_json
 from .class_descriptions import BEHIND_NAME, Classes, line_of, prompts_of, read_line
 
 COMMENT = "#"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..core.types import Error
-from ..files import ROOT_VARIABLE, given_root
+from ..io import ROOT_VARIABLE, given_root
 from . import corruptions
 from .catalogue import CATALOGUE, Entry, Kind, Layout, Split
 from .class_lists import ClassList, class_list

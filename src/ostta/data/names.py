@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from .. import plugins
+from ..config import plugins
 from ..core.types import Error
 from ..feature_files import PREFIX, SUFFIX
-from ..files import path_from_root
+from ..io import path_from_root
 from .catalogue import CATALOGUE
 
 Own = Literal["folder", "parquet", "idx", "disk", "hub", "features"]

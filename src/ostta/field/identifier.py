@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..core.options import Options, option
+from ..config.declare import Options, option
 from ..core.types import NO_EVIDENCE, Decision, Evidence, Verdict
 from ..identifiers.fixed import Memoryless
 

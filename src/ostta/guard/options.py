@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..core.options import Options, option
+from ..config.declare import Options, option
 
 
 @dataclass(frozen=True)

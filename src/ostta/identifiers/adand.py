@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..core.options import Options
+from ..config.declare import Options
 from ..core.types import NO_EVIDENCE, Decision, Evidence, Verdict
 from .fixed import Memoryless
 

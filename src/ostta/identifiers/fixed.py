@@ -7,9 +7,9 @@ from typing import Literal
 
 import torch
 
+from ..config.declare import Options, option
 from ..core.banks import ScoreBank
 from ..core.checks import require_names
-from ..core.options import Options, option
 from ..core.types import NO_EVIDENCE, Decision, Evidence, Verdict
 
 # The paper's three triples: below the first reliable undesired, from the second on desired, above the third reliable desired.

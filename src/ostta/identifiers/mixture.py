@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..config.declare import Options, option
 from ..core.banks import WINDOWS, ScoreBank
 from ..core.checks import require_names, stored, stored_count
-from ..core.options import Options, option
 from ..core.types import NO_EVIDENCE, Decision, Error, Evidence, Verdict
 
 

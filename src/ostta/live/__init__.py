@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .client import AsyncClient, Client, ServerError
+from ..client import AsyncClient, Client, ServerError
 from .pool import StreamPool
 
 __all__ = ["AsyncClient", "Client", "ServerError", "StreamPool"]

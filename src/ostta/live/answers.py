@@ -16,7 +16,7 @@ from PIL import Image
 from ..adapter import Adapter
 from ..core.types import Error
 from ..data.images import ImageSource, read_image
-from ..files import is_unicode, readable
+from ..io import is_unicode, readable
 from ..lookahead import UpcomingImage, batch_size, look_ahead
 from ..sources import Item, Source
 from ..state import stored_hash

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from ..core.checks import shown
 from ..core.types import Error
-from ..files import parse_json
+from ..io import parse_json
 
 # What says that a SQLite file is a journal ("osta"), and the version of its tables.
 APPLICATION, FORMAT = 0x6F737461, 1

@@ -12,11 +12,11 @@ import torch
 
 from .. import backbones
 from ..adapter import Adapter, load
+from ..config.registry import Owner, find
+from ..config.resolve import Given, resolve
 from ..core.types import Error
 from ..data.class_descriptions import Classes
 from ..data.class_names import described
-from ..options import Given, resolve
-from ..registry import Owner, find
 from ..state import stored_hash
 from .journal import Examples, Journal, Progress
 

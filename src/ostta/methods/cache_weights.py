@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..core.options import option
+from ..config.declare import option
 
 # The temperature that the published weights belong to.
 PUBLISHED_SCALE = 100.0

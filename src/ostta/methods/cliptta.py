@@ -27,12 +27,12 @@ from dataclasses import dataclass
 import torch
 
 from ..backbones.protocol import Backbone
+from ..config.declare import Options, option
 from ..core.banks import WINDOWS, FeatureMemory, ScoreBank, named
 from ..core.checks import require_names, split, stored, stored_count
 from ..core.images import ImageBuffer, ImageMemory
 from ..core.losses import contrastive_entropy, mixed_entropy, outlier_exposure
 from ..core.optimisers import Optimiser
-from ..core.options import Options, option
 from ..core.scores import cosines
 from ..core.types import Decision, Error, Look
 from ..data.views import from_levels, to_levels

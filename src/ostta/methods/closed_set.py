@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from ..core.options import Options, option
+from ..config.declare import Options, option
 from ..core.types import Decision, Look, Verdict
 from .protocol import Proposal
 

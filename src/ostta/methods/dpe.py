@@ -16,9 +16,9 @@ import torch
 from torch.nn import functional
 
 from ..backbones.protocol import Backbone
+from ..config.declare import Options, option
 from ..core.banks import ClassCache, FeatureMemory, named
 from ..core.checks import UNIT_TOLERANCE, require_names, split, stored, stored_count
-from ..core.options import Options, option
 from ..core.scores import cosines, entropy, mixed_unit_entropy, unit
 from ..core.types import Decision, Error, Look, ViewSource
 from .cache_weights import CacheWeights, cache_factor, cache_weights_option

@@ -17,8 +17,8 @@ import torch
 from torch.nn import functional
 
 from ..backbones.protocol import Backbone
+from ..config.declare import Options, option
 from ..core.optimisers import Optimiser
-from ..core.options import Options, option
 from ..core.scores import entropy, max_softmax_score
 from ..core.types import Decision, Look
 from .protocol import Facts, Gradient, Proposal

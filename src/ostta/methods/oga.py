@@ -24,9 +24,9 @@ from typing import Literal
 import torch
 
 from ..backbones.protocol import Backbone
+from ..config.declare import option
 from ..core.banks import ClassCache, FeatureMemory, named
 from ..core.checks import split
-from ..core.options import option
 from ..core.scores import cosines, entropy
 from ..core.types import Decision, Look, ViewSource
 from .cache_weights import CacheWeights, cache_factor, cache_weights_option

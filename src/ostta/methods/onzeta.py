@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import torch
 
 from ..backbones.protocol import Backbone
+from ..config.declare import option
 from ..core.banks import FeatureMemory
 from ..core.checks import require_names, require_unit, stored, stored_count
-from ..core.options import option
 from ..core.scores import cosines, unit
 from ..core.types import Decision, Look, ViewSource
 from .cache_weights import CacheWeights, cache_factor

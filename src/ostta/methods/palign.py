@@ -15,9 +15,9 @@ from typing import Literal
 import torch
 
 from ..backbones.protocol import Backbone, HasTokenStatistics
+from ..config.declare import Options, option
 from ..core.devices import in_single, own_precision
 from ..core.losses import selected_entropy
-from ..core.options import Options, option
 from ..core.scores import cosines, unit
 from ..core.types import Error
 from .protocol import Facts

@@ -15,10 +15,10 @@ import torch
 from torch.nn import functional
 
 from ..backbones.protocol import Backbone
+from ..config.declare import Options, option
 from ..core.banks import FeatureBank, FeatureMemory, named
 from ..core.checks import require_names, split, stored_count
 from ..core.optimisers import Optimiser
-from ..core.options import Options, option
 from ..core.types import Decision, Look, Verdict
 from .protocol import Facts, Gradient, Proposal, Trained
 from .trained_overlay import Group, Tuned, group_option, rank_option

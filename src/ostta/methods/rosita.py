@@ -13,11 +13,11 @@ from typing import Literal, get_args
 import torch
 
 from ..backbones.protocol import Backbone
+from ..config.declare import Options, option
 from ..core.banks import FeatureBank, FeatureMemory, named
 from ..core.checks import split
 from ..core.losses import Neighbours, desired_contrast, nearest, reliable_entropy, undesired_contrast
 from ..core.optimisers import Optimiser
-from ..core.options import Options, option
 from ..core.scores import cosines
 from ..core.types import Decision, Error, Look, Verdict
 from .protocol import Facts, Gradient, Proposal, Trained

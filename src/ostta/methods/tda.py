@@ -14,9 +14,9 @@ from typing import Literal
 import torch
 
 from ..backbones.protocol import Backbone
+from ..config.declare import Options, option
 from ..core.banks import ClassCache, FeatureMemory, named
 from ..core.checks import require_room, split, stored
-from ..core.options import Options, option
 from ..core.scores import cosines, mixed_unit_entropy
 from ..core.types import Decision, Error, Look, ViewSource
 from .cache_weights import CacheWeights, cache_factor, cache_weights_option

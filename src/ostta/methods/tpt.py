@@ -17,9 +17,9 @@ from typing import Literal
 import torch
 
 from ..backbones.protocol import Backbone
+from ..config.declare import Options, option
 from ..core.losses import most_certain, selected_entropy
 from ..core.optimisers import FirstAdamW, Optimiser, Stepper
-from ..core.options import Options, option
 from ..core.overlay import encode
 from ..core.scores import cosines
 from ..core.types import Decision, Look, Verdict, ViewSource

@@ -11,8 +11,8 @@ from torch import nn
 from ..backbones.lora import with_lora
 from ..backbones.prompts import prompted
 from ..backbones.protocol import Backbone, HasTextTower
+from ..config.declare import option
 from ..core.groups import block_names, layernorm_names, norm_kinds, norm_names
-from ..core.options import option
 from ..core.overlay import Overlay
 from ..core.scores import cosines, unit
 from ..core.types import Error, Look

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 
 from ..backbones.protocol import Backbone
+from ..config.declare import Options, option
 from ..core.banks import named
 from ..core.checks import split
 from ..core.optimisers import Optimiser
-from ..core.options import Options, option
 from ..core.scores import entropy
 from ..core.types import Decision, Look
 from .protocol import Facts, Gradient, Proposal

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from ..backbones.protocol import Backbone
+from ..config.declare import Options
 from ..core.banks import FeatureMemory
 from ..core.checks import require_names
-from ..core.options import Options
 from ..core.scores import cosines
 from ..core.types import Decision, Look, ViewSource
 from .protocol import Facts, Proposal, Trained

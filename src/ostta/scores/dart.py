@@ -25,10 +25,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..config.declare import Options, option
 from ..core.banks import FeatureMemory, FeatureWindow, ScoreBank, named
 from ..core.checks import require_names, split, stored, stored_count
 from ..core.cuts import cut_in_two
-from ..core.options import Options, option
 from ..core.scores import max_score
 from ..core.types import Decision, Error, Look, Scored, Verdict
 from .protocol import Setting

@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..config.declare import Options, option
 from ..core.banks import FeatureMemory, ScoreBank, named
 from ..core.checks import require_names, split, stored, stored_count
-from ..core.options import Options, option
 from ..core.scores import max_softmax_score
 from ..core.types import Decision, Look, Preprocessing, Scored
 from .protocol import Setting

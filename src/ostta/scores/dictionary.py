@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..config.declare import Options, option
 from ..core.banks import FeatureMemory, LowestFeatures
-from ..core.options import Options, option
 from ..core.scores import max_score, max_softmax_score
 from ..core.types import Decision, Error, Look, Scored
 from .protocol import Setting

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from ..config.declare import Options, option
 from ..core.banks import FeatureMemory
 from ..core.checks import require_names
-from ..core.options import Options, option
 from ..core.scores import energy_score, max_score, max_softmax_score
 from ..core.types import Decision, Look, Scored
 from .protocol import Setting

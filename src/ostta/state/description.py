@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
+from ..config.declare import PROFILES, types_of, word_for
+from ..config.registry import Choice, Found, Owner, checked_choice, find_saved, pick
+from ..config.resolve import SOURCES, Resolved, options_classes, rebuild
 from ..core.checks import LARGEST_SEED, MOST_STEPS, shown
-from ..core.options import PROFILES, types_of, word_for
 from ..core.types import Error
-from ..files import is_unicode
-from ..options import SOURCES, Resolved, options_classes, rebuild
-from ..registry import Choice, Found, Owner, checked_choice, find_saved, pick
+from ..io import is_unicode
 
 # Far more than is of use, and few enough that checking them takes no time.
 MOST_TEXT, MOST_NAME, MOST_CLASSES, MOST_ENTRIES = 32 * 2**20, 10_000, 1_000_000, 1_000

@@ -20,10 +20,10 @@ from typing import Any
 import torch
 
 from ..backbones.towers import weight_hash
+from ..config.resolve import by_owner
 from ..core.checks import shown
 from ..core.types import Error
-from ..files import write_atomically
-from ..options import by_owner
+from ..io import write_atomically
 from .description import Description, GivenClasses, read_json, saved_choice
 
 FORMAT = 4

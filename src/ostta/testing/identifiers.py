@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..config.registry import choose, names
+from ..config.resolve import resolve
 from ..core.types import Decision, Verdict
-from ..options import resolve
-from ..registry import choose, names
 from .leaks import leak
 from .methods import repeatable_and_restorable, resets, survives_bad_input, works_in_a_pool
 from .subject import Subject, differing, refused, require, require_options

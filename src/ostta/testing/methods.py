@@ -17,11 +17,11 @@ from PIL import Image
 from .. import backbones
 from ..adapter import Adapter
 from ..backbones.protocol import Backbone
+from ..config.registry import find
 from ..core.modes import learning
 from ..core.types import Decision, Error, Look, Prediction, Verdict
 from ..live import StreamPool
 from ..methods.protocol import Facts, Proposal
-from ..registry import find
 from .leaks import leak
 from .subject import (
     CLASSES,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...core.types import Error
-from ...intervals import OF_SCORES, Outcomes, Resampling
-from ...metrics import mean
+from ...evaluation.intervals import OF_SCORES, Outcomes, Resampling
+from ...evaluation.metrics import mean
 from ..tables.evidence import Evidence, of_resampled, told_apart
 from ..tables.metric_values import metric_value
 from ..tables.paired import read_outcomes

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...config.registry import pick
 from ...core.types import Error
-from ...files import make_folder
-from ...registry import pick
+from ...io import make_folder
 from ..failure import remove_failure, write_failure
 from ..own_code import sources_of
 from ..run.checkpoint import EVERY

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...backbones.protocol import Backbone
-from ...plugins import names_file
+from ...config.plugins import names_file
 from ..run.execute import open_backbone
 from ..spec import RunSpec
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.types import Error
-from ...files import make_folder, write_atomically
+from ...io import make_folder, write_atomically
 from ...ray_cluster import connect, require_ray
 from ..run.features import FOLDER
 from ..run.locks import RunLock

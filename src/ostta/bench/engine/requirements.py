@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 
 from ... import backbones
+from ...config.plugins import names_file
 from ...core.types import Error
 from ...data.by_name import open_dataset
 from ...data.from_catalogue import AbsentError
 from ...data.names import parse_name
 from ...feature_files import placed_features
-from ...plugins import names_file
 from ..own_code import code_of, sets_of
 from ..run.compose import compose
 from ..run.names import check_names

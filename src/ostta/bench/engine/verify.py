@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ...backbones import SHIPPED
+from ...config.plugins import names_file, registered_names
 from ...core.types import Error
 from ...data.names import OWN, parse_name
-from ...plugins import names_file, registered_names
 from ..own_code import files_of, sets_of
 from ..result import Figures, Result, read_result
 from ..spec import RunSpec

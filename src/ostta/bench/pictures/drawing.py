@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...registry import pick
+from ...config.registry import pick
 
 KNOWN, FAINT, LINE = "#1d4ed8", "#6b7280", "#111827"
 FONT = 9

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...config.registry import pick
 from ...core.types import Error
-from ...files import make_folder, write_atomically
-from ...registry import pick
+from ...io import make_folder, write_atomically
 from ..suite import METRICS
 from ..tables.ranks import ranks_of
 from ..tables.suite_figures import SuiteFigures

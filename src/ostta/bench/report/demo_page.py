@@ -10,9 +10,9 @@ from typing import Protocol
 import numpy as np
 from PIL import Image
 
-from ...evaluate import Records
-from ...intervals import Interval as Difference
-from ...intervals import paired_difference
+from ...evaluation.intervals import Interval as Difference
+from ...evaluation.intervals import paired_difference
+from ...evaluation.loop import Records
 from ...pages import (
     Axis,
     Bullets,

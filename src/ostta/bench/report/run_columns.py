@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.types import Error
-from ...evaluate import Records
+from ...evaluation.loop import Records
 
 _COLUMNS = ("label", "score", "threshold", "known", "index")
 

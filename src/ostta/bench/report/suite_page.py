@@ -106,9 +106,9 @@ def _in_figures(figures: SuiteFigures, blocks: list[Block]) -> list[Part]:
 
 
 def _folded_measures(figures: SuiteFigures) -> list[Part]:
-    """The measures of `ostta.measures`, stream by stream."""
+    """The measures of `ostta.evaluation.measures`, stream by stream."""
     found = tables(figures, measure_blocks(figures))
-    about = "`ostta.measures` defines them; the share of unknown images is the AUPR that a random score has for them."
+    about = "`ostta.evaluation.measures` defines them; the share of unknown images is the AUPR that a random score has for them."
     return (
         [Text(about, "note"), Folded("OpenAUC, AUPR, calibration, risk and coverage, regret", found)] if found else []
     )

@@ -16,8 +16,8 @@ import numpy as np
 
 from ...adapter import Adapter
 from ...core.types import Error, Event, Prediction, Timing, Verdict
-from ...evaluate import Records
-from ...files import make_folder, parse_json, write_atomically
+from ...evaluation.loop import Records
+from ...io import make_folder, parse_json, write_atomically
 from ..result import Load
 
 FOLDER = ".checkpoints"

@@ -20,7 +20,7 @@ from ...data.features import ORIGIN as FEATURES
 from ...data.generated import FROST, generated, textures_fingerprint
 from ...data.names import is_own, parse_name
 from ...data.overlap import overlap, overlap_sentence
-from ...files import given_root
+from ...io import given_root
 from ...streams import (
     Continual,
     Domain,

@@ -19,17 +19,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ... import analyses, backbones
+from ... import backbones
 from ...adapter import Adapter, load, versions
 from ...backbones.protocol import Backbone
 from ...core.devices import described
 from ...core.types import Error
-from ...evaluate import Records, evaluate
+from ...evaluation import analyses
+from ...evaluation.loop import Records, evaluate
+from ...evaluation.measures import measure_run
+from ...evaluation.metrics import mean
 from ...feature_files import placed_features
-from ...files import make_folder, write_atomically
+from ...io import make_folder, write_atomically
 from ...lookahead import why_not
-from ...measures import measure_run
-from ...metrics import mean
 from ...streams import Stream, prefetched
 from ..own_code import code_of, packages_of
 from ..result import (

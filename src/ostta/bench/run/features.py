@@ -34,7 +34,7 @@ from ...core.types import Error, Prediction
 from ...data.dataset import Dataset
 from ...data.features import ORIGIN
 from ...feature_files import read_features
-from ...files import make_folder, write_atomically
+from ...io import make_folder, write_atomically
 from ...streams import Drawn, Sample, Source, Stream
 
 if TYPE_CHECKING:

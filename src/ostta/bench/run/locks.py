@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 
 from ...core.types import Error
-from ...files import make_folder
+from ...io import make_folder
 from ..spec import RunSpec, run_key
 
 FOLDER = ".locks"

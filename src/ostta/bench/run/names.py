@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import backbones
+from ...config.registry import Choice, choose
+from ...config.resolve import resolve
 from ...data.corruptions import checked
 from ...data.names import parse_name
-from ...options import resolve
-from ...registry import Choice, choose
 from ..own_code import sets_of
 from ..spec import RunSpec
 

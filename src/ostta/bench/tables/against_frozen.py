@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.types import Error
-from ...intervals import LEVEL, Outcomes, Resampling, interval
+from ...evaluation.intervals import LEVEL, Outcomes, Resampling, interval
 from ..result import Result
 from ..scenario import CoveredScenario, OneClassFirstScenario, UnknownFirstScenario
 from ..spec import RunSpec

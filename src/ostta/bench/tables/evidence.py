@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from ...intervals import Interval, Values, interval
-from ...significance import ALPHA, holm, over_images, over_seeds
+from ...evaluation.intervals import Interval, Values, interval
+from ...evaluation.significance import ALPHA, holm, over_images, over_seeds
 from ..result import Result
 from .paired import PairedDifferences
 

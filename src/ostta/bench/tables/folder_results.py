@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from ...config.registry import pick
 from ...core.types import Error
-from ...registry import pick
 from ..failure import read_failures
 from ..result import Result
 from ..spec import RunSpec, run_key

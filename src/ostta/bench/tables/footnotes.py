@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ...core.words import counted
-from ...intervals import METRICS as RESAMPLED
-from ...intervals import RESAMPLES
+from ...evaluation.intervals import METRICS as RESAMPLED
+from ...evaluation.intervals import RESAMPLES
 from ..failure import FAILED
 from ..suite import METRICS, lower_is_better
 from .ranks import ranks_of

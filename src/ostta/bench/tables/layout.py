@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from ...measures import MEASURES, is_measure
-from ...metrics import mean
+from ...evaluation.measures import MEASURES, is_measure
+from ...evaluation.metrics import mean
 from ..result import Result
 from ..spec import is_frozen, name_of
 from ..suite import METRICS, lower_is_better

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...metrics import BEHIND, FPR95, NAMES
+from ...evaluation.metrics import BEHIND, FPR95, NAMES
 from ..paper.mapping import BACKBONES
 from ..result import Result
 from ..suite import Cell

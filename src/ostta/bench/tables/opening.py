@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...config.registry import pick
 from ...core.types import Error
-from ...metrics import FPR95
-from ...registry import pick
+from ...evaluation.metrics import FPR95
 from ..suite import load_suite, suite_names
 from .folder_results import folder_results
 from .suite_figures import SuiteFigures

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.types import Error
-from ...intervals import METRICS, OF_SCORES, Outcomes, Resampling, Values
-from ...measures import RunColumns
+from ...evaluation.intervals import METRICS, OF_SCORES, Outcomes, Resampling, Values
+from ...evaluation.measures import RunColumns
 from ..result import Result
 from ..spec import run_key
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...core.types import Error
-from ...significance import ALPHA, holm
+from ...evaluation.significance import ALPHA, holm
 from ..suite import lower_is_better
 from .places import Names
 from .run_names import stream_key

@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from ...core.types import Error
-from ...intervals import Values
-from ...measures import MEASURES, RunColumns, find_measure, is_measure, regret, worst_tenth
-from ...metrics import FPR95
+from ...evaluation.intervals import Values
+from ...evaluation.measures import MEASURES, RunColumns, find_measure, is_measure, regret, worst_tenth
+from ...evaluation.metrics import FPR95
 from ..paper.values import PaperValue, find
 from ..result import Result
 from ..spec import run_key
@@ -373,7 +373,7 @@ class SuiteFigures:
             self._figures[row, column, difference.name, ""] = figure
 
     def _resampled(self, metric: str) -> str:
-        """The name that a metric has in `ostta.intervals`."""
+        """The name that a metric has in `ostta.evaluation.intervals`."""
         return FPR95[self.fpr95] if metric == "fpr95" else metric
 
     def _differences(self, ours: Place, theirs: Place, metric: str, part: str = "") -> dict[int, float]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.types import Error
-from ...files import readable
+from ...io import readable
 from ..failure import Failure, read_failures
 from ..result import Result, read_result
 from ..spec import run_key

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.types import Error
-from ...measures import MEASURES
-from ...metrics import BEHIND, FPR95, NAMES
+from ...evaluation.measures import MEASURES
+from ...evaluation.metrics import BEHIND, FPR95, NAMES
 from ..result import Result
 from .folder_results import FoundFiles, read_folder
 from .run_names import method_name, stream_key, stream_name, stream_names, used_condition

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ...core.types import Error
-from ...files import write_atomically
+from ...io import write_atomically
 from .. import corruptions
 from ..catalogue import CATALOGUE
 from ..from_catalogue import PUBLISHED_NAMES

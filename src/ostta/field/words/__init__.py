@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ...core.checks import shown
 from ...core.types import Error
-from ...files import read_regular
+from ...io import read_regular
 
 EVERYDAY = "everyday"
 MOST_WORDS = 10_000

@@ -15,7 +15,7 @@ from PIL import Image
 
 from ...core.types import Error
 from ...data.images import read_image
-from ...files import make_folder, write_atomically
+from ...io import make_folder, write_atomically
 from ..digest import Digest
 from ..journal import Examples, Journal, Progress, Row
 from ..memory import Memory

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...files import readable
+from ...io import readable
 
 # The folder of "I don't know", and that of images that came while the threshold was warming up.
 UNKNOWN, UNDECIDED = "unknown", "undecided"

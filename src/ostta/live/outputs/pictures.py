@@ -15,7 +15,7 @@ from typing import Any, Literal
 from PIL import Image, ImageDraw, ImageFont
 
 from ...core.types import Error
-from ...files import make_folder
+from ...io import make_folder
 from ..digest import is_undecided
 from ..journal import Example, Examples, Row
 from .names import UNDECIDED, UNKNOWN, folder_names, number_of, numbered

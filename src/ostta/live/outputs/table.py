@@ -13,7 +13,7 @@ from typing import Any
 from ...core.checks import one_line
 from ...core.csv_cells import GUARD, guarded, unguarded
 from ...core.types import Error
-from ...files import file_in_one_step
+from ...io import file_in_one_step
 from ..journal import Progress, Row
 
 # The type in the parquet file by name. An empty cell is a missing value. New columns are added at the end.

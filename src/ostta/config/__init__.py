@@ -1,0 +1,1 @@
+"""Options, profiles and registered names: how each is declared, and which applies."""

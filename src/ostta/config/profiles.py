@@ -1,0 +1,63 @@
+"""What a profile chooses of method, score and identifier where they are not named; its options are declared beside each option."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .declare import PROFILES
+from .plugins import names_file
+from .registry import find, pick
+
+Named = str | type[Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A profile, and what it leads to; a score of None is the one that the identifier needs, or `max`."""
+
+    profile: str
+    method: str | type[Any]
+    score: Named
+    identifier: str | type[Any]
+
+
+# Each choice of `field` has a table behind it, in docs/deciding.md.
+_CHOICES: dict[str, tuple[str, str | None, str]] = {
+    "reference": ("rosita", None, "lda"),
+    "paper": ("rosita", None, "lda"),
+    "field": ("zero_shot", "field", "field"),
+}
+
+
+ABOUT = {
+    "reference": "what the published code does, but for plain bugs; the default of `ostta run` and of suites",
+    "paper": "what the text of the paper says",
+    "field": "what we recommend outside a benchmark; the default of `ostta.load` and `ostta stream` with nothing named",
+}
+
+
+def chosen(profile: str | None, method: Named = None, score: Named = None, identifier: Named = None) -> Chosen:
+    """What is named, and for the rest what the profile says. With nothing named at all the profile is `field`, else `reference`.
+
+    >>> chosen(None), chosen(None, method="tda").identifier
+    (Chosen(profile='field', method='zero_shot', score='field', identifier='field'), 'lda')
+    >>> chosen("field", identifier="lda").score, chosen("field", score="max").identifier
+    ('field', 'lda')
+    """
+    if profile is None:
+        profile = "field" if method is None and score is None and identifier is None else "reference"
+    own_method, own_score, own_identifier = _CHOICES[pick(profile, PROFILES, "profile")]
+    if identifier is None:
+        # The identifier `field` judges its own score only.
+        identifier = "lda" if score not in (None, own_score) and own_identifier == "field" else own_identifier
+    if score is None and not _needs_another(identifier, own_score):
+        score = own_score
+    return Chosen(profile, own_method if method is None else method, score, identifier)
+
+
+def _needs_another(identifier: Named, score: str | None) -> bool:
+    """Whether a named identifier can judge another score only. A file is not run to find out."""
+    if identifier is None or score is None or names_file(identifier):
+        return False
+    return find("identifier", identifier).of.needs not in (None, score)

@@ -1,0 +1,377 @@
+"""Which options apply: explicit option > backbone's default > profile > default of the dataclass.
+
+Methods, scores and identifiers declare their options as frozen dataclasses; this module finds whose an option is, reads text values
+by the declared type, and remembers where each value came from, so that a result file can say so. All options classes are here:
+
+>>> RositaOptions(lr=1e-4).lr
+0.0001
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+from ..acceptance import accept_lines
+from ..contrib import AdaptiveOptions, NeighboursOptions
+from ..core.checks import shown
+from ..core.types import Error
+from ..field import FieldIdentifierOptions, FieldOptions
+from ..guard.options import GuardOptions
+from ..identifiers import AdaNDOptions, AllOptions, DAFOptions, LDAOptions, MSPOptions
+from ..io import is_unicode, parse_json
+from ..methods.cliptta import CLIPTTAOptions
+from ..methods.dpe import DPEOptions
+from ..methods.entropy import EntropyOptions
+from ..methods.oga import OGAOptions
+from ..methods.onzeta import OnZetaOptions
+from ..methods.palign import PAlignCOptions, PAlignOptions
+from ..methods.prototypes import PrototypesOptions
+from ..methods.rosita import RositaOptions
+from ..methods.tda import TDAOptions
+from ..methods.tpt import TPTCOptions, TPTOptions
+from ..methods.unient import UniEntOptions
+from ..methods.zero_shot import ZeroShotOptions
+from ..scores import (
+    DartOptions,
+    DetectorOptions,
+    DictionaryOptions,
+    EnergyOptions,
+    MaxOptions,
+    MaxSoftmaxOptions,
+    MCMOptions,
+)
+from .declare import PROFILES, Options, option, profile_values, types_of, word_for
+from .registry import OWNERS, Choice, choose, everything, nearest, pick
+
+__all__ = [
+    "AdaNDOptions", "AdapterOptions", "AdaptiveOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions", "DartOptions", "DetectorOptions",
+    "DictionaryOptions", "EnergyOptions", "EntropyOptions", "FieldIdentifierOptions", "FieldOptions", "GuardOptions", "LDAOptions", "MCMOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "NeighboursOptions", "OGAOptions", "OnZetaOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
+    "Resolved", "RositaOptions", "TDAOptions", "TPTCOptions", "TPTOptions", "UniEntOptions", "ZeroShotOptions", "option", "resolve",
+]  # fmt: skip
+
+# The methods whose scores the published code takes in half precision on a GPU; `precision=mixed` does so here (D32).
+SCORES_IN_HALF = frozenset({"zero_shot", "tda", "dpe"})
+# More than this is no number in single precision, and torch refuses to multiply by it.
+LARGEST = 1e38
+
+
+@dataclass(frozen=True)
+class AdapterOptions(Options):
+    """Options of the adapter itself."""
+
+    answer_from: Literal["after", "before"] = option(
+        "after",
+        number="D30",
+        about="the class is named after the update, or before it; the score is always from before",
+    )
+    answer: Literal["own", "levelled"] = option(
+        "own",
+        field="levelled",
+        about="the class is the best of the method's own logits, or of what is left when the level that the stream gives to "
+        "each class is taken away; score and updates are the method's either way",
+    )
+    templates: tuple[str, ...] = option(
+        ("a photo of a {}.",),
+        number="D28",
+        about="prompt templates, each with one {}; several, as a list (on the command line a JSON list), are averaged",
+    )
+    descriptions: tuple[str, ...] = option(
+        (),
+        about='prompts of classes in the place of their names in the templates, a text for each such class, as "cat: a photo of a '
+        'house cat; a kitten", which are averaged; `classes` as a dictionary, or a file of them, sets it',
+    )
+    precision: Literal["single", "mixed"] = option(
+        "single",
+        number="D32",
+        published="mixed",
+        about="half precision for recorded classes and frozen scores, as on the authors' GPU; silent in the paper",
+    )
+    accept: tuple[str, ...] = option(
+        (),
+        about='smallest probability with which an image is answered as known, as "0.8", or for one class as "person: 0.9"; '
+        "one half where nothing is given",
+    )
+    class_probabilities: bool = option(
+        False, about="put the probabilities of all classes, by name, into each prediction"
+    )
+    class_scores: bool = option(False, about="put the logits of all classes, by name, into each prediction")
+    features: bool = option(False, about="put the image's unit feature from before the update into each prediction")
+    reset_every: int = option(
+        0,
+        bounds=(0, 10**15),
+        about="after so many updates what was trained goes back to the start, with all scores and features it gave; 0 is never",
+    )
+    max_megapixels: float = option(
+        64.0,
+        above=0,
+        about="a larger image is refused, from its header alone; images of data sets are refused above 64 in any case",
+    )
+
+
+# Where an option's value can have come from.
+SOURCES = ("explicit", "backbone", "profile", "default")
+# Options by whose they are: "method", "score", "identifier" and "adapter", and "guard" where it is on; and by their names.
+ByOwner = dict[str, dict[str, Any]]
+# Options that had another name, by what has them: the old names, and the new.
+RENAMED = {"tda": {"score": "score_of"}, "dpe": {"score": "score_of"}, "entropy": {"answer": "named_from"}}
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The options in force, and for each, by owner and name, where its value came from, one of `SOURCES`.
+
+    `guard` is None where it is off.
+    """
+
+    method: Any
+    score: Any
+    identifier: Any
+    adapter: AdapterOptions
+    sources: ByOwner
+    guard: GuardOptions | None = None
+
+    def values(self) -> ByOwner:
+        owned = {"method": self.method, "score": self.score, "identifier": self.identifier, "adapter": self.adapter}
+        owned |= {} if self.guard is None else {"guard": self.guard}
+        return {
+            owner: {field.name: getattr(of, field.name) for field in dataclasses.fields(of)}
+            for owner, of in owned.items()
+        }
+
+
+# What can be given at once: values by name, an options object, or several. Of an object, all its fields count as given.
+Given = Mapping[str, Any] | Options | Sequence[Options]
+
+
+def resolve(
+    choice: Choice,
+    profile: str,
+    given: Given,
+    backbone_defaults: Mapping[str, Mapping[str, Any]],
+    keywords: Mapping[str, Any] | None = None,
+    guard: bool = False,
+) -> Resolved:
+    """The options of what was chosen by the order of precedence. Text values are read by the field's type.
+
+    `guard`: whether it is on, and has options.
+
+    Where two owners have an option of one name, as may happen with code from outside, it is given as `score.name` or alike.
+    """
+    pick(profile, PROFILES, "profile")
+    owned = options_classes(choice, guard)
+    explicit = _of_owners(choice, _explicit(list(owned.values()), given, keywords or {}), guard)
+    names: dict[str, str] = {owner: part.name for owner, part in choice.parts().items()}
+    built, sources = dict[str, Any](), ByOwner()
+    for owner, options in owned.items():
+        values: dict[str, Any] = {}
+        layers = (
+            ("profile", profile_values(options, profile)),
+            ("backbone", backbone_defaults.get(names.get(owner, owner), {})),
+            ("explicit", explicit[owner]),
+        )
+        hints = types_of(options)
+        sources[owner] = {}
+        for field in dataclasses.fields(options):
+            sources[owner][field.name] = "default"
+            for layer, content in layers:
+                if field.name in content:
+                    values[field.name] = read_value(field.name, content[field.name], hints[field.name])
+                    sources[owner][field.name] = layer
+        built[owner] = options(**values)
+    return Resolved(**built, sources=sources)
+
+
+def options_classes(choice: Choice, guard: bool = False) -> dict[str, Any]:
+    """The options classes of what was chosen, the adapter's, and the guard's where it is on."""
+    own: dict[str, Any] = {owner: part.options for owner, part in choice.parts().items()}
+    return {**own, "adapter": AdapterOptions, **({"guard": GuardOptions} if guard else {})}
+
+
+def _of_owners(choice: Choice, explicit: Mapping[str, Any], guard: bool) -> ByOwner:
+    """Values that were given by name, or as owner.name, by whose options they are."""
+    owned = {
+        owner: [field.name for field in dataclasses.fields(options)]
+        for owner, options in options_classes(choice, guard).items()
+    }
+    found: ByOwner = {owner: {} for owner in owned}
+    for full, value in explicit.items():
+        given, _, name = str(full).rpartition(".")
+        new = name if given == "adapter" else _new_name(choice.method.name, name, value)
+        having = [owner for owner in owned if new in owned[owner] and given in ("", owner)]
+        if not having and given in ("", "guard") and name in types_of(GuardOptions):
+            raise Error(f"`{name}` is an option of the guard, which is off: give it with `guard=True`.")
+        if not having:
+            raise Error(_no_option(choice, full, [each for names in owned.values() for each in names]))
+        if len(having) > 1:
+            ways = " or ".join(f"`{owner}.{new}`" for owner in having)
+            raise Error(f"`{new}` is an option of the {' and of the '.join(having)}: say {ways}.")
+        if new in found[having[0]]:
+            raise Error(f"`{new}` is given twice.")
+        found[having[0]][new] = value
+    return found
+
+
+def _no_option(choice: Choice, name: Any, known: list[str]) -> str:
+    """What to say of an option that nothing chosen has."""
+    having = [found.name for found in everything("method")[0] if name in types_of(found.options)]
+    hint = f"; it is one of {', '.join(having)}: name the method" if having else nearest(str(name), known)
+    return f"There is no option {name!r} for {choice.method.name} with {choice.score.name} and {choice.identifier.name}{hint}."
+
+
+def _new_name(method: str, name: str, value: Any) -> str:
+    """The name of an option today. An old name that the adapter has now is its own where the value is."""
+    renamed = RENAMED.get(method, {}).get(name)
+    own = types_of(AdapterOptions).get(name)
+    if renamed is None or (own is not None and value in get_args(own)):
+        return name
+    return renamed
+
+
+def _explicit(classes: Sequence[type[Any]], given: Given, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Every value that was given, by its name."""
+    explicit = dict(keywords)
+    if isinstance(given, Mapping):
+        _add(explicit, given, "`options`")
+        return explicit
+    objects: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
+    for one in objects:
+        if type(one) not in classes:
+            names = [options.__name__ for options in classes if dataclasses.fields(options)]
+            raise Error(
+                f"`options` takes objects of {', '.join(names[:-1])} or {names[-1]} here, or values by name, not {shown(one)}."
+            )
+        values = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
+        _add(explicit, values, f"the object of {type(one).__name__}, which sets all its options,")
+    return explicit
+
+
+def _add(explicit: dict[str, Any], values: Mapping[str, Any], source: str) -> None:
+    for name in values:
+        if name in explicit:
+            raise Error(f"`{name}` is given twice: {source} has it too.")
+    explicit.update(values)
+
+
+def canonical(
+    method: str | type[Any], score: str | type[Any] | None, identifier: str | type[Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """`given` with each value as its type says, whether it came as text or as a number; what does not fit stays as it is.
+
+    >>> canonical("rosita", None, "lda", {"lr": "1e-3", "losses": "re,d"})
+    {'lr': 0.001, 'losses': ['re', 'd']}
+    """
+    if not given:
+        return {}
+    try:
+        owned = options_classes(choose(method, score, identifier), guard=True)
+    except Error:  # whoever uses it will say so
+        return dict(given)
+    hints: dict[str, Any] = {}
+    for owner, options in reversed(owned.items()):  # what was chosen comes before the guard, which may be off
+        for name, hint in types_of(options).items():
+            hints |= {name: hint, f"{owner}.{name}": hint}
+    today = {name: _new_name(str(method), name, value) for name, value in given.items()}
+    return {new: _canonical(name, given[name], hints.get(new)) for name, new in today.items()}
+
+
+def with_old_names(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """`given` as it would have been written before options were renamed."""
+    old = {new: name for name, new in RENAMED.get(method, {}).items()}
+    return {old.get(name, name): value for name, value in given.items()}
+
+
+def _canonical(name: str, value: Any, hint: Any) -> Any:
+    if hint is None:
+        return value
+    try:
+        read = read_value(name, value, hint)
+    except Error:
+        # Whoever uses it will say so.
+        return value
+    return list(read) if isinstance(read, tuple) else read
+
+
+def owners() -> dict[str, Any]:
+    """The options classes of all scores, identifiers and methods, of the adapter and of the guard, by their names."""
+    every = [found for kind in OWNERS for found in everything(kind)[0]]
+    # A score and an identifier may have one name; then no more than one of them has options.
+    having = {found.name: found.options for found in every if dataclasses.fields(found.options)}
+    return {
+        **{found.name: found.options for found in every},
+        **having,
+        "adapter": AdapterOptions,
+        "guard": GuardOptions,
+    }
+
+
+def read_value(name: str, value: Any, hint: Any) -> Any:
+    """`value` as the type `hint` says, from text or from Python; an Error where it does not fit."""
+    origin = get_origin(hint)
+    if origin is Literal:
+        if value not in get_args(hint):
+            raise Error(f"`{name}` is one of {', '.join(map(str, get_args(hint)))}, not {value!r}.")
+        return value
+    if origin is tuple:
+        inner = get_args(hint)[0]
+        if name.removeprefix("adapter.") == "accept":
+            value = accept_lines(value)
+        entries = _entries(name, value, inner)
+        return tuple(read_value(name, part.strip() if isinstance(part, str) else part, inner) for part in entries)
+    if origin in (types.UnionType,):
+        options = [option for option in get_args(hint) if option is not type(None)]
+        return None if value in (None, "none") else read_value(name, value, options[0])
+    try:
+        if hint is bool:
+            return {"true": True, "false": False, "1": True, "0": False}[str(value).lower()]
+        if hint is int and not isinstance(value, bool) and float(value) == int(float(value)):
+            return int(float(value))
+        if hint is float and not isinstance(value, bool):
+            number = float(value)
+            if abs(number) <= LARGEST:  # false for NaN
+                return number
+        if hint is str and isinstance(value, str) and is_unicode(value):
+            return value
+    except (TypeError, ValueError, KeyError, OverflowError):
+        pass
+    raise Error(f"`{name}` takes {word_for(hint)}, not {value!r}.")
+
+
+def _entries(name: str, value: Any, inner: Any) -> list[Any]:
+    """The entries of an option that takes several: of a list, of a JSON list as text, or of any other text.
+
+    Words and numbers are separated by commas. Free text, whose type is `str`, may have commas of its own and is one entry.
+    """
+    if isinstance(value, list | tuple):
+        return list(value)
+    if not isinstance(value, str):
+        raise Error(f"`{name}` takes a list, not {value!r}.")
+    if value.lstrip().startswith("["):
+        with suppress(ValueError):
+            listed: list[Any] = parse_json(value)
+            if inner is not str or all(isinstance(entry, str) for entry in listed):
+                return listed
+    return [value] if inner is str else value.split(",")
+
+
+def by_owner(choice: Choice, flat: Mapping[str, Any]) -> ByOwner:
+    """Options that a file of an earlier version holds by name alone, by whose they are; what nobody knows is the method's."""
+    found: ByOwner = {owner: {} for owner in options_classes(choice)}
+    owned = {owner: types_of(options) for owner, options in options_classes(choice).items()}
+    for name, value in flat.items():
+        new = RENAMED.get(choice.method.name, {}).get(name, name)
+        found[next((owner for owner, names in owned.items() if new in names), "method")][new] = value
+    return found
+
+
+def rebuild(choice: Choice, values: Mapping[str, Mapping[str, Any]], sources: ByOwner) -> Resolved:
+    """The options that a state file recorded, values and sources alike, whatever today's profiles and defaults say."""
+    flat = {f"{owner}.{name}": value for owner, named in values.items() for name, value in named.items()}
+    resolved = resolve(choice, "reference", flat, {}, guard="guard" in values)
+    return dataclasses.replace(
+        resolved, sources={owner: {**own, **sources.get(owner, {})} for owner, own in resolved.sources.items()}
+    )

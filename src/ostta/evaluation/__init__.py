@@ -1,0 +1,1 @@
+"""Run a stream, and measure what came of it: records, metrics, confidence intervals, analyses."""

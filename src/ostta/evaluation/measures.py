@@ -1,0 +1,343 @@
+"""Measures of a run beside the five figures of the paper, each computed from the per-image records alone.
+
+    openauc           share of pairs of a known and an unknown image in which the known one is given its class and scores higher
+    oscr              area under the open-set classification rate curve; equal to `openauc` where both use the same score
+    aupr_known        average precision of the scores, known images being the positive side
+    aupr_unknown      the same with unknown images as the positive side
+    share_unknown     share of unknown images; a random score has the AUPR of its positive side's share
+    ece               expected calibration error of P(known) in 15 bins of equal mass, 0 to 1
+    brier             Brier score of P(known), 0 to 1
+    augrc             area under the generalised risk-coverage curve
+    error_at_80       share of failures among the 80 % of all images with the highest scores; 90 and 95 alike
+    share_undecided   share of undecided images, which all other measures count by their better guess
+    rejected_closed   share of known images that are rejected, on a stream without unknown images
+    update_purity     share of the images that a method updated with whose label was right
+
+In risk and coverage a failure is an unknown image, or a known one that is given another class. All are in percent but for `ece` and
+`brier`. A measure that a run cannot give is None.
+
+Two more need several runs: `regret`, and `worst_tenth`.
+
+A package adds a measure by an entry point of the group `ostta.evaluation.measures`, a person by a file, `path/file.py:Name`, among the metrics of
+a suite. Either is a function from `RunColumns` to a number or None, or a `Measure`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..config import plugins
+from ..core.checks import one_line, shown
+from ..core.types import Error, Verdict
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+BINS = 15
+WINDOW = 512
+
+
+@dataclass(frozen=True, eq=False)
+class RunColumns:
+    """Per-image columns of one run, in the order of the stream. `labels` are -1 for unknown images.
+
+    `probability` is P(known), NaN where the identifier gives none; `undecided` is false there. `treated_as_known` is the verdict before the update, and
+    `pseudo_label` the best class before it.
+    """
+
+    labels: NDArray[np.int64]
+    scores: Floats
+    accepted: Flags
+    index: NDArray[np.int64]
+    probability: Floats
+    adapted: Flags
+    pseudo_label: NDArray[np.int64]
+    treated_as_known: Flags
+    undecided: Flags
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Any]) -> RunColumns:
+        """From the columns of records by name, such as those of `Records.to_pandas`; `probability` and `undecided` may be absent.
+
+        >>> run = RunColumns.of({"label": [0, -1], "score": [0.9, 0.1], "known": [True, False], "index": [0, 0],
+        ...                      "adapted": [False, False], "pseudo_label": [0, 0], "verdict": [None, None]})
+        >>> run.known.tolist(), run.correct.tolist()
+        ([True, False], [True, True])
+        """
+        scores = np.asarray(columns["score"], np.float64)
+        finite = np.isfinite(scores)
+        # An image without a finite score is never accepted, so it ranks below all others.
+        scores = np.where(finite, scores, scores[finite].min() - 1.0 if finite.any() else 0.0)
+        probability = columns.get("probability")
+        missing = np.full(len(scores), math.nan) if probability is None else probability
+        treated = (str(Verdict.RELIABLE_DESIRED), str(Verdict.UNRELIABLE_DESIRED))
+        return cls(
+            np.asarray(columns["label"], np.int64),
+            scores,
+            np.asarray(columns["known"], bool),
+            np.asarray(columns["index"], np.int64),
+            np.array([math.nan if value is None else value for value in missing], np.float64),
+            np.asarray(columns["adapted"], bool),
+            np.asarray(columns["pseudo_label"], np.int64),
+            np.array([verdict in treated for verdict in columns["verdict"]], bool),
+            np.asarray(columns.get("undecided", np.zeros(len(scores))), bool),
+        )
+
+    @property
+    def known(self) -> Flags:
+        """Whether an image shows one of the classes."""
+        return np.asarray(self.labels >= 0)
+
+    @property
+    def right_class(self) -> Flags:
+        """Whether an image is known and its best class is right, accepted or not."""
+        return np.asarray(self.known & (self.index == self.labels))
+
+    @property
+    def correct(self) -> Flags:
+        """Whether the answer is right: a known image accepted with its class, an unknown one rejected."""
+        return np.where(self.known, self.accepted & self.right_class, ~self.accepted)
+
+    @property
+    def has_both_sides(self) -> bool:
+        return bool(self.known.any() and not self.known.all())
+
+
+Compute = Callable[[RunColumns], float | None]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure: its name, the heading of its column, which ends in ↑ or ↓ where one direction is better, and its function."""
+
+    name: str
+    heading: str
+    compute: Compute
+    digits: int = 2
+
+    def __call__(self, run: RunColumns) -> float | None:
+        """The value; None where the run cannot give it, or it is not finite."""
+        try:
+            value = self.compute(run)
+            return None if value is None or not math.isfinite(value) else float(value)
+        except Exception as problem:  # a plug-in's function may raise anything
+            raise Error(
+                f"The measure {self.name!r} failed: {type(problem).__name__}: {one_line(problem)}."
+            ) from problem
+
+
+# --- ranking ------------------------------------------------------------------------------------------------------------
+def openauc(run: RunColumns) -> float | None:
+    """OpenAUC (Wang et al., 2022): mean over pairs (known i, unknown j) of [class of i right] [s_i > s_j], ties counting half."""
+    if not run.has_both_sides:
+        return None
+    unknown = np.sort(run.scores[~run.known])
+    right = run.scores[run.right_class]
+    below, up_to = (np.searchsorted(unknown, right, side).sum() for side in ("left", "right"))
+    return 100 * float(below + up_to) / 2 / (int(run.known.sum()) * len(unknown))
+
+
+def oscr(run: RunColumns) -> float | None:
+    """Area under the OSCR curve (Dhamija et al., 2018): known images accepted with their class against unknown ones accepted."""
+    if not run.has_both_sides:
+        return None
+    ends, order = _tie_ends(run.scores)
+    right, unknown = (np.r_[0, np.cumsum(side[order])[ends]] for side in (run.right_class, ~run.known))
+    return 100 * float(np.trapezoid(right / run.known.sum(), unknown / unknown[-1]))
+
+
+def aupr_known(run: RunColumns) -> float | None:
+    """Average precision with known images as the positive side."""
+    return _average_precision(run.known, run.scores)
+
+
+def aupr_unknown(run: RunColumns) -> float | None:
+    """Average precision with unknown images as the positive side."""
+    return _average_precision(~run.known, -run.scores)
+
+
+def share_unknown(run: RunColumns) -> float | None:
+    """The share of unknown images, which is the AUPR that a random score has for them."""
+    return 100 * float((~run.known).mean())
+
+
+def _average_precision(positive: Flags, scores: Floats) -> float | None:
+    if positive.all() or not positive.any():
+        return None
+    from sklearn.metrics import average_precision_score
+
+    return 100 * float(average_precision_score(positive, scores))
+
+
+# --- calibration --------------------------------------------------------------------------------------------------------
+def ece(run: RunColumns) -> float | None:
+    """Mean of |share of known images - mean P(known)| over bins, by their number of images; equal probabilities share a bin."""
+    known, probability = _with_probability(run)
+    if not len(probability):
+        return None
+    edges = np.quantile(probability, np.linspace(0, 1, BINS + 1))[1:-1]
+    bins = np.searchsorted(edges, probability)
+    gaps = [abs(float(np.sum(known[bins == each] - probability[bins == each]))) for each in np.unique(bins)]
+    return sum(gaps) / len(probability)
+
+
+def brier(run: RunColumns) -> float | None:
+    """Mean of (P(known) - [image is known])^2."""
+    known, probability = _with_probability(run)
+    return float(np.mean((probability - known) ** 2)) if len(probability) else None
+
+
+def _with_probability(run: RunColumns) -> tuple[Floats, Floats]:
+    there = np.isfinite(run.probability)
+    return run.known[there].astype(np.float64), run.probability[there]
+
+
+# --- risk and coverage --------------------------------------------------------------------------------------------------
+def augrc(run: RunColumns) -> float | None:
+    """Area under the generalised risk-coverage curve (Traub et al., 2024): mean over coverages of failures covered, of all images."""
+    coverage, risk = _generalised_risk(run)
+    return 100 * float(np.trapezoid(risk, coverage))
+
+
+def error_at(share: float) -> Compute:
+    """Failures among the images of this coverage, in percent; within equal scores, the mean over their orders."""
+
+    def compute(run: RunColumns) -> float | None:
+        coverage, risk = _generalised_risk(run)
+        return 100 * float(np.interp(share, coverage, risk)) / share
+
+    compute.__doc__ = f"Share of failures among the {100 * share:.0f} % of all images with the highest scores."
+    return compute
+
+
+def _generalised_risk(run: RunColumns) -> tuple[Floats, Floats]:
+    """Coverage from 0 to 1, images with the highest scores first, and the failures covered as a share of all images."""
+    ends, order = _tie_ends(run.scores)
+    total = len(run.scores)
+    failures = np.cumsum(~run.right_class[order])[ends]
+    return np.r_[0.0, (ends + 1) / total], np.r_[0.0, failures / total]
+
+
+def _tie_ends(scores: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The places of the last image of each score, and the order from the highest score to the lowest."""
+    order = np.argsort(-scores, kind="stable")
+    return np.flatnonzero(np.diff(scores[order], append=np.nan) != 0), order
+
+
+# --- the other ones -----------------------------------------------------------------------------------------------------
+def share_undecided(run: RunColumns) -> float | None:
+    """Share of undecided images; None where the identifier gives no probabilities."""
+    return 100 * float(run.undecided.mean()) if np.isfinite(run.probability).any() else None
+
+
+def rejected_closed(run: RunColumns) -> float | None:
+    """Share of known images that are rejected; None on a stream with unknown images."""
+    return 100 * float((~run.accepted).mean()) if run.known.all() and len(run.known) else None
+
+
+def update_purity(run: RunColumns) -> float | None:
+    """Of the images with an update: known ones taken for their class, and unknown ones taken for unknown; None without updates."""
+    right = np.where(run.treated_as_known, run.pseudo_label == run.labels, ~run.known)
+    return 100 * float(right[run.adapted].mean()) if run.adapted.any() else None
+
+
+def regret(ours: RunColumns, frozen: RunColumns, window: int = WINDOW) -> float:
+    """The largest loss of accuracy against the frozen classifier in any `window` consecutive images, in points.
+
+    Accuracy is (C+1)-way: known images accepted with their class, and unknown ones rejected. A stream that is shorter than the window
+    is one window. Negative where the run is better in every window.
+
+    >>> columns = {"label": [0, 0], "score": [0.9, 0.8], "index": [0, 0], "adapted": [False] * 2, "pseudo_label": [0, 0], "verdict": [None] * 2}
+    >>> frozen, ours = (RunColumns.of({**columns, "known": known}) for known in ([True, True], [True, False]))
+    >>> regret(ours, frozen), regret(ours, frozen, window=1)
+    (50.0, 100.0)
+    """
+    if not np.array_equal(ours.labels, frozen.labels):
+        raise Error("Regret needs two runs on the same images in the same order; these saw different ones.")
+    size = min(window, len(ours.labels))
+    lost = np.cumsum(np.r_[0, frozen.correct.astype(np.int64) - ours.correct])
+    return 100 * float((lost[size:] - lost[:-size]).max()) / size
+
+
+def worst_tenth(values: Sequence[float], *, lower_is_better: bool = False) -> float | None:
+    """The mean of the worst tenth of the values of several orders, at least one; None for fewer than ten orders.
+
+    >>> worst_tenth([70.0, 71.0, 72.0, 73.0, 74.0, 75.0, 76.0, 77.0, 78.0, 60.0]), worst_tenth([70.0])
+    (60.0, None)
+    """
+    if len(values) < 10:
+        return None
+    worst = sorted(values, reverse=lower_is_better)[: math.ceil(len(values) / 10)]
+    return sum(worst) / len(worst)
+
+
+# --- the registry -------------------------------------------------------------------------------------------------------
+MEASURES: dict[str, Measure] = {
+    measure.name: measure
+    for measure in (
+        Measure("openauc", "OpenAUC ↑", openauc),
+        Measure("oscr", "OSCR ↑", oscr),
+        Measure("aupr_known", "AUPR known ↑", aupr_known),
+        Measure("aupr_unknown", "AUPR unknown ↑", aupr_unknown),
+        Measure("share_unknown", "unknown, %", share_unknown),
+        Measure("ece", "ECE ↓", ece, 4),
+        Measure("brier", "Brier ↓", brier, 4),
+        Measure("augrc", "AUGRC ↓", augrc),
+        *(Measure(f"error_at_{share}", f"error at {share} % ↓", error_at(share / 100)) for share in (80, 90, 95)),
+        Measure("share_undecided", "undecided, %", share_undecided),
+        Measure("rejected_closed", "known rejected, closed ↓", rejected_closed),
+        Measure("update_purity", "right among updates ↑", update_purity),
+    )
+}
+
+
+def is_measure(name: str) -> bool:
+    """Whether `find_measure` knows the name, or it names a file.
+
+    >>> is_measure("openauc"), is_measure("mine.py:purity"), is_measure("hm")
+    (True, True, False)
+    """
+    return name in measure_names() or plugins.names_file(name)
+
+
+def measure_names() -> list[str]:
+    """The measures that ship, then those that installed packages register."""
+    return [*MEASURES, *(name for name in plugins.registered_names("measure") if name not in MEASURES)]
+
+
+def find_measure(name: str) -> Measure:
+    """The measure of that name. `path/file.py:Name` runs the file, so such a name must come from a person.
+
+    >>> find_measure("openauc").heading
+    'OpenAUC ↑'
+    """
+    if name in MEASURES:
+        return MEASURES[name]
+    if plugins.names_file(name):
+        given = plugins.from_file(name)
+    elif name in plugins.registered_names("measure"):
+        given = plugins.registered("measure", name)
+    else:
+        raise Error(f"There is no measure {name!r}; there are {', '.join(measure_names())}.")
+    if isinstance(given, Measure):
+        return Measure(name, given.heading, given.compute, given.digits)
+    if not callable(given):
+        raise Error(f"The measure {name!r} must be a function of RunColumns or a Measure, not {shown(given)}.")
+    return Measure(name, name.rpartition(":")[2], given)
+
+
+def measure_run(run: RunColumns, problems: list[str]) -> dict[str, float | None]:
+    """The values of all measures; a measure that fails is left out, and the reason is added to `problems`."""
+    values: dict[str, float | None] = {}
+    for name in measure_names():
+        try:
+            values[name] = find_measure(name)(run)
+        except Error as problem:
+            problems.append(str(problem))
+    return values

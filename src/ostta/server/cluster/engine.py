@@ -1,0 +1,278 @@
+"""The engine of a cluster: the web layer's requests, routed to the replicas that hold their sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from ...core.types import Error
+from ...ray_cluster import ADDRESS, connect, require_ray
+from ..engine import Json, Sent, Told
+from ..logs import log
+from ..problems import MAYBE_COUNTED, ProblemError
+from ..store import is_id, new_id
+from .leased_store import LeasedStore, adopt
+from .leases import MissingError
+from .overview import Overview
+from .replica import Answer, Replicated, deployment
+from .turns import Turns
+
+T = TypeVar("T")
+# Seconds between two tries where another replica holds a session: the first, and the longest.
+SOON, LATER = 0.05, 0.5
+# Seconds between two looks at the overview, or for a session that is followed and in no replica.
+TICK = 1.0
+
+
+class RayEngine:
+    """Implements `Engine`. Several processes may route to the same replicas; the one that came first starts and ends them.
+
+    `replicas`: how many; `sessions`: how many of them one replica holds at one time; others wait in the shared folder.
+    """
+
+    def __init__(self, made: Replicated, *, replicas: int = 2, sessions: int = 256) -> None:
+        if replicas < 1 or sessions < 1:
+            raise Error(f"There is at least one replica with one session, not {replicas} with {sessions}.")
+        self.made, self.replicas, self._most = made, replicas, sessions
+        self.settings = made.settings
+        self._turns = Turns()
+        self._waiting: dict[str, int] = {}
+        self._followed: set[Any] = set()
+        self._stopping = self._joined = False
+        # Routers with the same folder and backbone share replicas, others do not.
+        named = hashlib.sha256(f"{made.folder}\0{made.backbone}".encode()).hexdigest()
+        self._app = f"ostta-{named[:12]}"
+        # A replica that has died is seen after a term, its successor needs time to load the model.
+        self.patience = max(made.term * 2, 30.0)
+
+    # --- its life -----------------------------------------------------------------------------------------------------
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._store = LeasedStore(self.made.folder, "router")
+        self._overview = Overview(self.made.folder, self._store)
+        self._looking = asyncio.Lock()
+        await asyncio.to_thread(self._deploy)
+
+    def _deploy(self) -> None:
+        self._ray = require_ray()
+        from ray import serve
+
+        adopted = adopt(self.made.folder, self._store)
+        if adopted:
+            log("sessions taken over from a server of one process", sessions=adopted)
+        # Ray's own choice would let every other program of the machine go before the replicas.
+        os.environ.setdefault("RAY_worker_niceness", "0")
+        logging.getLogger("ray.serve").setLevel(logging.WARNING)
+        # The core beside those of the replicas is for Ray Serve's own processes.
+        connect(self._ray, self.replicas * self.made.threads + 1)
+        serve.start(proxy_location="Disabled")
+        self._serve = serve
+        try:
+            self._handle = serve.get_app_handle(self._app)
+            self._joined = True
+            log("joined replicas that run already", app=self._app)
+        except serve.exceptions.RayServeException:
+            made = deployment(serve, self.made, self.replicas, self._most, self.settings.limits.answer_seconds)
+            self._handle = serve.run(made, name=self._app, route_prefix=None)
+
+    async def stop(self) -> None:
+        self._stopping = True
+        for stream in list(self._followed):
+            stream.cancel()
+        await asyncio.to_thread(self._take_down)
+
+    def _take_down(self) -> None:
+        if not self._joined:
+            # Replicas store their sessions and give their leases back before they end.
+            self._serve.delete(self._app)
+        if not os.environ.get(ADDRESS):
+            # A cluster that was there before may have other applications.
+            self._serve.shutdown()
+        self._ray.shutdown()
+        self._store.close()
+
+    async def ready(self) -> None:
+        if self._stopping:
+            raise ProblemError(503, "The server is shutting down.", 5)
+        await self._any("about", "ready")
+
+    # --- what is told -------------------------------------------------------------------------------------------------
+    async def info(self) -> Json:
+        told: Json = await self._any("about", "info")
+        return {**told, "engine": "ray", "replicas": self.replicas, "limits": self.settings.limits.to_dict()}
+
+    async def counts(self) -> dict[str, float]:
+        return await self._look(self._overview.counts)
+
+    async def sessions(self) -> list[Json]:
+        return await self._look(self._overview.sessions)
+
+    async def session(self, id: str) -> Json:
+        told: Json = await self._read("session", id)
+        return told
+
+    async def name(self, id: str) -> str:
+        try:
+            name = (await asyncio.to_thread(self._store.about, id)).get("name")
+        except MissingError as problem:
+            raise ProblemError(404, str(problem)) from None
+        return name if isinstance(name, str) else id[:6]
+
+    async def recent(self, id: str, limit: int) -> Json:
+        told: Json = await self._read("recent", id, limit)
+        return told
+
+    async def kept(self, id: str, which: str) -> list[Json]:
+        found: list[Json] = await self._read("kept", id, which)
+        return found
+
+    async def state(self, id: str) -> bytes:
+        state: bytes = await self._read("state", id)
+        return state
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+    async def create(self, wanted: Json) -> Json:
+        return await self._make("create", wanted)
+
+    async def create_from(self, state: bytes, name: str | None) -> Json:
+        return await self._make("create_from", state, name)
+
+    async def rename(self, id: str, name: str) -> Json:
+        session: Json = await self._change("rename", id, name)
+        return session
+
+    async def delete(self, id: str) -> None:
+        await self._change("delete", id)
+
+    async def replace_state(self, id: str, state: bytes) -> Json:
+        session: Json = await self._change("replace_state", id, state)
+        return session
+
+    async def act(self, id: str, verb: str) -> Json:
+        told: Json = await self._change("act", id, verb)
+        return told
+
+    async def images(
+        self, id: str, images: Sequence[Sent], learn: bool, evidence: bool, key: str | None = None
+    ) -> list[Json]:
+        waiting, most = self._waiting.get(id, 0), self.settings.limits.waiting
+        if waiting + len(images) > most:
+            raise ProblemError(
+                429, f"{waiting} images of this session are waiting, and {most} may: send again later.", 1
+            )
+        if sum(self._waiting.values()) + len(images) > self.settings.limits.waiting_in_all:
+            raise ProblemError(
+                429,
+                f"{self.settings.limits.waiting_in_all} images may wait on this server at one time: send again later.",
+                1,
+            )
+        self._waiting[id] = waiting + len(images)
+        try:
+            # Images with a key are stored with the state that learned from them: a replica that takes over knows both or neither.
+            repeat = key is not None or not learn
+            answers: list[Json] = await self._change("images", id, list(images), learn, evidence, key, repeat=repeat)
+            return answers
+        finally:
+            self._waiting[id] -= len(images)
+            if not self._waiting[id]:
+                del self._waiting[id]
+
+    # --- following ----------------------------------------------------------------------------------------------------
+    async def follow(self, id: str, after: int | None) -> AsyncIterator[Told]:
+        """While no replica has the session nothing happens to it; when one has it again, its events go on."""
+        while not self._stopping and await asyncio.to_thread(self._store.exists, id):
+            stream = self._handle.options(multiplexed_model_id=id, stream=True).follow.remote(id, after)
+            self._followed.add(stream)
+            try:
+                async for told in stream:
+                    after = told.number
+                    yield told
+            except (self._ray.exceptions.RayError, asyncio.CancelledError) as problem:
+                if isinstance(problem, asyncio.CancelledError) and not self._stopping:
+                    raise
+                log("a session is no longer followed where it was", session=id, problem=type(problem).__name__)
+            finally:
+                # Else the replica would go on telling, and wait for this at its end.
+                self._followed.discard(stream)
+                stream.cancel()
+            if await asyncio.to_thread(self._store.exists, id):
+                await asyncio.sleep(TICK)
+
+    async def follow_all(self) -> AsyncIterator[list[Json]]:
+        seen: list[Json] | None = None
+        while not self._stopping:
+            now = await self.sessions()
+            if now != seen:
+                seen = now
+                yield now
+            await asyncio.sleep(TICK)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+    async def _look(self, function: Callable[[], T]) -> T:
+        async with self._looking:
+            return await asyncio.to_thread(function)
+
+    async def _any(self, function: str, *arguments: Any) -> Any:
+        return await self._patiently(lambda: getattr(self._handle, function).remote(*arguments), repeat=True)
+
+    async def _make(self, what: str, *arguments: Any) -> Json:
+        most = self.settings.limits.sessions
+        if self._stopping or len(await asyncio.to_thread(self._store.all_ids)) >= most:
+            why = (
+                "The server is shutting down."
+                if self._stopping
+                else f"There are {most} sessions, the most that this server has."
+            )
+            raise ProblemError(503, why, 30)
+        # An id that no replica knows goes to the one with the fewest sessions.
+        handle = self._handle.options(multiplexed_model_id=new_id())
+        made: Json = await self._patiently(lambda: handle.make.remote(what, *arguments), repeat=False)
+        return made
+
+    async def _read(self, what: str, id: str, *arguments: Any) -> Any:
+        """What changes nothing is asked again where a replica has died."""
+        return await self._routed(what, id, arguments, repeat=True)
+
+    async def _change(self, what: str, id: str, *arguments: Any, repeat: bool = False) -> Any:
+        """Changes of a session go one after the other, so that one that must wait is not overtaken."""
+        async with self._turns.of(id):
+            return await self._routed(what, id, arguments, repeat)
+
+    async def _routed(self, what: str, id: str, arguments: tuple[Any, ...], repeat: bool) -> Any:
+        if not is_id(id):
+            raise ProblemError(404, f"There is no session {id[:40]!r}.")
+        handle = self._handle.options(multiplexed_model_id=id)
+        return await self._patiently(lambda: handle.call.remote(what, id, *arguments), repeat=repeat)
+
+    async def _patiently(self, send: Callable[[], Awaitable[Answer]], repeat: bool) -> Any:
+        """Ask until the replica that may answer does. One that may not has done nothing, so that nothing is counted twice."""
+        until, pause = self._loop.time() + self.patience, SOON
+        while True:
+            try:
+                answer = await send()
+            except self._ray.exceptions.RayError as problem:
+                log("replica was lost", level="warning", problem=type(problem).__name__)
+                if not repeat:
+                    raise ProblemError(
+                        409,
+                        "The replica of this session has ended during the request, which may have been counted or not.",
+                        1,
+                        MAYBE_COUNTED,
+                    ) from None
+            else:
+                if answer.problem is not None:
+                    raise answer.problem
+                if answer.error is not None:
+                    raise Error(answer.error)
+                if answer.held is None:
+                    return answer.value
+            if self._stopping or self._loop.time() > until:
+                raise ProblemError(
+                    503, "The session is held by another replica, or by one that has ended: send again later.", 5
+                )
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LATER)

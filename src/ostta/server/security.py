@@ -1,0 +1,242 @@
+"""Who may do what: tokens in a file, cookies for browsers, and the names that this server is called by."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from ipaddress import IPv4Address, ip_address, ip_network
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ..core.types import Error
+from ..regular_files import read_regular
+
+COOKIE = "ostta"
+# Seconds that a sign-in lasts.
+SIGNED_IN = 12 * 3600
+# Signed-out cookies that are remembered at one time.
+MOST_SIGNED_OUT = 10_000
+SHORTEST = 16
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
+
+HEADERS = [
+    (b"content-security-policy", b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+     b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One line of the token file: all sessions where `patterns` are empty, else those whose id or name fits one of them.
+
+    >>> Token("0123456789abcdef", ("door*",)).allows("a" * 32, "door 3")
+    True
+    """
+
+    text: str
+    patterns: tuple[str, ...] = ()
+
+    def allows(self, id: str | None, name: str | None) -> bool:
+        """Whether a session of that id and name may be used."""
+        return not self.patterns or any(
+            pattern == id or (name is not None and fnmatchcase(name, pattern)) for pattern in self.patterns
+        )
+
+    @property
+    def digest(self) -> bytes:
+        return hashlib.sha256(self.text.encode()).digest()
+
+
+ANYBODY = Token("")
+# A request without a valid token, on a server that has tokens: no session is allowed.
+GUEST = Token("", ("",))
+
+
+class Tokens:
+    """The tokens of a server. Without any, everybody who reaches it may do everything: that is for loopback alone.
+
+    >>> Tokens([Token("0123456789abcdef")]).of_bearer("0123456789abcdef") is None
+    False
+    """
+
+    def __init__(self, tokens: Sequence[Token] = ()) -> None:
+        self._tokens = tuple(tokens)
+        self._digests = [token.digest for token in self._tokens]
+        # Cookies that were signed out before they expired, with the time until which they would be valid.
+        self._signed_out: dict[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._tokens)
+
+    def of_bearer(self, given: str) -> Token | None:
+        """The token that was given. All are compared, each in constant time: how long it takes says nothing."""
+        digest = hashlib.sha256(given.encode("utf-8", "replace")).digest()
+        found = None
+        for token, known in zip(self._tokens, self._digests, strict=True):
+            if hmac.compare_digest(digest, known):
+                found = token
+        return found
+
+    def cookie(self, token: Token, now: float) -> str:
+        """A cookie that stands for the token until it expires. It does not hold the token, and ends with it."""
+        signed = f"{int(now) + SIGNED_IN}.{secrets.token_urlsafe(12)}"
+        return f"{signed}.{_signed(token, signed)}"
+
+    def of_cookie(self, cookie: str, now: float) -> Token | None:
+        """The token that a cookie stands for."""
+        signed, _, signature = cookie.rpartition(".")
+        until = signed.partition(".")[0]
+        if (
+            cookie in self._signed_out
+            or not until.isascii()
+            or not until.isdecimal()
+            or len(until) > 12
+            or not now <= int(until) <= now + 2 * SIGNED_IN
+        ):
+            return None
+        found = None
+        for token in self._tokens:
+            if hmac.compare_digest(signature.encode("utf-8", "replace"), _signed(token, signed).encode()):
+                found = token
+        return found
+
+    def sign_out(self, cookie: str, now: float) -> None:
+        """Make a valid cookie invalid before it expires."""
+        if self.of_cookie(cookie, now) is None:
+            return
+        self._signed_out = {other: until for other, until in self._signed_out.items() if until >= now}
+        if len(self._signed_out) >= MOST_SIGNED_OUT:
+            del self._signed_out[next(iter(self._signed_out))]
+        self._signed_out[cookie] = int(cookie.partition(".")[0])
+
+
+def _signed(token: Token, signed: str) -> str:
+    mac = hmac.new(token.digest, b"ostta cookie " + signed.encode("utf-8", "replace"), hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(mac).decode().rstrip("=")
+
+
+def read_tokens(path: Path) -> Tokens:
+    """One token a line, at least 16 characters; behind it, where it is bound, ids or patterns of names of sessions. # is a remark."""
+    try:
+        lines = read_regular(path, "token file").decode().splitlines()
+    except UnicodeDecodeError:
+        raise Error(f"The token file {path} is not UTF-8 text.") from None
+    tokens: list[Token] = []
+    for number, line in enumerate(lines, 1):
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        if len(words[0]) < SHORTEST or not _TOKEN.fullmatch(words[0]):
+            raise Error(
+                f"Line {number} of the token file {path} has no token of at least {SHORTEST} letters, digits and . _ ~ + / = -: "
+                "make one with `openssl rand -hex 32`."
+            )
+        if any(hmac.compare_digest(words[0], other.text) for other in tokens):
+            raise Error(f"Line {number} of the token file {path} has a token that is there already.")
+        tokens.append(Token(words[0], tuple(words[1:])))
+    if not tokens:
+        raise Error(f"The token file {path} has no token: make one with `openssl rand -hex 32`.")
+    return Tokens(tokens)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs on this machine reach that address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Names:
+    """The names that this server is called by, against DNS rebinding; and the web pages that may ask it.
+
+    >>> Names(["cameras.example"]).knows_host("cameras.example:8000")
+    True
+    """
+
+    def __init__(self, hosts: Sequence[str], origins: Sequence[str] = ()) -> None:
+        self._hosts = {"localhost", *(host.lower() for host in hosts)}
+        self._origins = frozenset(origins)
+
+    def knows_host(self, host: str) -> bool:
+        """Whether a request may be meant for this server. An address of numbers always: nobody can make a name of it."""
+        name = host.lower()
+        if not name.endswith("]") and name.rpartition(":")[2].isdecimal():
+            name = name.rpartition(":")[0]
+        return name in self._hosts or _is_address(name)
+
+    def knows_origin(self, origin: str, host: str) -> bool:
+        """Whether a page of that origin may ask: one of this server, or one that the operator named."""
+        return origin in self._origins or self.is_own(origin, host)
+
+    def is_own(self, origin: str, host: str) -> bool:
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
+        return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
+
+    def is_named(self, origin: str) -> bool:
+        return origin in self._origins
+
+
+@lru_cache(4096)
+def network_of(host: str) -> str:
+    """Return the key for limits per client address: an IPv4 address, or the /64 network that an IPv6 host can choose from.
+
+    >>> network_of("192.0.2.7"), network_of("2001:db8::1")
+    ('192.0.2.7', '2001:db8::/64')
+    """
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host[:100]
+    if isinstance(address, IPv4Address):
+        return host
+    return str(address.ipv4_mapped or ip_network((int(address) >> 64 << 64, 64)))
+
+
+@lru_cache(256)
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name[1:-1] if name.startswith("[") and name.endswith("]") else name)
+    except ValueError:
+        return False
+    return True
+
+
+def proxies_of(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the networks of proxies whose `X-Forwarded-*` headers are believed.
+
+    >>> proxies_of(["192.0.2.1"])
+    ('192.0.2.1/32',)
+    """
+    networks = []
+    for text in given:
+        try:
+            networks.append(str(ip_network(text, strict=False)))
+        except ValueError:
+            raise Error(
+                f"{text!r} is not the address of a proxy: give an address such as 192.0.2.1, or a network such as 10.0.0.0/8."
+            ) from None
+    return tuple(networks)
+
+
+def hosts_of(address: str, given: Sequence[str]) -> tuple[str, ...]:
+    """The names of a server that listens at `address`: that one, where it is a name, and what the operator gave."""
+    return (*(() if _is_address(address) else (address,)), *given)

@@ -1,0 +1,144 @@
+"""From settings to a server that listens."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import warnings
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+import uvicorn
+
+from ..core.types import Error
+from ..core.words import counted
+from ..live.pool import StreamPool
+from .app import create_app
+from .gate import App
+from .local import LocalEngine
+from .logs import log
+from .protocol import limited
+from .security import Tokens, hosts_of, is_loopback, proxies_of, read_tokens
+from .settings import Settings
+from .store import FolderStore, locked
+
+__all__ = ["config", "hosts_of", "listen", "proxies_of", "require_free_port", "serve_locally", "tokens_for"]
+# Seconds for which requests that are being answered are waited for at the end.
+PATIENCE = 10
+
+
+def tokens_for(host: str, token_file: Path | None) -> Tokens:
+    """The tokens in the file; without one the server listens on loopback alone."""
+    if token_file is not None:
+        return read_tokens(token_file)
+    if not is_loopback(host):
+        raise Error(
+            f"A server at {host} can be reached from other machines: give it a --token-file, or listen at 127.0.0.1."
+        )
+    return Tokens()
+
+
+def require_free_port(host: str, port: int) -> None:
+    """Refuse an address that this process cannot listen at, before a model is loaded for it."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in found:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind(address)
+    except OSError as problem:
+        if problem.errno == errno.EADDRINUSE:
+            raise Error(
+                f"Port {port} at {host} is in use by another program: stop that program, or choose another port with --port "
+                "(0 takes a free one)."
+            ) from None
+        raise Error(
+            f"The server cannot listen at {host}, port {port} ({problem.strerror}): choose others with --host and --port."
+        ) from None
+
+
+def serve_locally(
+    backbone: Any,
+    settings: Settings,
+    tokens: Tokens,
+    *,
+    host: str,
+    port: int,
+    folder: Path | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    threads: int | None = None,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C."""
+    require_free_port(host, port)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    with nullcontext() if folder is None else locked(folder):
+        store = None if folder is None else FolderStore(folder)
+        pool = StreamPool(backbone, queue=settings.limits.waiting, device=device, dtype=dtype)
+        engine = LocalEngine(pool, settings, store)
+        listen(create_app(engine, settings, tokens), settings, host=host, port=port)
+    if engine.unsaved:
+        raise Error(
+            f"{counted(len(engine.unsaved), 'session')} could not be stored at the end, as the log says: "
+            "the disk is full or cannot be written."
+        )
+
+
+def config(app: App, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
+    """How uvicorn is told to serve."""
+    return uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=limited(settings.limits),
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        # Only the named proxies are believed: any client can send these headers.
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies),
+        timeout_graceful_shutdown=PATIENCE,
+    )
+
+
+def listen(app: App, settings: Settings, *, host: str, port: int) -> None:
+    """Answer at that address until a signal ends it."""
+    # What Pillow has to say about odd tags of an image is of no use to anybody here.
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
+    _allow_descriptors(4 * settings.limits.requests)
+    server = _Server(config(app, settings, host=host, port=port))
+    server.run()
+    if not server.started:
+        raise Error(f"The server could not be started at {host}:{port}; the lines above say why.")
+
+
+def _allow_descriptors(count: int) -> None:
+    """Raise the soft limit of open files to `count` if the hard limit permits: many systems allow fewer files than connections."""
+    with suppress(ImportError, ValueError, OSError):  # `resource` is missing on Windows
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        allowed = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        if soft != resource.RLIM_INFINITY and soft < allowed:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens, and ends well when it was asked to."""
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        await super().shutdown(sockets)
+        # Else the signal is raised once more when all is done.
+        self._captured_signals.clear()
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        for server in getattr(self, "servers", ()):
+            for listening in server.sockets:
+                host, port = listening.getsockname()[:2]
+                log("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}")

@@ -1,0 +1,14 @@
+"""Expect an error by its code: sentences may change, and `tests/sentences.txt` has all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ostta import Error
+
+
+def raises(code: str) -> Any:
+    """`pytest.raises` for an `ostta.Error` with this code."""
+    return pytest.raises(Error, check=lambda problem: problem.code == code)
