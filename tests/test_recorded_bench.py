@@ -17,21 +17,18 @@ from pathlib import Path
 import pytest
 
 from ostta.bench import load_results
-from ostta.bench.command import run_command
-from ostta.bench.compare.comparison import compare
-from ostta.bench.compare.page import compare_page
-from ostta.bench.compare.sides import open_sides
-from ostta.bench.compare.text import as_json, text
-from ostta.bench.pictures.saving import save_pictures
-from ostta.bench.report.suite_page import suite_report
+from ostta.bench.compare import as_json, compare, open_sides
+from ostta.bench.figures import figures_of
+from ostta.bench.folder import frozen_result
+from ostta.bench.formats import FORMATS
+from ostta.bench.naming import method_name, run_command, stream_name
 from ostta.bench.result import read_result
-from ostta.bench.run.execute import run
-from ostta.bench.run.seen_images import seen_images
+from ostta.bench.run import run
 from ostta.bench.spec import run_key
-from ostta.bench.tables.export import FORMATS
-from ostta.bench.tables.frozen_result import frozen_result
-from ostta.bench.tables.opening import figures_of
-from ostta.bench.tables.run_names import method_name, stream_name
+from ostta.bench.stream import seen_images
+from ostta.pages.compare import compare_page, text
+from ostta.pages.pictures import save_pictures
+from ostta.pages.suite import suite_report
 
 RECORDED = Path(__file__).parent / "recorded" / "bench"
 EXPECTED = RECORDED / "expected"
