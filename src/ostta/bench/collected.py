@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..config.registry import pick
+from ..config.registry import require_known
 from ..core.types import Error
 from .folder import Failure, read_failures, read_folder, results_in
 from .naming import method_key, method_names, short, stream_key, stream_names
@@ -213,9 +213,9 @@ def _chosen_cells(
     cells: Sequence[FoundCell], seeds: Sequence[int] | None, only: Mapping[str, Collection[str]]
 ) -> list[FoundCell]:
     for axis, names in only.items():
-        pick(axis, AXES, "axis")
+        require_known(axis, AXES, "axis")
         for name in names:
-            pick(name, sorted({_entry(cell, axis) for cell in cells}), f"entry of {axis}")
+            require_known(name, sorted({_entry(cell, axis) for cell in cells}), f"entry of {axis}")
     return [
         cell
         for cell in cells

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..config.registry import pick
+from ..config.registry import require_known
 from ..core.types import Error
 from ..evaluation.intervals import Values
 from ..evaluation.measures import MEASURES, RunColumns, find_measure, is_measure, regret, worst_tenth
@@ -540,5 +540,5 @@ def figures_of(
 
     `given` as in `collect_results`.
     """
-    pick(fpr95, FPR95, "convention of FPR95")
+    require_known(fpr95, FPR95, "convention of FPR95")
     return SuiteFigures(collect(what, out, seeds, limit, only, given or {}), fpr95)

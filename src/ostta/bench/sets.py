@@ -16,7 +16,7 @@ from ..data.dataset import Dataset
 from ..data.features import ORIGIN as FEATURES
 from ..data.generated import generated
 from ..data.names import is_own, parse_name
-from ..io import given_root
+from ..io import data_folder
 from ..streams import Domain, Drawn, Source, draw
 from .scenario import DomainSpec, DomainsScenario, OrderedScenario
 from .spec import RunSpec, code_of, draws_images, image_seed
@@ -140,7 +140,7 @@ class Sets:
         clean = self._clean.get(asked)
         if clean is None:
             clean = self._clean[asked] = open_dataset(clean_name, self.root, **how)
-        return generated(name, clean, corruption, severity, seed, given_root(self.root))
+        return generated(name, clean, corruption, severity, seed, data_folder(self.root))
 
     def _how_desired(self) -> dict[str, Any]:
         """What the desired set is opened with; the undesired side too, where its classes are some of the same set."""

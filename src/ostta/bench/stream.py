@@ -15,7 +15,7 @@ from PIL import Image
 
 from .. import backbones
 from ..backbones.protocol import Backbone
-from ..config.registry import Choice, choose
+from ..config.registry import Components, find_components
 from ..config.resolve import resolve
 from ..core.overlay import encode
 from ..core.types import Error
@@ -26,7 +26,7 @@ from ..data.generated import FROST, textures_fingerprint
 from ..data.names import OWN, parse_name
 from ..data.overlap import overlap, overlap_sentence
 from ..data.views import Views
-from ..io import given_root
+from ..io import data_folder
 from ..streams import (
     Continual,
     Covered,
@@ -65,13 +65,13 @@ from .sets import Sets
 from .spec import RunSpec, files_of, sets_of
 
 
-def check_names(spec: RunSpec, code: Mapping[str, Any]) -> Choice:
+def check_names(spec: RunSpec, code: Mapping[str, Any]) -> Components:
     """Method, score and identifier of `spec`. An Error about the first name, option or value that cannot be.
 
     `code` has what is behind names of files.
     """
     score = None if spec.score is None else code.get(spec.score, spec.score)
-    choice = choose(code.get(spec.method, spec.method), score, code.get(spec.identifier, spec.identifier))
+    choice = find_components(code.get(spec.method, spec.method), score, code.get(spec.identifier, spec.identifier))
     resolve(choice, spec.profile, spec.options, {}, guard=spec.guard)
     if spec.backbone not in code:
         backbones.check_name(spec.backbone)
@@ -177,7 +177,7 @@ def _smooth(spec: RunSpec, scenario: SmoothScenario, sets: Sets) -> Stream:
     """The path is made from clean images: as the desired set, `cifar10c` and `cifar10` mean the same here."""
     for name in scenario.corruptions:
         checked(name, spec.severity)
-    root = given_root(sets.root)
+    root = data_folder(sets.root)
     textures = root / FROST if root is not None and (root / FROST).is_dir() else None
     what = f"pairs of corruptions along a path, total severity {scenario.budget:g}, seed {spec.seed}"
     if "frost" in scenario.corruptions:

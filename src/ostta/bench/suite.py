@@ -38,7 +38,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ..config.plugins import names_file, placed_file
-from ..config.registry import nearest, pick
+from ..config.registry import require_known, suggest
 from ..core.checks import one_line
 from ..core.types import Error
 from ..evaluation.measures import is_measure, measure_names
@@ -82,7 +82,7 @@ class Entry(FileModel):
     @model_validator(mode="after")
     def _known(self) -> Entry:
         problems = [
-            f"the entry {self.name!r} sets {name!r}, which is no field of a run{nearest(name, sorted(FIELDS))}"
+            f"the entry {self.name!r} sets {name!r}, which is no field of a run{suggest(name, sorted(FIELDS))}"
             for name in sorted(set(self.fields) - FIELDS)
         ]
         problems += _impossible({name: value for name, value in self.fields.items() if name in FIELDS})
@@ -200,7 +200,7 @@ class Suite(FileModel):
     def _known(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
         known = [*METRICS, *measure_names()]
         unknown = [
-            f"{name!r}{nearest(name, known)}" for name in metrics if name not in METRICS and not is_measure(name)
+            f"{name!r}{suggest(name, known)}" for name in metrics if name not in METRICS and not is_measure(name)
         ]
         return _without([f"unknown metrics or fields: {each}" for each in unknown], metrics)
 
@@ -354,10 +354,10 @@ def expand(
     """
     chosen = {axis.name: list(axis.entries) for axis in suite.axes}
     for name, wanted in (only or {}).items():
-        pick(name, chosen, "axis")
+        require_known(name, chosen, "axis")
         known = [entry.name for entry in chosen[name]]
         for entry in wanted:
-            pick(entry, known, f"entry of {name}")
+            require_known(entry, known, f"entry of {name}")
         chosen[name] = [entry for entry in chosen[name] if entry.name in wanted]
     cells = []
     for combination in _combinations(suite, chosen):

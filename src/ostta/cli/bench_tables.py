@@ -54,10 +54,10 @@ def table(
     """
     from ..bench.data_export import parquet, run_rows
     from ..bench.formats import FORMATS
-    from ..config.registry import pick
+    from ..config.registry import require_known
     from ..io import write_atomically
 
-    pick(format_, [*FORMATS, PARQUET], "format")
+    require_known(format_, [*FORMATS, PARQUET], "format")
     if format_ == PARQUET and to is None:
         raise Error("A parquet file cannot be printed: name a file with `--to runs.parquet`.")
     figures = _figures_of(suite, fpr95, out, seeds, limit, only, device, dtype)

@@ -32,11 +32,11 @@ def compare(
     from ..bench.compare import as_json, open_sides
     from ..bench.compare import compare as compared
     from ..bench.stream import stream_images
-    from ..config.registry import pick
+    from ..config.registry import require_known
     from ..io import write_atomically
     from ..pages.compare import compare_page, text
 
-    written = {"text": text, "json": as_json}[pick(format_, ("text", "json"), "format")]
+    written = {"text": text, "json": as_json}[require_known(format_, ("text", "json"), "format")]
     found = compared(open_sides(first, second))
     typer.echo(written(found), nl=False)
     if to is None:

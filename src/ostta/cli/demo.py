@@ -28,7 +28,7 @@ def demo(
     from ..bench.spec import RunSpec, name_of
     from ..bench.stream import SeenImages, uncorrupted
     from ..bench.tables import HEADINGS, rows
-    from ..config.profiles import chosen
+    from ..config.profiles import apply_profile
     from ..io import make_folder, write_atomically
     from ..pages.demo import demo_page
     from .run_progress import progress_line
@@ -36,7 +36,7 @@ def demo(
     make_folder(out)
     backbone = backbones.load("embedded")
     finished = []
-    for wanted in (chosen(None, "zero_shot"), chosen(None, "rosita"), chosen("field")):
+    for wanted in (apply_profile(None, "zero_shot"), apply_profile(None, "rosita"), apply_profile("field")):
         spec = RunSpec(
             **dataclasses.asdict(wanted),
             desired="sample:cifar10c",

@@ -17,10 +17,10 @@ def results(
     from ..bench.data_export import tidy_rows
     from ..bench.folder import read_folder
     from ..bench.metric_values import number
-    from ..config.registry import pick
+    from ..config.registry import require_known
     from .listing import print_table
 
-    pick(format_, ("text", "json"), "format")
+    require_known(format_, ("text", "json"), "format")
     files = read_folder(folder)
     rows = tidy_rows(files)
     if format_ == "json":

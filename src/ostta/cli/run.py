@@ -158,7 +158,7 @@ def run(
     from ..bench.scenario import read_scenario
     from ..bench.spec import asked, changed, checked_spec, usual_draw
     from ..bench.sweep import sweep_of
-    from ..config.profiles import chosen
+    from ..config.profiles import apply_profile
     from ..data.class_names import described, parse_classes
 
     built = read_scenario(
@@ -168,7 +168,7 @@ def run(
         speed=speed,
         undesired_corruption=undesired_corruption,
     )
-    wanted = chosen(profile, method, score, identifier)
+    wanted = apply_profile(profile, method, score, identifier)
     if undesired is not None and undesired_classes is not None:
         raise Error("Give --undesired, another data set, or --undesired-classes, classes of the desired one; not both.")
     if orders is not None:
@@ -221,9 +221,9 @@ def run(
 
 def _sets(desired: str | None, undesired: str | None, data: Path | None, *, needs_unknown: bool) -> tuple[str, str]:
     """The data sets; where none is named and there is no folder of data sets, the samples that ship, and that is said."""
-    from ..io import ROOT_VARIABLE, given_root
+    from ..io import ROOT_VARIABLE, data_folder
 
-    samples = given_root(data) is None
+    samples = data_folder(data) is None
     known = desired or ("sample:cifar10c" if samples else "cifar10c")
     unknown = undesired or ("sample:mnist" if samples else "mnist")
     taken = [name for name, given in ((known, desired), (unknown, undesired or not needs_unknown)) if not given]

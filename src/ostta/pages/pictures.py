@@ -14,7 +14,7 @@ from ..bench.against_frozen import ToFrozen, ranks_of, to_frozen
 from ..bench.figures import SuiteFigures
 from ..bench.metric_values import METRICS
 from ..bench.statistics import Ranks
-from ..config.registry import pick
+from ..config.registry import require_known
 from ..core.types import Error
 from ..io import make_folder, write_atomically
 
@@ -51,7 +51,7 @@ def as_file(figure: Any, format_: str) -> bytes:
     buffer = io.BytesIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ostta", "pdf.fonttype": 42}):
         figure.savefig(
-            buffer, format=pick(format_, METADATA, "format of pictures"), dpi=160, metadata=METADATA[format_]
+            buffer, format=require_known(format_, METADATA, "format of pictures"), dpi=160, metadata=METADATA[format_]
         )
     return buffer.getvalue()
 
@@ -121,7 +121,7 @@ MOST_STREAMS = 4
 def save_pictures(figures: SuiteFigures, folder: Path, formats: Sequence[str]) -> tuple[list[Path], list[str]]:
     """Write them; the paths, and a sentence for each picture that cannot be drawn."""
     for format_ in formats:
-        pick(format_, METADATA, "format of pictures")
+        require_known(format_, METADATA, "format of pictures")
     drawn, sentences = list(_differences(figures)), []
     for one in ranks_of(figures):
         if one.ranks is None:
