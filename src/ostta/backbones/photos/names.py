@@ -37,7 +37,7 @@ class Names:
     >>> names = load_names()
     >>> len(names.classes("dog")), names.classes("acoustic guitar")
     (118, (402,))
-    >>> names.meaning("crane (bird)"), names.meaning("crane (machine)")
+    >>> names.meaning("crane (bird)"), names.meaning("crane (device)")
     ('crane (wading bird)', 'crane')
     """
 
@@ -101,13 +101,14 @@ class Names:
         return self._covered[place]
 
     def meaning(self, name: str) -> str:
-        """First name of the synset that `name` means, with a hypernym if that name alone would mean another one."""
+        """The first name of the synset that means nothing else; with a hypernym in brackets if there is none."""
         place = self.find(name)
         return self._title(place) if place is not None else ""
 
     def _title(self, place: int) -> str:
-        name = self.synsets[place].names[0]
-        return name if self.find(name) == place else f"{name} ({self.synsets[self.synsets[place].above[0]].names[0]})"
+        synset = self.synsets[place]
+        qualified = f"{synset.names[0]} ({self.synsets[synset.above[0]].names[0]})" if synset.above else synset.names[0]
+        return next((name for name in synset.names if self.find(name) == place), qualified)
 
     @cached_property
     def class_titles(self) -> tuple[str, ...]:
