@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from ..config.profiles import chosen
+from ..config.profiles import apply_profile
 from ..config.resolve import canonical, with_old_names
 from ..core.types import Error
 from ..data.names import is_own, placed
@@ -120,7 +120,7 @@ def with_profile_parts(fields: Mapping[str, Any]) -> dict[str, Any]:
     """
     if fields.get("profile") != "field" or any(part in fields for part in PARTS):
         return dict(fields)
-    picked = chosen("field")
+    picked = apply_profile("field")
     return {**fields, **{part: getattr(picked, part) for part in PARTS}}
 
 
@@ -188,7 +188,7 @@ def name_of(spec: RunSpec) -> str:
     >>> name_of(RunSpec(method="zero_shot", score="neighbours"))
     'zero_shot neighbours'
     """
-    picked = chosen(spec.profile)
+    picked = apply_profile(spec.profile)
     if spec.profile == "field" and (spec.method, spec.score, spec.identifier) == (
         picked.method,
         picked.score,

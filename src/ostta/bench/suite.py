@@ -37,7 +37,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ..config.registry import pick
+from ..config.registry import require_known
 from ..core.checks import one_line
 from ..core.types import Error
 from .file_model import all_problems, first_problem
@@ -167,10 +167,10 @@ def expand(
     """
     chosen = {axis.name: list(axis.entries) for axis in suite.axes}
     for name, wanted in (only or {}).items():
-        pick(name, chosen, "axis")
+        require_known(name, chosen, "axis")
         known = [entry.name for entry in chosen[name]]
         for entry in wanted:
-            pick(entry, known, f"entry of {name}")
+            require_known(entry, known, f"entry of {name}")
         chosen[name] = [entry for entry in chosen[name] if entry.name in wanted]
     cells = []
     for combination in _combinations(suite, chosen):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ..config.plugins import names_file, placed_file
-from ..config.registry import nearest
+from ..config.registry import suggest
 from ..evaluation.measures import MEASURES, WINDOW, find_measure, is_measure, measure_names
 from ..evaluation.metrics import NAMES
 from .file_model import FileModel, all_problems
@@ -98,7 +98,7 @@ class Entry(FileModel):
     @model_validator(mode="after")
     def _known(self) -> Entry:
         problems = [
-            f"the entry {self.name!r} sets {name!r}, which is no field of a run{nearest(name, sorted(FIELDS))}"
+            f"the entry {self.name!r} sets {name!r}, which is no field of a run{suggest(name, sorted(FIELDS))}"
             for name in sorted(set(self.fields) - FIELDS)
         ]
         problems += _impossible({name: value for name, value in self.fields.items() if name in FIELDS})
@@ -216,7 +216,7 @@ class Suite(FileModel):
     def _known(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
         known = [*METRICS, *measure_names()]
         unknown = [
-            f"{name!r}{nearest(name, known)}" for name in metrics if name not in METRICS and not is_measure(name)
+            f"{name!r}{suggest(name, known)}" for name in metrics if name not in METRICS and not is_measure(name)
         ]
         return _without([f"unknown metrics or fields: {each}" for each in unknown], metrics)
 

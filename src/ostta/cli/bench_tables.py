@@ -55,10 +55,10 @@ def table(
     from ..bench.tables.data_export import run_rows
     from ..bench.tables.export import FORMATS
     from ..bench.tables.tidy import parquet
-    from ..config.registry import pick
+    from ..config.registry import require_known
     from ..io import write_atomically
 
-    pick(format_, [*FORMATS, PARQUET], "format")
+    require_known(format_, [*FORMATS, PARQUET], "format")
     if format_ == PARQUET and to is None:
         raise Error("A parquet file cannot be printed: name a file with `--to runs.parquet`.")
     figures = _figures_of(suite, fpr95, out, seeds, limit, only, device, dtype)

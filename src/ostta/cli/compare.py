@@ -34,10 +34,10 @@ def compare(
     from ..bench.compare.sides import open_sides
     from ..bench.compare.stream_images import stream_images
     from ..bench.compare.text import as_json, text
-    from ..config.registry import pick
+    from ..config.registry import require_known
     from ..io import write_atomically
 
-    written = {"text": text, "json": as_json}[pick(format_, ("text", "json"), "format")]
+    written = {"text": text, "json": as_json}[require_known(format_, ("text", "json"), "format")]
     found = compared(open_sides(first, second))
     typer.echo(written(found), nl=False)
     if to is None:

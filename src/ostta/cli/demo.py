@@ -29,14 +29,14 @@ def demo(
     from ..bench.run.seen_images import SeenImages, uncorrupted
     from ..bench.spec import RunSpec, name_of
     from ..bench.tables.layout import HEADINGS, rows
-    from ..config.profiles import chosen
+    from ..config.profiles import apply_profile
     from ..io import make_folder, write_atomically
     from .run_progress import progress_line
 
     make_folder(out)
     backbone = backbones.load("embedded")
     finished = []
-    for wanted in (chosen(None, "zero_shot"), chosen(None, "rosita"), chosen("field")):
+    for wanted in (apply_profile(None, "zero_shot"), apply_profile(None, "rosita"), apply_profile("field")):
         spec = RunSpec(
             **dataclasses.asdict(wanted),
             desired="sample:cifar10c",

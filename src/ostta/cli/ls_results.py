@@ -17,10 +17,10 @@ def results(
     from ..bench.tables.folder_results import read_folder
     from ..bench.tables.layout import number
     from ..bench.tables.tidy import tidy_rows
-    from ..config.registry import pick
+    from ..config.registry import require_known
     from .listing import print_table
 
-    pick(format_, ("text", "json"), "format")
+    require_known(format_, ("text", "json"), "format")
     files = read_folder(folder)
     rows = tidy_rows(files)
     if format_ == "json":

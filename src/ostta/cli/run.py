@@ -159,7 +159,7 @@ def run(
     from ..bench.scenario import read_scenario
     from ..bench.spec import changed, checked_spec, usual_draw
     from ..bench.sweep import sweep_of
-    from ..config.profiles import chosen
+    from ..config.profiles import apply_profile
     from ..data.class_names import described, parse_classes
 
     built = read_scenario(
@@ -169,7 +169,7 @@ def run(
         speed=speed,
         undesired_corruption=undesired_corruption,
     )
-    wanted = chosen(profile, method, score, identifier)
+    wanted = apply_profile(profile, method, score, identifier)
     if undesired is not None and undesired_classes is not None:
         raise Error("Give --undesired, another data set, or --undesired-classes, classes of the desired one; not both.")
     if orders is not None:

@@ -17,7 +17,7 @@ from PIL import Image
 from .. import backbones
 from ..adapter import Adapter
 from ..backbones.protocol import Backbone
-from ..config.registry import find
+from ..config.registry import find_component
 from ..core.modes import learning
 from ..core.types import Decision, Error, Look, Prediction, Verdict
 from ..live import StreamPool
@@ -368,4 +368,4 @@ def _is_error(step: Callable[[Any], object], given: Any, word: str = "") -> bool
 
 
 def _fields(subject: Subject) -> set[str]:
-    return {each.name for each in dataclasses.fields(find("identifier", subject.identifier).options)}
+    return {each.name for each in dataclasses.fields(find_component("identifier", subject.identifier).options)}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...config.registry import pick
+from ...config.registry import require_known
 from ...core.types import Error
 from ...io import make_folder
 from ..failure import remove_failure, write_failure
@@ -97,7 +97,7 @@ def run_grid(
     `keep_going` those runs fail, and the others are carried out. On a Ray cluster each run finds out by itself. `log` is where curves are
     written on the way, such as "tensorboard:FOLDER".
     """
-    pick(engine, ENGINES, "engine")
+    require_known(engine, ENGINES, "engine")
     workers = min(cores(), MOST_WORKERS) if workers is None else workers
     if threads is None:
         threads = threads_from_environment() or max(1, cores() // max(1, workers))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...config.registry import pick
+from ...config.registry import require_known
 
 KNOWN, FAINT, LINE = "#1d4ed8", "#6b7280", "#111827"
 FONT = 9
@@ -38,6 +38,6 @@ def as_file(figure: Any, format_: str) -> bytes:
     buffer = io.BytesIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ostta", "pdf.fonttype": 42}):
         figure.savefig(
-            buffer, format=pick(format_, METADATA, "format of pictures"), dpi=160, metadata=METADATA[format_]
+            buffer, format=require_known(format_, METADATA, "format of pictures"), dpi=160, metadata=METADATA[format_]
         )
     return buffer.getvalue()

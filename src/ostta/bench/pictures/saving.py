@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...config.registry import pick
+from ...config.registry import require_known
 from ...core.types import Error
 from ...io import make_folder, write_atomically
 from ..suite import METRICS
@@ -24,7 +24,7 @@ MOST_STREAMS = 4
 def save_pictures(figures: SuiteFigures, folder: Path, formats: Sequence[str]) -> tuple[list[Path], list[str]]:
     """Write them; the paths, and a sentence for each picture that cannot be drawn."""
     for format_ in formats:
-        pick(format_, METADATA, "format of pictures")
+        require_known(format_, METADATA, "format of pictures")
     drawn, sentences = list(_differences(figures)), []
     for one in ranks_of(figures):
         if one.ranks is None:

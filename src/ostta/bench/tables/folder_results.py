@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ...config.registry import pick
+from ...config.registry import require_known
 from ...core.types import Error
 from ..failure import read_failures
 from ..result import Result
@@ -120,9 +120,9 @@ def _chosen(
     cells: Sequence[FoundCell], seeds: Sequence[int] | None, only: Mapping[str, Collection[str]]
 ) -> list[FoundCell]:
     for axis, names in only.items():
-        pick(axis, AXES, "axis")
+        require_known(axis, AXES, "axis")
         for name in names:
-            pick(name, sorted({_entry(cell, axis) for cell in cells}), f"entry of {axis}")
+            require_known(name, sorted({_entry(cell, axis) for cell in cells}), f"entry of {axis}")
     return [
         cell
         for cell in cells

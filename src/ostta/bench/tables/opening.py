@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...config.registry import pick
+from ...config.registry import require_known
 from ...core.types import Error
 from ...evaluation.metrics import FPR95
 from ..suite import load_suite, suite_names
@@ -29,7 +29,7 @@ def figures_of(
 
     `given` as in `collect_results`.
     """
-    pick(fpr95, FPR95, "convention of FPR95")
+    require_known(fpr95, FPR95, "convention of FPR95")
     return SuiteFigures(_collected(what, out, seeds, limit, only, given or {}), fpr95)
 
 
