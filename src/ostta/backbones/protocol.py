@@ -128,7 +128,11 @@ class RelatesNames(Protocol):
     """
 
     def other_words(self, words: Sequence[str], classes: Sequence[str]) -> Sequence[str]:
-        """The words that name none of the classes and nothing that a class covers."""
+        """The words that name none of the classes and nothing that a class covers.
+
+        >>> ostta.backbones.load("photos").other_words(["beagle", "teapot"], ["dog"])
+        ['teapot']
+        """
 
 
 class TunablePrompts(Protocol):
