@@ -765,7 +765,7 @@ class Adapter:
 
         def encode_words(names: Sequence[str]) -> Mapping[str, torch.Tensor]:
             if self._words is None:
-                return words_of(backbone, names, self.resolved.adapter.templates)
+                return words_of(backbone, names, self.resolved.adapter.templates, self.classes)
             known = self._words.known(names)
             return dict(zip(known, self._words.rows(known), strict=True)) if known else {}
 
