@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...core.types import Error
 from ...data.catalogue import CATALOGUE
-from ...data.class_lists import class_list
+from ...data.class_names import class_list
 from ...data.names import parse_name
 from ...data.overlap import overlap, overlap_sentence
 from ...pages import Bullets, Folded, Page, Part, Section, Text, html_page

@@ -15,11 +15,11 @@ from ...core.types import Error
 from ...data.by_name import open_dataset
 from ...data.class_names import checked_classes, spoken
 from ...data.corruptions import checked, corrupt_pair, frost_source
+from ...data.corruptions.dataset import FROST, generated, textures_fingerprint
 from ...data.dataset import Dataset
-from ...data.features import ORIGIN as FEATURES
-from ...data.generated import FROST, generated, textures_fingerprint
 from ...data.names import is_own, parse_name
 from ...data.overlap import overlap, overlap_sentence
+from ...data.readers.features import ORIGIN as FEATURES
 from ...io import data_folder
 from ...streams import (
     Continual,
