@@ -11,6 +11,7 @@ from types import ModuleType
 
 ALIASES = {
     "ostta.analyses": "ostta.evaluation.analyses",
+    "ostta.bench.run.execute": "ostta.bench.run",
     "ostta.core.options": "ostta.config.declare",
     "ostta.data.class_descriptions": "ostta.data.class_names",
     "ostta.data.class_lists": "ostta.data.class_names",
