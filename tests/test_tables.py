@@ -31,7 +31,7 @@ from ostta.bench.records import read_records
 from ostta.bench.result import Quantiles, Result, read_result
 from ostta.bench.spec import RunSpec, changed
 from ostta.bench.suite import Suite, expand, load_suite, read_suite, suite_names
-from ostta.bench.tables import Text, sheet
+from ostta.bench.tables import TableCell, sheet
 from ostta.cli import main
 from ostta.evaluation import metrics
 from ostta.pages import Grid
@@ -580,7 +580,7 @@ def test_the_page_has_every_figure_of_the_tables_once(figures: SuiteFigures) -> 
     assert "7 of 16 cells have no result" in text
 
 
-def _shown(cell: Text) -> str:
+def _shown(cell: TableCell) -> str:
     shown = page_cell(cell)
     return f"{shown.text}{shown.mark or ''}{' ' * bool(shown.small)}{shown.small}"
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from .. import backbones
 from ..config.plugins import names_file
 from ..core.types import Error
-from ..data.by_name import open_dataset
+from ..data.by_name import AbsentError, open_dataset
 from ..data.class_names import checked_classes
-from ..data.from_catalogue import AbsentError
 from ..data.names import parse_name
 from ..feature_files import placed_features
 from .folder import ResultFolder, RunInputs, class_names_hash
