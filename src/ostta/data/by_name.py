@@ -25,11 +25,10 @@ from .readers.idx import read_own_idx
 from .readers.labelled import Images, check_labels
 from .readers.parquet import read_parquet
 
-__all__ = ["IMAGE_SUFFIXES", "SAMPLE_IMAGES", "Dataset", "DatasetRow", "dataset_names", "open_dataset"]
+__all__ = ["IMAGE_SUFFIXES", "Dataset", "DatasetRow", "dataset_names", "open_dataset"]
 
 # What makes a data set from outside, given the folder of the data sets.
 Make = Callable[[Path | None], Dataset]
-SAMPLE_IMAGES = 1_000
 _SAMPLE = Path(__file__).parent / "sample"
 
 
@@ -88,10 +87,9 @@ def dataset_names() -> tuple[DatasetRow, ...]:
     for name in plugins.registered_names("dataset"):
         if name not in CATALOGUE:
             rows.append(DatasetRow(name, (), None, None, f"A plug-in of {plugins.package('dataset', name)}."))
-    for name in SAMPLES:
-        rows.append(
-            DatasetRow(f"sample:{name}", (), SAMPLE_IMAGES, 10, "Ships with ostta: the first 1,000 test images.")
-        )
+    for name, images in SAMPLES.items():
+        what = "photographs of Caltech-101" if name.startswith("photos") else f"the first {images:,} test images"
+        rows.append(DatasetRow(f"sample:{name}", (), images, 10, f"Ships with ostta: {what}."))
     rows += [
         DatasetRow("folder:PATH", (), None, None, "Your own images: a folder with one folder of images per class."),
         DatasetRow("parquet:PATH", (), None, None, "Your own parquet file with the columns image and label."),

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from ..core.types import Error
-from .by_name import SAMPLE_IMAGES, Dataset, open_dataset
+from .by_name import Dataset, open_dataset
 from .catalogue import CATALOGUE, Expected
-from .names import Name, parse_name
+from .names import SAMPLES, Name, parse_name
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def check_dataset(name: str, root: Path | None = None, *, corruption: str = "sno
 def expected_of(name: Name) -> Expected | None:
     """How many images the set should have; None for a person's own."""
     if name.kind == "sample":
-        return Expected(SAMPLE_IMAGES)
+        return Expected(SAMPLES[name.base])
     if name.kind != "known":
         return None
     entry = CATALOGUE[name.base]

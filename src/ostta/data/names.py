@@ -25,7 +25,8 @@ from ..io import absolute_path
 from .catalogue import CATALOGUE
 
 Own = Literal["folder", "parquet", "idx", "disk", "hub", "features"]
-SAMPLES = ("cifar10", "mnist")
+# Samples that ship, with their numbers of images.
+SAMPLES = {"cifar10": 1_000, "mnist": 1_000, "photos": 100, "photos_unknown": 100}
 OWN: tuple[Own, ...] = get_args(Own)
 PATHS: tuple[Own, ...] = ("folder", "parquet", "idx", "disk")
 
