@@ -3,7 +3,7 @@
     apt-get download wordnet-base && dpkg-deb -x wordnet-base_*.deb wordnet
     python tools/make_photos_names.py --wordnet wordnet/usr/share/wordnet --out src/ostta/backbones/photos/model/names.txt
 
-The classes and their present names are those of `ostta.data.class_lists`. A present name that WordNet does not have, such as
+The classes and their present names are those of `ostta.data.class_names`. A present name that WordNet does not have, such as
 "rooster" for the class "cock", is added as the first name of its class, with the sense 99.
 
 A line of the table is a synset: the classes in their order, then every synset above a class. Its fields are separated by tabs:
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ostta.data.class_lists import imagenet_names
+from ostta.data.class_names import imagenet_names
 
 NOUN, HYPERNYMS = "n", ("@", "@i")
 # Lexicographer files whose nouns can be seen in a photograph: animal, artifact, food, plant.

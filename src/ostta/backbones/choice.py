@@ -16,7 +16,11 @@ INSTALL = 'pip install "ostta[clip]", then --backbone openai/clip-vit-base-patch
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A backbone by name, why it was chosen, and what each class name means to it where that is not obvious."""
+    """A backbone by name, why it was chosen, and what each class name means to it where that is not obvious.
+
+    >>> suggest(["mouse"]).meanings
+    {'mouse': 'the ImageNet class computer mouse'}
+    """
 
     backbone: str
     reason: str

@@ -14,7 +14,7 @@ from .parsing import CLASSES_HELP, DEVICE_HELP, DTYPE_HELP, named_code, parse_op
 
 if TYPE_CHECKING:
     from ..adapter import Adapter
-    from ..data.class_descriptions import Classes
+    from ..data.class_names import Classes
 
 
 class Sort(StrEnum):
