@@ -1,4 +1,4 @@
-"""The answers of every address, compared with those recorded in `recorded/http.json`.
+"""The answers of every address, compared with those recorded in `recorded/http_answers.json`.
 
 Ids, times and durations are masked. `python tests/test_server_recorded.py` records them anew after an intended change.
 """
@@ -19,7 +19,7 @@ pytest.importorskip("fastapi")
 from ostta.server import Settings, Token, Tokens
 from serving import CLASSES, Served, events_of, pngs, served
 
-RECORDED = Path(__file__).parent / "recorded" / "http.json"
+RECORDED = Path(__file__).parent / "recorded" / "http_answers.json"
 ALL, DOOR = "0123456789abcdef-all", "0123456789abcdef-door"
 HEADERS = (
     "allow", "cache-control", "content-disposition", "content-type", "location", "retry-after", "www-authenticate",
