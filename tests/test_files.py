@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ostta import Error
+from helpers.errors import raises
 from ostta import io as files
-from ostta.io import STALE, read_regular, readable, write_atomically
+from ostta.io import STALE, folder_in_one_step, read_regular, readable, write_atomically
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_written_file_has_the_usual_rights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 300, "."])
 def test_a_name_that_cannot_be_is_one_sentence(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Error, match="could not be written"):
+    with raises("file-unwritable"):
         write_atomically(tmp_path / name, b"new")
     assert not list(tmp_path.iterdir())
 
@@ -77,10 +77,26 @@ def test_a_name_that_cannot_be_is_one_sentence(name: str, tmp_path: Path) -> Non
 def test_only_ordinary_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path):
-        with pytest.raises(Error, match="not an ordinary file"):
-            read_regular(path)
-    with pytest.raises(FileNotFoundError):
-        read_regular(tmp_path / "absent")
+        with raises("file-not-regular"):
+            read_regular(path, "state file")
+    with raises("file-not-found"):
+        read_regular(tmp_path / "absent", "state file")
+    with raises("file-unreadable"):
+        read_regular(tmp_path / ("x" * 300), "state file")
+
+
+def test_a_folder_takes_the_place_of_another_or_leaves_it_unchanged(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    with folder_in_one_step(path) as partial:
+        (partial / "a").write_bytes(b"old")
+    with pytest.raises(TypeError), folder_in_one_step(path) as partial:
+        (partial / "b").write_bytes("text")
+    with raises("file-unwritable"), folder_in_one_step(path) as partial:
+        (partial / "none" / "b").write_bytes(b"new")
+    assert [each.relative_to(tmp_path).as_posix() for each in tmp_path.rglob("*")] == ["model", "model/a"]
+    with folder_in_one_step(path) as partial:
+        (partial / "b").write_bytes(b"new")
+    assert [each.relative_to(tmp_path).as_posix() for each in tmp_path.rglob("*")] == ["model", "model/b"]
 
 
 def test_names_as_text_that_can_be_written() -> None:

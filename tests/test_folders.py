@@ -370,7 +370,7 @@ def test_what_cannot_be_compared_is_one_sentence(folder: Path, halves: tuple[Pat
     path = file_of(folder, method="tda", corruption="snow", seed=0)
     for arguments, words in (
         ((path, folder), "Two results or two folders"),
-        ((path, tmp_path / "nowhere.json"), "cannot be read"),
+        ((path, tmp_path / "nowhere.json"), "There is no result file"),
         ((folder, tmp_path), "There are no results in"),
     ):
         code, _, said = command("compare", *map(str, arguments))

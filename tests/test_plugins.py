@@ -231,7 +231,7 @@ def test_a_file_is_listed_where_a_person_names_it() -> None:
 @pytest.mark.parametrize(
     ("source", "name", "sentence"),
     [
-        (None, "Mine", r"^The file .*own.py cannot be read \(No such file or directory\)\.$"),
+        (None, "Mine", r"^There is no Python file '.*own\.py'\.$"),
         ("class Mine(:", "Mine", r"^The file .*own.py cannot be run: SyntaxError: .*\.$"),
         ("import no_such_library", "Mine", r"^The file .*own.py cannot be run: ModuleNotFoundError: .*\.$"),
         ("import torch\nclass Other: pass", "Mine", r"^There is no 'Mine' in .*own.py; it has Other\.$"),
@@ -350,9 +350,7 @@ def test_a_worker_needs_no_file(tmp_path: Path) -> None:
     )
     job = Job(spec=spec, root=None, out=tmp_path, sources=sources_of(spec))
     source.unlink()
-    assert attempt(job.model_copy(update={"sources": []})).reason == (
-        f"The file {source} cannot be read (No such file or directory)."
-    )
+    assert attempt(job.model_copy(update={"sources": []})).reason == (f"There is no Python file '{source}'.")
     again = Job.model_validate_json(job.model_dump_json())
     assert attempt(again).reason == ""
 

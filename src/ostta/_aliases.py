@@ -24,6 +24,7 @@ ALIASES = {
     "ostta.plugins": "ostta.config.plugins",
     "ostta.profiles": "ostta.config.profiles",
     "ostta.registry": "ostta.config.registry",
+    "ostta.regular_files": "ostta.io",
     "ostta.significance": "ostta.evaluation.significance",
 }
 

@@ -31,8 +31,16 @@ from numpy.typing import NDArray
 
 from .core.checks import UNIT_TOLERANCE, one_line, shown
 from .core.types import Error
-from .io import file_in_one_step, given_root, is_unicode, make_folder, parse_json, path_from_root
-from .regular_files import check_regular, open_regular
+from .io import (
+    absolute_path,
+    check_regular,
+    data_folder,
+    file_in_one_step,
+    is_unicode,
+    make_folder,
+    open_regular,
+    parse_json,
+)
 
 PREFIX = "features:"
 SUFFIX = ".npz"
@@ -120,14 +128,14 @@ def features_path(name: str, root: Path | None = None) -> Path:
     """
     given = name.removeprefix(PREFIX)
     if given.endswith(SUFFIX):
-        return path_from_root(Path(given))
-    folder = given_root(root)
+        return absolute_path(Path(given))
+    folder = data_folder(root)
     if folder is None:
         raise Error(
             f"'{name}' is a file in the folder of your data sets: give that folder as --data or as OSTTA_DATA, or the path of a "
             f"file, which ends in {SUFFIX}."
         )
-    return path_from_root(folder) / FOLDER / f"{given}{SUFFIX}"
+    return absolute_path(folder) / FOLDER / f"{given}{SUFFIX}"
 
 
 def placed_features(name: str, root: Path | None = None) -> str:

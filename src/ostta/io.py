@@ -1,4 +1,7 @@
-"""Writing a file, or a folder, so that a crash at any moment leaves the old or the new one, and never half of one; and what is read."""
+"""Atomic writes and safe reads of files and folders.
+
+A crash during a write leaves the old content or the new content, never a mixture.
+"""
 
 from __future__ import annotations
 
@@ -7,127 +10,142 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from .core.errors import reason_of, translate_errors
 from .core.types import Error
 
-# The environment variable with the folder of the data sets.
+# Environment variable with the folder of the data sets.
 ROOT_VARIABLE = "OSTTA_DATA"
-# Seconds after which no living process can still be writing a file that it has begun.
+# Age in seconds after which a partial file is certain to be a leftover of a killed process.
 STALE = 600.0
 
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
+
+# --- writing ----------------------------------------------------------------------------------------------------------
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace `path` by `content` in one step; on any failure the old file stays and nothing else is left behind.
+    """Replace `path` by `content` in one step; if the write fails, the old file stays and no partial file remains.
 
-    Only a process that is killed leaves something, a `.partial` file; a later write to the same `path` takes it away.
+    A killed process leaves a `.partial` file, which a later write to the same `path` removes.
     """
-    path = Path(path)
-    # Named before it is made: whatever interrupts from here on, it is known what to take away.
-    partial = _partial(path)
-    try:
-        with open(partial, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException as problem:
-        with suppress(OSError, ValueError):
-            os.unlink(partial)
-        if not isinstance(problem, OSError | ValueError):
-            raise
-        reason = getattr(problem, "strerror", None) or problem
-        raise Error(f"{path} could not be written ({reason}); what was there before is unchanged.") from None
-    _sync_folder(path.parent)
-    _remove_leftovers(path)
+    # A name with a null byte is a ValueError.
+    invalid_name = translate_errors("file-unwritable", f"{path} could not be written ({{reason}}).", ValueError)
+    with invalid_name, file_in_one_step(Path(path)) as partial, open(partial, "xb") as file:
+        file.write(content)
 
 
 @contextmanager
 def file_in_one_step(path: Path) -> Iterator[Path]:
-    """A name for a file to be written inside the block, which takes the place of `path` at its end; for what is too large for memory."""
+    """Yield the name of a temporary file to write, which replaces `path` when the block ends."""
     partial = _partial(path)
-    try:
-        yield partial
-        with open(partial, "rb") as written:
-            os.fsync(written.fileno())
-        os.replace(partial, path)
-    except BaseException as problem:
-        with suppress(OSError):
+
+    def remove() -> None:
+        with suppress(OSError, ValueError):
             os.unlink(partial)
-        if not isinstance(problem, OSError):
-            raise
-        reason = problem.strerror or problem
-        raise Error(f"{path} could not be written ({reason}); what was there before is unchanged.") from None
-    _sync_folder(path.parent)
-    _remove_leftovers(path)
+
+    with _replacing(path, remove):
+        yield partial
+        _sync_file(partial)
+        os.replace(partial, path)
 
 
 @contextmanager
 def folder_in_one_step(path: Path) -> Iterator[Path]:
-    """An empty folder to fill with files, which takes the place of `path` at the end of the block.
+    """Yield a temporary folder to fill with files, which replaces `path` when the block ends.
 
-    If the block raises, nothing is left of it, and `path` is what it was. A process that is killed leaves a `.partial` folder.
+    If the block raises, the temporary folder is removed and `path` is unchanged.
     """
     make_folder(path.parent)
     partial, old = _partial(path), _partial(path)
-    try:
-        partial.mkdir()
-        yield partial
-        for file in partial.iterdir():
-            with open(file, "rb") as written:
-                os.fsync(written.fileno())
-        _sync_folder(partial)
-        if path.exists():  # a folder that is not empty cannot be replaced in one step
-            os.replace(path, old)
-        os.replace(partial, path)
-    except BaseException as problem:
+
+    def restore() -> None:
         if old.exists() and not path.exists():
             os.replace(old, path)
         shutil.rmtree(partial, ignore_errors=True)
-        if not isinstance(problem, OSError):
-            raise
-        raise Error(f"{path} could not be written ({problem.strerror}); what was there before is unchanged.") from None
+
+    with _replacing(path, restore):
+        partial.mkdir()
+        yield partial
+        for file in partial.iterdir():
+            _sync_file(file)
+        _sync_folder(partial)
+        if path.exists():  # os.replace cannot replace a folder that is not empty
+            os.replace(path, old)
+        os.replace(partial, path)
     shutil.rmtree(old, ignore_errors=True)
-    _sync_folder(path.parent)
-    _remove_leftovers(path)
 
 
 def make_folder(path: Path) -> None:
-    """Make an output folder, or say in a sentence why it cannot be."""
-    try:
+    """Create an output folder and its parents."""
+    with translate_errors("file-unwritable", f"The folder {path} cannot be created ({{reason}}).", OSError):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise Error(f"The folder {path} cannot be made ({problem.strerror}).") from None
 
 
-def read_regular(path: Path) -> bytes:
-    """The content of an ordinary file; a pipe or a device of that name is an Error, as reading it might never end."""
-    if path.exists() and not path.is_file():
-        raise Error(f"{path} is not an ordinary file.")
-    return path.read_bytes()
+# --- reading ----------------------------------------------------------------------------------------------------------
+def check_regular(path: Path, what: str) -> None:
+    """Raise an Error unless `path` is a regular file or a link to one; `what` names its role, such as "image file".
+
+    Reading a pipe, a socket or a device may never end, and opening some devices already has an effect.
+    """
+    with translate_errors("file-unreadable", f"The {what} '{path}' cannot be opened: {{reason}}.", OSError, ValueError):
+        try:
+            mode = os.stat(path).st_mode
+        except FileNotFoundError:
+            raise Error(f"There is no {what} '{path}'.", code="file-not-found") from None
+    _check_mode(mode, path, what)
 
 
-def given_root(root: Path | None) -> Path | None:
-    """The folder of the data sets: `root`, else the environment variable, else none."""
-    given = root if root is not None else os.environ.get(ROOT_VARIABLE)
-    return Path(given).expanduser() if given else None
+def open_regular(path: Path, what: str) -> IO[bytes]:
+    """Open a regular file for reading. A pipe that replaced the file after the check is refused as well."""
+    check_regular(path, what)
+    with translate_errors("file-unreadable", f"The {what} '{path}' cannot be opened: {{reason}}.", OSError, ValueError):
+        # If the path became a pipe since the check, opening it without O_NONBLOCK would wait for a writer.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        _check_mode(os.fstat(handle).st_mode, path, what)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
 
 
-def path_from_root(path: Path, folder: Path | None = None) -> Path:
-    """`path` from the root, however it was written; a relative one is meant from `folder`, or from the current one."""
+def read_regular(path: Path, what: str) -> bytes:
+    """Return the content of a regular file."""
+    with (
+        open_regular(path, what) as file,
+        translate_errors("file-unreadable", f"The {what} '{path}' cannot be read: {{reason}}.", OSError),
+    ):
+        return file.read()
+
+
+def data_folder(root: Path | None) -> Path | None:
+    """Return the folder of the data sets: `root`, else the value of the environment variable, else None."""
+    folder = root if root is not None else os.environ.get(ROOT_VARIABLE)
+    return Path(folder).expanduser() if folder else None
+
+
+def absolute_path(path: Path, folder: Path | None = None) -> Path:
+    """Return `path` as an absolute path; a relative path starts from `folder`, by default the current folder."""
     path = (folder or Path()) / Path(os.path.expanduser(path))
-    # Only the file system knows what is above a folder that may be a link; otherwise no file is looked at.
+    # ".." after a link depends on the file system. Without "..", the file system is not accessed.
     return Path(os.path.realpath(path)) if ".." in path.parts else path.absolute()
 
 
 def parse_json(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """What `json.loads` gives; nesting that is too deep is a ValueError too, like every other mistake in the text.
+    """Parse JSON; nesting that is too deep is a ValueError, like every other mistake in the text.
 
-    `pairs` makes an object of its names and values; without it, the last value of a name counts.
+    `pairs` builds an object from its names and values; by default the last value of a repeated name wins.
     """
     try:
         return json.loads(text, object_pairs_hook=pairs)
@@ -136,13 +154,29 @@ def parse_json(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] 
 
 
 def is_unicode(text: str) -> bool:
-    """Whether `text` can be written to a file; a lone half of a surrogate pair cannot."""
+    """Return whether `text` can be encoded; a lone surrogate cannot."""
     return readable(text) == text
 
 
 def readable(text: str) -> str:
-    """A file name, or a sentence with one, as text that can be written everywhere: bytes that are no UTF-8 become U+FFFD."""
+    """Replace lone surrogates, which stand for invalid bytes in file names, by U+FFFD."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
+# --- helpers ----------------------------------------------------------------------------------------------------------
+@contextmanager
+def _replacing(path: Path, undo: Callable[[], None]) -> Iterator[None]:
+    """Undo a write that fails or is interrupted, and make a complete one durable."""
+    try:
+        yield
+    except BaseException as problem:
+        undo()
+        if not isinstance(problem, OSError):
+            raise
+        message = f"{path} could not be written ({reason_of(problem)}); the previous content is unchanged."
+        raise Error(message, code="file-unwritable") from None
+    _sync_folder(path.parent)
+    _remove_leftovers(path)
 
 
 def _partial(path: Path) -> Path:
@@ -150,7 +184,7 @@ def _partial(path: Path) -> Path:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Take away what killed processes were writing in the place of `path`; what is young may be another process's."""
+    """Remove partial files of killed processes; a recent one may belong to a running process."""
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
             if entry.name.startswith(f".{path.name}.") and entry.name.endswith(".partial"):
@@ -163,15 +197,27 @@ def _remove_leftovers(path: Path) -> None:
                         os.unlink(entry.path)
 
 
+def _sync_file(path: Path) -> None:
+    with open(path, "rb") as written:
+        os.fsync(written.fileno())
+
+
 def _sync_folder(folder: Path) -> None:
-    """Make the rename itself durable, where the system lets a folder be opened."""
-    try:
+    """Make a rename durable, on systems where a folder can be opened."""
+    with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
-    except OSError:
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _check_mode(mode: int, path: Path, what: str) -> None:
+    if stat.S_ISREG(mode):
         return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
+    if stat.S_ISDIR(mode):
+        problem = f"'{path}' is a folder: give the path of one {what}."
+    else:
+        kind = _KINDS.get(stat.S_IFMT(mode), "not a regular file")
+        problem = f"'{path}' is {kind}: {'an' if what[0] in 'aeiou' else 'a'} {what} must be a regular file."
+    raise Error(problem, code="file-not-regular")

@@ -9,6 +9,6 @@ import pytest
 from ostta import Error
 
 
-def raises(code: str) -> Any:
-    """`pytest.raises` for an `ostta.Error` with this code."""
-    return pytest.raises(Error, check=lambda problem: problem.code == code)
+def raises(code: str, match: str | None = None) -> Any:
+    """`pytest.raises` for an `ostta.Error` with this code; `match` is for a value that the sentence must have."""
+    return pytest.raises(Error, match=match, check=lambda problem: problem.code == code)

@@ -22,7 +22,7 @@ import torch
 
 from ..core.checks import one_line
 from ..core.types import Error
-from ..regular_files import open_regular
+from ..io import open_regular
 
 _KINDS = {
     "FloatStorage": torch.float32,

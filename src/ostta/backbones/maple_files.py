@@ -11,8 +11,7 @@ import torch
 from ..core.checks import one_line
 from ..core.devices import own_precision
 from ..core.types import Error
-from ..io import write_atomically
-from ..regular_files import check_regular
+from ..io import check_regular, write_atomically
 from .checkpoints import read_checkpoint
 from .clip import Clip
 from .maple import Maple, MaplePrompts

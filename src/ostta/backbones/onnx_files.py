@@ -21,8 +21,7 @@ import torch
 
 from ..core.checks import UNIT_TOLERANCE, shown
 from ..core.types import Error, Preprocessing
-from ..io import is_unicode, parse_json
-from ..regular_files import read_regular
+from ..io import is_unicode, parse_json, read_regular
 from .prompts import checked_templates
 
 FORMAT = 1

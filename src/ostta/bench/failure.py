@@ -42,7 +42,7 @@ def read_failures(folder: Path, wanted: Collection[str] | None = None) -> tuple[
     found = []
     for path in sorted((folder / FAILED).glob("*.json")):
         try:
-            content: dict[str, Any] = parse_json(read_regular(path))
+            content: dict[str, Any] = parse_json(read_regular(path, "failure file"))
             spec = RunSpec.model_validate(content["spec"])
             key, reason = run_key(spec), str(content["reason"])
         except (Error, OSError, ValueError, KeyError, TypeError, RecursionError):

@@ -253,8 +253,6 @@ class Result(FileModel):
 def read_result(path: Path) -> Result:
     """A result file, checked against the schema."""
     try:
-        return Result.model_validate_json(read_regular(path))
-    except OSError as problem:
-        raise Error(f"The result file {path} cannot be read ({problem.strerror}).") from None
+        return Result.model_validate_json(read_regular(path, "result file"))
     except ValidationError as problem:
         raise Error(f"{path} is not a result file of this version ({first_problem(problem)}).") from None

@@ -86,11 +86,11 @@ def get(
 
     Example: ostta data get --for paper/table-cifar --data DATA
     """
-    from ..io import ROOT_VARIABLE, given_root
+    from ..io import ROOT_VARIABLE, data_folder
 
     if (name is None) == (suite is None):
         raise Error("Give either the name of a data set, such as cifar10c, or --for with the name of a suite.")
-    root = given_root(data)
+    root = data_folder(data)
     if root is None:
         raise Error(f"Where should it go? Give the folder of your data sets as --data, or set {ROOT_VARIABLE}.")
     if name is not None:

@@ -222,9 +222,9 @@ def run(
 
 def _sets(desired: str | None, undesired: str | None, data: Path | None, *, needs_unknown: bool) -> tuple[str, str]:
     """The data sets; where none is named and there is no folder of data sets, the samples that ship, and that is said."""
-    from ..io import ROOT_VARIABLE, given_root
+    from ..io import ROOT_VARIABLE, data_folder
 
-    samples = given_root(data) is None
+    samples = data_folder(data) is None
     known = desired or ("sample:cifar10c" if samples else "cifar10c")
     unknown = undesired or ("sample:mnist" if samples else "mnist")
     taken = [name for name, given in ((known, desired), (unknown, undesired or not needs_unknown)) if not given]

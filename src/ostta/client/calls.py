@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.types import Error
-from ..regular_files import read_regular
+from ..io import read_regular
 
 Json = dict[str, Any]
 # So often a call is made again where the server says that it has too much to do.

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from ..core.checks import shown
 from ..core.types import Error
-from ..io import path_from_root, read_regular
+from ..io import absolute_path, read_regular
 
 Kind = Literal["method", "score", "identifier", "backbone", "dataset", "measure"]
 _MODULE = "ostta_file_"
@@ -79,7 +79,7 @@ def names_file(name: object) -> bool:
 def placed_file(name: str, folder: Path | None = None) -> str:
     """`name` with its path from the root; a relative one is meant from `folder`, or from the current one."""
     path, _, thing = name.rpartition(":")
-    return f"{path_from_root(Path(path), folder)}:{thing}"
+    return f"{absolute_path(Path(path), folder)}:{thing}"
 
 
 def from_file(name: str, sha256: str | None = None) -> Any:
@@ -109,10 +109,7 @@ def source_of(name: str, sha256: str | None = None) -> bytes:
     if sha256 in _SOURCES:
         return _SOURCES[sha256]
     place = placed_file(name).rpartition(":")[0]
-    try:
-        source = read_regular(Path(place))
-    except OSError as problem:
-        raise Error(f"The file {place} cannot be read ({problem.strerror}).") from None
+    source = read_regular(Path(place), "Python file")
     if sha256 is not None and hashlib.sha256(source).hexdigest() != sha256:
         raise Error(f"The file {place} is not what it was when this run was asked for: its SHA-256 was {sha256}.")
     return source

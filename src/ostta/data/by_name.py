@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..config import plugins
 from ..core.checks import shown
 from ..core.types import Error
-from ..io import given_root
+from ..io import data_folder
 from .catalogue import CATALOGUE
 from .class_lists import class_list
 from .class_names import checked_classes
@@ -164,7 +164,7 @@ def _from_outside(
     if parsed.kind == "file" and name not in code:
         raise Error(f"The data set {name!r} is in a file, which only a command line or a suite may name.")
     make = code[name] if parsed.kind == "file" else plugins.registered("dataset", parsed.base)
-    dataset = make(given_root(root))
+    dataset = make(data_folder(root))
     if not isinstance(dataset, Dataset):
         raise Error(f"The data set {name!r} must be a function that gives an ostta.data.Dataset, not {shown(dataset)}.")
     classes = given or checked_classes(dataset.classes)
@@ -197,10 +197,10 @@ def _open_corrupted(
             raise
         # The published files come first: they are enough, and some clean sets cannot be downloaded.
         raise AbsentError(
-            f"The published files of '{name}', {corruption}, are not in '{given_root(root)}'. {how} Without them, the corruption "
+            f"The published files of '{name}', {corruption}, are not in '{data_folder(root)}'. {how} Without them, the corruption "
             f"is made from the clean set. {problem}"
         ) from problem
-    return generated(name, clean, corruption, severity, seed, given_root(root))
+    return generated(name, clean, corruption, severity, seed, data_folder(root))
 
 
 def _own(name: str, images: Images, given: tuple[str, ...] | None, origin: str, layout: str, named: bool) -> Dataset:

@@ -51,7 +51,7 @@ def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str] | dict[str,
     if os.path.isfile(text):
         names = _names_in_file(Path(text))
     elif not isinstance(text_or_file, str) or text.lower().endswith((".txt", ".json")):
-        raise Error(f"There is no file of class names '{text}'.")
+        raise Error(f"There is no file of class names '{text}'.", code="file-not-found")
     elif text.startswith("[") or (text.startswith("{") and text.endswith("}")):
         names = _names_in_json(text, "The list of class names")
     else:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..core.types import Error
-from ..regular_files import open_regular
+from ..io import open_regular
 
 # A file of up to BLOCKS * BLOCK_SIZE bytes is read in full; of a larger one, this many blocks at equal distances.
 BLOCKS, BLOCK_SIZE = 16, 4096

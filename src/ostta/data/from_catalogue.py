@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..core.types import Error
-from ..io import ROOT_VARIABLE, given_root
+from ..io import ROOT_VARIABLE, data_folder
 from . import corruptions
 from .catalogue import CATALOGUE, Entry, Kind, Layout, Split
 from .class_lists import ClassList, class_list
@@ -44,7 +44,7 @@ class AbsentError(Error):
 
 def data_root(root: Path | None, name: str) -> Path:
     """The folder of the data sets, which must be there for the set called `name`."""
-    folder = given_root(root)
+    folder = data_folder(root)
     if folder is None:
         raise Error(
             f"The data set '{name}' needs the folder your data sets are in: "

@@ -16,7 +16,7 @@ from PIL import Image, TiffImagePlugin
 
 from ..core.checks import one_line
 from ..core.types import Error, ImageError
-from ..regular_files import open_regular
+from ..io import open_regular
 from .features import ImageFeatures
 from .headers import count_scans, sizes_inside
 from .large import decode_smaller, in_tiles, is_large

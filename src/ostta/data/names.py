@@ -21,7 +21,7 @@ from typing import Literal, cast, get_args
 from ..config import plugins
 from ..core.types import Error
 from ..feature_files import PREFIX, SUFFIX
-from ..io import path_from_root
+from ..io import absolute_path
 from .catalogue import CATALOGUE
 
 Own = Literal["folder", "parquet", "idx", "disk", "hub", "features"]
@@ -111,7 +111,7 @@ def placed(name: str) -> str:
     is_path = _without_c(head, PATHS)[0] != "" or (name.startswith(PREFIX) and rest.endswith(SUFFIX))
     if not rest or not is_path:
         return name
-    return f"{head}:{path_from_root(Path(rest))}"
+    return f"{head}:{absolute_path(Path(rest))}"
 
 
 def known_names() -> tuple[str, ...]:

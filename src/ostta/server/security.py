@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ..core.types import Error
-from ..regular_files import read_regular
+from ..io import read_regular
 
 COOKIE = "ostta"
 # Seconds that a sign-in lasts.

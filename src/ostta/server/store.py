@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..core.types import Error
-from ..io import make_folder, parse_json, write_atomically
-from ..regular_files import read_regular
+from ..io import make_folder, parse_json, read_regular, write_atomically
 
 # Ids are 128 random bits. Whatever has another form is no id, and never becomes part of a path.
 ID = re.compile(r"[0-9a-f]{32}")

@@ -11,7 +11,7 @@ from typing import Any, cast
 from ..core.checks import one_line
 from ..core.types import Error
 from ..data.images import START, is_image_content
-from ..regular_files import open_regular
+from ..io import open_regular
 from .files import SkippedFiles, has_image_name
 from .item import Item, file_key, missing_item
 from .source import Skip, Source

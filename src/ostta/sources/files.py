@@ -14,8 +14,7 @@ from ..core.types import Error
 from ..core.words import counted
 from ..data.by_name import IMAGE_SUFFIXES
 from ..data.images import START, is_image_content
-from ..io import readable
-from ..regular_files import open_regular
+from ..io import open_regular, readable
 from .addresses import HTTP, check_address, scheme_of, without_password
 from .item import Item, file_item, missing_item
 from .source import Skip, Source

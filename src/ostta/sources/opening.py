@@ -12,7 +12,7 @@ from pathlib import Path
 from ..core.checks import shown
 from ..core.types import Error
 from ..feature_files import PREFIX as FEATURES
-from ..regular_files import check_regular
+from ..io import check_regular
 from .addresses import HTTP, RTSP, camera, check_address, rtsp, scheme_of, without_password
 from .archive import Archive
 from .features import StoredFeatures

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.types import Error
 from ..core.words import counted
-from ..regular_files import check_regular
+from ..io import check_regular
 from .decoding import LOCAL_ONLY, opened, picture, problems, said
 from .item import Item, file_key, frame_item
 from .source import Skip, Source

@@ -20,7 +20,7 @@ from ...data.features import ORIGIN as FEATURES
 from ...data.generated import FROST, generated, textures_fingerprint
 from ...data.names import is_own, parse_name
 from ...data.overlap import overlap, overlap_sentence
-from ...io import given_root
+from ...io import data_folder
 from ...streams import (
     Continual,
     Domain,
@@ -150,7 +150,7 @@ def _smooth(spec: RunSpec, scenario: SmoothScenario, sets: Sets) -> Stream:
     """The path is made from clean images: as the desired set, `cifar10c` and `cifar10` mean the same here."""
     for name in scenario.corruptions:
         checked(name, spec.severity)
-    root = given_root(sets.root)
+    root = data_folder(sets.root)
     textures = root / FROST if root is not None and (root / FROST).is_dir() else None
     what = f"pairs of corruptions along a path, total severity {scenario.budget:g}, seed {spec.seed}"
     if "frost" in scenario.corruptions:
@@ -288,7 +288,7 @@ class Sets:
         clean = self._clean.get(asked)
         if clean is None:
             clean = self._clean[asked] = open_dataset(clean_name, self.root, **how)
-        return generated(name, clean, corruption, severity, seed, given_root(self.root))
+        return generated(name, clean, corruption, severity, seed, data_folder(self.root))
 
     def _how_desired(self) -> dict[str, Any]:
         """What the desired set is opened with; the undesired side too, where its classes are some of the same set."""

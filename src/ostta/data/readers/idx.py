@@ -11,7 +11,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from ...core.types import Error
-from ...regular_files import open_regular
+from ...io import open_regular
 from .labelled import Images
 
 # Two zero bytes, 8 for unsigned bytes, and the number of dimensions.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from ...core.types import Error
-from ...regular_files import read_regular
+from ...io import read_regular
 from .labelled import Images, of_files
 
 

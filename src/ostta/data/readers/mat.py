@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from ...core.types import Error
-from ...regular_files import check_regular
+from ...io import check_regular
 from .labelled import Images
 
 _SIDE = 32

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from ...core.types import Error
-from ...regular_files import check_regular
+from ...io import check_regular
 from ..class_names import spoken
 from ..images import read_image
 from .labelled import Images

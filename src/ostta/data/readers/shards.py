@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from ...core.types import Error
-from ...regular_files import open_regular
+from ...io import open_regular
 from ..images import read_image
 from .labelled import Images
 

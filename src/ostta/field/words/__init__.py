@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...core.checks import shown
+from ...core.errors import translate_errors
 from ...core.types import Error
 from ...io import read_regular
 
@@ -102,11 +103,10 @@ def word_names(given: Any) -> tuple[str, ...]:
 
 
 def _lines(path: Path) -> tuple[str, ...]:
-    try:
-        text = read_regular(path).decode("utf-8-sig")
-    except OSError as problem:
-        raise Error(f"The file of words {str(path)!r} cannot be read: {problem.strerror or problem}.") from None
-    except ValueError:
-        raise Error(f"The file of words {str(path)!r} is not UTF-8 text: write one word per line.") from None
+    content = read_regular(path, "word list")
+    with translate_errors(
+        "file-not-text", f"The word list '{path}' is not UTF-8 text: write one word per line.", ValueError
+    ):
+        text = content.decode("utf-8-sig")
     lines = (line.strip() for line in text.splitlines())
     return tuple(dict.fromkeys(line for line in lines if line and not line.startswith(COMMENT)))
