@@ -18,7 +18,7 @@ from cases import CLASSES, Given, SmallTower, adapter, backbone, content, images
 from ostta import Error, ImageError, InUseError, Verdict
 from ostta.config.registry import ALL_IDENTIFIERS as IDENTIFIERS
 from ostta.config.registry import ALL_SCORES as SCORES
-from ostta.config.resolve import owners
+from ostta.config.resolve import list_options_classes
 from ostta.core.scores import cosines
 from ostta.core.types import Look
 from ostta.methods import METHODS
@@ -127,11 +127,11 @@ def test_wrong_options_are_sentences(options: dict, words: str) -> None:
 @pytest.mark.parametrize(
     ("classes", "words"),
     [
-        ([], "at least one class"),
+        ([], "at least one name"),
         (["cat", ""], "not empty"),
         (["cat", "dog", "cat"], "are the same"),
         (["sea cow", "Sea_cow"], "are the same"),
-        ("cat", "list of names"),
+        ("cat", "must be a list"),
         (["cat", 3], "not empty"),
     ],
 )
@@ -264,7 +264,7 @@ def test_what_is_not_named_comes_from_the_profile() -> None:
 
 def test_no_option_has_two_owners() -> None:
     """Options of method, score, identifier and adapter share one set of names on the command line."""
-    of_adapter = {field.name for field in dataclasses.fields(owners()["adapter"])}
+    of_adapter = {field.name for field in dataclasses.fields(list_options_classes()["adapter"])}
     for one, other in itertools.combinations((METHODS, SCORES, IDENTIFIERS), 2):
         for first, second in itertools.product(one.values(), other.values()):
             owned = [{field.name for field in dataclasses.fields(of.Options)} for of in (first, second)]

@@ -9,18 +9,16 @@ from typing import Any
 import pytest
 
 import ostta
-from ostta.config.declare import SAME, Option, options_of, profile_values, types_of
-from ostta.config.resolve import owners, read_value
-from ostta.data.class_descriptions import prompts_of
-from ostta.data.class_lists import class_list
-from ostta.data.class_names import parse_classes
+from ostta.config.declare import UNCHANGED, Option, list_options, profile_values, types_of
+from ostta.config.resolve import list_options_classes, read_value
+from ostta.data.class_names import class_list, parse_classes, prompts_of
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "disagreements.md").read_text(encoding="utf-8")
 ROWS = {
     row[0]: row for row in re.findall(r"^\| (D\d+) \| (.+) \| (.+) \| (.+) \| (.+) \| (.+) \| (.+) \|$", TEXT, re.M)
 }
 HERE, OTHER = 4, 5
-OPTIONS = [(owner, option) for owner, options in owners().items() for option in options_of(options)]
+OPTIONS = [(owner, option) for owner, options in list_options_classes().items() for option in list_options(options)]
 NUMBERED = [(owner, option) for owner, option in OPTIONS if option.number is not None]
 # What was read out of text and code once, against a slip in a declaration: number, default, and what the paper's text has.
 SAID = {
@@ -67,9 +65,9 @@ def test_the_declarations_say_what_was_found() -> None:
     for owner, option in NUMBERED:
         numbers.setdefault(owner, {})[option.name] = option.number
     assert numbers == SAID
-    paper = {owner: profile_values(options, "paper") for owner, options in owners().items()}
+    paper = {owner: profile_values(options, "paper") for owner, options in list_options_classes().items()}
     assert {owner: values for owner, values in paper.items() if values} == PAPER
-    assert not any(profile_values(options, "reference") for options in owners().values())
+    assert not any(profile_values(options, "reference") for options in list_options_classes().values())
     assert {f"{owner}: {option.name}" for owner, option in OPTIONS if option.bug} == MENDED
 
 
@@ -83,7 +81,7 @@ def test_every_number_has_one_row() -> None:
 def test_a_row_names_the_default_and_what_the_paper_profile_sets(option: Option) -> None:
     row = ROWS[str(option.number)]
     assert setting(option, option.default) in row[HERE]
-    if option.paper is not SAME:
+    if option.paper is not UNCHANGED:
         assert f"{setting(option, option.paper)} **p**" in row[OTHER]
     else:
         others = set(re.findall(rf"`{option.name}=[^`]+`", row[OTHER]))
@@ -98,7 +96,7 @@ def test_every_option_that_a_row_is_about_has_its_number() -> None:
 
 def test_the_marked_values_are_those_of_the_paper_profile() -> None:
     marked = set(re.findall(r"(`\w+=[^`]+`) \*\*p\*\*", TEXT))
-    assert marked == {setting(option, option.paper) for _, option in OPTIONS if option.paper is not SAME}
+    assert marked == {setting(option, option.paper) for _, option in OPTIONS if option.paper is not UNCHANGED}
 
 
 def test_every_departure_from_the_published_code_is_in_its_row() -> None:
@@ -106,7 +104,7 @@ def test_every_departure_from_the_published_code_is_in_its_row() -> None:
         if option.bug is not None:
             assert "reference" in str(option.hint), (owner, option.name)
             assert f"`{option.name}=reference`" in ROWS[str(option.number)][OTHER], (owner, option.name)
-        if option.published is not SAME:
+        if option.published is not UNCHANGED:
             row = ROWS[str(option.number)]
             assert row[HERE].startswith("not the code: "), (owner, option.name)
             assert f"the code: {setting(option, option.published)}" in row[OTHER], (owner, option.name)
@@ -115,7 +113,7 @@ def test_every_departure_from_the_published_code_is_in_its_row() -> None:
 def test_every_setting_on_the_page_can_be_made() -> None:
     for row in ROWS.values():
         for option, text in re.findall(r"`(\w+)=([^`]+)`", " ".join(row)):
-            having = [options for options in owners().values() if option in types_of(options)]
+            having = [options for options in list_options_classes().values() if option in types_of(options)]
             assert having, f"{row[0]}: no option {option}"
             assert any(readable(option, text, types_of(options)[option]) for options in having), (option, text)
 

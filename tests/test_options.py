@@ -14,22 +14,24 @@ import pytest
 import ostta
 from cases import CLASSES, backbone
 from ostta.cli import main
-from ostta.config.declare import SAME, Bounds, Option, Options, option, options_of, profile_values, word_for
-from ostta.config.registry import choose
+from ostta.config.declare import UNCHANGED, Bounds, Option, Options, describe_type, list_options, option, profile_values
+from ostta.config.registry import find_components
 from ostta.config.resolve import (
     AdapterOptions,
     LDAOptions,
     PAlignOptions,
     RositaOptions,
     TPTOptions,
-    owners,
+    list_options_classes,
     read_value,
     resolve,
 )
 from ostta.core.types import Error
 
 DECLARED = [
-    pytest.param(one, id=f"{owner}-{one.name}") for owner, options in owners().items() for one in options_of(options)
+    pytest.param(one, id=f"{owner}-{one.name}")
+    for owner, options in list_options_classes().items()
+    for one in list_options(options)
 ]
 
 
@@ -54,7 +56,7 @@ class Further(Outside):
 def test_every_option_says_what_it_means_and_takes_its_own_values(one: Option) -> None:
     assert one.about
     for value in (one.default, one.paper, one.published):
-        if value is not SAME:
+        if value is not UNCHANGED:
             assert read_value(one.name, one.text(value), one.hint) == value
             assert not one.bounds or value in one.bounds
 
@@ -99,7 +101,7 @@ def test_an_object_out_of_its_bounds_is_one_sentence(make: Any, words: str) -> N
 def test_what_a_class_declares_is_read_by_class() -> None:
     assert profile_values(Outside, "paper") == {"rate": 1.0}
     assert profile_values(Further, "paper") == {}
-    assert [(one.name, one.default, one.takes) for one in options_of(Further)] == [
+    assert [(one.name, one.default, one.takes) for one in list_options(Further)] == [
         ("rate", 0.25, "a number at least 0"),
         ("kind", "a", "one of a, b"),
         ("more", 3, "a whole number from 1 to 9"),
@@ -109,12 +111,12 @@ def test_what_a_class_declares_is_read_by_class() -> None:
     class Plain:
         size: int = 3
 
-    assert (options_of(Plain)[0].takes, profile_values(Plain, "paper")) == ("a whole number", {})
-    assert word_for(int | None) == "a whole number or none"
+    assert (list_options(Plain)[0].takes, profile_values(Plain, "paper")) == ("a whole number", {})
+    assert describe_type(int | None) == "a whole number or none"
 
 
 def test_texts_with_commas_are_written_so_that_they_can_be_read() -> None:
-    templates = next(one for one in options_of(AdapterOptions) if one.name == "templates")
+    templates = next(one for one in list_options(AdapterOptions) if one.name == "templates")
     several = ("a {}, small", "a {}.")
     assert read_value("templates", templates.text(several), templates.hint) == several
 
@@ -132,8 +134,8 @@ def test_help_lists_every_option_once() -> None:
         more: int = option(3, about="how many")
 
     assert str(Slotted.__doc__).count("how many") == 1
-    for options in owners().values():
-        for one in options_of(options):
+    for options in list_options_classes().values():
+        for one in list_options(options):
             assert str(inspect.getdoc(options)).count(f"\n{one.name}: {one.about}") == 1
 
 
@@ -149,10 +151,12 @@ def test_an_object_does_for_keywords() -> None:
 def test_all_fields_of_an_object_are_explicit() -> None:
     """Also those that are as by default: neither the profile nor the backbone changes what was handed over."""
     given = (RositaOptions(k=3), AdapterOptions(class_scores=True))
-    resolved = resolve(choose("rosita", None, "lda"), "paper", given, {"rosita": {"lr": 0.5}}, {"window": "16"})
+    resolved = resolve(
+        find_components("rosita", None, "lda"), "paper", given, {"rosita": {"lr": 0.5}}, {"window": "16"}
+    )
     assert (resolved.method, resolved.adapter) == given
     assert (resolved.identifier.objective, resolved.identifier.window) == ("unweighted", 16)
-    owned = {one.name for options in (RositaOptions, AdapterOptions) for one in options_of(options)}
+    owned = {one.name for options in (RositaOptions, AdapterOptions) for one in list_options(options)}
     explicit = {
         name for sources in resolved.sources.values() for name, source in sources.items() if source == "explicit"
     }
@@ -185,7 +189,7 @@ def test_wrong_objects_are_sentences(options: Any, keywords: dict, words: str) -
 
 def test_an_object_of_a_class_that_inherits_is_another_owners() -> None:
     with pytest.raises(Error, match="takes objects of TPTOptions, LDAOptions or AdapterOptions here"):
-        resolve(choose("tpt", None, "lda"), "reference", PAlignOptions(), {})
+        resolve(find_components("tpt", None, "lda"), "reference", PAlignOptions(), {})
 
 
 # --- `ostta ls options` -----------------------------------------------------------------------------------------------
@@ -202,15 +206,15 @@ def listed(monkeypatch: pytest.MonkeyPatch, out: io.StringIO, *arguments: str) -
     return out.getvalue()
 
 
-@pytest.mark.parametrize("owner", owners())
+@pytest.mark.parametrize("owner", list_options_classes())
 def test_ls_options_has_a_line_for_each(owner: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody's terminal sets a width, each option is one line with all that is known of it."""
     lines = listed(monkeypatch, io.StringIO(), "options", owner).splitlines()
-    options = options_of(owners()[owner])
+    options = list_options(list_options_classes()[owner])
     if not options:
         assert lines == [f"{owner} has no options."]
     for one, line in zip(options, lines[2:], strict=False):
-        paper = "same" if one.paper is SAME else one.text(one.paper)
+        paper = "same" if one.paper is UNCHANGED else one.text(one.paper)
         cells = (one.name, one.takes, one.text(one.default), paper, one.number or "–", one.about)
         assert " ".join(line.split()) == " ".join(cells)
 

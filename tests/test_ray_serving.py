@@ -271,16 +271,16 @@ def test_a_replica_and_the_database_are_killed_under_load(
             }
             lost = []
             for id, each in steps.items():
-                falls = [place for place in range(1, len(each)) if each[place] <= each[place - 1]]
+                falls = [spot for spot in range(1, len(each)) if each[spot] <= each[spot - 1]]
                 assert len(falls) <= (id in hit), (id, each)
-                for place in range(1, len(each)):
-                    if place in falls:
-                        lost.append(each[place - 1] - (each[place] - 1))
+                for spot in range(1, len(each)):
+                    if spot in falls:
+                        lost.append(each[spot - 1] - (each[spot] - 1))
                     elif id not in hit:
-                        assert each[place] == each[place - 1] + 1
+                        assert each[spot] == each[spot - 1] + 1
                     else:
                         # One that was under way when the replica died may have been counted without an answer.
-                        assert each[place] - each[place - 1] in (1, 2)
+                        assert each[spot] - each[spot - 1] in (1, 2)
                 state = (await client.get(f"/sessions/{id}/state")).content
                 path = tmp_path / "exported.ostta"
                 path.write_bytes(state)

@@ -15,17 +15,17 @@ from torch import nn
 import ostta
 from cases import CLASSES, adapter, backbone, images
 from ostta import Error, Verdict
-from ostta.config.registry import choose
+from ostta.config.registry import find_components
 from ostta.core.types import Decision, Look, Preprocessing, Scored
 from ostta.scores import Detector, DetectorOptions, Max, MaxOptions, Setting
 
 
 # --- which score ------------------------------------------------------------------------------------------------------
 def test_without_a_score_it_is_the_identifiers_or_max() -> None:
-    assert choose("rosita", None, "lda").score.name == "max"
-    assert choose("rosita", None, "msp").score.name == "msp"
-    assert choose("zero_shot", None, "adand").score.name == "detector"
-    assert choose("zero_shot", "msp", "lda").score.name == "msp"
+    assert find_components("rosita", None, "lda").score.name == "max"
+    assert find_components("rosita", None, "msp").score.name == "msp"
+    assert find_components("zero_shot", None, "adand").score.name == "detector"
+    assert find_components("zero_shot", "msp", "lda").score.name == "msp"
 
 
 @pytest.mark.parametrize(("score", "identifier"), [("max", "msp"), ("neighbours", "msp"), ("max", "adand")])

@@ -20,8 +20,8 @@ from browsing import BROWSER, FLAGS
 from ostta.backbones.embedded import load_embedded
 from ostta.bench.suite import expand, read_suite
 from ostta.cli.app import app
-from ostta.config.declare import options_of
-from ostta.config.resolve import owners
+from ostta.config.declare import list_options
+from ostta.config.resolve import list_options_classes
 from pages import DOCS, PAGES, ROOT, anchors, blocks, commands, links
 
 shared = cache(load_embedded)
@@ -221,8 +221,8 @@ def test_the_reference_has_every_command_and_every_option(site: Path) -> None:
 
     every(get_command(app), "ostta")
     tables = (site / "reference" / "options.html").read_text(encoding="utf-8")
-    for owner, declared in owners().items():
-        for one in options_of(declared):
+    for owner, declared in list_options_classes().items():
+        for one in list_options(declared):
             assert f"<code>{one.name}</code>" in tables, (owner, one.name)
 
 

@@ -32,7 +32,7 @@ from typing import Any
 import torch
 
 import ostta
-from ostta.bench.run.execute import prepare
+from ostta.bench.run import prepare
 from ostta.bench.spec import RunSpec, run_key
 from ostta.bench.suite import expand, load_suite, suite_names
 from ostta.config import registry
@@ -71,9 +71,11 @@ def stream(count: int) -> tuple[Any, ...]:
 
 def cases() -> dict[str, dict[str, Any]]:
     """What is loaded, by name: every method, every score, every identifier."""
-    found: dict[str, dict[str, Any]] = {f"method {name}": {"method": name} for name in registry.names("method")}
+    found: dict[str, dict[str, Any]] = {
+        f"method {name}": {"method": name} for name in registry.component_names("method")
+    }
     for kind in ("score", "identifier"):
-        names = [name for name in registry.names(kind) if name not in LEFT_OUT]
+        names = [name for name in registry.component_names(kind) if name not in LEFT_OUT]
         found |= {f"{kind} {name}": {"method": "tda", kind: name} for name in names}
     found["profile paper"] = {"method": "rosita", "profile": "paper"}
     found["options"] = {
@@ -195,11 +197,13 @@ def suite_keys(name: str) -> dict[str, Any]:
 # --- names ------------------------------------------------------------------------------------------------------------
 def names() -> dict[str, Any]:
     owners: dict[str, Any] = {"adapter": AdapterOptions, "guard": GuardOptions}
-    for kind in registry.OWNERS:
-        owners |= {f"{kind} {name}": registry.find(kind, name).options for name in registry.names(kind)}
+    for kind in registry.COMPONENT_KINDS:
+        owners |= {
+            f"{kind} {name}": registry.find_component(kind, name).options for name in registry.component_names(kind)
+        }
     prediction = load("zero_shot", class_scores=True, features=True).step(stream(1)[0])
     return {
-        "registered": {kind: registry.names(kind) for kind in registry.OWNERS},
+        "registered": {kind: registry.component_names(kind) for kind in registry.COMPONENT_KINDS},
         "options": {owner: {field.name: str(field.default) for field in fields(of)} for owner, of in owners.items()},
         "signatures": {
             "load": signature(ostta.load),

@@ -45,18 +45,18 @@ def command_line() -> str:
 
 def options() -> str:
     """The options of everything that has some, as Markdown."""
-    from ostta.config.declare import SAME, options_of
-    from ostta.config.resolve import owners
+    from ostta.config.declare import UNCHANGED, list_options
+    from ostta.config.resolve import list_options_classes
 
     parts = []
-    for owner, declared in owners().items():
-        listed = options_of(declared)
+    for owner, declared in list_options_classes().items():
+        listed = list_options(declared)
         if not listed:
             continue
         rows = [
             (
                 f"`{one.name}`", one.takes, f"`{one.text(one.default)}`",
-                "" if one.paper is SAME else f"`{one.text(one.paper)}`", one.number or "", one.about,
+                "" if one.paper is UNCHANGED else f"`{one.text(one.paper)}`", one.number or "", one.about,
             )
             for one in listed
         ]  # fmt: skip

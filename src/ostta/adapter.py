@@ -22,9 +22,9 @@ from .acceptance import Acceptance
 from .backbones.prompts import classifier_of, words_of
 from .backbones.protocol import Backbone
 from .backbones.texts import Numbers, Texts, words_by_name
-from .config.profiles import chosen
-from .config.registry import Choice, choose
-from .config.resolve import SCORES_IN_HALF, Given, Resolved, resolve
+from .config.profiles import apply_profile
+from .config.registry import Components, find_components
+from .config.resolve import SCORES_IN_HALF, Resolved, UserOptions, resolve
 from .core.banks import named
 from .core.checks import checked_seed, require_names, shown, split, stored_count
 from .core.devices import synchronise
@@ -33,10 +33,8 @@ from .core.modes import answering, learning
 from .core.overlay import Overlay, distance, encode, lock_of
 from .core.types import Decision, Error, Event, ImageError, InUseError, Look, Prediction, Scored, Timing, ViewSource
 from .core.words import counted, first_few
-from .data.class_descriptions import Classes, prompts_of
-from .data.class_names import checked_classes, described
-from .data.features import ImageFeatures
-from .data.images import ImageSource, read_image
+from .data.class_names import Classes, checked_classes, described, prompts_of
+from .data.images import ImageFeatures, ImageSource, read_image
 from .data.views import FeaturesOnly, Views
 from .field.words import WordSource, word_names
 from .guard import Guard, Judged, Snapshot
@@ -48,7 +46,7 @@ from .methods.protocol import Failure, Proposal, Restarts, Trained
 from .methods.tuning import TunedState, answer, take
 from .scores import Score, Setting
 from .sources import Item
-from .state import GivenClasses, SavedOn, StateCopy, read_state, require_stored_shapes, write_state
+from .state import ComponentClasses, SavedBackbone, StateCopy, read_state, require_stored_shapes, write_state
 
 NOT_FINITE = "the features of this image are not finite"
 NO_DIRECTION = "the features of this image have length zero or overflow"
@@ -68,7 +66,7 @@ def load(
     score: str | type[Any] | None = None,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
-    options: Given = (),
+    options: UserOptions = (),
     guard: bool | None = None,
     words: WordSource | None = None,
     **keywords: Any,
@@ -103,8 +101,8 @@ def load(
     Adapter(embedded, 3 classes (cat, dog, ship), method rosita, identifier lda, profile reference, 0 steps)
     """
     model = backbones.as_backbone(backbone, device, dtype)
-    wanted = chosen(profile, method, score, identifier)
-    choice = choose(wanted.method, wanted.score, wanted.identifier)
+    wanted = apply_profile(profile, method, score, identifier)
+    choice = find_components(wanted.method, wanted.score, wanted.identifier)
     names, descriptions = described(classes)
     if descriptions and "descriptions" in keywords:
         raise Error("`descriptions` is given twice: `classes` has them too.")
@@ -158,7 +156,7 @@ class Adapter:
         self,
         backbone: Backbone,
         classes: Sequence[str],
-        choice: Choice,
+        choice: Components,
         profile: str,
         seed: int,
         resolved: Resolved,
@@ -453,7 +451,7 @@ class Adapter:
         >>> again.predict(image).score == adapter.predict(image).score
         True
         """
-        tensors, stored = read_state(Path(path), GivenClasses(method, score, identifier))
+        tensors, stored = read_state(Path(path), ComponentClasses(method, score, identifier))
         model = backbones.as_backbone(_backbone_again(path, stored.backbone, backbone), device, dtype)
         if model.weight_hash != stored.backbone.weight_hash:
             raise Error(
@@ -765,7 +763,7 @@ class Adapter:
 
         def encode_words(names: Sequence[str]) -> Mapping[str, torch.Tensor]:
             if self._words is None:
-                return words_of(backbone, names, self.resolved.adapter.templates)
+                return words_of(backbone, names, self.resolved.adapter.templates, self.classes)
             known = self._words.known(names)
             return dict(zip(known, self._words.rows(known), strict=True)) if known else {}
 
@@ -860,9 +858,9 @@ class Adapter:
             )
         return FeaturesOnly.of(features, self.classifier)
 
-    def _given(self) -> GivenClasses:
+    def _given(self) -> ComponentClasses:
         """The classes of what was chosen, which a state file is checked with before it is written."""
-        return GivenClasses(*(part.of for part in self.choice.parts().values()))
+        return ComponentClasses(*(part.of for part in self.choice.parts().values()))
 
     def _tensors(self) -> dict[str, torch.Tensor]:
         """What a state file holds."""
@@ -936,7 +934,7 @@ class _OneCaller:
 
 
 def _backbone_again(
-    path: str | Path, saved: SavedOn, given: backbones.BackboneSource | None
+    path: str | Path, saved: SavedBackbone, given: backbones.BackboneSource | None
 ) -> backbones.BackboneSource:
     """The backbone that a state was saved on: the one given, or the name of one that ships with ostta."""
     if given is not None:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from ..config.registry import choose
-from ..config.resolve import by_owner
+from ..config.registry import find_components
+from ..config.resolve import group_by_owner
 from ..core.types import Error
 from ..evaluation.analyses import BankBytes, Distances, ReliableAccuracy
 from ..evaluation.metrics import CONVENTION
@@ -235,11 +235,11 @@ class Result(FileModel):
         named = spec.model_dump() if isinstance(spec, RunSpec) else spec if isinstance(spec, dict) else {}
         parts = [named.get("method", "rosita"), named.get("score"), named.get("identifier", "lda")]
         try:
-            choice = choose(*parts)
+            choice = find_components(*parts)
         except Error:  # of a method that is not here; its own options are the method's all the same
-            choice = choose("zero_shot", None, "lda")
+            choice = find_components("zero_shot", None, "lda")
         split = {
-            name: by_owner(choice, content[name])
+            name: group_by_owner(choice, content[name])
             for name in ("options", "option_sources")
             if isinstance(content.get(name), dict)
         }

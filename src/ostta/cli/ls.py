@@ -14,7 +14,7 @@ from .listing import print_table
 
 if TYPE_CHECKING:
     from ..config.declare import Option
-    from ..config.registry import Found, Owner
+    from ..config.registry import Component, ComponentKind
 
 app = typer.Typer(
     help="List what there is: methods, scores, identifiers, groups, backbones, options, datasets, profiles, measures, results.",
@@ -87,15 +87,15 @@ def measures() -> None:
     print_table("Measures", ("measure", "heading", "what it is"), about)
 
 
-def _every(kind: Owner, also: Sequence[str] | None) -> list[Found]:
+def _every(kind: ComponentKind, also: Sequence[str] | None) -> list[Component]:
     """What is registered, and what is in the files that the person names; what cannot be had is said, and the rest goes on."""
     from ..config.plugins import from_file
-    from ..config.registry import everything, find
+    from ..config.registry import find_component, list_components
 
-    found, problems = everything(kind)
+    found, problems = list_components(kind)
     for problem in problems:
         warnings.warn(problem, stacklevel=2)
-    return [*found, *(find(kind, from_file(name)) for name in also or ())]
+    return [*found, *(find_component(kind, from_file(name)) for name in also or ())]
 
 
 @app.command()
@@ -126,12 +126,12 @@ def options(
     ],
 ) -> None:
     """The options of a method, of a score, of an identifier, or of the adapter. Example: ostta ls options rosita"""
-    from ..config.declare import options_of
-    from ..config.registry import pick
-    from ..config.resolve import owners
+    from ..config.declare import list_options
+    from ..config.registry import require_known
+    from ..config.resolve import list_options_classes
 
-    known = owners() | _owners_in([of])
-    listed = options_of(known[pick(of, known, "method, score or identifier")])
+    known = list_options_classes() | _owners_in([of])
+    listed = list_options(known[require_known(of, known, "method, score or identifier")])
     if not listed:
         typer.echo(f"{of} has no options.")
         return
@@ -147,11 +147,13 @@ def options(
 @app.command()
 def profiles(also: _Also = None) -> None:
     """The profiles, option by option, with the number of the disagreement. Example: ostta ls profiles"""
-    from ..config.declare import PROFILES, SAME, options_of
-    from ..config.profiles import ABOUT, chosen
-    from ..config.resolve import owners
+    from ..config.declare import PROFILES, UNCHANGED, list_options
+    from ..config.profiles import ABOUT, apply_profile
+    from ..config.resolve import list_options_classes
 
-    known = {owner: options_of(options) for owner, options in (owners() | _owners_in(also or [])).items()}
+    known = {
+        owner: list_options(options) for owner, options in (list_options_classes() | _owners_in(also or [])).items()
+    }
     print_table(
         "Profiles: what is chosen where nothing is named",
         ("profile", "method", "score", "identifier", "options", "what it is"),
@@ -165,7 +167,7 @@ def profiles(also: _Also = None) -> None:
                 ABOUT[profile],
             )
             for profile in PROFILES
-            for picked in [chosen(profile)]
+            for picked in [apply_profile(profile)]
         ],
     )
     print_table(
@@ -175,7 +177,7 @@ def profiles(also: _Also = None) -> None:
             (owner, one.name, one.number or "–", one.text(one.default), _paper(one), one.about)
             for owner, listed in known.items()
             for one in listed
-            if one.number is not None or one.paper is not SAME
+            if one.number is not None or one.paper is not UNCHANGED
         ],
     )
     typer.echo("An explicit option beats the backbone's default, which beats the profile.")
@@ -186,40 +188,40 @@ def profiles(also: _Also = None) -> None:
 def _owners_in(names: Sequence[str]) -> dict[str, Any]:
     """The options classes of the methods, scores and identifiers in a person's own files, by the names that were given."""
     from ..config.plugins import from_file, names_file
-    from ..config.registry import find
+    from ..config.registry import find_component
 
     classes = {name: from_file(name) for name in names if names_file(name)}
-    kinds: dict[str, Owner] = {
+    kinds: dict[str, ComponentKind] = {
         name: "method" if hasattr(of, "propose") else "score" if hasattr(of, "value") else "identifier"
         for name, of in classes.items()
     }
-    return {name: find(kinds[name], of).options for name, of in classes.items()}
+    return {name: find_component(kinds[name], of).options for name, of in classes.items()}
 
 
 def _of_field(known: Mapping[str, Sequence[Option]]) -> str:
     """The options that the profile `field` sets."""
-    from ..config.declare import SAME
+    from ..config.declare import UNCHANGED
 
-    every = [one for listed in known.values() for one in listed if one.field is not SAME]
+    every = [one for listed in known.values() for one in listed if one.field is not UNCHANGED]
     return ", ".join(f"{one.name}={one.text(one.field)}" for one in every) or "–"
 
 
 def _paper(one: Option) -> str:
-    from ..config.declare import SAME
+    from ..config.declare import UNCHANGED
 
-    return "same" if one.paper is SAME else one.text(one.paper)
+    return "same" if one.paper is UNCHANGED else one.text(one.paper)
 
 
 def _print_departures(known: Mapping[str, Sequence[Option]]) -> None:
     """Where the defaults are not what the published code does."""
-    from ..config.declare import SAME
+    from ..config.declare import UNCHANGED
 
     every = [(owner, one) for owner, listed in known.items() for one in listed]
     bugs = [f"  {owner}: {one.name}=reference  {one.bug} ({one.number})" for owner, one in every if one.bug]
     others = [
         f"  {owner}: {one.name}={one.text(one.published)}  {one.about} ({one.number})"
         for owner, one in every
-        if one.published is not SAME
+        if one.published is not UNCHANGED
     ]
     for heading, lines in (
         ("Published bugs that are mended by default, and the option that brings each back:", bugs),

@@ -17,7 +17,7 @@ from typing import Any
 
 import typer
 
-from ..config.registry import nearest
+from ..config.registry import suggest
 from ..core.types import Error
 
 
@@ -37,7 +37,7 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
     for name, value in content.items():
         parameter = known.get(name.replace("_", "-"))
         if parameter is None or parameter.name in (None, "config"):
-            problems.append(f"there is no option {name!r}{nearest(name, sorted(set(known) - {'config', 'help'}))}")
+            problems.append(f"there is no option {name!r}{suggest(name, sorted(set(known) - {'config', 'help'}))}")
         elif isinstance(value, dict) != (name == "set"):
             problems.append(f"{name!r} {'is a table of options' if name == 'set' else 'is not a table'}")
         else:

@@ -29,7 +29,7 @@ from ..core.types import Error
 # what we recommend outside a benchmark.
 PROFILES = ("reference", "paper", "field")
 # In place of a value that is the default's: an option's value may be None.
-SAME: Any = object()
+UNCHANGED: Any = object()
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Declared:
+class OptionDeclaration:
     """What is said of an option beside its name, type and default.
 
     about:      what it means.
@@ -84,21 +84,21 @@ class Declared:
 
     about: str = ""
     number: str | None = None
-    paper: Any = SAME
-    field: Any = SAME
+    paper: Any = UNCHANGED
+    field: Any = UNCHANGED
     bug: str | None = None
-    published: Any = SAME
+    published: Any = UNCHANGED
     bounds: Bounds = Bounds()
 
     def __str__(self) -> str:
         """In one line, for `help`."""
-        notes = (str(self.bounds), self.number, None if self.paper is SAME else f"the paper has {self.paper}")
+        notes = (str(self.bounds), self.number, None if self.paper is UNCHANGED else f"the paper has {self.paper}")
         said = "; ".join(note for note in notes if note)
         return f"{self.about} ({said})" if said else self.about
 
 
 @dataclass(frozen=True, kw_only=True)
-class Option(Declared):
+class Option(OptionDeclaration):
     """One option of an options class."""
 
     name: str
@@ -108,7 +108,7 @@ class Option(Declared):
     @property
     def takes(self) -> str:
         """Its type and its bounds in words."""
-        return f"{word_for(self.hint)} {self.bounds}".rstrip()
+        return f"{describe_type(self.hint)} {self.bounds}".rstrip()
 
     def text(self, value: Any) -> str:
         """`value` as `--set` takes it."""
@@ -126,10 +126,10 @@ def option(
     *,
     about: str,
     number: str | None = None,
-    paper: Any = SAME,
-    field: Any = SAME,
+    paper: Any = UNCHANGED,
+    field: Any = UNCHANGED,
     bug: str | None = None,
-    published: Any = SAME,
+    published: Any = UNCHANGED,
     bounds: tuple[float, float] | None = None,
     at_least: float | None = None,
     at_most: float | None = None,
@@ -140,9 +140,11 @@ def option(
     if bounds is not None:
         at_least, at_most = bounds
     limits = Bounds(at_least, at_most, above, below)
-    said = Declared(about=about, number=number, paper=paper, field=field, bug=bug, published=published, bounds=limits)
+    said = OptionDeclaration(
+        about=about, number=number, paper=paper, field=field, bug=bug, published=published, bounds=limits
+    )
     # As with `dataclasses.field`, type checkers are told of the value that the field will have.
-    declared: Any = dataclasses.field(default=default, metadata={Declared: said})
+    declared: Any = dataclasses.field(default=default, metadata={OptionDeclaration: said})
     return declared  # type: ignore[no-any-return]
 
 
@@ -159,30 +161,30 @@ class Options:
             declared |= vars(base).get("__dataclass_fields__", {})
         # `dataclass` has not seen this class yet, so that its own fields are still where they were written.
         declared |= {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
-        lines = [f"    {name}: {said(one)}" for name, one in declared.items()]
+        lines = [f"    {name}: {declaration_of(one)}" for name, one in declared.items()]
         cls.__doc__ = "\n".join([cls.__doc__ or "What can be chosen.", *([""] if lines else []), *lines])
 
     def __post_init__(self) -> None:
         for one in fields(self):
-            limits, value = said(one).bounds, getattr(self, one.name)
+            limits, value = declaration_of(one).bounds, getattr(self, one.name)
             several = isinstance(one.default, tuple)
             if (limits and not _is_number(value)) or (several and not isinstance(value, tuple | list)):
-                raise Error(f"`{one.name}` takes {word_for(types_of(type(self))[one.name])}, not {shown(value)}.")
+                raise Error(f"`{one.name}` takes {describe_type(types_of(type(self))[one.name])}, not {shown(value)}.")
             if limits and value not in limits:
                 raise Error(f"`{one.name}` is {limits}, not {value}.")
 
 
-def said(one: Field[Any]) -> Declared:
+def declaration_of(one: Field[Any]) -> OptionDeclaration:
     """What was declared of a field: nothing, where it was declared without `option`."""
-    declared: Declared = one.metadata.get(Declared, Declared())
+    declared: OptionDeclaration = one.metadata.get(OptionDeclaration, OptionDeclaration())
     return declared
 
 
-def options_of(options: type[Any]) -> list[Option]:
+def list_options(options: type[Any]) -> list[Option]:
     """All options of an options class, in the order of their declaration."""
     defaults, hints = options(), types_of(options)
     return [
-        Option(name=one.name, hint=hints[one.name], default=getattr(defaults, one.name), **vars(said(one)))
+        Option(name=one.name, hint=hints[one.name], default=getattr(defaults, one.name), **vars(declaration_of(one)))
         for one in fields(options)
     ]
 
@@ -191,8 +193,8 @@ def profile_values(options: type[Any], profile: str) -> dict[str, Any]:
     """What a profile sets of the options of a class."""
     if profile == "reference":
         return {}
-    values = {one.name: getattr(said(one), profile) for one in fields(options)}
-    return {name: value for name, value in values.items() if value is not SAME}
+    values = {one.name: getattr(declaration_of(one), profile) for one in fields(options)}
+    return {name: value for name, value in values.items() if value is not UNCHANGED}
 
 
 def _is_number(value: object) -> bool:
@@ -207,12 +209,12 @@ def types_of(options: type[Any]) -> dict[str, Any]:
 _types_of = cache(get_type_hints)
 
 
-def word_for(hint: Any) -> str:
+def describe_type(hint: Any) -> str:
     """What a value of that type is, for a sentence."""
     if get_origin(hint) is Literal:
         return f"one of {', '.join(map(str, get_args(hint)))}"
     if get_origin(hint) is tuple:
-        return f"a list, each {word_for(get_args(hint)[0])}"
+        return f"a list, each {describe_type(get_args(hint)[0])}"
     if get_origin(hint) is types.UnionType:
-        return " or ".join("none" if each is type(None) else word_for(each) for each in get_args(hint))
+        return " or ".join("none" if each is type(None) else describe_type(each) for each in get_args(hint))
     return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(hint, str(hint))

@@ -7,13 +7,13 @@ from typing import Any
 
 from .declare import PROFILES
 from .plugins import names_file
-from .registry import find, pick
+from .registry import find_component, require_known
 
 Named = str | type[Any] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ComponentNames:
     """A profile, and what it leads to; a score of None is the one that the identifier needs, or `max`."""
 
     profile: str
@@ -37,27 +37,29 @@ ABOUT = {
 }
 
 
-def chosen(profile: str | None, method: Named = None, score: Named = None, identifier: Named = None) -> Chosen:
+def apply_profile(
+    profile: str | None, method: Named = None, score: Named = None, identifier: Named = None
+) -> ComponentNames:
     """What is named, and for the rest what the profile says. With nothing named at all the profile is `field`, else `reference`.
 
-    >>> chosen(None), chosen(None, method="tda").identifier
-    (Chosen(profile='field', method='zero_shot', score='field', identifier='field'), 'lda')
-    >>> chosen("field", identifier="lda").score, chosen("field", score="max").identifier
+    >>> apply_profile(None), apply_profile(None, method="tda").identifier
+    (ComponentNames(profile='field', method='zero_shot', score='field', identifier='field'), 'lda')
+    >>> apply_profile("field", identifier="lda").score, apply_profile("field", score="max").identifier
     ('field', 'lda')
     """
     if profile is None:
         profile = "field" if method is None and score is None and identifier is None else "reference"
-    own_method, own_score, own_identifier = _CHOICES[pick(profile, PROFILES, "profile")]
+    own_method, own_score, own_identifier = _CHOICES[require_known(profile, PROFILES, "profile")]
     if identifier is None:
         # The identifier `field` judges its own score only.
         identifier = "lda" if score not in (None, own_score) and own_identifier == "field" else own_identifier
     if score is None and not _needs_another(identifier, own_score):
         score = own_score
-    return Chosen(profile, own_method if method is None else method, score, identifier)
+    return ComponentNames(profile, own_method if method is None else method, score, identifier)
 
 
 def _needs_another(identifier: Named, score: str | None) -> bool:
     """Whether a named identifier can judge another score only. A file is not run to find out."""
     if identifier is None or score is None or names_file(identifier):
         return False
-    return find("identifier", identifier).of.needs not in (None, score)
+    return find_component("identifier", identifier).of.needs not in (None, score)

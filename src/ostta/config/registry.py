@@ -20,8 +20,8 @@ from . import plugins
 # All that ships, what is recommended first.
 ALL_SCORES: dict[str, type[Score]] = {"field": FieldScore, **SCORES, "neighbours": Neighbours}
 ALL_IDENTIFIERS: dict[str, type[Identifier]] = {"field": FieldIdentifier, **IDENTIFIERS, "adaptive": Adaptive}
-Owner = Literal["method", "score", "identifier"]
-OWNERS: tuple[Owner, ...] = ("identifier", "score", "method")
+ComponentKind = Literal["method", "score", "identifier"]
+COMPONENT_KINDS: tuple[ComponentKind, ...] = ("identifier", "score", "method")
 # What a class must have at the least; `ostta.testing` checks what it does.
 _PARTS = {
     "method": ("Options", "facts", "start", "overlay", "look", "propose", "commit"),
@@ -31,7 +31,7 @@ _PARTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Component:
     """A method, a score or an identifier: its class, and its name in files and sentences.
 
     A class that nobody registered is called `package.module:Name`, and one from a file `file.py:Name`.
@@ -52,7 +52,7 @@ class Found:
         return self.of if ":" in self.name else None
 
 
-def find(kind: Owner, wanted: str | type[Any]) -> Found:
+def find_component(kind: ComponentKind, wanted: str | type[Any]) -> Component:
     """The method, score or identifier of that name, or of that class. A text never makes a file be run."""
     if isinstance(wanted, str):
         return _by_name(kind, wanted)
@@ -61,71 +61,73 @@ def find(kind: Owner, wanted: str | type[Any]) -> Found:
     _require_parts(kind, wanted)
     for name, own in _built_in(kind).items():
         if own is wanted:
-            return Found(name, wanted)
+            return Component(name, wanted)
     known = plugins.registered_as(kind, wanted)
     if known is not None and known not in _built_in(kind):
-        return Found(known, wanted)
-    return Found(plugins.file_name(wanted) or f"{wanted.__module__}:{wanted.__qualname__}", wanted)
+        return Component(known, wanted)
+    return Component(plugins.file_name(wanted) or f"{wanted.__module__}:{wanted.__qualname__}", wanted)
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Components:
     """Which method, score and identifier work together."""
 
-    method: Found
-    score: Found
-    identifier: Found
+    method: Component
+    score: Component
+    identifier: Component
 
-    def parts(self) -> dict[Owner, Found]:
+    def parts(self) -> dict[ComponentKind, Component]:
         return {"method": self.method, "score": self.score, "identifier": self.identifier}
 
 
-def choose(method: str | type[Any], score: str | type[Any] | None, identifier: str | type[Any]) -> Choice:
+def find_components(method: str | type[Any], score: str | type[Any] | None, identifier: str | type[Any]) -> Components:
     """The three by name or by class. Without a score, the one that the identifier needs, or `max`.
 
-    >>> choose("rosita", None, "msp").score.name
+    >>> find_components("rosita", None, "msp").score.name
     'msp'
     """
-    return checked_choice(
-        find("method", method), None if score is None else find("score", score), find("identifier", identifier)
+    return check_components(
+        find_component("method", method),
+        None if score is None else find_component("score", score),
+        find_component("identifier", identifier),
     )
 
 
-def checked_choice(method: Found, score: Found | None, identifier: Found) -> Choice:
+def check_components(method: Component, score: Component | None, identifier: Component) -> Components:
     """An Error where the identifier can judge another score only."""
     needed: str | None = identifier.of.needs
     if score is None:
         score = _by_name("score", needed or "max")
     if needed is not None and score.name != needed:
         raise Error(f"The identifier {identifier.name!r} judges the score {needed!r} only, not {score.name!r}.")
-    return Choice(method, score, identifier)
+    return Components(method, score, identifier)
 
 
-def find_saved(kind: Owner, saved: str, given: str | type[Any] | None) -> Found:
+def find_saved_component(kind: ComponentKind, saved: str, given: str | type[Any] | None) -> Component:
     """What a file calls `saved`: it is found by that name if it is registered, else it must be given."""
     if given is None:
-        if ":" in saved and saved not in names(kind):
+        if ":" in saved and saved not in component_names(kind):
             raise Error(
                 f"it was made with the {kind} {shown(saved, 300)}, which is not registered: pass its class as `{kind}=`."
             )
         return _by_name(kind, saved)
-    found = find(kind, given)
+    found = find_component(kind, given)
     # A class may have moved to another module; a registered name is a promise.
     if saved.rpartition(":")[2] != found.name.rpartition(":")[2]:
         raise Error(f"it was made with the {kind} {shown(saved, 300)}, not with {found.name!r}.")
     return found
 
 
-def names(kind: Owner) -> list[str]:
+def component_names(kind: ComponentKind) -> list[str]:
     """Everything that is registered: what ships, then what packages add. Nobody can take a name that ships."""
     own = list(_built_in(kind))
     return [*own, *(name for name in plugins.registered_names(kind) if name not in own)]
 
 
-def everything(kind: Owner) -> tuple[list[Found], list[str]]:
+def list_components(kind: ComponentKind) -> tuple[list[Component], list[str]]:
     """All that is registered, and a sentence about each that cannot be had."""
     found, problems = [], []
-    for name in names(kind):
+    for name in component_names(kind):
         try:
             found.append(_by_name(kind, name))
         except Error as problem:
@@ -136,42 +138,42 @@ def everything(kind: Owner) -> tuple[list[Found], list[str]]:
     return found, problems
 
 
-def pick(name: str, known: Iterable[str], kind: str) -> str:
+def require_known(name: str, known: Iterable[str], kind: str) -> str:
     """`name` if it is known, else an Error that lists what is."""
     listed = list(known)
     if name not in listed:
-        raise Error(f"There is no {kind} {name!r}{nearest(name, listed)}.")
+        raise Error(f"There is no {kind} {name!r}{suggest(name, listed)}.")
     return name
 
 
-def nearest(name: str, known: list[str]) -> str:
+def suggest(name: str, known: list[str]) -> str:
     """The end of a sentence about a name that is not known."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}" if close else f"; there are {', '.join(sorted(known))}"
 
 
-def _built_in(kind: Owner) -> dict[str, type[Any]]:
-    shipped: dict[Owner, Any] = {"method": METHODS, "score": ALL_SCORES, "identifier": ALL_IDENTIFIERS}
+def _built_in(kind: ComponentKind) -> dict[str, type[Any]]:
+    shipped: dict[ComponentKind, Any] = {"method": METHODS, "score": ALL_SCORES, "identifier": ALL_IDENTIFIERS}
     return dict(shipped[kind])
 
 
-def _by_name(kind: Owner, name: str) -> Found:
+def _by_name(kind: ComponentKind, name: str) -> Component:
     own = _built_in(kind)
     if name in own:
-        return Found(name, own[name])
+        return Component(name, own[name])
     if plugins.names_file(name):
         raise Error(
             f"The {kind} {shown(name, 300)} is in a file, which only a command line or a suite may name: "
             f'in Python, give the class, or `ostta.plugins.from_file("path/file.py:Name")`.'
         )
-    found = plugins.registered(kind, pick(name, names(kind), kind))
+    found = plugins.registered(kind, require_known(name, component_names(kind), kind))
     if not inspect.isclass(found):
         raise Error(f"The {kind} {name!r} that a package registers is no class, but {shown(found)}.")
     _require_parts(kind, found)
-    return Found(name, found)
+    return Component(name, found)
 
 
-def _require_parts(kind: Owner, given: type[Any]) -> None:
+def _require_parts(kind: ComponentKind, given: type[Any]) -> None:
     for part in _PARTS[kind]:
         if not hasattr(given, part):
             raise Error(f"The class {given.__qualname__} is no {kind}: it has no `{part}`.")

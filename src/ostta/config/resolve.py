@@ -45,8 +45,8 @@ from ..scores import (
     MaxSoftmaxOptions,
     MCMOptions,
 )
-from .declare import PROFILES, Options, option, profile_values, types_of, word_for
-from .registry import OWNERS, Choice, choose, everything, nearest, pick
+from .declare import PROFILES, Options, describe_type, option, profile_values, types_of
+from .registry import COMPONENT_KINDS, Components, find_components, list_components, require_known, suggest
 
 __all__ = [
     "AdaNDOptions", "AdapterOptions", "AdaptiveOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions", "DartOptions", "DetectorOptions",
@@ -116,7 +116,7 @@ class AdapterOptions(Options):
 # Where an option's value can have come from.
 SOURCES = ("explicit", "backbone", "profile", "default")
 # Options by whose they are: "method", "score", "identifier" and "adapter", and "guard" where it is on; and by their names.
-ByOwner = dict[str, dict[str, Any]]
+OptionsByOwner = dict[str, dict[str, Any]]
 # Options that had another name, by what has them: the old names, and the new.
 RENAMED = {"tda": {"score": "score_of"}, "dpe": {"score": "score_of"}, "entropy": {"answer": "named_from"}}
 
@@ -132,10 +132,10 @@ class Resolved:
     score: Any
     identifier: Any
     adapter: AdapterOptions
-    sources: ByOwner
+    sources: OptionsByOwner
     guard: GuardOptions | None = None
 
-    def values(self) -> ByOwner:
+    def values(self) -> OptionsByOwner:
         owned = {"method": self.method, "score": self.score, "identifier": self.identifier, "adapter": self.adapter}
         owned |= {} if self.guard is None else {"guard": self.guard}
         return {
@@ -145,13 +145,13 @@ class Resolved:
 
 
 # What can be given at once: values by name, an options object, or several. Of an object, all its fields count as given.
-Given = Mapping[str, Any] | Options | Sequence[Options]
+UserOptions = Mapping[str, Any] | Options | Sequence[Options]
 
 
 def resolve(
-    choice: Choice,
+    choice: Components,
     profile: str,
-    given: Given,
+    given: UserOptions,
     backbone_defaults: Mapping[str, Mapping[str, Any]],
     keywords: Mapping[str, Any] | None = None,
     guard: bool = False,
@@ -162,11 +162,11 @@ def resolve(
 
     Where two owners have an option of one name, as may happen with code from outside, it is given as `score.name` or alike.
     """
-    pick(profile, PROFILES, "profile")
+    require_known(profile, PROFILES, "profile")
     owned = options_classes(choice, guard)
     explicit = _of_owners(choice, _explicit(list(owned.values()), given, keywords or {}), guard)
     names: dict[str, str] = {owner: part.name for owner, part in choice.parts().items()}
-    built, sources = dict[str, Any](), ByOwner()
+    built, sources = dict[str, Any](), OptionsByOwner()
     for owner, options in owned.items():
         values: dict[str, Any] = {}
         layers = (
@@ -186,19 +186,19 @@ def resolve(
     return Resolved(**built, sources=sources)
 
 
-def options_classes(choice: Choice, guard: bool = False) -> dict[str, Any]:
+def options_classes(choice: Components, guard: bool = False) -> dict[str, Any]:
     """The options classes of what was chosen, the adapter's, and the guard's where it is on."""
     own: dict[str, Any] = {owner: part.options for owner, part in choice.parts().items()}
     return {**own, "adapter": AdapterOptions, **({"guard": GuardOptions} if guard else {})}
 
 
-def _of_owners(choice: Choice, explicit: Mapping[str, Any], guard: bool) -> ByOwner:
+def _of_owners(choice: Components, explicit: Mapping[str, Any], guard: bool) -> OptionsByOwner:
     """Values that were given by name, or as owner.name, by whose options they are."""
     owned = {
         owner: [field.name for field in dataclasses.fields(options)]
         for owner, options in options_classes(choice, guard).items()
     }
-    found: ByOwner = {owner: {} for owner in owned}
+    found: OptionsByOwner = {owner: {} for owner in owned}
     for full, value in explicit.items():
         given, _, name = str(full).rpartition(".")
         new = name if given == "adapter" else _new_name(choice.method.name, name, value)
@@ -216,10 +216,10 @@ def _of_owners(choice: Choice, explicit: Mapping[str, Any], guard: bool) -> ByOw
     return found
 
 
-def _no_option(choice: Choice, name: Any, known: list[str]) -> str:
+def _no_option(choice: Components, name: Any, known: list[str]) -> str:
     """What to say of an option that nothing chosen has."""
-    having = [found.name for found in everything("method")[0] if name in types_of(found.options)]
-    hint = f"; it is one of {', '.join(having)}: name the method" if having else nearest(str(name), known)
+    having = [found.name for found in list_components("method")[0] if name in types_of(found.options)]
+    hint = f"; it is one of {', '.join(having)}: name the method" if having else suggest(str(name), known)
     return f"There is no option {name!r} for {choice.method.name} with {choice.score.name} and {choice.identifier.name}{hint}."
 
 
@@ -232,7 +232,7 @@ def _new_name(method: str, name: str, value: Any) -> str:
     return renamed
 
 
-def _explicit(classes: Sequence[type[Any]], given: Given, keywords: Mapping[str, Any]) -> dict[str, Any]:
+def _explicit(classes: Sequence[type[Any]], given: UserOptions, keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Every value that was given, by its name."""
     explicit = dict(keywords)
     if isinstance(given, Mapping):
@@ -268,7 +268,7 @@ def canonical(
     if not given:
         return {}
     try:
-        owned = options_classes(choose(method, score, identifier), guard=True)
+        owned = options_classes(find_components(method, score, identifier), guard=True)
     except Error:  # whoever uses it will say so
         return dict(given)
     hints: dict[str, Any] = {}
@@ -296,9 +296,9 @@ def _canonical(name: str, value: Any, hint: Any) -> Any:
     return list(read) if isinstance(read, tuple) else read
 
 
-def owners() -> dict[str, Any]:
+def list_options_classes() -> dict[str, Any]:
     """The options classes of all scores, identifiers and methods, of the adapter and of the guard, by their names."""
-    every = [found for kind in OWNERS for found in everything(kind)[0]]
+    every = [found for kind in COMPONENT_KINDS for found in list_components(kind)[0]]
     # A score and an identifier may have one name; then no more than one of them has options.
     having = {found.name: found.options for found in every if dataclasses.fields(found.options)}
     return {
@@ -338,7 +338,7 @@ def read_value(name: str, value: Any, hint: Any) -> Any:
             return value
     except (TypeError, ValueError, KeyError, OverflowError):
         pass
-    raise Error(f"`{name}` takes {word_for(hint)}, not {value!r}.")
+    raise Error(f"`{name}` takes {describe_type(hint)}, not {value!r}.")
 
 
 def _entries(name: str, value: Any, inner: Any) -> list[Any]:
@@ -358,9 +358,9 @@ def _entries(name: str, value: Any, inner: Any) -> list[Any]:
     return [value] if inner is str else value.split(",")
 
 
-def by_owner(choice: Choice, flat: Mapping[str, Any]) -> ByOwner:
+def group_by_owner(choice: Components, flat: Mapping[str, Any]) -> OptionsByOwner:
     """Options that a file of an earlier version holds by name alone, by whose they are; what nobody knows is the method's."""
-    found: ByOwner = {owner: {} for owner in options_classes(choice)}
+    found: OptionsByOwner = {owner: {} for owner in options_classes(choice)}
     owned = {owner: types_of(options) for owner, options in options_classes(choice).items()}
     for name, value in flat.items():
         new = RENAMED.get(choice.method.name, {}).get(name, name)
@@ -368,7 +368,7 @@ def by_owner(choice: Choice, flat: Mapping[str, Any]) -> ByOwner:
     return found
 
 
-def rebuild(choice: Choice, values: Mapping[str, Mapping[str, Any]], sources: ByOwner) -> Resolved:
+def rebuild(choice: Components, values: Mapping[str, Mapping[str, Any]], sources: OptionsByOwner) -> Resolved:
     """The options that a state file recorded, values and sources alike, whatever today's profiles and defaults say."""
     flat = {f"{owner}.{name}": value for owner, named in values.items() for name, value in named.items()}
     resolved = resolve(choice, "reference", flat, {}, guard="guard" in values)

@@ -53,3 +53,21 @@ def import_extra(module: str, purpose: str, extra: str) -> Any:
     message = f'{purpose} needs the library {library}: install it with `pip install "ostta[{extra}]"`.'
     with translate_errors("library-missing", message, ImportError):
         return importlib.import_module(module)
+
+
+@contextmanager
+def error_context(message: str) -> Iterator[None]:
+    """Put `message` before every `Error` of the block; the code stays.
+
+    >>> with error_context("a.ostta cannot be restored"):
+    ...     raise Error("The hash is wrong.", code="state-damaged")
+    Traceback (most recent call last):
+    ostta.core.types.Error: a.ostta cannot be restored: the hash is wrong.
+    """
+    try:
+        yield
+    except Error as problem:
+        text = str(problem).rstrip(".")
+        # A sentence continues in lower case, unless it begins with a name.
+        start = text[:1].lower() if text[1:2].islower() or text[1:2] == " " else text[:1]
+        raise type(problem)(f"{message}: {start}{text[1:]}.", code=problem.code) from None

@@ -12,15 +12,14 @@ import torch
 
 from .. import backbones
 from ..adapter import Adapter, load
-from ..config.registry import Owner, find
-from ..config.resolve import Given, resolve
+from ..config.registry import ComponentKind, find_component
+from ..config.resolve import UserOptions, resolve
 from ..core.types import Error
-from ..data.class_descriptions import Classes
-from ..data.class_names import described
+from ..data.class_names import Classes, described
 from ..state import stored_hash
 from .journal import Examples, Journal, Progress
 
-PARTS: tuple[Owner, ...] = ("method", "score", "identifier")
+PARTS: tuple[ComponentKind, ...] = ("method", "score", "identifier")
 
 # A state is saved after so many images, or after so many seconds, whichever comes first;
 IMAGES = 100
@@ -111,7 +110,7 @@ class Wanted:
     profile: str | None = None
     seed: int | None = None
     guard: bool | None = None
-    options: Given = field(default_factory=dict)
+    options: UserOptions = field(default_factory=dict)
 
 
 def opened(
@@ -151,7 +150,7 @@ def opened(
 
 def _resumed(wanted: Wanted, path: Path, device: str | torch.device | None, dtype: str | torch.dtype | None) -> Adapter:
     method, score, identifier = (
-        None if named is None else find(kind, named)
+        None if named is None else find_component(kind, named)
         for kind, named in zip(PARTS, (wanted.method, wanted.score, wanted.identifier), strict=True)
     )
     kept = Adapter.restore(
@@ -182,7 +181,7 @@ def _resumed(wanted: Wanted, path: Path, device: str | torch.device | None, dtyp
     return kept
 
 
-def _options(kept: Adapter, given: Given) -> Iterator[tuple[str, str, str]]:
+def _options(kept: Adapter, given: UserOptions) -> Iterator[tuple[str, str, str]]:
     """Every option that was given, with its value in the state and the one that was given."""
     asked = resolve(kept.choice, kept.profile, given, kept.backbone.defaults, guard=kept.resolved.guard is not None)
     for owner, names in asked.sources.items():

@@ -7,15 +7,15 @@ stored_shapes.py  whether the tensors are as large as the options say, before an
 
 from __future__ import annotations
 
-from .description import Description, GivenClasses, SavedOn
+from .description import ComponentClasses, Description, SavedBackbone
 from .file import FORMAT, StateCopy, read_state, stored_hash, write_state
 from .stored_shapes import require_stored_shapes
 
 __all__ = [
     "FORMAT",
+    "ComponentClasses",
     "Description",
-    "GivenClasses",
-    "SavedOn",
+    "SavedBackbone",
     "StateCopy",
     "read_state",
     "require_stored_shapes",

@@ -11,8 +11,15 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
-from ..config.declare import PROFILES, types_of, word_for
-from ..config.registry import Choice, Found, Owner, checked_choice, find_saved, pick
+from ..config.declare import PROFILES, describe_type, types_of
+from ..config.registry import (
+    Component,
+    ComponentKind,
+    Components,
+    check_components,
+    find_saved_component,
+    require_known,
+)
 from ..config.resolve import SOURCES, Resolved, options_classes, rebuild
 from ..core.checks import LARGEST_SEED, MOST_STEPS, shown
 from ..core.types import Error
@@ -23,7 +30,7 @@ MOST_TEXT, MOST_NAME, MOST_CLASSES, MOST_ENTRIES = 32 * 2**20, 10_000, 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class SavedOn:
+class SavedBackbone:
     """The backbone that a state was saved on."""
 
     id: str
@@ -32,7 +39,7 @@ class SavedOn:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenClasses:
+class ComponentClasses:
     """The method, the score and the identifier of a state, from somebody who knows them. A file names registered ones only."""
 
     method: str | type[Any] | None = None
@@ -44,9 +51,9 @@ class GivenClasses:
 class Description:
     """Everything about a state but its tensors."""
 
-    backbone: SavedOn
+    backbone: SavedBackbone
     classes: tuple[str, ...]
-    choice: Choice
+    choice: Components
     profile: str
     options: Resolved
     seed: int
@@ -54,26 +61,26 @@ class Description:
     versions: dict[str, str]
 
     @classmethod
-    def read(cls, content: dict[str, Any], given: GivenClasses | None = None) -> Description:
+    def read(cls, content: dict[str, Any], given: ComponentClasses | None = None) -> Description:
         """The description in `content`; an Error says what is missing, too much, or not what it must be."""
-        given = given or GivenClasses()
+        given = given or ComponentClasses()
         names = [field.name for field in dataclasses.fields(cls) if field.name != "choice"]
         _require_keys(content, [*names, "method", "score", "identifier", "option_sources"], "state")
         backbone = _object(content["backbone"], "backbone")
-        _require_keys(backbone, [field.name for field in dataclasses.fields(SavedOn)], "backbone")
+        _require_keys(backbone, [field.name for field in dataclasses.fields(SavedBackbone)], "backbone")
         if not re.fullmatch("[0-9a-f]{64}", _text(backbone["weight_hash"], "weight_hash")):
             raise Error(f"`weight_hash` is 64 hexadecimal digits, not {shown(backbone['weight_hash'])}.")
         if not isinstance(backbone["restorable"], bool):
             raise Error(f"`restorable` is true or false, not {shown(backbone['restorable'])}.")
-        choice = saved_choice(content, given)
+        choice = saved_components(content, given)
         classes = content["classes"]
         if not isinstance(classes, list) or not 1 <= len(classes) <= MOST_CLASSES:
             raise Error(f"`classes` is a list of 1 to {MOST_CLASSES:,} names, not {shown(classes)}.")
         return cls(
-            SavedOn(_text(backbone["id"], "id"), backbone["weight_hash"], backbone["restorable"]),
+            SavedBackbone(_text(backbone["id"], "id"), backbone["weight_hash"], backbone["restorable"]),
             tuple(_text(name, "classes") for name in classes),
             choice,
-            pick(_text(content["profile"], "profile"), PROFILES, "profile"),
+            require_known(_text(content["profile"], "profile"), PROFILES, "profile"),
             _options(choice, content["options"], content["option_sources"]),
             _whole(content["seed"], "seed", LARGEST_SEED),
             _whole(content["step"], "step", MOST_STEPS),
@@ -81,13 +88,13 @@ class Description:
         )
 
 
-def saved_choice(content: dict[str, Any], given: GivenClasses) -> Choice:
+def saved_components(content: dict[str, Any], given: ComponentClasses) -> Components:
     """The method, the score and the identifier that a file names."""
 
-    def found(kind: Owner, given: str | type[Any] | None) -> Found:
-        return find_saved(kind, _text(content[kind], kind), given)
+    def found(kind: ComponentKind, given: str | type[Any] | None) -> Component:
+        return find_saved_component(kind, _text(content[kind], kind), given)
 
-    return checked_choice(
+    return check_components(
         found("method", given.method), found("score", given.score), found("identifier", given.identifier)
     )
 
@@ -155,7 +162,7 @@ def _whole(value: Any, name: str, most: int) -> int:
     return value
 
 
-def _options(choice: Choice, values: Any, sources: Any) -> Resolved:
+def _options(choice: Components, values: Any, sources: Any) -> Resolved:
     """Options that came after the file was written are in neither of the two, and have their defaults."""
     values, sources = _object(values, "options"), _object(sources, "option_sources")
     owned = options_classes(choice, guard="guard" in values)  # without one, files are as before there was a guard
@@ -178,7 +185,7 @@ def _require_fitting(values: dict[str, Any], sources: dict[str, str], hints: dic
             raise Error(f"The source of the option {shown(name)} is one of {', '.join(SOURCES)}, not {shown(source)}.")
     for name, hint in hints.items():
         if name in values and not _fits(values[name], hint):
-            raise Error(f"`{name}` takes {word_for(hint)}, not {shown(values[name])}.")
+            raise Error(f"`{name}` takes {describe_type(hint)}, not {shown(values[name])}.")
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -20,11 +20,11 @@ from typing import Any
 import torch
 
 from ..backbones.towers import weight_hash
-from ..config.resolve import by_owner
+from ..config.resolve import group_by_owner
 from ..core.checks import shown
 from ..core.types import Error
 from ..io import write_atomically
-from .description import Description, GivenClasses, read_json, saved_choice
+from .description import ComponentClasses, Description, read_json, saved_components
 
 FORMAT = 4
 # The types that a state is made of, by their names in safetensors.
@@ -38,7 +38,7 @@ class StateCopy:
 
     tensors: dict[str, torch.Tensor]
     description: dict[str, Any]
-    given: GivenClasses | None = None
+    given: ComponentClasses | None = None
 
     @property
     def steps(self) -> int:
@@ -56,13 +56,13 @@ class StateCopy:
 
 
 def write_state(
-    path: Path, tensors: dict[str, torch.Tensor], description: dict[str, Any], given: GivenClasses | None = None
+    path: Path, tensors: dict[str, torch.Tensor], description: dict[str, Any], given: ComponentClasses | None = None
 ) -> None:
     """Save named tensors with their description. What could not be read again is not written."""
     write_atomically(path, StateCopy(tensors, description, given).to_bytes())
 
 
-def read_state(path: Path, given: GivenClasses | None = None) -> tuple[dict[str, torch.Tensor], Description]:
+def read_state(path: Path, given: ComponentClasses | None = None) -> tuple[dict[str, torch.Tensor], Description]:
     """The tensors and the description of a state file. What is in them is sound by itself; `restore` checks whether it fits."""
     tensors, metadata = _read_file(path)
     text = metadata.get(CONTENT)
@@ -81,7 +81,7 @@ def read_state(path: Path, given: GivenClasses | None = None) -> tuple[dict[str,
             raise Error("its content is not what was written, as its hash says: use another copy of it")
         content = _without_format(content)
         for older in range(found, FORMAT):
-            tensors, content = UPGRADES[older](path, tensors, content, given or GivenClasses())
+            tensors, content = UPGRADES[older](path, tensors, content, given or ComponentClasses())
         return tensors, Description.read(content, given)
     except Error as problem:
         raise Error(f"{path} cannot be restored: {str(problem).removesuffix('.')}.") from None
@@ -124,7 +124,9 @@ def _without_format(content: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in content.items() if name != "format"}
 
 
-def _from_format_1(path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], _: GivenClasses) -> Content:
+def _from_format_1(
+    path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], _: ComponentClasses
+) -> Content:
     warnings.warn(
         f"{path} has state format 1, which has no hash, so not all damage to it can be noticed; `save` writes format {FORMAT}.",
         stacklevel=4,
@@ -132,18 +134,22 @@ def _from_format_1(path: Path, tensors: dict[str, torch.Tensor], content: dict[s
     return tensors, content
 
 
-def _from_format_2(_: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], given: GivenClasses) -> Content:
+def _from_format_2(
+    _: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], given: ComponentClasses
+) -> Content:
     """There was no choice of a score, and options were stored by name alone."""
     content = {**content, "score": "msp" if content.get("identifier") == "msp" else "max"}
     if {"method", "identifier"} <= content.keys():  # else it is said by whoever reads it next
-        choice = saved_choice(content, given)
+        choice = saved_components(content, given)
         for name in ("options", "option_sources"):
             if isinstance(content.get(name), dict):
-                content[name] = by_owner(choice, content[name])
+                content[name] = group_by_owner(choice, content[name])
     return tensors, content
 
 
-def _from_format_3(path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], _: GivenClasses) -> Content:
+def _from_format_3(
+    path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], _: ComponentClasses
+) -> Content:
     """The levels, those of a guard's snapshots too, had a row for every class, the guard compared verdicts only, and the profile
     `field` had another rule.
     """
@@ -184,7 +190,7 @@ def _with_new_rule(path: Path, tensors: dict[str, torch.Tensor], content: dict[s
 
 Content = tuple[dict[str, torch.Tensor], dict[str, Any]]
 # Format n -> what makes a file of it one of format n + 1.
-UPGRADES: dict[int, Callable[[Path, dict[str, torch.Tensor], dict[str, Any], GivenClasses], Content]] = {
+UPGRADES: dict[int, Callable[[Path, dict[str, torch.Tensor], dict[str, Any], ComponentClasses], Content]] = {
     1: _from_format_1,
     2: _from_format_2,
     3: _from_format_3,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..config.registry import choose, names
+from ..config.registry import component_names, find_components
 from ..config.resolve import resolve
 from ..core.types import Decision, Verdict
 from .leaks import leak
@@ -31,7 +31,7 @@ def check_identifier(
     >>> check_identifier(LDA)
     """
     declared(identifier)
-    built = resolve(choose("zero_shot", None, identifier), "reference", options or {}, {}).identifier
+    built = resolve(find_components("zero_shot", None, identifier), "reference", options or {}, {}).identifier
     for scale in (1.0, 100.0):
         decides_without_a_trace(identifier, built, scale)
         comes_back(identifier, built, scale)
@@ -50,7 +50,7 @@ def declared(identifier: type[Any]) -> None:
         f"The identifier {name} must have its line of `ostta ls identifiers` as `about`, not {about!r}.",
     )
     require(
-        needs is None or needs in names("score"),
+        needs is None or needs in component_names("score"),
         f"`needs` of {name} is None, or the name of the only score that it can judge, not {needs!r}.",
     )
     for part in ("peek", "take", "observe", "reset", "tensors", "load"):

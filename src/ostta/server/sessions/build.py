@@ -13,20 +13,19 @@ from typing import Any
 
 from ...adapter import Adapter, load
 from ...backbones.protocol import Backbone
-from ...config.declare import PROFILES, options_of, profile_values
-from ...config.profiles import chosen
-from ...config.registry import Owner, choose, find, names, pick
-from ...config.resolve import Resolved, owners, resolve
+from ...config.declare import PROFILES, list_options, profile_values
+from ...config.profiles import apply_profile
+from ...config.registry import ComponentKind, component_names, find_component, find_components, require_known
+from ...config.resolve import Resolved, list_options_classes, resolve
 from ...core.checks import shown
 from ...core.types import Error
-from ...data.class_descriptions import Classes
-from ...data.class_names import described
+from ...data.class_names import Classes, described
 from ...field.words import expanded
 from ...io import is_unicode
 from ...state.stored_shapes import DecidesShapes
 from ..settings import Limits
 
-PARTS: tuple[Owner, ...] = ("method", "score", "identifier")
+PARTS: tuple[ComponentKind, ...] = ("method", "score", "identifier")
 FIELDS = ("classes", "name", *PARTS, "profile", "seed", "guard", "options")
 MOST_NAME = 200
 # The most characters of a class name or a description.
@@ -44,9 +43,9 @@ def build_adapter(wanted: Mapping[str, Any], backbone: Backbone, limits: Limits)
             raise Error(f"A session has no {shown(name)}; there are {', '.join(FIELDS)}.")
     for kind in PARTS:
         if (given := wanted.get(kind)) is not None:
-            find(kind, _text(given, kind))
+            find_component(kind, _text(given, kind))
     if (profile := wanted.get("profile")) is not None:
-        pick(_text(profile, "profile"), PROFILES, "profile")
+        require_known(_text(profile, "profile"), PROFILES, "profile")
     guard, seed = wanted.get("guard"), wanted.get("seed")
     if guard is not None and not isinstance(guard, bool):
         raise Error(f"`guard` is true or false, not {shown(guard)}.")
@@ -94,8 +93,8 @@ def _require_few_wanted(
     options: dict[str, Any],
 ) -> None:
     """What `require_few` and `require_little` say of the options in force, before anything is made with them."""
-    picked = chosen(profile, method, score, identifier)
-    choice = choose(picked.method, picked.score, picked.identifier)
+    picked = apply_profile(profile, method, score, identifier)
+    choice = find_components(picked.method, picked.score, picked.identifier)
     names, lines = described(classes)
     keywords = {"descriptions": lines} if lines and "descriptions" not in options else {}
     resolved = resolve(choice, picked.profile, options, backbone.defaults, keywords, guard)
@@ -186,13 +185,15 @@ def _look(name: str) -> str:
 def choices() -> dict[str, Any]:
     """What a request may name, and the options of each."""
     return {
-        "methods": names("method"),
-        "scores": names("score"),
-        "identifiers": names("identifier"),
+        "methods": component_names("method"),
+        "scores": component_names("score"),
+        "identifiers": component_names("identifier"),
         "profiles": list(PROFILES),
         # What each profile chooses where it is not named; a score of None is the one that the identifier needs, or `max`.
-        "profile_choices": {profile: {part: getattr(chosen(profile), part) for part in PARTS} for profile in PROFILES},
-        "options": {owner: _options(options) for owner, options in owners().items()},
+        "profile_choices": {
+            profile: {part: getattr(apply_profile(profile), part) for part in PARTS} for profile in PROFILES
+        },
+        "options": {owner: _options(options) for owner, options in list_options_classes().items()},
     }
 
 
@@ -210,7 +211,7 @@ def _options(options: type[Any]) -> list[dict[str, Any]]:
             },
             "kind": each.takes,
         }
-        for each in options_of(options)
+        for each in list_options(options)
     ]
 
 
