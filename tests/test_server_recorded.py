@@ -36,6 +36,8 @@ def masked(value: Any, key: str = "") -> Any:
     if key in PROSE and isinstance(value, str):
         return "<sentence>"
     if isinstance(value, dict):
+        if value.get("status") == 422:  # the code of the error, which says more than the status
+            value = {**value, "type": "/problems/<code>"}
         return {name: masked(each, name) for name, each in value.items()}
     if isinstance(value, list):
         return [masked(each) for each in value[:40]]
