@@ -14,7 +14,7 @@ from ..core.checks import shown
 from ..core.types import Error, Preprocessing
 from ..feature_files import PREFIX, FeatureFile, read_features
 from .preprocessing import CLIP_MEAN, CLIP_STD
-from .prompts import checked_templates
+from .prompts import check_templates
 from .protocol import DEFAULT_TEMPLATES
 from .wrapped import NO_TOWERS_SIZE, NoTower
 
@@ -65,7 +65,7 @@ class FeaturesBackbone:
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
         """The stored embeddings of `classes`, which must be classes or words of the file, in any order."""
         stored = self.file.metadata.templates
-        if stored and checked_templates(templates) != stored:
+        if stored and check_templates(templates) != stored:
             raise Error(
                 f"{self.id} has embeddings of the templates {shown(list(stored))}, and there is no text tower to make others of "
                 f"{shown(list(templates))}: extract it with those."

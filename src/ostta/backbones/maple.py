@@ -18,7 +18,7 @@ from torch import nn
 from ..core.types import Error
 from .clip import Clip
 from .context import PromptedText
-from .prompts import checked_templates, ensemble
+from .prompts import check_templates, ensemble
 from .protocol import DEFAULT_TEMPLATES, Statistics
 from .towers import ClipTower, frozen, initial_weights, weight_hash
 
@@ -181,7 +181,7 @@ class Maple(Clip):
 
     def embed(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
         # In the order of `fill`: all templates of the first class, then those of the second.
-        rows = [self.prompted(classes, template).classify({}) for template in checked_templates(templates)]
+        rows = [self.prompted(classes, template).classify({}) for template in check_templates(templates)]
         return torch.stack(rows, dim=1).flatten(0, 1)
 
     def read(self, prompts: Sequence[str]) -> torch.Tensor:
