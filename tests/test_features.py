@@ -16,12 +16,12 @@ import torch
 import ostta
 from cases import backbone, images
 from ostta import Error, backbones
-from ostta.bench.engine.requirements import missing_for
+from ostta.bench.extract import extract
+from ostta.bench.requirements import missing_for
 from ostta.bench.result import read_result
-from ostta.bench.run.compose import compose
-from ostta.bench.run.execute import ensure_result, prepare
-from ostta.bench.run.extract import extract
+from ostta.bench.run import ensure_result, prepare
 from ostta.bench.spec import RunSpec
+from ostta.bench.stream import compose
 from ostta.bench.suite import expand, load_suite
 from ostta.data import open_dataset, read_image
 from ostta.data.dataset import Dataset

@@ -14,20 +14,18 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from cases import images
-from ostta.bench.compare.comparison import compare
-from ostta.bench.compare.sides import open_sides
-from ostta.bench.engine.existing_runs import ExistingRuns
-from ostta.bench.engine.grid import plan
+from ostta.bench.compare import compare, open_sides
+from ostta.bench.existing_runs import ExistingRuns
+from ostta.bench.figures import figures_of
+from ostta.bench.folder import frozen_result
+from ostta.bench.footnotes import footnotes
 from ostta.bench.result import read_result
-from ostta.bench.run.compose import compose
-from ostta.bench.run.execute import ensure_result, prepare, run
-from ostta.bench.run.seen_images import seen_images
+from ostta.bench.run import ensure_result, prepare, run
+from ostta.bench.runner import plan
 from ostta.bench.scenario import DomainsScenario
 from ostta.bench.spec import RunSpec, run_key
+from ostta.bench.stream import compose, seen_images
 from ostta.bench.suite import load_suite
-from ostta.bench.tables.footnotes import footnotes
-from ostta.bench.tables.frozen_result import frozen_result
-from ostta.bench.tables.opening import figures_of
 from ostta.cli.app import app
 from ostta.cli.parsing import parse_options
 from ostta.core.types import Error
@@ -286,7 +284,7 @@ def test_the_choice_of_fooling_images_needs_no_model_to_be_identified(tmp_path: 
     asked = RunSpec(**SAMPLES, method="zero_shot", scenario={"kind": "fooling", "pool": 2})
     run(asked, None, tmp_path)
     existing = ExistingRuns(tmp_path, None)
-    monkeypatch.setattr("ostta.bench.run.hostile.encode", lambda *_: pytest.fail("An image was encoded."))
+    monkeypatch.setattr("ostta.bench.stream.encode", lambda *_: pytest.fail("An image was encoded."))
     assert existing.has(asked)
     assert not existing.has(RunSpec(**SAMPLES, method="zero_shot", scenario={"kind": "fooling", "pool": 3}))
 

@@ -14,9 +14,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from ostta.bench.result import read_result
-from ostta.bench.run.compose import compose
-from ostta.bench.run.execute import run
+from ostta.bench.run import run
 from ostta.bench.spec import RunSpec, checked_spec, run_key, usual_draw
+from ostta.bench.stream import compose
 from ostta.bench.suite import expand, read_suite
 from ostta.cli.app import app
 from ostta.cli.folder_report import lines

@@ -16,15 +16,14 @@ from typer.testing import CliRunner
 import ostta
 from cases import CLASSES, SmallTower, backbone, content, images, same, trace
 from ostta import Error
-from ostta.bench.engine.grid import plan, run_grid
-from ostta.bench.engine.job import Job, attempt
-from ostta.bench.engine.verify import verify
-from ostta.bench.own_code import asked, sources_of
+from ostta.bench.collected import collect_results
 from ostta.bench.result import read_result
-from ostta.bench.run.execute import prepare, run
-from ostta.bench.spec import RunSpec, run_key
+from ostta.bench.run import prepare, run
+from ostta.bench.runner import plan, run_grid
+from ostta.bench.spec import RunSpec, asked, run_key, sources_of
 from ostta.bench.suite import load_suite
-from ostta.bench.tables.suite_results import collect_results
+from ostta.bench.verify import verify
+from ostta.bench.worker import Job, attempt
 from ostta.cli.app import app
 from ostta.config import plugins
 from ostta.data.by_name import open_dataset

@@ -106,7 +106,7 @@ class TwoTowers:
         return tokens
 
     def embed(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        """Return raw features of the prompts, in the order of `fill`, with a graph if the weights of `text` have one."""
+        """Return raw features of the prompts, in the order of `fill`, with a graph if `text` has one."""
         tokens = self.tokens(classes, templates)
         batches = [tokens[start : start + BATCH] for start in range(0, len(tokens), BATCH)]
         with own_precision(self.text):
@@ -137,8 +137,9 @@ class Clip(TwoTowers):
         """Pad to the longest prompt: the tower is causal, and its features are read at the end of the text."""
         last = tokens[0][-1]
         padded = pad(tokens, max(map(len, tokens)), last)
-        # In old configs of `transformers`, an `eos_token_id` of 2 means the highest id of the prompt. With a tokenizer that
-        # does not follow this rule, features would be read at another position and be nearly equal for all classes.
+        # In old configs of `transformers`, an `eos_token_id` of 2 means the highest id of the prompt. With a tokenizer
+        # that does not follow this rule, features would be read at another position and be nearly equal for all
+        # classes.
         end: int = self.text.text_model.config.eos_token_id  # type: ignore[assignment, union-attr]
         found = (padded if end == 2 else padded.eq(end).int()).argmax(1)
         if found.tolist() != [len(own) - 1 for own in tokens]:

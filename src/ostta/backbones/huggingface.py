@@ -82,13 +82,15 @@ def family_of(kind: str, id: str) -> type[TwoTowers]:
     """Return the class of backbones for a `model_type` of `transformers`."""
     if kind == "siglip2":
         raise Error(
-            f"{id} is a SigLIP 2 of flexible resolution (NaFlex), which is not supported: use a model of fixed resolution, "
+            f"{id} is a SigLIP 2 of flexible resolution (NaFlex), which is not supported: use a model of fixed "
+            "resolution, "
             "such as google/siglip2-base-patch16-224.",
             code="model-unsupported",
         )
     if kind not in FAMILIES:
         raise Error(
-            f"{id} is a model of type {kind!r}, which is not supported: use {SUPPORTED}, or pass another image tower to "
+            f"{id} is a model of type {kind!r}, which is not supported: use {SUPPORTED}, or pass another image tower "
+            "to "
             "`ostta.backbones.wrap`.",
             code="model-unsupported",
         )
@@ -217,8 +219,9 @@ def from_transformers(model: nn.Module, processor: Processor) -> TwoTowers:
     """Build a backbone from a loaded CLIPModel or SiglipModel and its processor.
 
     The backbone stays on the device and in the precision of the model, and shares its weights; the model itself is not
-    changed. Do not train the model while the backbone is in use. A state file cannot load such a backbone again: pass it to
-    `Adapter.restore`, which compares the weight hash. In single precision, the hash equals that of the model loaded by name.
+    changed. Do not train the model while the backbone is in use. A state file cannot load such a backbone again: pass
+    it to `Adapter.restore`, which compares the weight hash. In single precision, the hash equals that of the model
+    loaded by name.
 
     >>> from transformers import AutoProcessor, CLIPModel  # doctest: +SKIP
     >>> name = "openai/clip-vit-base-patch16"  # doctest: +SKIP
@@ -227,7 +230,8 @@ def from_transformers(model: nn.Module, processor: Processor) -> TwoTowers:
     kind = getattr(getattr(model, "config", None), "model_type", None)
     if not isinstance(model, nn.Module) or not isinstance(kind, str):
         raise Error(
-            f"A {type(model).__name__} is not a model of transformers: give a CLIPModel or a SiglipModel, or pass another "
+            f"A {type(model).__name__} is not a model of transformers: give a CLIPModel or a SiglipModel, or pass "
+            "another "
             "image tower to `ostta.backbones.wrap`.",
             code="model-unsupported",
         )
@@ -237,7 +241,8 @@ def from_transformers(model: nn.Module, processor: Processor) -> TwoTowers:
     for part, owner in {**parts, "tokenizer": processor, "image_processor": processor}.items():
         if not hasattr(owner, part):
             raise Error(
-                f"A {type(owner).__name__} has no {part}: give the whole model, such as a CLIPModel, and its processor, as "
+                f"A {type(owner).__name__} has no {part}: give the whole model, such as a CLIPModel, and its "
+                "processor, as "
                 "`AutoProcessor.from_pretrained` loads it.",
                 code="model-unsupported",
             )

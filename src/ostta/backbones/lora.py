@@ -13,7 +13,7 @@ TARGETS = ("q_proj", "k_proj", "v_proj")
 
 
 def with_lora(vision: nn.Module, rank: int) -> nn.Module:
-    """Return a tower with low-rank updates of queries, keys and values: W x + B A x, with B = 0, A Kaiming and scaling 1.
+    """Return a tower with low-rank updates of queries, keys and values: W x + B A x, B = 0, A Kaiming, scaling 1.
 
     The result shares the weights of `vision` and copies its modules, so `vision` does not change.
     """
@@ -22,7 +22,8 @@ def with_lora(vision: nn.Module, rank: int) -> nn.Module:
     found = {name.rpartition(".")[2] for name, part in vision.named_modules() if isinstance(part, nn.Linear)}
     if not set(TARGETS) <= found:
         raise Error(
-            f"LoRA requires an image tower with linear layers called {', '.join(TARGETS)}, such as CLIP: use another backbone, "
+            f"LoRA requires an image tower with linear layers called {', '.join(TARGETS)}, such as CLIP: use another "
+            "backbone, "
             "or another parameter group.",
             code="backbone-unsupported",
         )

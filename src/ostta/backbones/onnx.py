@@ -43,8 +43,8 @@ SEAL = "sha256"
 class OnnxTower(nn.Module):
     """Image tower in ONNX Runtime on the CPU: normalised images [B, 3, H, W] to raw features [B, D].
 
-    With `one_by_one`, every image is a batch of its own. Eight-bit models need it: they scale their inputs by the largest
-    value of the batch, so the features of an image would depend on the other images.
+    With `one_by_one`, every image is a batch of its own. Eight-bit models need it: they scale their inputs by the
+    largest value of the batch, so the features of an image would depend on the other images.
     """
 
     def __init__(self, model: bytes, one_by_one: bool) -> None:
@@ -63,7 +63,7 @@ class OnnxTower(nn.Module):
         return torch.from_numpy(np.concatenate(found) if len(found) > 1 else found[0]).to(pixels.device)
 
     def check(self, image_size: int, width: int) -> None:
-        """Raise an Error if the model does not map images of `image_size` pixels to finite features of `width` numbers."""
+        """Raise an Error unless the model maps images of `image_size` pixels to features of `width`."""
         for ends, name in ((self._session.get_inputs(), INPUT), (self._session.get_outputs(), OUTPUT)):
             if [(end.name, end.type) for end in ends] != [(name, "tensor(float)")]:
                 raise Error(
@@ -143,7 +143,8 @@ def read_exported(folder: Path) -> ExportedFiles:
         raise Error(f"There is no folder {str(folder)!r}.", code="backbone-not-found")
     if not is_exported(folder):
         raise Error(
-            f"The folder {folder} has no exported backbone: {DESCRIPTION} is missing. `ostta backbone export` writes one.",
+            f"The folder {folder} has no exported backbone: {DESCRIPTION} is missing. `ostta backbone export` writes "
+            "one.",
             code="backbone-not-found",
         )
     with error_context(f"The backbone in {folder} cannot be loaded"):
@@ -210,7 +211,8 @@ def _read_description(content: bytes) -> Exported:
         number, expected = found.pop("format", None), found.pop(SEAL, None)
         if type(number) is not int or number != FORMAT:
             raise Error(
-                f"The file has format {shown(number)}, and this version reads format {FORMAT}: use the version of ostta "
+                f"The file has format {shown(number)}, and this version reads format {FORMAT}: use the version of "
+                "ostta "
                 "that wrote it, or export the backbone again.",
                 code="backbone-format-unknown",
             )

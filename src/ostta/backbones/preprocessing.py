@@ -27,7 +27,7 @@ def siglip_preprocessing(image_size: int) -> Preprocessing:
 
 
 def read_preprocessing(folder: Path, default: Preprocessing) -> Preprocessing:
-    """Return the preprocessing in the processor config of a folder; `default` supplies missing entries, or all of them."""
+    """Return the preprocessing of the processor config in a folder; `default` supplies missing entries."""
     for name in ("preprocessor_config.json", "processor_config.json"):
         file = folder / name
         if file.is_file():
@@ -47,7 +47,8 @@ def check_preprocessing(config: Mapping[str, Any], default: Preprocessing, sourc
         parsed = parse_preprocessing(config, default)
     if parsed.image_size != default.image_size:
         raise Error(
-            f"{source} produces images of {parsed.image_size} pixels, but the image tower expects {default.image_size}.",
+            f"{source} produces images of {parsed.image_size} pixels, but the image tower expects "
+            f"{default.image_size}.",
             code="preprocessing-invalid",
         )
     return parsed

@@ -13,7 +13,15 @@ from ..core.checks import shown
 from ..core.devices import in_single, own_precision
 from ..core.types import Error
 from ..io import is_unicode
-from .protocol import DEFAULT_TEMPLATES, Backbone, EncodesWords, ReadsPrompts, TunablePrompts, TunesPrompts
+from .protocol import (
+    DEFAULT_TEMPLATES,
+    Backbone,
+    EncodesWords,
+    ReadsPrompts,
+    RelatesNames,
+    TunablePrompts,
+    TunesPrompts,
+)
 from .towers import KeysValues, causal_block, keys_values, last_block
 
 if TYPE_CHECKING:
@@ -62,20 +70,22 @@ def check_templates(templates: Sequence[str]) -> tuple[str, ...]:
     for template in templates:
         if not isinstance(template, str) or template.count("{}") != 1 or not is_unicode(template):
             raise Error(
-                f'The template {shown(template, SHOWN)} must be valid text with {{}} exactly once, as in "a photo of a {{}}.".',
+                f'The template {shown(template, SHOWN)} must be valid text with {{}} exactly once, as in "a photo of a '
+                f'{{}}.".',
                 code="template-invalid",
             )
     return tuple(templates)
 
 
 def refuse_special_tokens(prompts: Sequence[str], tokens: Sequence[str], id: str) -> None:
-    """Raise an Error for a prompt with a special token such as <|endoftext|>: the tower would ignore the text after it."""
+    """Raise an Error for a prompt with a special token such as <|endoftext|>, which would end it."""
     for prompt in prompts:
         for token in tokens:
             # Some tokenizers pad with an ordinary character such as "!", which a name may have.
             if len(token) > 1 and token.lower() in prompt.lower():
                 raise Error(
-                    f"The prompt {shown(prompt, SHOWN)} has the special token {token!r} of {id}: remove it from the class "
+                    f"The prompt {shown(prompt, SHOWN)} has the special token {token!r} of {id}: remove it from the "
+                    "class "
                     "name or the template.",
                     code="prompt-invalid",
                 )
@@ -92,7 +102,7 @@ def prompt_too_long(id: str, classes: Sequence[str], prompts: int, place: int, l
 
 # --- classifiers ------------------------------------------------------------------------------------------------------
 def ensemble(features: torch.Tensor, classes: int) -> torch.Tensor:
-    """Return one unit row a class: the renormalised mean of the unit embeddings of its prompts, in the order of `fill`."""
+    """Return one unit row a class: the renormalised mean of its unit embeddings, which are in the order of `fill`."""
     rows = functional.normalize(features, dim=-1)
     if len(rows) == classes:
         return rows
@@ -120,8 +130,15 @@ def classifier_of(
     return torch.stack([rows[name] for name in classes])
 
 
-def words_of(backbone: Backbone, names: Sequence[str], templates: Sequence[str]) -> Mapping[str, torch.Tensor]:
-    """Return unit text features of the `names` that the backbone can encode; none if it has no text tower."""
+def words_of(
+    backbone: Backbone, names: Sequence[str], templates: Sequence[str], classes: Sequence[str]
+) -> Mapping[str, torch.Tensor]:
+    """Return unit text features of the `names` that the backbone can encode; none if it has no text tower.
+
+    A backbone that relates names (`RelatesNames`) omits names of the classes and of things that a class covers.
+    """
+    if isinstance(backbone, RelatesNames):
+        names = backbone.other_words(names, classes)
     if not names:
         return {}
     if isinstance(backbone, EncodesWords):
@@ -136,7 +153,8 @@ def prompted(backbone: Backbone, classes: Sequence[str]) -> TunablePrompts:
     """Return the prompts of `classes` as vectors that can be tuned; an Error if the backbone does not support it."""
     if not isinstance(backbone, TunesPrompts):
         raise Error(
-            f"The backbone {backbone.id} cannot tune prompts, which requires a text tower of the CLIP family: use a backbone "
+            f"The backbone {backbone.id} cannot tune prompts, which requires a text tower of the CLIP family: use a "
+            "backbone "
             'such as "openai/clip-vit-base-patch16" or "embedded".',
             code="backbone-unsupported",
         )
@@ -154,9 +172,9 @@ class _Group:
 class PromptedText:
     """Prompts of `classes`, with the words of `template` before {} as vectors that can be tuned.
 
-    A prompt has a start token, context, and the tokens of the class up to the end of text. The text attention of CLIP is
-    causal, so start and context are computed once for all classes. `tests/test_context.py` compares the result with the
-    forward pass of `transformers`, which does not accept vectors.
+    A prompt has a start token, context, and the tokens of the class up to the end of text. The text attention of CLIP
+    is causal, so start and context are computed once for all classes. `tests/test_context.py` compares the result with
+    the forward pass of `transformers`, which does not accept vectors.
 
     free:          tensors that can be tuned and belong to no module: the context.
     vision_names:  parameters of the image tower that belong to the prompts: none here.
@@ -175,7 +193,8 @@ class PromptedText:
         parts = [prompt[len(shared) :] for prompt in prompts if prompt[: len(shared)] == shared]
         if len(parts) < len(prompts):
             raise Error(
-                f"The template {template!r} cannot be tuned on {clip.id}, because its words are joined to the class name: "
+                f"The template {template!r} cannot be tuned on {clip.id}, because its words are joined to the class "
+                "name: "
                 "put a space before {}.",
                 code="template-invalid",
             )
@@ -196,8 +215,8 @@ class PromptedText:
     def encode(self, context: torch.Tensor, deeper: Sequence[torch.Tensor] = ()) -> torch.Tensor:
         """Return raw features, one row a class, with `context` [n, width] in place of the first n words of the prompts.
 
-        The tensors of `deeper`, [n, width] each, take these places again at the input of the second layer, the third, and
-        so on. The computation is in the precision of the text tower, the result in single precision.
+        The tensors of `deeper`, [n, width] each, take these places again at the input of the second layer, the third,
+        and so on. The computation is in the precision of the text tower, the result in single precision.
         """
         with own_precision(self._text):
             return in_single(self._encode(context, deeper), self._text)

@@ -43,7 +43,7 @@ class ImageTower(nn.Module):
 
 
 class ClipTower(ImageTower):
-    """Image tower of a CLIP, whose features are read at the class token: the last layer is computed for this token only."""
+    """Image tower of a CLIP: the last layer is computed for the class token only."""
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         model: Any = self.vision_model
@@ -69,7 +69,8 @@ class TextTower(nn.Module):
         self.text_projection = nn.Identity() if text_projection is None else text_projection
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        # No attention mask: CLIP is causal, so tokens after the end have no effect, and SigLIP was trained without a mask.
+        # No attention mask: CLIP is causal, so tokens after the end have no effect, and SigLIP was trained without a
+        # mask.
         features: torch.Tensor = self.text_projection(self.text_model(tokens).pooler_output)
         return features
 
@@ -178,8 +179,8 @@ def weight_hash(weights: Mapping[str, torch.Tensor]) -> str:
 def shared_copy(model: nn.Module) -> tuple[nn.Module, torch.device, torch.dtype]:
     """Return a frozen copy of a loaded model that shares its weights, with their device and precision.
 
-    Modes, gradients and submodules of `model` stay as they are, and later changes to them do not affect the copy. Only a
-    training step, which writes into the weights, changes both.
+    Modes, gradients and submodules of `model` stay as they are, and later changes to them do not affect the copy. Only
+    a training step, which writes into the weights, changes both.
     """
     weights = list(model.parameters())
     if not weights:

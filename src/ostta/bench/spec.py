@@ -1,18 +1,20 @@
-"""What a run is asked to do, and the key that names it."""
+"""What a run is asked to do. Each field says its role; keys, pairing and reuse follow from the roles."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from ..config import plugins
 from ..config.profiles import apply_profile
 from ..config.resolve import canonical, with_old_names
 from ..core.types import Error
-from ..data.names import is_own, placed
+from ..data.names import is_file, is_own, placed
 from ..feature_files import PREFIX as FEATURES
 from ..io import is_unicode
 from .file_model import FileModel, first_problem
@@ -20,6 +22,8 @@ from .scenario import DomainsScenario, Scenario, SingleScenario
 
 # What a profile chooses where a spec names none of them.
 PARTS = ("method", "score", "identifier")
+
+
 # The fields of a spec that decide which images a run shows.
 OF_THE_STREAM = (
     "desired", "undesired", "corruption", "severity", "ratio", "limit", "classes", "undesired_classes", "scenario", "draw", "seed",
@@ -203,3 +207,75 @@ def run_key(spec: RunSpec) -> str:
     """Names a run by its spec alone, so that it is known before data and model are opened."""
     content = json.dumps(identity(spec), sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+_CODE, _SETS = ("method", "score", "identifier", "backbone"), ("desired", "undesired")
+
+
+def files_of(spec: RunSpec) -> list[str]:
+    """The names in `spec` that are in files."""
+    named = [name for field in _CODE if plugins.names_file(name := getattr(spec, field))]
+    return list(dict.fromkeys([*named, *(name for name in sets_of(spec) if is_file(name))]))
+
+
+def asked(spec: RunSpec, folder: Path | None = None) -> RunSpec:
+    """The run that a person asks for. Files are run here, to read the options by their types; paths are meant from `folder`."""
+    places = {name: plugins.placed_file(name, folder) for name in files_of(spec)}
+    if not places:
+        return spec
+    hashes = {place: plugins.file_hash(place) for place in places.values()}
+    fields: dict[str, Any] = {field: _placed_name(getattr(spec, field), places) for field in (*_CODE, *_SETS)}
+    if isinstance(spec.scenario, DomainsScenario):
+        domains = [
+            {**domain.model_dump(), **{side: _placed_name(getattr(domain, side), places) for side in _SETS}}
+            for domain in spec.scenario.domains
+        ]
+        fields["scenario"] = {**spec.scenario.model_dump(), "domains": domains}
+    placed = changed(spec, **fields, plugins=hashes)
+    code = code_of(placed)
+    method, identifier = (code.get(name, name) for name in (placed.method, placed.identifier))
+    score = None if placed.score is None else code.get(placed.score, placed.score)
+    return changed(placed, options=canonical(method, score, identifier, spec.options))
+
+
+def code_of(spec: RunSpec) -> dict[str, Any]:
+    """What the names in files stand for; this runs the files, if they still are what was asked for."""
+    return {name: plugins.from_file(name, spec.plugins.get(name)) for name in files_of(spec)}
+
+
+def sources_of(spec: RunSpec) -> list[str]:
+    """The content of the files, for a worker that may not have them. As Latin-1, in which every byte is a character."""
+    return [plugins.source_of(name, spec.plugins.get(name)).decode("latin-1") for name in files_of(spec)]
+
+
+def know_sources(sources: list[str]) -> None:
+    """Take what `sources_of` gave elsewhere."""
+    for source in sources:
+        plugins.know_source(source.encode("latin-1"))
+
+
+def packages_of(spec: RunSpec) -> dict[str, str]:
+    """The packages, with their versions, that registered what `spec` names."""
+    kinds: list[tuple[plugins.Kind, str]] = [
+        ("method", spec.method),
+        ("identifier", spec.identifier),
+        *((("score", spec.score),) if spec.score is not None else ()),
+        ("backbone", spec.backbone),
+        *(("dataset", name) for name in sets_of(spec)),
+        # They are computed at the end of every run.
+        *(("measure", name) for name in plugins.registered_names("measure")),
+    ]
+    found = [plugins.package(kind, name).rpartition(" ") for kind, name in kinds]
+    return {name: version for name, _, version in found if name}
+
+
+def sets_of(spec: RunSpec) -> list[str]:
+    """The data sets that `spec` names."""
+    sets = [spec.desired, spec.undesired]
+    if isinstance(spec.scenario, DomainsScenario):
+        sets += [name for domain in spec.scenario.domains for name in (domain.desired, domain.undesired)]
+    return [name for name in sets if name is not None]
+
+
+def _placed_name(name: str | None, places: dict[str, str]) -> str | None:
+    return None if name is None else places.get(name, name)

@@ -101,8 +101,8 @@ def get(
 
 def _fetch_for(suite: str, root: Path) -> bool:
     """Fetch the data sets of a suite that are not there; whether all of them are there afterwards."""
-    from ..bench.engine.grid import plan
-    from ..bench.engine.requirements import sets_needed
+    from ..bench.requirements import sets_needed
+    from ..bench.runner import plan
     from ..bench.suite import load_suite
     from ..data.by_name import open_dataset
     from ..data.catalogue import CATALOGUE

@@ -24,13 +24,13 @@ def demo(
     from rich.table import Table
 
     from .. import backbones
-    from ..bench.report.demo_page import demo_page
-    from ..bench.run.execute import carry_out, prepare
-    from ..bench.run.seen_images import SeenImages, uncorrupted
+    from ..bench.run import carry_out, prepare
     from ..bench.spec import RunSpec, name_of
-    from ..bench.tables.layout import HEADINGS, rows
+    from ..bench.stream import SeenImages, uncorrupted
+    from ..bench.tables import HEADINGS, rows
     from ..config.profiles import apply_profile
     from ..io import make_folder, write_atomically
+    from ..pages.demo import demo_page
     from .run_progress import progress_line
 
     make_folder(out)

@@ -58,9 +58,8 @@ def extract(
     Example: ostta run --backbone features:snow.npz --desired features:snow.npz --undesired features:snow.npz --method tda
     """
     from ..backbones import DEFAULT_TEMPLATES
-    from ..bench.own_code import asked
-    from ..bench.run.extract import extract as extracted
-    from ..bench.spec import checked_spec
+    from ..bench.extract import extract as extracted
+    from ..bench.spec import asked, checked_spec
     from ..data.class_names import described, parse_classes
     from .run_progress import progress_line
 

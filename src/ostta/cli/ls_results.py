@@ -14,9 +14,9 @@ def results(
     format_: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
 ) -> None:
     """The results in a folder, one line a run and seed. Example: ostta ls results ostta-runs"""
-    from ..bench.tables.folder_results import read_folder
-    from ..bench.tables.layout import number
-    from ..bench.tables.tidy import tidy_rows
+    from ..bench.data_export import tidy_rows
+    from ..bench.folder import read_folder
+    from ..bench.metric_values import number
     from ..config.registry import require_known
     from .listing import print_table
 

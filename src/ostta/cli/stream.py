@@ -147,6 +147,7 @@ def stream(
     from ..live import outputs
     from ..live.answers import LiveStream, open_stream
     from ..live.state_keeper import Wanted
+    from ..pages.stream import stream_page
     from ..sources import open as open_source
     from .stream_output import shown
 
@@ -184,7 +185,11 @@ def stream(
     opened: list[LiveStream] = []
     # Asked only when images are, and then the stream is open.
     source = open_source(*sources, every=every, follow=follow, skip=lambda key: opened[0].journal.knows(key))
-    output = None if out is None else outputs.Wanted(path=out, sort=None if sort is None else sort.value, draw=draw)
+    output = (
+        None
+        if out is None
+        else outputs.Wanted(path=out, page=stream_page, sort=None if sort is None else sort.value, draw=draw)
+    )
     about = {"title": f"ostta stream: {readable(source.name)}", "sources": [readable(name) for name in sources]}
     with (
         source,

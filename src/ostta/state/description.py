@@ -31,7 +31,7 @@ class SavedBackbone:
 
 @dataclass(frozen=True, slots=True)
 class ComponentClasses:
-    """Classes of the components of a state. The caller passes them where a file names a class that is not registered."""
+    """Classes of the components of a state, which the caller passes if they are not registered."""
 
     method: str | type[Any] | None = None
     score: str | type[Any] | None = None
@@ -85,7 +85,7 @@ def saved_components(content: dict[str, Any], given: ComponentClasses) -> Compon
 def _read_options(
     choice: Components, values: dict[str, dict[str, Any]], sources: dict[str, dict[str, str]]
 ) -> Resolved:
-    """Return the options of a file. Options added in a later version are absent from the file and get their defaults."""
+    """Return the options of a file; options that a later version added get their defaults."""
     from ..schema import validate
     from .schema import options_model
 

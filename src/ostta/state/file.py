@@ -5,8 +5,8 @@ format 2: adds a SHA-256 of the tensors (names, types, shapes, bytes) and of the
 format 3: adds the score; options are stored by owner
 format 4: the levels have rows for the classes that occurred, and the guard compares class probabilities
 
-The hash detects accidental damage. An attacker can recompute it, so the content is checked as well. Every version reads its
-own format and all earlier ones: a new format adds a function to `UPGRADES` that converts the previous format.
+The hash detects accidental damage. An attacker can recompute it, so the content is checked as well. Every version reads
+its own format and all earlier ones: a new format adds a function to `UPGRADES` that converts the previous format.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _from_format_2(
 def _from_format_3(
     path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], _: ComponentClasses
 ) -> Content:
-    """Convert the levels (a row for every class), the checks of the guard (verdicts only) and the former rule of `field`."""
+    """Convert the levels, the checks of the guard, and the former rule of `field`."""
     if [content.get(name) for name in ("profile", "score", "identifier")] == ["field", "neighbours", "adaptive"]:
         tensors, content = _with_new_rule(path, tensors, content)
     compact = dict(tensors)
