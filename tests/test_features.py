@@ -25,7 +25,7 @@ from ostta.bench.stream import compose
 from ostta.bench.suite import expand, load_suite
 from ostta.data import open_dataset, read_image
 from ostta.data.dataset import Dataset
-from ostta.data.features import ImageFeatures
+from ostta.data.images import ImageFeatures
 from ostta.evaluation.loop import evaluate
 from ostta.feature_files import FeatureFile, Metadata, _hash, read_features, write_features
 from ostta.methods import METHODS

@@ -30,7 +30,7 @@ from ostta.cli.app import app
 from ostta.cli.parsing import parse_options
 from ostta.core.types import Error
 from ostta.data.by_name import open_dataset
-from ostta.data.fingerprint import BLOCK_SIZE, BLOCKS, file_fingerprint
+from ostta.data.dataset import BLOCK_SIZE, BLOCKS, file_fingerprint
 from ostta.data.names import placed
 
 SAMPLES = {"desired": "sample:cifar10c", "undesired": "sample:mnist", "limit": 4}

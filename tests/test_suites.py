@@ -528,7 +528,7 @@ def test_getting_all_data_sets_of_a_suite(tmp_path: Path, monkeypatch: pytest.Mo
             raise Error("The server is away.")
         return [root / name]
 
-    monkeypatch.setattr("ostta.data.download.get.get_dataset", fetch)
+    monkeypatch.setattr("ostta.downloads.get.get_dataset", fetch)
     (tmp_path / "small.toml").write_text(
         SMALL.replace('"svhn"]\n\n[axes.m', '"svhn:train"]\n\n[axes.m').replace('["svhn"]', '["svhn:train"]')
     )

@@ -33,10 +33,8 @@ from .core.modes import answering, learning
 from .core.overlay import Overlay, distance, encode, lock_of
 from .core.types import Decision, Error, Event, ImageError, InUseError, Look, Prediction, Scored, Timing, ViewSource
 from .core.words import counted, first_few
-from .data.class_descriptions import Classes, prompts_of
-from .data.class_names import checked_classes, described
-from .data.features import ImageFeatures
-from .data.images import ImageSource, read_image
+from .data.class_names import Classes, checked_classes, described, prompts_of
+from .data.images import ImageFeatures, ImageSource, read_image
 from .data.views import FeaturesOnly, Views
 from .field.words import WordSource, word_names
 from .guard import Guard, Judged, Snapshot

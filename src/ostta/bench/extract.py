@@ -20,8 +20,8 @@ from ..core.overlay import encode
 from ..core.types import Error
 from ..data.by_name import open_dataset
 from ..data.dataset import Dataset
-from ..data.features import ORIGIN
 from ..data.names import is_own
+from ..data.readers.features import ORIGIN
 from ..data.views import canonical
 from ..feature_files import SUFFIX, FeatureFile, Metadata, write_features
 from ..streams import Drawn, Source, draw

@@ -32,7 +32,7 @@ from ..backbones.features import FeaturesBackbone
 from ..backbones.protocol import Backbone
 from ..core.types import Error, Prediction
 from ..data.dataset import Dataset
-from ..data.features import ORIGIN
+from ..data.readers.features import ORIGIN
 from ..feature_files import read_features
 from ..io import make_folder, write_atomically
 from ..streams import Drawn, Sample, Source, Stream

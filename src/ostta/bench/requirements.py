@@ -11,8 +11,7 @@ from pathlib import Path
 from .. import backbones
 from ..config.plugins import names_file
 from ..core.types import Error
-from ..data.by_name import open_dataset
-from ..data.from_catalogue import AbsentError
+from ..data.by_name import AbsentError, open_dataset
 from ..data.names import parse_name
 from ..feature_files import placed_features
 from .scenario import (

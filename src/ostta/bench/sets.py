@@ -12,10 +12,10 @@ import numpy as np
 from ..core.types import Error
 from ..data.by_name import open_dataset
 from ..data.class_names import checked_classes, spoken
+from ..data.corruptions.dataset import generated
 from ..data.dataset import Dataset
-from ..data.features import ORIGIN as FEATURES
-from ..data.generated import generated
 from ..data.names import is_own, parse_name
+from ..data.readers.features import ORIGIN as FEATURES
 from ..io import data_folder
 from ..streams import Domain, Drawn, Source, draw
 from .scenario import DomainSpec, DomainsScenario, OrderedScenario

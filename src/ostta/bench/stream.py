@@ -21,8 +21,8 @@ from ..core.overlay import encode
 from ..core.types import Error
 from ..data.by_name import open_dataset
 from ..data.corruptions import checked, corrupt_pair, frost_source
+from ..data.corruptions.dataset import FROST, textures_fingerprint
 from ..data.dataset import Dataset
-from ..data.generated import FROST, textures_fingerprint
 from ..data.names import OWN, parse_name
 from ..data.overlap import overlap, overlap_sentence
 from ..data.views import Views

@@ -35,8 +35,8 @@ def check(
 
     Example: ostta data check folder:pets
     """
-    from ..data.completeness import check_dataset
     from ..data.names import parse_name
+    from .data_check import check_dataset
     from .folder_report import report_folder
 
     parsed = parse_name(name)
@@ -140,7 +140,7 @@ def _fetch(name: str, root: Path, corruption: str) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from ..data.download.get import get_dataset
+    from ..downloads.get import get_dataset
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:

@@ -17,7 +17,7 @@ from ..bench.suite import Suite
 from ..bench.tables import Block, Sheet, measure_blocks, sheet
 from ..core.types import Error
 from ..data.catalogue import CATALOGUE
-from ..data.class_lists import class_list
+from ..data.class_names import class_list
 from ..data.names import parse_name
 from ..data.overlap import overlap, overlap_sentence
 from . import Bullets, Cell, Folded, Page, Part, Row, Section, Table, Text, html_page

@@ -1,4 +1,4 @@
-"""Corrupted sets that are made here, image by image, from a clean one."""
+"""Corrupted data sets that are generated from a clean set, image by image."""
 
 from __future__ import annotations
 
@@ -9,37 +9,36 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from . import corruptions
-from .dataset import Dataset
-from .fingerprint import folder_fingerprint
+from ..dataset import Dataset, folder_fingerprint
+from . import SMALL_SIDE, checked, corrupt, frost_source
 
-# How ImageNet-C was made: short side 256, centre of 224, corruption, JPEG at quality 85.
+# As ImageNet-C was made: short side 256, centre crop 224, corruption, JPEG with quality 85.
 _SHORT_SIDE, _CROP, _QUALITY = 256, 224, 85
-# Where the public textures of frost are looked for below ROOT.
+# Folder of the public frost textures below the data folder.
 FROST = "frost"
 
 
 def generated(
     name: str, clean: Dataset, corruption: str, severity: int, seed: int, root: Path | None = None
 ) -> Dataset:
-    """`clean` under a corruption; the same image number, seed, corruption and severity always give the same pixels.
+    """Return `clean` with a corruption. The pixels are a function of image number, seed, corruption and severity.
 
-    Images whose shorter side has up to 64 pixels keep their size and take the constants of CIFAR-10-C; larger ones are made as
-    ImageNet-C was.
+    Images whose shorter side has up to 64 pixels keep their size and use the constants of CIFAR-10-C. Larger images are processed
+    like those of ImageNet-C.
     """
-    corruptions.checked(corruption, severity)
+    checked(corruption, severity)
     textures = root / FROST if root is not None and corruption == "frost" and (root / FROST).is_dir() else None
 
     def read(i: int) -> Image.Image:
         image = clean.image(i)
-        large = min(image.size) > corruptions.SMALL_SIDE
+        large = min(image.size) > SMALL_SIDE
         pixels = np.asarray(benchmark_size(image) if large else image)
-        made = Image.fromarray(corruptions.corrupt(pixels, corruption, severity, seed=seed, index=i, textures=textures))
-        return _through_jpeg(made) if large else made
+        corrupted = Image.fromarray(corrupt(pixels, corruption, severity, seed=seed, index=i, textures=textures))
+        return _through_jpeg(corrupted) if large else corrupted
 
     what = f"{corruption}, severity {severity}, seed {seed}"
     if corruption == "frost":
-        what += f", {corruptions.frost_source(textures)}"
+        what += f", {frost_source(textures)}"
     note = f"made here from {clean.name}: {what}; not the official files"
     if clean.note:
         note += f"; {clean.note}"
@@ -48,12 +47,12 @@ def generated(
 
 
 def textures_fingerprint(textures: Path | None) -> str:
-    """Identify the frost textures in a folder; empty for the texture that is generated."""
+    """Identify the frost textures in a folder; empty for the generated texture."""
     return "" if textures is None else f"textures {folder_fingerprint(textures)}"
 
 
 def benchmark_size(image: Image.Image) -> Image.Image:
-    """The centre of 224 pixels once the short side has 256, by the rules of the loader that ImageNet-C was made with."""
+    """Resize the short side to 256 pixels and crop the centre 224, with the rounding of the loader that made ImageNet-C."""
     width, height = image.size
     short = min(width, height)
     resized = image.resize(

@@ -1,7 +1,7 @@
-"""What can be fetched, from where, and what the file must be. Data.
+"""Addresses and checksums of the files of data sets.
 
-A checksum is here only where it could be compared in several independent places; `stated_by` says whose it is. The others are
-recorded when a file is fetched first and compared from then on.
+A checksum is listed only if several independent places publish the same; `stated_by` names its publisher. The checksums of other
+files are recorded at the first download and compared at later downloads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Form = Literal["file", "tar", "zip", "gz"]
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """One file. `makes` has what is below ROOT afterwards; of an archive, its members of the same last names."""
+    """One file to download. `makes` are the resulting paths below ROOT; for an archive, the members with these names."""
 
     url: str
     makes: tuple[str, ...]
@@ -26,10 +26,11 @@ class Download:
 
     @property
     def file(self) -> str:
-        """Its name while it is on its way."""
+        """The file name during the download."""
         return self.makes[0].replace("/", "-") + ("" if self.form == "file" else f".{self.form}")
 
 
+# Downloads that together provide a split.
 Source = tuple[Download, ...]
 
 _HUB = "https://huggingface.co/datasets"
@@ -56,7 +57,7 @@ def _mat(split: str, md5: str) -> Source:
     return (Download(f"{_SVHN}/{file}", (f"svhn/{file}",), "file", md5, "torchvision"),)
 
 
-def _domainnet(domain: str, archive: str, md5: str) -> Mapping[str, tuple[Source, ...]]:
+def _domainnet_sources(domain: str, archive: str, md5: str) -> Mapping[str, tuple[Source, ...]]:
     images = Download(
         f"{_BOSTON}/visda/2019/multi-source/{archive}",
         (f"domainnet/{domain}",),
@@ -81,7 +82,7 @@ _TINY = (
     ),
 )
 
-# By set and split: sources that bring the same, the first that answers is taken.
+# Alternative sources by set and split; the first that can be reached is used.
 SOURCES: Mapping[str, Mapping[str, tuple[Source, ...]]] = MappingProxyType(
     {
         "cifar10": {split: (_hub("uoft-cs/cifar10", "plain_text", "cifar10", split),) for split in ("test", "train")},
@@ -116,9 +117,13 @@ SOURCES: Mapping[str, Mapping[str, tuple[Source, ...]]] = MappingProxyType(
             )
         },
         "visda": {"validation": ((Download(f"{_BOSTON}/visda17/clf/validation.tar", ("visda/validation",), "tar"),),)},
-        "domainnet_clipart": _domainnet("clipart", "groundtruth/clipart.zip", "cd0d8f2d77a4e181449b78ed62bccf1e"),
-        "domainnet_painting": _domainnet("painting", "groundtruth/painting.zip", "1ae32cdb4f98fe7ab5eb0a351768abfd"),
-        "domainnet_sketch": _domainnet("sketch", "sketch.zip", "658d8009644040ff7ce30bb2e820850f"),
+        "domainnet_clipart": _domainnet_sources(
+            "clipart", "groundtruth/clipart.zip", "cd0d8f2d77a4e181449b78ed62bccf1e"
+        ),
+        "domainnet_painting": _domainnet_sources(
+            "painting", "groundtruth/painting.zip", "1ae32cdb4f98fe7ab5eb0a351768abfd"
+        ),
+        "domainnet_sketch": _domainnet_sources("sketch", "sketch.zip", "658d8009644040ff7ce30bb2e820850f"),
     }
 )
 
@@ -127,7 +132,7 @@ def _zenodo(record: int, file: str, makes: tuple[str, ...], md5: str) -> Source:
     return (Download(f"{_ZENODO}/{record}/files/{file}.tar", makes, "tar", md5, "Zenodo"),)
 
 
-# ImageNet-C comes in four archives of 7 to 22 GB, a group of corruptions in each, by their published names.
+# ImageNet-C has four archives of 7 to 22 GB with a group of corruptions each.
 _IMAGENET_C = {
     "noise": ("e80562d7f6c3f8834afb1ecf27252745", ("gaussian_noise", "shot_noise", "impulse_noise")),
     "blur": ("2d8e81fdd8e07fef67b9334fa635e45c", ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur")),
@@ -138,7 +143,7 @@ _IMAGENET_C = {
     ),
 }
 
-# The published corrupted files, by set and published name of the corruption; an empty name stands for all of them.
+# Published corrupted files by set and published name of the corruption; an empty name stands for all corruptions.
 PUBLISHED_SOURCES: Mapping[str, Mapping[str, Source]] = MappingProxyType(
     {
         "cifar10": {"": _zenodo(2535967, "CIFAR-10-C", ("CIFAR-10-C",), "56bf5dcef84df0e2308c6dcbcbbd8499")},
