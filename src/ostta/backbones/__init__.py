@@ -221,7 +221,7 @@ def _load(name_or_folder: str | Path) -> TwoTowers | Photos:
             f"The backbone {name!r} is in a file, which only a command line or a suite may name: in Python, give the "
             "function "
             'that returns it, or `ostta.plugins.from_file("path/file.py:Name")`.',
-            code="plugin-file-refused",
+            code="code-not-allowed",
         )
     check_name(name_or_folder)
     return load_folder(model_folder(name), name)
