@@ -233,10 +233,10 @@ def test_options_check_their_words():
 
 
 def test_a_server_counts_words_among_the_prompts():
+    from ostta.server.sessions.build import build_adapter
     from ostta.server.settings import Limits
-    from ostta.server.wanted import made
 
     wanted = {"classes": list(CLASSES), "options": {"words": [*WORDS, "bell"]}}
     with pytest.raises(ostta.Error, match="There are 7 prompts of classes and words, and 6 are the most"):
-        made(wanted, wrap(None, EMBEDDINGS), Limits(prompts=6))
-    assert made(wanted, wrap(None, EMBEDDINGS), Limits(prompts=7)).score.words.names == WORDS
+        build_adapter(wanted, wrap(None, EMBEDDINGS), Limits(prompts=6))
+    assert build_adapter(wanted, wrap(None, EMBEDDINGS), Limits(prompts=7)).score.words.names == WORDS

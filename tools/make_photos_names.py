@@ -1,11 +1,10 @@
 """Make the table of names of the backbone `photos` from WordNet 3.0, as in Debian's package `wordnet-base`.
 
     apt-get download wordnet-base && dpkg-deb -x wordnet-base_*.deb wordnet
-    pip download --no-deps timm && unzip -p timm-*.whl timm/data/_info/imagenet_synsets.txt > imagenet_synsets.txt
-    python tools/make_photos_names.py --wordnet wordnet/usr/share/wordnet --classes imagenet_synsets.txt \\
-        --out src/ostta/backbones/photos/model/names.txt
+    python tools/make_photos_names.py --wordnet wordnet/usr/share/wordnet --out src/ostta/backbones/photos/model/names.txt
 
-`--classes` is any list of the 1,000 ImageNet classes in their order, as WordNet ids such as n01440764.
+The classes and their present names are those of `ostta.data.class_names`. A present name that WordNet does not have, such as
+"rooster" for the class "cock", is added as the first name of its class, with the sense 99.
 
 A line of the table is a synset: the classes in their order, then every synset above a class. Its fields are separated by tabs:
 its names with the number of the sense, separated by bars; its direct hypernyms as line numbers from 0; and single words that no
@@ -20,11 +19,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ostta.data.class_names import imagenet_names
+
 NOUN, HYPERNYMS = "n", ("@", "@i")
 # Lexicographer files whose nouns can be seen in a photograph: animal, artifact, food, plant.
 VISIBLE = {"05", "06", "13", "20"}
 # A hypernym of more classes than these says little about a word that the table does not have.
 MOST_CLASSES_NEAR = 60
+NOT_IN_WORDNET = 99
 HEADER = "# WordNet 3.0 Copyright 2006 by Princeton University. All rights reserved. See LICENSES/WordNet.txt.\n"
 
 
@@ -76,10 +78,14 @@ def covered(classes: list[str], synsets: dict[str, Synset]) -> dict[str, set[int
 
 
 def near_words(
-    lines: list[str], counts: dict[str, set[int]], synsets: dict[str, Synset], senses: dict[str, list[str]]
+    lines: list[str],
+    more: Iterable[str],
+    counts: dict[str, set[int]],
+    synsets: dict[str, Synset],
+    senses: dict[str, list[str]],
 ) -> dict[str, list[str]]:
     """Words that no line has, by the nearest synset above them that is a line."""
-    present = {lemma.lower() for offset in lines for lemma in synsets[offset].lemmas}
+    present = {lemma.lower() for offset in lines for lemma in synsets[offset].lemmas} | {name.lower() for name in more}
     found = defaultdict(list)
     for word, offsets in senses.items():
         if not word.isalpha() or word in present:
@@ -103,17 +109,29 @@ def nearest_above(start: Iterable[str], counts: dict[str, set[int]], synsets: di
     return None
 
 
-def table(classes: list[str], wordnet: Path) -> list[str]:
+def names_of(offset: str, synset: Synset, present: str | None, senses: dict[str, list[str]]) -> str:
+    """The names of a synset with the number of their sense, its present name first."""
+    known = [present] if present else []
+    lemmas = [lemma for lemma in synset.lemmas if present is None or lemma.lower() != present.lower()]
+    numbered = []
+    for name in [*known, *lemmas]:
+        offsets = senses.get(name.lower(), [])
+        numbered.append(f"{name}#{offsets.index(offset) + 1 if offset in offsets else NOT_IN_WORDNET}")
+    return "|".join(numbered)
+
+
+def table(present: dict[str, str], wordnet: Path) -> list[str]:
+    """The lines of the table; `present` has the present name of each class by its offset, in the order of the classes."""
     synsets, senses = read_synsets(wordnet / "data.noun"), read_senses(wordnet / "index.noun")
+    classes = list(present)
     counts = covered(classes, synsets)
     lines = classes + sorted(set(counts) - set(classes))
     number = {offset: place for place, offset in enumerate(lines)}
-    near = near_words(lines, counts, synsets, senses)
+    near = near_words(lines, present.values(), counts, synsets, senses)
     rows = []
     for offset in lines:
-        synset = synsets[offset]
-        names = "|".join(f"{lemma}#{senses[lemma.lower()].index(offset) + 1}" for lemma in synset.lemmas)
-        above = ",".join(str(number[one]) for one in synset.hypernyms)
+        names = names_of(offset, synsets[offset], present.get(offset), senses)
+        above = ",".join(str(number[one]) for one in synsets[offset].hypernyms)
         rows.append(f"{names}\t{above}\t{' '.join(sorted(near[offset]))}".rstrip())
     return rows
 
@@ -121,13 +139,11 @@ def table(classes: list[str], wordnet: Path) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wordnet", type=Path, required=True, help="folder of data.noun and index.noun")
-    parser.add_argument("--classes", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    classes = [line.removeprefix("n") for line in arguments.classes.read_text().split()]
-    if len(set(classes)) != 1000:
-        raise SystemExit(f"{arguments.classes} has {len(set(classes))} different classes, not 1,000")
-    rows = table(classes, arguments.wordnet)
+    rows = table(
+        {wordnet_id.removeprefix("n"): name for wordnet_id, name in imagenet_names().items()}, arguments.wordnet
+    )
     arguments.out.write_text(HEADER + "".join(f"{row}\n" for row in rows), encoding="utf-8")
     print(f"{len(rows):,} synsets, {arguments.out.stat().st_size:,} bytes")
 

@@ -22,6 +22,7 @@ from ..core.modes import learning
 from ..core.types import Error
 from ..feature_files import PREFIX as FEATURES
 from ..feature_files import features_path, read_features
+from .choice import AUTO, Suggestion, suggest
 from .clip import Clip, TwoTowers
 from .embedded import load_embedded, load_embedded_maple
 from .features import load_features
@@ -46,9 +47,9 @@ from .protocol import (
 from .wrapped import wrap
 
 __all__ = [
-    "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "BackboneSource", "EncodesWords", "HasTextTower", "HasTokenStatistics", "ReadsPrompts", "RelatesNames",
-    "TunesPrompts",
-    "as_backbone", "backbone_names", "check_name", "export", "from_open_clip", "from_transformers", "load", "require", "wrap",
+    "AUTO", "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "BackboneSource", "EncodesWords", "HasTextTower", "HasTokenStatistics", "ReadsPrompts", "RelatesNames",
+    "Suggestion", "TunesPrompts",
+    "as_backbone", "backbone_names", "check_name", "export", "from_open_clip", "from_transformers", "load", "require", "suggest", "wrap",
 ]  # fmt: skip
 
 # Whatever stands for a backbone in `ostta.load`.

@@ -21,7 +21,7 @@ from ..data.catalogue import CATALOGUE, Expected
 from ..data.class_names import checked_classes, imagenet_names, spoken
 from ..data.dataset import Dataset
 from ..data.images import TooLargeError, read_image
-from ..data.names import SAMPLE_IMAGES, Name, parse_name
+from ..data.names import SAMPLES, Name, parse_name
 from ..data.overlap import overlap
 from ..data.readers.folders import image_names
 
@@ -79,7 +79,7 @@ def check_dataset(name: str, root: Path | None = None, *, corruption: str = "sno
 def expected_of(name: Name) -> Expected | None:
     """Return the expected number of images of a set; None for a set of the user."""
     if name.kind == "sample":
-        return Expected(SAMPLE_IMAGES)
+        return Expected(SAMPLES[name.base])
     if name.kind != "known":
         return None
     entry = CATALOGUE[name.base]

@@ -56,8 +56,8 @@ def demo(
     )
     for number, heading in enumerate(HEADINGS):
         table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=True)
-    for row in rows([result for result, _ in finished]):
-        table.add_row(*row)
+    for name, cells in rows([result for result, _ in finished]):
+        table.add_row(name, *(cell.text for cell in cells))
     # No figure is cut short, neither in a pipe nor in a narrow window.
     Console(width=max(Console().width, 120)).print(table)
     for remark in finished[0][0].remarks:

@@ -20,7 +20,11 @@ class EngineName(StrEnum):
 
 def serve(
     backbone: Annotated[
-        str, typer.Option(help="embedded, a hub id, a local folder, onnx:FOLDER, or file.py:Name.")
+        str,
+        typer.Option(
+            help="photos, embedded, a hub id, a local folder, onnx:FOLDER, file.py:Name, or auto, which is photos: sessions name their "
+            "classes later."
+        ),
     ] = "embedded",
     host: Annotated[
         str, typer.Option(help="The address to listen at. Any but loopback needs --token-file.")
@@ -29,7 +33,14 @@ def serve(
     state_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Folder in which sessions are stored, and found again at the next start. Without it they end with the process."
+            help="Folder of the SQLite file in which sessions are stored. Without it and --store, sessions end with the process."
+        ),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            envvar="OSTTA_STORE",
+            help="Address of a PostgreSQL database in which sessions are stored, such as postgresql://user@host/database.",
         ),
     ] = None,
     token_file: Annotated[
@@ -129,17 +140,20 @@ def serve(
         cors=tuple(cors or ()),
         proxies=proxies_of(proxy_headers or []),
     )
+    if backbone == "auto":
+        backbone = "photos"
+        typer.echo(
+            "Backbone photos: it is made for photographs, and refuses class names that it does not know.", err=True
+        )
     if engine is EngineName.ray:
         from ..server.cluster.serving import serve_on_ray
 
-        if state_dir is None:
-            raise Error("The engine ray needs a --state-dir that all machines share: sessions move through it.")
         serve_on_ray(
-            backbone, settings, tokens, host=host, port=port, folder=state_dir, device=device, dtype=dtype,
-            replicas=replicas, threads=threads or 1, sessions=sessions_per_replica, term=lease_seconds,
+            backbone, settings, tokens, host=host, port=port, folder=state_dir, store=store, device=device, dtype=dtype,
+            replicas=replicas, threads=threads or 1, sessions=sessions_per_replica, lease_seconds=lease_seconds,
         )  # fmt: skip
         return
     serve_locally(
-        named_code(backbone), settings, tokens, host=host, port=port, folder=state_dir, device=device, dtype=dtype,
-        threads=threads,
+        named_code(backbone), settings, tokens, host=host, port=port, folder=state_dir, store=store, device=device,
+        dtype=dtype, threads=threads,
     )  # fmt: skip

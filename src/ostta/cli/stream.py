@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ from .parsing import CLASSES_HELP, DEVICE_HELP, DTYPE_HELP, named_code, parse_op
 
 if TYPE_CHECKING:
     from ..adapter import Adapter
+    from ..data.class_names import Classes
 
 
 class Sort(StrEnum):
@@ -43,8 +45,8 @@ def stream(
     backbone: Annotated[
         str | None,
         typer.Option(
-            help="embedded (the default), a hub id, a local folder, onnx:FOLDER, features:FILE (the default for such a source), or "
-            "file.py:Name."
+            help="photos, embedded, a hub id, a local folder, onnx:FOLDER, features:FILE (the default for such a source), file.py:Name, "
+            "or auto (the default without a state file): photos if it knows all class names, else embedded."
         ),
     ] = None,
     method: Annotated[str | None, typer.Option(help="See `ostta ls methods`; or file.py:Name of your own.")] = None,
@@ -165,8 +167,11 @@ def stream(
             raise Error(f"The backbone {backbone} has no image tower, so it cannot read {readable(images)}.")
         if classes is None and (state is None or not state.exists()):
             named = list(read_features(features_path(backbone)).classes)
+    given = named if classes is None else parse_classes(classes)
+    if given and (backbone == "auto" or (backbone is None and (state is None or not state.exists()))):
+        backbone = _chosen_backbone(given, required=backbone is not None)
     wanted = Wanted(
-        classes=named if classes is None else parse_classes(classes),
+        classes=given,
         backbone=named_code(backbone),
         method=named_code(method),
         score=named_code(score),
@@ -207,6 +212,24 @@ def stream(
     ):
         opened.append(live)
         shown(live, source, panel=panel)
+
+
+def _chosen_backbone(classes: Classes, required: bool) -> str | None:
+    """The backbone that knows the classes, with the reason on a terminal; None if there is none and it is not `required`."""
+    from .. import backbones
+    from ..core.types import Error
+    from ..data.class_names import described
+
+    names, descriptions = described(classes)
+    try:
+        found = backbones.suggest(names, described=bool(descriptions))
+    except Error:
+        if required:
+            raise
+        return None
+    if sys.stderr.isatty():
+        typer.echo(f"Backbone {found.backbone}: {found.reason}.", err=True)
+    return found.backbone
 
 
 def _options(pairs: list[str], accept: list[str]) -> dict[str, Any]:

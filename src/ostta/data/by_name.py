@@ -17,7 +17,7 @@ from .class_names import ClassList, checked_classes, class_list, spoken
 from .corruptions import checked
 from .corruptions.dataset import generated
 from .dataset import Dataset
-from .names import SAMPLE_IMAGES, DatasetRow, Name, dataset_names, parse_name
+from .names import DatasetRow, Name, dataset_names, parse_name
 from .readers.arrays import read_cifar_c, read_idx, read_mat, read_own_idx
 from .readers.base import Images, check_labels
 from .readers.features import open_features
@@ -26,7 +26,7 @@ from .readers.hub import disk_folder, read_disk, read_hub
 from .readers.parquet import read_parquet
 from .readers.shards import read_shards
 
-__all__ = ["IMAGE_SUFFIXES", "SAMPLE_IMAGES", "Dataset", "DatasetRow", "dataset_names", "open_dataset"]
+__all__ = ["IMAGE_SUFFIXES", "Dataset", "DatasetRow", "dataset_names", "open_dataset"]
 
 # Builds a data set of a plug-in or a file of the user from the data folder.
 Factory = Callable[[Path | None], Dataset]

@@ -26,8 +26,8 @@ from .catalogue import CATALOGUE
 from .class_names import class_list
 
 Own = Literal["folder", "parquet", "idx", "disk", "hub", "features"]
-SAMPLES = ("cifar10", "mnist")
-SAMPLE_IMAGES = 1_000
+# Samples that ship, with their numbers of images.
+SAMPLES = {"cifar10": 1_000, "mnist": 1_000, "photos": 100, "photos_unknown": 100}
 OWN: tuple[Own, ...] = get_args(Own)
 PATHS: tuple[Own, ...] = ("folder", "parquet", "idx", "disk")
 # Rows of `ostta ls datasets` for data of the user.
@@ -124,8 +124,9 @@ def dataset_names() -> tuple[DatasetRow, ...]:
     for name in plugins.registered_names("dataset"):
         if name not in CATALOGUE:
             rows.append(DatasetRow(name, (), None, None, f"A plug-in of {plugins.package('dataset', name)}."))
-    for name in SAMPLES:
-        rows.append(DatasetRow(f"sample:{name}", (), SAMPLE_IMAGES, 10, "Included: the first 1,000 test images."))
+    for name, images in SAMPLES.items():
+        what = "photographs of Caltech-101" if name.startswith("photos") else f"the first {images:,} test images"
+        rows.append(DatasetRow(f"sample:{name}", (), images, 10, f"Included: {what}."))
     rows += [DatasetRow(name, (), None, None, where) for name, where in _OWN_ROWS.items()]
     return (*rows, DatasetRow("NAMEc", (), None, None, _CORRUPTED_ROW))
 

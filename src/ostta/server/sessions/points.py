@@ -1,22 +1,24 @@
-"""What is remembered of images and events, and how they are counted."""
+"""Chart points, events and counters of a session."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..core.types import Event
-from .engine import Json
+from ...core.types import Event, Prediction
+from ..engine import Json
+from .store import Entry
 
-# Seconds that the rate looks back on.
+# Seconds over which the rate is computed.
 SECONDS = 10
 
 
 class Point(NamedTuple):
-    """What is remembered of one image; a tuple, as there are many of them."""
+    """One image in the charts; a tuple, because there are many of them."""
 
     number: int
     step: int
@@ -31,8 +33,27 @@ class Point(NamedTuple):
     warming_up: bool
     probability: float | None
     undecided: bool
-    # The smallest probability with which this image's class is accepted; None where there are no probabilities.
+    # The smallest probability with which this image's class is accepted; None if there are no probabilities.
     accept: float | None
+
+    @classmethod
+    def of(cls, prediction: Prediction, number: int, step: int, time: float, accept: float | None) -> Point:
+        return cls(
+            number,
+            step,
+            time,
+            finite(prediction.score),
+            finite(prediction.threshold),
+            finite(prediction.mu_desired),
+            finite(prediction.mu_undesired),
+            prediction.known,
+            prediction.label,
+            prediction.best,
+            prediction.warming_up,
+            finite(prediction.probability),
+            prediction.undecided,
+            accept,
+        )
 
     def to_json(self) -> Json:
         content = self._asdict()
@@ -41,13 +62,13 @@ class Point(NamedTuple):
 
 
 class Happened(NamedTuple):
-    """An event that is remembered."""
+    """An event with its place in the history."""
 
     number: int
     step: int
     time: float
     event: Event
-    # "guard" for what the guard did, "session" for the rest: what a person did, or the disk.
+    # "guard" for what the guard did, "session" for what a person or the store did.
     kind: str
 
     def to_json(self) -> Json:
@@ -55,14 +76,24 @@ class Happened(NamedTuple):
         told["evidence"] = {name: finite(value) for name, value in told["evidence"].items()}
         return {"step": self.step, "time": self.time, **told}
 
+    def to_text(self) -> str:
+        """The content of an entry of the store."""
+        return json.dumps({"step": self.step, **self.event.to_dict()}, ensure_ascii=False)
+
+    @classmethod
+    def of(cls, entry: Entry) -> Happened:
+        content = json.loads(entry.content)
+        step = content.pop("step")
+        return cls(entry.number, step, entry.time, Event(**content), entry.kind)
+
 
 def finite(value: float | None) -> float | None:
-    """A number, or None where JSON has no word for it."""
+    """Return the number, or None for infinity and NaN, which JSON does not have."""
     return value if value is not None and math.isfinite(value) else None
 
 
 class Rate:
-    """Images a second over the last seconds, whole ones; a clock that jumps back begins anew."""
+    """Images per second over the last whole seconds. The count restarts if the clock jumps back."""
 
     def __init__(self) -> None:
         self._buckets: deque[tuple[int, int]] = deque(maxlen=SECONDS + 1)
@@ -84,7 +115,7 @@ class Rate:
 
 @dataclass(slots=True)
 class Counts:
-    """How many images of each kind there have been."""
+    """Numbers of images by outcome."""
 
     images: int = 0
     accepted: int = 0
@@ -92,6 +123,15 @@ class Counts:
     refused: int = 0
     undecided: int = 0
     classes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, prediction: Prediction) -> None:
+        """Count a prediction with a verdict; an undecided one also counts as accepted or rejected."""
+        if prediction.known:
+            self.accepted += 1
+            self.classes[str(prediction.label)] += 1
+        else:
+            self.rejected += 1
+        self.undecided += prediction.undecided
 
     def to_json(self) -> Json:
         return {
@@ -105,7 +145,7 @@ class Counts:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Counts:
-        """What `to_json` gave; whatever else is in its place counts as nothing."""
+        """Return the counts that `to_json` described; values of another form count as 0."""
 
         def whole(value: Any) -> int:
             return value if type(value) is int and value >= 0 else 0

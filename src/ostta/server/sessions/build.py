@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 import unicodedata
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from ..adapter import Adapter, load
-from ..backbones.protocol import Backbone
-from ..config.declare import PROFILES, list_options, profile_values
-from ..config.profiles import apply_profile
-from ..config.registry import ComponentKind, component_names, find_component, find_components, require_known
-from ..config.resolve import Resolved, list_options_classes, resolve
-from ..core.checks import shown
-from ..core.types import Error
-from ..data.class_names import Classes, described
-from ..field.words import expanded
-from ..io import is_unicode
-from ..state.stored_shapes import DecidesShapes
-from .quiet import quietly
-from .settings import Limits
+from ...adapter import Adapter, load
+from ...backbones.protocol import Backbone
+from ...config.declare import PROFILES, list_options, profile_values
+from ...config.profiles import apply_profile
+from ...config.registry import ComponentKind, component_names, find_component, find_components, require_known
+from ...config.resolve import Resolved, list_options_classes, resolve
+from ...core.checks import shown
+from ...core.types import Error
+from ...data.class_names import Classes, described
+from ...field.words import expanded
+from ...io import is_unicode
+from ...state.stored_shapes import DecidesShapes
+from ..settings import Limits
 
 PARTS: tuple[ComponentKind, ...] = ("method", "score", "identifier")
 FIELDS = ("classes", "name", *PARTS, "profile", "seed", "guard", "options")
@@ -29,11 +31,12 @@ MOST_NAME = 200
 # The most characters of a class name or a description.
 MOST_TEXT = 500
 MOST_DESCRIPTIONS = 32
+_WARNINGS = threading.Lock()
 # Characters without a shape of their own that `str.isprintable` lets through: fillers and variation selectors.
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 
 
-def made(wanted: Mapping[str, Any], backbone: Backbone, limits: Limits) -> Adapter:
+def build_adapter(wanted: Mapping[str, Any], backbone: Backbone, limits: Limits) -> Adapter:
     """A new adapter as `POST /sessions` asks for it; an Error says what is wrong with that."""
     for name in wanted:
         if name not in FIELDS:
@@ -60,12 +63,21 @@ def made(wanted: Mapping[str, Any], backbone: Backbone, limits: Limits) -> Adapt
         "options": {"class_scores": True, **(options or {})},
     }
     _require_few_wanted(classes, backbone, limits, **arguments)
-    with quietly():
+    with without_warnings():
         adapter = load(backbone, classes, seed=0 if seed is None else seed, **arguments)
     # Also counts what no option tells of, such as the parameters that a method trains.
     tensors = adapter.copy_state().tensors.values()
     _require_small(sum(tensor.nbytes for tensor in tensors), adapter.resolved, limits)
     return adapter
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Suppress warnings; what adapters warn about is in the JSON of the session, as `unfamiliar`."""
+    # Filters belong to the process: two threads that change them at the same time would leave them changed.
+    with _WARNINGS, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _require_few_wanted(

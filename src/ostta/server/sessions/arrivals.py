@@ -1,4 +1,4 @@
-"""From the thread of the pool back to the event loop: one wake-up for many answers, in the order they were made."""
+"""Results of the pool, handed to the event loop in order, with one wake-up for many of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-# Called on the loop with the future of the pool, and how many steps the session's adapter had taken by then.
+# Called on the loop with the future of the pool and the number of steps that the adapter had taken by then.
 Handler = Callable[[Future[Any], int], None]
 
 
 class Arrivals:
-    """What the pool has done and the loop has not seen yet."""
+    """Results that the loop has not handled yet."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -21,7 +21,7 @@ class Arrivals:
         self._woken = False
 
     def expect(self, future: Future[Any], steps: Callable[[], int], handler: Handler) -> None:
-        """Have `handler` called on the loop when `future` is done; `steps` is asked on the pool's thread, right after the step."""
+        """Call `handler` on the loop when `future` is done. `steps` is called on the pool's thread right after the step."""
 
         def arrived(done: Future[Any]) -> None:
             self._done.append((handler, done, steps()))
@@ -33,12 +33,12 @@ class Arrivals:
 
     def _wake(self) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._see)
-        except RuntimeError:  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._handle)
+        except RuntimeError:  # the loop is closed
             self._done.clear()
 
-    def _see(self) -> None:
-        # Before the first is taken: who comes later wakes the loop again.
+    def _handle(self) -> None:
+        # Reset before the first result is taken, so that later results wake the loop again.
         self._woken = False
         while self._done:
             handler, future, steps = self._done.popleft()
