@@ -166,7 +166,7 @@ def test_a_file_without_unknown_images_is_no_unknown_side(tmp_path: Path) -> Non
     assert len(open_dataset(f"features:{only.path}", named=False)) == 3
     with raises("dataset-invalid"):
         open_dataset(f"features:{only.path}")
-    with pytest.raises(Error, match="has no classes, so it is no backbone"):
+    with raises("classes-missing"):
         backbones.load(f"features:{only.path}")
 
 
@@ -225,11 +225,11 @@ def test_a_file_is_a_backbone_with_its_classes_and_words(photos: FeatureFile) ->
         ("sample:cifar10", LIMIT),
         ("sample:mnist", LIMIT),
     ]
-    with pytest.raises(Error, match="has no embedding of the class 'violin'"):
+    with raises("class-not-stored"):
         stored.classifier(["violin"])
-    with pytest.raises(Error, match="has embeddings of the templates"):
+    with raises("templates-not-stored"):
         ostta.load(stored, ["cat"], "zero_shot", templates=["a {}"])
-    with pytest.raises(Error, match="no image tower"):
+    with raises("image-tower-missing"):
         ostta.load(stored, ["cat"], "zero_shot").step(images(1)[0])
     with raises("image-missing"):
         read_image(ImageFeatures(photos.features[0]))
