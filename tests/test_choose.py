@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import importlib.util
 import io
 import json
@@ -14,9 +15,12 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+import torch
 from PIL import Image
 
+import ostta
 from ostta.data.by_name import open_dataset
+from ostta.field import FieldOptions
 
 HELD_OUT = 30
 
@@ -122,3 +126,20 @@ def test_what_cannot_be_chosen_is_said(
     with pytest.raises(SystemExit):
         choose.parse([*given, *arguments])
     assert words in capsys.readouterr().err
+
+
+def test_decisions_of_the_tool_are_those_of_an_adapter(choose: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(choose.__file__).parent))
+    choose_field = importlib.import_module("choose_field")
+    rng = np.random.default_rng(0)
+    text = rng.normal(size=(4, 32)).astype(np.float32)
+    text /= np.linalg.norm(text, axis=1, keepdims=True)
+    rows = text[rng.integers(4, size=150)] + 0.25 * rng.normal(size=(150, 32)).astype(np.float32)
+    rows[::3] = rng.normal(size=(50, 32))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    odds, classes = choose_field.decide(text, rows, FieldOptions(recent_images=64))
+    backbone = ostta.backbones.wrap(None, torch.from_numpy(text), logit_scale=100.0)
+    adapter = ostta.load(backbone, ["a", "b", "c", "d"], guard=False, recent_images=64)
+    found = [adapter.step_features(torch.from_numpy(row)) for row in rows]
+    assert [each.score for each in found] == pytest.approx(odds.tolist(), abs=1e-3)
+    assert [each.index for each in found] == classes.tolist()
