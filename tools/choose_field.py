@@ -167,9 +167,12 @@ def measure(given: argparse.Namespace) -> None:
     if len(choices) > 2:
         _left_out(figures)
     if given.save is not None:
-        cells = figures["field"].items()
-        pairs = {f"{name} {ratio}": np.concatenate([row["pairs"] for row in rows], 1) for (name, ratio), rows in cells}
-        np.savez(given.save, **pairs)
+        pairs: dict[str, list[np.ndarray]] = defaultdict(list)
+        for (backbone, ratio), rows in figures["field"].items():
+            for row in rows:
+                unknown = row["stream"].partition("/")[2]
+                pairs[f"{backbone} {ratio} {unknown}".strip()].append(row["pairs"])
+        np.savez(given.save, **{key: np.concatenate(parts, 1) for key, parts in pairs.items()})
 
 
 def _difference(rows: list[dict[str, Any]], frozen: list[dict[str, Any]]) -> str:

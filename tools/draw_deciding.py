@@ -1,109 +1,77 @@
-"""The pictures of docs/deciding.md, from the results of the suites beyond and rare.
+"""Draw the pictures of docs/deciding.md: reliability diagrams, and what the ranking allows when unknown images are rare.
 
-ostta bench run embedded/beyond --data DATA ... && ostta bench run embedded/rare --data DATA ...
-python tools/draw_deciding.py --runs ostta-runs --out docs
+python tools/choose_field.py measure ... --orders 10 --save field.npz
+python tools/draw_deciding.py field.npz --out docs
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-import pyarrow.parquet as parquet
 
-KNOWN, UNKNOWN, GREY = "#2a6fdb", "#d9822b", "#888888"
-RATIOS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 3.0)
-
-
-def results(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
-    return [(path, json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
-
-
-def kind(spec: dict[str, Any]) -> str:
-    if spec["profile"] == "field":
-        return "field"
-    own = spec["method"] == "zero_shot" and spec.get("score") is None and spec["identifier"] == "lda"
-    return "frozen" if own else "other"
-
-
-def scores(found: list[tuple[Path, dict[str, Any]]], out: Path) -> None:
-    """What the score of each kind sees: known and unknown images of three streams."""
-    streams = {"snow / MNIST": "mnist", "snow / SVHN": "svhn", "snow / CIFAR-100C": "cifar100c"}
-    figure, axes = plt.subplots(2, 3, figsize=(10, 4.6), constrained_layout=True)
-    for column, (title, undesired) in enumerate(streams.items()):
-        for row, which in enumerate(("frozen", "field")):
-            (path,) = [
-                path
-                for path, result in found
-                if kind(result["spec"]) == which
-                and (result["spec"]["limit"], result["spec"]["seed"]) == (1000, 0)
-                and (result["spec"]["corruption"], result["spec"]["undesired"]) == ("snow", undesired)
-            ]
-            table = parquet.read_table(path.with_suffix(".parquet")).to_pandas()
-            late = table.iloc[256:]
-            known = late["label"] >= 0
-            low, high = np.quantile(late["score"], [0.002, 0.998])
-            bins = np.linspace(low, high, 50)
-            axis = axes[row, column]
-            axis.hist(late["score"][known], bins, color=KNOWN, alpha=0.6, label="known")
-            axis.hist(late["score"][~known], bins, color=UNKNOWN, alpha=0.6, label="unknown")
-            cuts = late["threshold"].dropna()
-            if len(cuts):
-                axis.axvline(cuts.median(), color="black", linewidth=1, linestyle="--")
-            axis.set_yticks([])
-            for side in ("top", "right", "left"):
-                axis.spines[side].set_visible(False)
-            axis.set_title(f"{title}, {'max' if which == 'frozen' else 'neighbours'}", fontsize=9)
-    axes[0, 0].legend(frameon=False, fontsize=8)
-    figure.savefig(out / "deciding-scores.png", dpi=100)
+TITLES = {
+    "clip": "CLIP ViT-B/32",
+    "effnet": "EfficientNet-lite0",
+    "embedded": "embedded model",
+    "recorded": "recorded model",
+}
+RATIOS = {"1.0": "#2a6fdb", "0.1": "#d9822b", "0.0": "#888888"}
+BINS = 15
+# Streams with 0.1 unknown images for each known one.
+RARE = {
+    "clip 0.1": "CLIP, other classes",
+    "effnet 0.1 others": "EfficientNet, other photographs",
+    "embedded 0.1 mnist": "embedded, digits",
+    "embedded 0.1 caltech": "embedded, photographs",
+    "embedded 0.1 cifar100": "embedded, CIFAR-100",
+}
 
 
-def rare(found: list[tuple[Path, dict[str, Any]]], out: Path) -> None:
-    """Known images accepted and unknown ones rejected, by the share of unknown images."""
-    values: dict[tuple[str, str, float], list[tuple[float, float]]] = defaultdict(list)
-    for _, result in found:
-        spec, metrics = result["spec"], result["metrics"]
-        if (spec["limit"], spec["corruption"]) == (2000, "snow") and kind(spec) != "other":
-            group = {"mnist": "far", "svhn": "far", "": "none"}.get(spec["undesired"] or "", "near")
-            rejected = metrics["acc_undesired"]
-            pair = (metrics["accepted_desired"], np.nan if rejected is None else rejected)
-            values[kind(spec), group, spec["ratio"]].append(pair)
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), constrained_layout=True, sharey=True)
-    for axis, group, title in zip(
-        axes, ("far", "near"), ("far unknowns: MNIST, SVHN", "near: CIFAR-100C, Tiny"), strict=True
-    ):
-        for which, style in (("frozen", "--"), ("field", "-")):
-            for number, (colour, what) in enumerate(((KNOWN, "known accepted"), (UNKNOWN, "unknown rejected"))):
-                drawn = [(ratio, values.get((which, group if ratio else "none", ratio))) for ratio in RATIOS]
-                points = [(ratio, float(np.mean([pair[number] for pair in pairs]))) for ratio, pairs in drawn if pairs]
-                places = [RATIOS.index(ratio) for ratio, _ in points]
-                axis.plot(places, [value for _, value in points], style, color=colour, marker="o", markersize=3,
-                          label=f"{what}, {which}")  # fmt: skip
-        axis.set_xticks(range(len(RATIOS)), [f"{ratio:g}" for ratio in RATIOS])
-        axis.set_xlabel("unknown images for each known one")
-        axis.set_ylim(0, 101)
+def reliability(stored: Mapping[str, np.ndarray], out: Path) -> None:
+    """Share of known images against the mean probability, in bins of equal mass."""
+    figure, axes = plt.subplots(1, len(TITLES), figsize=(11, 3), constrained_layout=True, sharey=True)
+    for axis, (backbone, title) in zip(axes, TITLES.items(), strict=True):
+        axis.plot([0, 1], [0, 1], color="black", linewidth=0.8, linestyle=":")
+        for ratio, colour in RATIOS.items():
+            parts = [stored[key] for key in stored if key.split()[:2] == [backbone, ratio]]
+            probability, known = np.concatenate(parts, 1)
+            bins = np.array_split(np.argsort(probability, kind="stable"), BINS)
+            points = [(probability[each].mean(), known[each].mean()) for each in bins]
+            axis.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=3, label=f"ratio {ratio}")
         axis.set_title(title, fontsize=9)
-        axis.grid(color=GREY, alpha=0.2)
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
-    axes[0].set_ylabel("%")
-    axes[1].legend(frameon=False, fontsize=8)
-    figure.savefig(out / "deciding-rare.png", dpi=100)
+        axis.set_xlabel("mean P(known)")
+    axes[0].set_ylabel("share of known images")
+    axes[0].legend(frameon=False, fontsize=8)
+    figure.savefig(out / "deciding-reliability.png", dpi=100)
+
+
+def rare(stored: Mapping[str, np.ndarray], out: Path) -> None:
+    """Unknown images rejected against known images accepted, for every threshold; the dot is a probability of 0.5."""
+    figure, axis = plt.subplots(figsize=(6.5, 4), constrained_layout=True)
+    for key, title in RARE.items():
+        probability, known = stored[key]
+        lines = np.quantile(probability, np.linspace(0, 1, 400))
+        accepted, rejected = ([100 * np.mean(probability[known == kind] >= line) for line in lines] for kind in (1, 0))
+        (drawn,) = axis.plot(accepted, 100 - np.array(rejected), label=title, linewidth=1.2)
+        dot = [100 * np.mean(probability[known == 1] >= 0.5)], [100 * np.mean(probability[known == 0] < 0.5)]
+        axis.plot(*dot, marker="o", color=drawn.get_color(), linestyle="")
+    axis.set(xlim=(70, 100.5), ylim=(0, 101), xlabel="known images accepted, %", ylabel="unknown images rejected, %")
+    axis.legend(frameon=False, fontsize=8, loc="lower left")
+    figure.savefig(out / "deciding-rare-line.png", dpi=100)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=Path, default=Path("ostta-runs"))
+    parser.add_argument("probabilities", type=Path, help="the file that `choose_field.py measure --save` wrote")
     parser.add_argument("--out", type=Path, default=Path("docs"))
     given = parser.parse_args()
-    everything = results(given.runs)
-    scores(everything, given.out)
-    rare(everything, given.out)
+    loaded = dict(np.load(given.probabilities))
+    reliability(loaded, given.out)
+    rare(loaded, given.out)
