@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .parsing import DEVICE_HELP, DTYPE_HELP, named_code
+from .options import Device, Dtype, named_code
 
 
 class EngineName(StrEnum):
@@ -42,8 +42,8 @@ def serve(
             help="One token a line; behind it, where it is bound to sessions, their ids or patterns of their names."
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
+    device: Device = "auto",
+    dtype: Dtype = "float32",
     save_every: Annotated[
         int, typer.Option(min=1, max=100_000, help="A process that is killed loses at most so many steps of a session.")
     ] = 100,
