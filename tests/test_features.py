@@ -23,12 +23,12 @@ from ostta.bench.run.execute import ensure_result, prepare
 from ostta.bench.run.extract import extract
 from ostta.bench.spec import RunSpec
 from ostta.bench.suite import expand, load_suite
+from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.data import open_dataset, read_image
 from ostta.data.dataset import Dataset
 from ostta.data.features import ImageFeatures
 from ostta.evaluation.loop import evaluate
 from ostta.feature_files import FeatureFile, Metadata, _hash, read_features, write_features
-from ostta.methods import METHODS
 from test_cli import ostta as command
 
 LIMIT = 16

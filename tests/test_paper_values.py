@@ -12,7 +12,7 @@ import pytest
 from ostta import Error
 from ostta.bench.paper.values import PaperValue, find, paper_values
 from ostta.bench.suite import METRICS
-from ostta.methods import METHODS
+from ostta.config.registry import ALL_METHODS as METHODS
 
 LATEX = Path(__file__).resolve().parents[2] / "shared" / "paper" / "rosita.tex.txt"
 COUNTS = {"images", "images_desired", "images_undesired"}

@@ -8,9 +8,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from ..adapter import Adapter, versions
+from ..adapter import Adapter
 from ..core.types import Error, Event
 from ..live.pool import StreamPool
+from ..state import versions
 from .acts import ACTS
 from .engine import VERBS, Json, Sent, Told
 from .idempotency import image_keys

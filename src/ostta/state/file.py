@@ -13,7 +13,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,12 @@ class StateCopy:
     def steps(self) -> int:
         return int(self.description["step"])
 
+    def detached(self) -> StateCopy:
+        """Return a copy whose tensors do not change when the adapter continues."""
+        return replace(self, tensors={name: tensor.detach().clone() for name, tensor in self.tensors.items()})
+
     def to_bytes(self) -> bytes:
-        """The content of the state file. What could not be read again is an Error."""
+        """Return the content of the state file; raise an Error if it could not be read again."""
         from safetensors.torch import save
 
         # A file knows no device: what was saved on one is restored on any other.
@@ -55,11 +59,9 @@ class StateCopy:
         return save(tensors, {CONTENT: text, HASH: _hash(tensors, text)})
 
 
-def write_state(
-    path: Path, tensors: dict[str, torch.Tensor], description: dict[str, Any], given: ComponentClasses | None = None
-) -> None:
-    """Save named tensors with their description. What could not be read again is not written."""
-    write_atomically(path, StateCopy(tensors, description, given).to_bytes())
+def write_state(path: Path, state: StateCopy) -> None:
+    """Write a state file atomically; raise an Error if it could not be read again."""
+    write_atomically(path, state.to_bytes())
 
 
 def read_state(path: Path, given: ComponentClasses | None = None) -> tuple[dict[str, torch.Tensor], Description]:
@@ -129,7 +131,7 @@ def _from_format_1(
 ) -> Content:
     warnings.warn(
         f"{path} has state format 1, which has no hash, so not all damage to it can be noticed; `save` writes format {FORMAT}.",
-        stacklevel=4,
+        stacklevel=5,  # the caller of `Adapter.restore`
     )
     return tensors, content
 
@@ -178,7 +180,7 @@ def _with_new_rule(path: Path, tensors: dict[str, torch.Tensor], content: dict[s
     """The window of recent images is all that the present rule needs."""
     warnings.warn(
         f"{path} was saved with an earlier rule for known and unknown images; the present rule continues from its recent images.",
-        stacklevel=5,
+        stacklevel=6,  # the caller of `Adapter.restore`
     )
     content = {**content, "score": "field", "identifier": "field"}
     for name in ("options", "option_sources"):

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from ... import backbones
-from ...adapter import Adapter, load, versions
+from ...adapter import Adapter, load
 from ...backbones.protocol import Backbone
 from ...core.devices import described
 from ...core.types import Error
@@ -31,6 +31,7 @@ from ...evaluation.metrics import mean
 from ...feature_files import placed_features
 from ...io import make_folder, write_atomically
 from ...lookahead import why_not
+from ...state import versions
 from ...streams import Stream, prefetched
 from ..own_code import code_of, packages_of
 from ..result import (

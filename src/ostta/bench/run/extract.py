@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...adapter import versions
 from ...backbones.protocol import DEFAULT_TEMPLATES, Backbone
 from ...backbones.wrapped import Wrapped
 from ...core.overlay import encode
@@ -24,6 +23,7 @@ from ...data.features import ORIGIN
 from ...data.names import is_own
 from ...data.views import canonical
 from ...feature_files import SUFFIX, FeatureFile, Metadata, write_features
+from ...state import versions
 from ...streams import Drawn, Source, draw
 from ..own_code import code_of, packages_of
 from ..spec import RunSpec

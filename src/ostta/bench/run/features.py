@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ...adapter import Adapter, versions
+from ...adapter import Adapter
 from ...backbones.features import FeaturesBackbone
 from ...backbones.protocol import Backbone
 from ...core.types import Error, Prediction
@@ -35,6 +35,7 @@ from ...data.dataset import Dataset
 from ...data.features import ORIGIN
 from ...feature_files import read_features
 from ...io import make_folder, write_atomically
+from ...state import versions
 from ...streams import Drawn, Sample, Source, Stream
 
 if TYPE_CHECKING:
