@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow.parquet
 
-from ostta.bench.engine.grid import run_grid
+from ostta.bench.runner import run_grid
 from ostta.bench.spec import RunSpec
 
 COSTS = ("latency_ms", "peak_memory_mb", "seconds", "load")

@@ -127,11 +127,11 @@ def test_wrong_options_are_sentences(options: dict, words: str) -> None:
 @pytest.mark.parametrize(
     ("classes", "words"),
     [
-        ([], "at least one class"),
+        ([], "at least one name"),
         (["cat", ""], "not empty"),
         (["cat", "dog", "cat"], "are the same"),
         (["sea cow", "Sea_cow"], "are the same"),
-        ("cat", "list of names"),
+        ("cat", "must be a list"),
         (["cat", 3], "not empty"),
     ],
 )

@@ -19,8 +19,9 @@ from scipy.stats import wasserstein_distance
 import ostta
 from cases import CASES, CLASSES, SmallTower, adapter, images
 from ostta import Error, Verdict
+from ostta.bench.records import write_records
 from ostta.bench.result import Result, read_result
-from ostta.bench.run.execute import carry_out, prepare, write_records
+from ostta.bench.run import carry_out, prepare
 from ostta.bench.spec import RunSpec
 from ostta.core.banks import FeatureBank, ScoreBank
 from ostta.core.types import Decision, Prediction

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from ostta.core.types import Error
+from helpers.errors import raises
 from ostta.data.by_name import open_dataset
 from ostta.data.corruptions import (
     CORRUPTIONS,
@@ -28,11 +28,9 @@ from ostta.data.corruptions import (
 )
 from ostta.data.corruptions.blur import disk, glass_blur, streak, taken_from
 from ostta.data.corruptions.digital import elastic
-from ostta.data.corruptions.ice import ICES, ice
 from ostta.data.corruptions.levels import LARGE, SMALL
 from ostta.data.corruptions.planes import centre_zoom, smoothing
-from ostta.data.corruptions.plasma import plasma
-from ostta.data.corruptions.textures import PUBLIC_FILES
+from ostta.data.corruptions.textures import ICES, PUBLIC_FILES, ice, plasma
 
 SIDE = 32
 NAMES = [
@@ -556,13 +554,13 @@ def test_frost_says_what_it_is_made_of(textures: Path, tmp_path: Path) -> None:
     assert frost_source(None) == "procedural texture"
     (tmp_path / "frost1.png").write_bytes((textures / "frost1.png").read_bytes())
     for call in (frost_source, lambda folder: corrupt(flat(0), "frost", 1, seed=0, index=0, textures=folder)):
-        with pytest.raises(Error, match=r"misses frost2\.png, .*frost6\.jpg: it must have the six"):
+        with raises("textures-missing", match=r"misses frost2\.png, .*frost6\.jpg: it must have the six"):
             call(tmp_path)
-        with pytest.raises(Error, match=r"misses frost1\.png, frost2\.png"):
+        with raises("textures-missing", match=r"misses frost1\.png, frost2\.png"):
             call(tmp_path / "nowhere")
     for name in PUBLIC_FILES:
         (tmp_path / name).write_bytes(b"no image")
-    with pytest.raises(Error, match="cannot be read"):
+    with raises("image-unreadable"):
         corrupt(flat(0), "frost", 1, seed=0, index=0, textures=tmp_path)
 
 
@@ -716,52 +714,52 @@ def test_jpeg_is_pillow(images: list[np.ndarray], large: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "severity", "words"),
+    ("name", "severity", "code", "value"),
     [
-        ("hail", 5, r"'hail'.*gaussian_noise.*snow.*jpeg"),
-        ("snow", -0.1, "Severity -0.1 .*a number from 0 to 5"),
-        ("snow", 5.001, "Severity 5.001"),
-        ("snow", math.nan, "Severity nan"),
-        ("snow", True, "Severity True"),
-        ("snow", "5", "Severity '5'"),
-        ("snow", None, "Severity None"),
+        ("hail", 5, "corruption-unknown", "'hail'.*gaussian_noise.*snow.*jpeg"),
+        ("snow", -0.1, "severity-invalid", "-0.1 "),
+        ("snow", 5.001, "severity-invalid", "5.001"),
+        ("snow", math.nan, "severity-invalid", "nan"),
+        ("snow", True, "severity-invalid", "True"),
+        ("snow", "5", "severity-invalid", "'5'"),
+        ("snow", None, "severity-invalid", "None"),
     ],
 )
-def test_what_does_not_exist(name: str, severity: float, words: str) -> None:
-    with pytest.raises(Error, match=words):
+def test_what_does_not_exist(name: str, severity: float, code: str, value: str) -> None:
+    with raises(code, match=value):
         corrupt(flat(0), name, severity, seed=0, index=0)
-    with pytest.raises(Error, match=words):
+    with raises(code, match=value):
         corrupt_pair(flat(0), "fog", 1, name, severity, seed=0, index=0)
-    with pytest.raises(Error, match=words):
+    with raises(code, match=value):
         corrupt_pair(flat(0), name, severity, "fog", 1, seed=0, index=0)
 
 
 def test_levels_of_the_benchmark_are_whole() -> None:
     assert checked("fog", 3) is CORRUPTIONS["fog"]
     for severity in (0, 6, 2.5, True):
-        with pytest.raises(Error, match=f"Severity {severity} .*1, 2, 3, 4 or 5"):
+        with raises("severity-invalid", match=f"Severity {severity} .*1, 2, 3, 4 or 5"):
             check_severity(severity)  # type: ignore[arg-type]
-    with pytest.raises(Error, match="'hail'"):
+    with raises("corruption-unknown", match="'hail'"):
         checked("hail", 3)
 
 
 @pytest.mark.parametrize(
     ("image", "words"),
     [
-        (np.zeros((32, 32), np.uint8), r"uint8 arrays \[height, width, 3\], not for uint8 \[32, 32\]"),
-        (np.zeros((32, 32, 4), np.uint8), r"not for uint8 \[32, 32, 4\]"),
-        (np.zeros((32, 32, 3), np.float32), "not for float32"),
-        ("an image", "not for str"),
+        (np.zeros((32, 32), np.uint8), r"uint8 arrays \[height, width, 3\], not uint8 \[32, 32\]"),
+        (np.zeros((32, 32, 4), np.uint8), r"not uint8 \[32, 32, 4\]"),
+        (np.zeros((32, 32, 3), np.float32), "not float32"),
+        ("an image", "not str"),
         (np.zeros((7, 32, 3), np.uint8), "7 x 32 pixels is too small"),
     ],
 )
 def test_what_is_no_image(image: np.ndarray, words: str) -> None:
-    with pytest.raises(Error, match=words):
+    with raises("image-unusable", match=words):
         corrupt(image, "snow", 5, seed=0, index=0)
 
 
 def test_negative_numbers_are_refused() -> None:
-    with pytest.raises(Error, match="Seed -1"):
+    with raises("seed-invalid", match="Seed -1"):
         corrupt(flat(0), "snow", 5, seed=-1, index=0)
-    with pytest.raises(Error, match="index -2"):
+    with raises("seed-invalid", match="index -2"):
         corrupt_pair(flat(0), "snow", 5, "fog", 1, seed=0, index=-2)

@@ -15,7 +15,7 @@ from PIL import Image
 from browsing import BROWSER, FLAGS, figure, tab_to, unnamed
 from ostta.core.types import EVENTS
 from ostta.data import open_dataset
-from ostta.data.class_descriptions import read_line
+from ostta.data.class_names import read_line
 from served import TOKEN, Server, encoded, running
 
 pytestmark = [

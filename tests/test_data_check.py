@@ -11,11 +11,12 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from helpers.errors import raises
 from ostta.cli.app import app
+from ostta.cli.data_check import check_dataset, expected_of
 from ostta.core.types import Error
 from ostta.data.catalogue import CATALOGUE
-from ostta.data.class_lists import class_list
-from ostta.data.completeness import check_dataset, expected_of
+from ostta.data.class_names import class_list
 from ostta.data.names import parse_name
 from ostta.data.overlap import Overlap, overlap, overlap_sentence
 
@@ -64,16 +65,14 @@ def test_check(tmp_path: Path) -> None:
         r"layout +.*visda/validation/image_list\.txt",
         r"first +40 x 30 pixels, class \w+",
         r"paper +the paper takes 50,000 of the 55,388",
-        r"Warning: There are 11 images where 55,388 are expected\.",
+        r"Warning: There are 11 images instead of the expected 55,388\.",
         r"Warning: 1 of the 12 classes have no image, such as truck\.",
     ):
         assert re.search(line, text.replace("\n", " ") if "layout" in line else text), line
     (tmp_path / "visda" / "validation" / "bus" / "a.png").unlink()
     code, text = ostta("check", "visda", "--data", str(tmp_path))
     assert code == 1
-    assert re.search(
-        r"'visda' cannot be used: 1 of its 11 image files are not there, the first is '.*bus/a\.png'", text
-    )
+    assert re.search(r"'visda' cannot be used: 1 of its 11 image files are missing, the first is '.*bus/a\.png'", text)
 
 
 def test_check_says_what_is_wrong(tmp_path: Path) -> None:
@@ -95,7 +94,7 @@ def test_a_damaged_image_is_found(tmp_path: Path) -> None:
     make_visda(tmp_path)
     for path in (tmp_path / "visda").rglob("a.png"):
         path.write_bytes(b"no image")
-    with pytest.raises(Error, match="cannot be read as an image"):
+    with raises("image-unreadable"):
         check_dataset("visda", tmp_path)
 
 
@@ -205,6 +204,6 @@ def test_the_counts_of_the_shipped_lists_match_the_labels(tmp_path: Path) -> Non
     """A file whose labels go beyond the list is refused."""
     (tmp_path / "classes.json").write_text(json.dumps({"visda": ["a", "b"]}))
     make_visda(tmp_path)
-    with pytest.raises(Error, match="there are 2 class names"):
+    with raises("dataset-invalid", match="there are 2 class names"):
         check_dataset("visda", tmp_path)
     assert np.unique(check_dataset("visda", make_visda(tmp_path / "other")).dataset.labels).tolist() == list(range(11))

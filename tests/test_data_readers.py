@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ostta.core.types import Error
+from helpers.errors import raises
 from ostta.data.by_name import Dataset, open_dataset
-from ostta.data.class_lists import class_list
+from ostta.data.class_names import class_list
 from ostta.data.corruptions import corrupt
-from ostta.data.generated import benchmark_size
+from ostta.data.corruptions.dataset import benchmark_size
 
 
 def solid(number: int, size: int = 8) -> Image.Image:
@@ -91,13 +91,13 @@ def test_idx_files_that_are_wrong(tmp_path: Path) -> None:
         (b"", "not an idx3 file"),
     ):
         path.write_bytes(wrong)
-        with pytest.raises(Error, match=words):
+        with raises("dataset-invalid", match=words):
             open_dataset("mnist", tmp_path)
     write_idx(tmp_path / "mnist", "t10k", pixels, [1, 2, 3])
-    with pytest.raises(Error, match=r"2 images, but .* 3 labels"):
+    with raises("dataset-invalid", match=r"2 images, but .* 3 labels"):
         open_dataset("mnist", tmp_path)
     (tmp_path / "mnist" / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(Error, match="put t10k-labels-idx1-ubyte in the same folder"):
+    with raises("dataset-invalid", match="put t10k-labels-idx1-ubyte in the same folder"):
         open_dataset("mnist", tmp_path)
 
 
@@ -133,13 +133,13 @@ def test_mat_files_that_are_wrong(tmp_path: Path) -> None:
         (np.zeros((2, 32, 32, 3), np.uint8), [1, 2, 3], "for each of the 2 images"),
     ):
         write_mat(path, pixels, digits)
-        with pytest.raises(Error, match=words):
+        with raises("dataset-invalid", match=words):
             open_dataset("svhn", tmp_path)
     scipy_io.savemat(path, {"Z": np.zeros(3)})
-    with pytest.raises(Error, match="no arrays X and y"):
+    with raises("dataset-invalid"):
         open_dataset("svhn", tmp_path)
     path.write_bytes(b"hello")
-    with pytest.raises(Error, match="cannot be read as a MATLAB file"):
+    with raises("dataset-invalid"):
         open_dataset("svhn", tmp_path)
 
 
@@ -177,10 +177,10 @@ def test_imagenet_r(tmp_path: Path) -> None:
     assert number_of(limited.image(7)) == limited.labels[7]
     assert limited.files[7].parent.name == wnids[limited.labels[7]]
     (tmp_path / "imagenet-r" / wnids[5] / "art_0.jpg").rename(tmp_path / "imagenet-r" / wnids[5] / "art.txt")
-    with pytest.raises(Error, match=f"{wnids[5]}' has no images"):
+    with raises("dataset-invalid", match=f"{wnids[5]}' has no images"):
         open_dataset("imagenetr", tmp_path)
     (tmp_path / "imagenet-r" / wnids[5]).rename(tmp_path / "elsewhere")
-    with pytest.raises(Error, match=f"199 of the 200 class folders: the first that is not there is {wnids[5]}"):
+    with raises("dataset-invalid", match=f"199 of the 200 class folders: the first missing folder is {wnids[5]}"):
         open_dataset("imagenetr", tmp_path)
 
 
@@ -200,9 +200,9 @@ def test_imagenet_c(tmp_path: Path) -> None:
     # The same image number is the same photo under every corruption.
     jpeg = open_dataset("imagenetc", tmp_path, corruption="jpeg")
     assert number_of(jpeg.image(11)) - 4000 == number_of(snow.image(11))
-    with pytest.raises(Error, match=r"'imagenet' is not in .*ROOT/imagenet/val.*licence you must accept"):
+    with raises("dataset-missing", match=r"'imagenet' is not in .*ROOT/imagenet/val.*licence you must accept"):
         open_dataset("imagenetc", tmp_path, corruption="fog")
-    with pytest.raises(Error, match="Severity 6"):
+    with raises("severity-invalid", match="Severity 6"):
         open_dataset("imagenetc", tmp_path, severity=6)
 
 
@@ -237,7 +237,7 @@ def test_tiny_imagenet(tmp_path: Path) -> None:
     (val / "val_annotations.txt").write_text("\n".join(lines) + "\n")
     assert seen(open_dataset("tiny_imagenet20:val", tmp_path)) == {0: 4, 2: 1}
     (val / "val_annotations.txt").write_text("val_0.JPEG n01\n")
-    with pytest.raises(Error, match=r"Line 1 .* a tab between"):
+    with raises("dataset-invalid", match=r"Line 1 "):
         open_dataset("tiny_imagenet20:val", tmp_path)
 
 
@@ -296,15 +296,17 @@ def test_lists_that_are_wrong(tmp_path: Path) -> None:
             ["sketch/t-shirt/a.jpg 327", "sketch/zigzag/a.jpg 345"],
             "Line 2 .* 345 does not exist, there are 345 classes",
         ),
-        (["sketch/t-shirt/a.jpg"], "Line 1 .* a class folder, an image and a label"),
-        (["a.jpg 3"], "Line 1 .* a class folder, an image and a label"),
+        (["sketch/t-shirt/a.jpg"], "Line 1 "),
+        (["a.jpg 3"], "Line 1 "),
         (["", "sketch/t-shirt/a.jpg x"], "Line 2 "),
         ([""], "lists no images"),
-        (["sketch/t-shirt/b.jpg 327"], r"its images are not: the first should be '.*t-shirt/b\.jpg'"),
+        (["sketch/t-shirt/b.jpg 327"], r"the first should be '.*t-shirt/b\.jpg'"),
     ):
-        with pytest.raises(Error, match=words):
+        with raises("dataset-invalid", match=words):
             open_dataset("domainnet_sketch", domainnet(tmp_path, lines))
-    with pytest.raises(Error, match=r"domainnet_clipart' is not in .*ROOT/domainnet/clipart_test\.txt.*ostta data get"):
+    with raises(
+        "dataset-missing", match=r"domainnet_clipart' is not in .*ROOT/domainnet/clipart_test\.txt.*ostta data get"
+    ):
         open_dataset("domainnet_clipart", tmp_path)
 
 
@@ -342,7 +344,7 @@ def test_ccc(tmp_path: Path) -> None:
     # What is not asked for is not looked at.
     (folder / "serial_00001.tar").write_bytes(b"junk")
     assert len(open_dataset("ccc", tmp_path, limit=12)) == 12
-    with pytest.raises(Error, match=r"serial_00001\.tar' cannot be read, it may be damaged"):
+    with raises("dataset-invalid", match=r"serial_00001\.tar' cannot be read, it may be damaged"):
         open_dataset("ccc", tmp_path, limit=13)
     other = SEQUENCE.replace("20_", "0.0_")
     write_shard(tmp_path / "CCC" / other / "serial_00000.tar", range(3))
@@ -352,26 +354,26 @@ def test_ccc(tmp_path: Path) -> None:
 def test_shards_that_are_wrong(tmp_path: Path) -> None:
     folder = tmp_path / "CCC" / SEQUENCE
     folder.mkdir(parents=True)
-    with pytest.raises(Error, match="no shards"):
+    with raises("dataset-invalid"):
         open_dataset("ccc", tmp_path)
     write_shard(folder / "serial_00001.tar", range(2))
-    with pytest.raises(Error, match=r"serial_00001\.tar but no serial_00000\.tar"):
+    with raises("dataset-invalid", match=r"serial_00001\.tar but no serial_00000\.tar"):
         open_dataset("ccc", tmp_path)
     write_shard(folder / "serial_00000.tar", range(9))
     whole = (folder / "serial_00000.tar").read_bytes()
     # Each sample takes six blocks of 512: cut within a picture, within a header, and between two samples.
     for length in (3 * 6 * 512 + 1536 + 20, 3 * 6 * 512 + 300, 3 * 6 * 512):
         (folder / "serial_00000.tar").write_bytes(whole[:length])
-        with pytest.raises(Error, match=r"serial_00000\.tar' cannot be read, it may be damaged or cut short"):
+        with raises("dataset-invalid", match=r"serial_00000\.tar' cannot be read, it may be damaged or truncated"):
             open_dataset("ccc", tmp_path)
     with tarfile.open(folder / "serial_00000.tar", "w") as archive:
         archive.addfile(tarfile.TarInfo("sample_0.info"))
     (folder / "serial_00001.tar").unlink()
-    with pytest.raises(Error, match="hold no images"):
+    with raises("dataset-invalid"):
         open_dataset("ccc", tmp_path)
-    with pytest.raises(Error, match="no data set 'cccc'"):
+    with raises("dataset-unknown", match="no data set 'cccc'"):
         open_dataset("cccc", tmp_path)
-    with pytest.raises(Error, match="'ccc' has no split 'baseline_3'"):
+    with raises("dataset-unknown", match="'ccc' has no split 'baseline_3'"):
         open_dataset("ccc:baseline_3", tmp_path)
 
 
@@ -401,12 +403,12 @@ def test_a_folder_made_by_save_to_disk(tmp_path: Path) -> None:
     assert number_of(open_dataset(f"disk:{tmp_path / 'two'}").image(0)) == 7
     train = open_dataset(f"disk:{tmp_path / 'two'}:train")
     assert (len(train), number_of(train.image(1))) == (2, 6)
-    with pytest.raises(Error, match="has the splits train, validation: choose one as disk:"):
+    with raises("dataset-unknown"):
         open_dataset(f"disk:{tmp_path / 'two'}:test")
-    with pytest.raises(Error, match="no folder"):
+    with raises("file-not-found"):
         open_dataset(f"disk:{tmp_path / 'absent'}")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(Error, match="cannot be read as a folder made by `save_to_disk`"):
+    with raises("dataset-invalid", match=r"/empty'"):
         open_dataset(f"disk:{tmp_path / 'empty'}")
 
 
@@ -425,14 +427,14 @@ def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [("owner/name",), ("owner/name", "digits")]
     assert open_dataset("hubc:owner/name", corruption="contrast").origin == "generated"
     for wrong in ("hub:name", "hub:a/b/c/d", "hub:a//b"):
-        with pytest.raises(Error, match="write hub:OWNER/NAME"):
+        with raises("dataset-unknown"):
             open_dataset(wrong)
     monkeypatch.setattr(datasets, "load_dataset", lambda *names: table(column="picture"))
-    with pytest.raises(Error, match=r"class names of 'a/b' are unknown.*`classes`"):
+    with raises("classes-missing", match=r"class names of 'a/b' are unknown.*`classes`"):
         open_dataset("hub:a/b")
     assert open_dataset("hub:a/b", named=False).classes == ("0", "1")
     monkeypatch.setattr(datasets, "load_dataset", lambda *names: table().remove_columns("image"))
-    with pytest.raises(Error, match="columns id, label: it needs one of images"):
+    with raises("dataset-invalid"):
         open_dataset("hub:a/b")
 
 
@@ -445,7 +447,7 @@ def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             ValueError("BuilderConfig 'c' not found.\nlong trace"),
-            r"cannot be loaded from the hub: BuilderConfig 'c' not found\.$",
+            r"BuilderConfig 'c' not found",
         ),
     ],
 )
@@ -456,7 +458,7 @@ def test_the_hub_out_of_reach(monkeypatch: pytest.MonkeyPatch, problem: Exceptio
         raise problem
 
     monkeypatch.setattr(datasets, "load_dataset", load)
-    with pytest.raises(Error, match=words):
+    with raises("dataset-missing", match=words):
         open_dataset("hub:a/b")
 
 
@@ -500,7 +502,7 @@ def test_frost_says_what_it_is_made_of(tmp_path: Path) -> None:
     made = open_dataset("mnistc", tmp_path, corruption="frost")
     assert "procedural texture" in made.note
     (tmp_path / "frost").mkdir()
-    with pytest.raises(Error, match="frost textures"):
+    with raises("textures-missing"):
         open_dataset("mnistc", tmp_path, corruption="frost")
     for number in range(1, 7):
         suffix = "png" if number < 4 else "jpg"
@@ -519,7 +521,7 @@ def test_names(tmp_path: Path) -> None:
         ("c", "no data set 'c'"),
         ("", "no data set ''"),
     ):
-        with pytest.raises(Error, match=words):
+        with raises("dataset-unknown", match=words):
             open_dataset(wrong, tmp_path)
     assert open_dataset("sample:mnistc", corruption="fog", limit=1).image(0).size == (28, 28)
 

@@ -11,9 +11,7 @@ import pytest
 import ostta
 from ostta.config.declare import UNCHANGED, Option, list_options, profile_values, types_of
 from ostta.config.resolve import list_options_classes, read_value
-from ostta.data.class_descriptions import prompts_of
-from ostta.data.class_lists import class_list
-from ostta.data.class_names import parse_classes
+from ostta.data.class_names import class_list, parse_classes, prompts_of
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "disagreements.md").read_text(encoding="utf-8")
 ROWS = {

@@ -11,9 +11,9 @@ import pytest
 
 from ostta import Error
 from ostta.bench.result import read_result
-from ostta.bench.run.compose import compose
-from ostta.bench.run.execute import run
+from ostta.bench.run import run
 from ostta.bench.spec import RunSpec, run_key
+from ostta.bench.stream import compose
 from ostta.bench.suite import expand, read_suite
 from ostta.data import by_name
 from ostta.data.by_name import open_dataset

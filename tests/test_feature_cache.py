@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from cases import backbone
-from ostta.bench.engine.job import Job, Outcome, attempt
+from ostta.bench.features import FOLDER, cache_of
+from ostta.bench.metric_values import metric_value
 from ostta.bench.result import read_result
-from ostta.bench.run.execute import Prepared, ensure_result, prepare
-from ostta.bench.run.features import FOLDER, cache_of
+from ostta.bench.run import Prepared, ensure_result, prepare
 from ostta.bench.spec import RunSpec
-from ostta.bench.tables.metric_values import metric_value
+from ostta.bench.worker import Job, Outcome, attempt
 from ostta.data.dataset import Dataset
 from test_runner import bare_records, bare_result
 

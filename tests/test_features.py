@@ -16,17 +16,17 @@ import torch
 import ostta
 from cases import backbone, images
 from ostta import Error, backbones
-from ostta.bench.engine.requirements import missing_for
+from ostta.bench.extract import extract
+from ostta.bench.requirements import missing_for
 from ostta.bench.result import read_result
-from ostta.bench.run.compose import compose
-from ostta.bench.run.execute import ensure_result, prepare
-from ostta.bench.run.extract import extract
+from ostta.bench.run import ensure_result, prepare
 from ostta.bench.spec import RunSpec
+from ostta.bench.stream import compose
 from ostta.bench.suite import expand, load_suite
 from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.data import open_dataset, read_image
 from ostta.data.dataset import Dataset
-from ostta.data.features import ImageFeatures
+from ostta.data.images import ImageFeatures
 from ostta.evaluation.loop import evaluate
 from ostta.feature_files import FeatureFile, Metadata, _hash, read_features, write_features
 from test_cli import ostta as command

@@ -18,22 +18,19 @@ import pytest
 
 import ostta
 from ostta import Error
-from ostta.bench.compare.comparison import compare
-from ostta.bench.compare.page import compare_page
-from ostta.bench.compare.sides import open_sides
-from ostta.bench.compare.stream_images import stream_images
-from ostta.bench.compare.text import as_json
-from ostta.bench.engine.grid import run_grid
-from ostta.bench.pictures.saving import save_pictures
+from ostta.bench.against_frozen import means_to_frozen, ranks_of, to_frozen
+from ostta.bench.collected import folder_results
+from ostta.bench.compare import as_json, compare, open_sides
+from ostta.bench.figures import figures_of
+from ostta.bench.formats import FORMATS
 from ostta.bench.result import read_result
-from ostta.bench.run.execute import run
+from ostta.bench.run import run
+from ostta.bench.runner import run_grid
 from ostta.bench.spec import RunSpec, changed
-from ostta.bench.tables.export import FORMATS
-from ostta.bench.tables.folder_results import folder_results
-from ostta.bench.tables.opening import figures_of
-from ostta.bench.tables.ranks import ranks_of
-from ostta.bench.tables.to_frozen import means_to_frozen, to_frozen
+from ostta.bench.stream import stream_images
 from ostta.cli import main
+from ostta.pages.compare import compare_page
+from ostta.pages.pictures import save_pictures
 
 BASE = RunSpec(desired="sample:cifar10c", undesired="sample:mnist", limit=20, draw="images", method="zero_shot")
 SPECS = [

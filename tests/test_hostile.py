@@ -7,12 +7,13 @@ import pytest
 from PIL import Image
 
 from ostta import Error
-from ostta.bench.run.compose import compose
-from ostta.bench.run.execute import prepare
+from ostta.bench.against_frozen import hostile_images
+from ostta.bench.run import prepare
 from ostta.bench.scenario import CoveredScenario, UnknownFirstScenario, read_scenario
 from ostta.bench.spec import RunSpec, checked_spec, identity, is_frozen, name_of
+from ostta.bench.statistics import course, recovered
+from ostta.bench.stream import compose
 from ostta.bench.suite import expand, load_suite
-from ostta.bench.tables.against_frozen import course, hostile_images, recovered
 from ostta.evaluation.intervals import Outcomes
 from ostta.streams import Covered, Domain, Fooling, OneClassFirst, SortedClasses, Stream, UnknownFirst
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
+from helpers.errors import raises
 from ostta.core.types import Error
 from ostta.data.images import read_image, to_rgb
 
@@ -107,21 +108,21 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
     for name, content in {"empty.jpg": b"", "text.jpg": b"hello", "short.jpg": good[: len(good) // 2]}.items():
         path = tmp_path / name
         path.write_bytes(content)
-        with pytest.raises(Error, match=name):
+        with raises("image-unreadable", match=name):
             read_image(path)
-        with pytest.raises(Error, match="The given bytes"):
+        with raises("image-unreadable"):
             read_image(content)
-    with pytest.raises(Error, match=r"no image file '.*absent\.png'"):
+    with raises("image-unreadable", match=r"no image file '.*absent\.png'"):
         read_image(tmp_path / "absent.png")
-    with pytest.raises(Error, match="is a folder"):
+    with raises("image-unreadable"):
         read_image(tmp_path)
-    with pytest.raises(Error, match="cannot be opened"):
+    with raises("image-unreadable"):
         read_image("nul\0byte")
 
 
 def test_an_undecoded_damaged_pil_image() -> None:
     good = encoded(Image.fromarray(noise(90, 70)), "JPEG")
-    with Image.open(io.BytesIO(good[: len(good) // 2])) as opened, pytest.raises(Error, match="The given image"):
+    with Image.open(io.BytesIO(good[: len(good) // 2])) as opened, raises("image-unreadable"):
         read_image(opened)
 
 
@@ -148,10 +149,10 @@ def test_damage_is_an_error_or_a_picture(data: st.DataObject) -> None:
     ],
 )
 def test_arrays_that_are_no_images(array: np.ndarray, words: str) -> None:
-    with pytest.raises(Error, match=words):
+    with raises("image-unreadable", match=words):
         read_image(array)
 
 
 def test_other_things_are_no_images() -> None:
-    with pytest.raises(Error, match="from a int"):
+    with raises("image-unreadable"):
         read_image(3)  # type: ignore[arg-type]

@@ -14,9 +14,9 @@ from PIL import Image
 import ostta
 from cases import CLASSES, SmallTower, adapter, backbone, images, trace, usual
 from ostta import Error, Prediction
-from ostta.bench.command import run_command
+from ostta.bench.naming import run_command
 from ostta.bench.result import read_result
-from ostta.bench.run.execute import ensure_result, prepare
+from ostta.bench.run import ensure_result, prepare
 from ostta.bench.spec import RunSpec, changed
 from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.config.registry import ALL_SCORES as SCORES

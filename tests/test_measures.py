@@ -16,15 +16,15 @@ from sklearn.metrics import brier_score_loss, roc_auc_score
 from typer.testing import CliRunner
 
 from ostta import Error
-from ostta.bench.report.suite_page import suite_report
+from ostta.bench.collected import collect_results
+from ostta.bench.figures import SuiteFigures
+from ostta.bench.formats import FORMATS
 from ostta.bench.result import read_result
 from ostta.bench.suite import expand, read_suite
-from ostta.bench.tables.export import FORMATS
-from ostta.bench.tables.suite_figures import SuiteFigures
-from ostta.bench.tables.suite_results import collect_results
 from ostta.cli.app import app
 from ostta.config import plugins
 from ostta.evaluation.measures import MEASURES, RunColumns, find_measure, measure_run, regret, worst_tenth
+from ostta.pages.suite import suite_report
 from test_tables import made
 
 

@@ -34,11 +34,11 @@ from ostta.live.digest import DOTS, EVENTS, PARTS, Digest
 from ostta.live.journal import Journal
 from ostta.live.memory import Memory
 from ostta.live.outputs.names import folder_names, numbered, safe_name
-from ostta.live.outputs.page import MOST_ROWS, page
 from ostta.live.outputs.pictures import EXAMPLES, LARGEST, DrawnPictures, ExamplePictures, SortedFiles, drawn
 from ostta.live.outputs.table import COLUMNS, FORMER_COLUMNS, Table, header
 from ostta.live.state_keeper import Wanted
 from ostta.live.summary import summary
+from ostta.pages.stream import MOST_ROWS, stream_page
 from ostta.sources import open as open_source
 from streaming import stream
 
@@ -383,7 +383,7 @@ def test_the_page_of_anything_is_escaped_and_bounded() -> None:
         if number % 10 == 0:
             content["events"] = [{"kind": "warn", "sentence": odd, "evidence": {"drift": float(number), odd: 1.0}}]
         digest.add(content)
-    text = page(digest, ExamplePictures({}, {}), {"title": odd, "classes": [odd]}, Memory())
+    text = stream_page(digest, ExamplePictures({}, {}), {"title": odd, "classes": [odd]}, Memory())
     assert Seen(text).open == []
     assert "<script>alert" not in text
     assert len(text) < 400_000
@@ -393,9 +393,9 @@ def test_the_page_of_anything_is_escaped_and_bounded() -> None:
 def test_a_page_without_images() -> None:
     digest = Digest()
     digest.add({"row": 1, "image": "a.png", "error": "It is empty."})
-    assert "No image has been seen yet." in page(digest, ExamplePictures({}, {}), {"title": "none"}, Memory())
+    assert "No image has been seen yet." in stream_page(digest, ExamplePictures({}, {}), {"title": "none"}, Memory())
     digest.add(row(2))
-    assert Seen(page(digest, ExamplePictures({}, {}), {"title": "one"}, Memory())).open == []
+    assert Seen(stream_page(digest, ExamplePictures({}, {}), {"title": "one"}, Memory())).open == []
 
 
 def lead(text: str) -> str:
@@ -432,7 +432,7 @@ def test_a_stream_that_only_warmed_up_decided_nothing() -> None:
     for number in range(1, 21):
         digest.add(row(number, warming_up=True))
     assert (digest.seen, digest.decided, digest.rejected, digest.accepted_share) == (20, 0, 0, None)
-    text = page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory())
+    text = stream_page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory())
     assert Seen(text).open == []
     assert "20 are undecided" in lead(text)
     assert summary(digest, 1.0) == [
@@ -458,7 +458,7 @@ def test_a_stream_with_probabilities_shows_them_in_place_of_scores() -> None:
     assert {value for value, _ in digest.recent} == {dot.value for dot in digest.dots} == {0.98, 0.03, 0.7}
     assert {part.threshold for part in digest.parts} == {None, 0.8}
     assert digest.doubt == pytest.approx((25 * 0.02 + 25 * 0.03) / 50)
-    text = page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory())
+    text = stream_page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory())
     assert "Probability that each image is known" in text
     assert "errors that the model expects</dt><dd>2.5%</dd>" in text
     assert "the smallest probability that is accepted is 0.8" in text
@@ -468,7 +468,7 @@ def test_a_stream_with_probabilities_shows_them_in_place_of_scores() -> None:
     assert "▲ 0.80" in panel
     by_class = Digest(accept=None)
     by_class.add(with_probability(1, 0.9))
-    assert "depends on the class" in page(by_class, ExamplePictures({}, {}), {"title": "t"}, Memory())
+    assert "depends on the class" in stream_page(by_class, ExamplePictures({}, {}), {"title": "t"}, Memory())
     assert "depends on the class" in drawn_panel(by_class)
 
 
@@ -481,7 +481,7 @@ def test_a_model_that_is_unsure_of_its_answers_is_a_warning(probabilities: list[
     digest = Digest()
     for number, probability in enumerate(probabilities, 1):
         digest.add(with_probability(number, probability))
-    told, text = summary(digest, 1.0), page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory())
+    told, text = summary(digest, 1.0), stream_page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory())
     sentence = "it expects to be wrong about known or unknown for 32 % of the images."
     assert (sentence in told[-1]) is warns
     assert (sentence in html_text(text)) is warns
@@ -514,17 +514,17 @@ def test_half_of_one_kind_rejected_is_a_warning(scores: list[float], threshold: 
     digest = judged(scores, threshold)
     warning = "all of them, or none of them, may show your classes"
     assert (warning in " ".join(summary(digest, 1.0))) == warns
-    assert (warning in lead(page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory()))) == warns
+    assert (warning in lead(stream_page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory()))) == warns
 
 
 def test_a_page_counts_one_as_one() -> None:
-    text = lead(page(judged([0.9, 0.1], 0.5), ExamplePictures({}, {}), {"title": "t"}, Memory()))
+    text = lead(stream_page(judged([0.9, 0.1], 0.5), ExamplePictures({}, {}), {"title": "t"}, Memory()))
     assert "1 of 2 images was classified as one of the classes, and 1 was rejected" in text
     assert "“cat” (1 image)" in text
     digest = Digest()
     for number in range(1, MOST_ROWS + 2):
         digest.add(row(number, label=f"c{number}", known=True))
-    whole = page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory())
+    whole = stream_page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory())
     assert ">1 more class<" in whole
     first = drawn_panel(judged([0.9], 0.5))
     assert "the last 1 score, " in first

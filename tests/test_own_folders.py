@@ -14,16 +14,15 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from ostta.bench.result import read_result
-from ostta.bench.run.compose import compose
-from ostta.bench.run.execute import run
+from ostta.bench.run import run
 from ostta.bench.spec import RunSpec, checked_spec, run_key, usual_draw
+from ostta.bench.stream import compose
 from ostta.bench.suite import expand, read_suite
 from ostta.cli.app import app
+from ostta.cli.data_check import check_folder, similar_spellings
 from ostta.cli.folder_report import lines
 from ostta.core.types import Error
 from ostta.data import images, open_dataset
-from ostta.data.folder_check import check_folder
-from ostta.data.spellings import alike
 
 
 def ostta(*arguments: str) -> tuple[int, str]:
@@ -51,7 +50,7 @@ def test_a_good_folder(tmp_path: Path) -> None:
         ("cat", "cat", 3),
         ("sea cow", "sea_cow", 2),
     ]
-    assert (found.images, found.looked_at, found.problems, found.warnings, found.duplicates) == (5, 5, (), (), ())
+    assert (found.images, found.checked, found.problems, found.warnings, found.duplicates) == (5, 5, (), (), ())
     code, text = ostta("data", "check", f"folder:{tmp_path / 'pets'}")
     assert code == 0
     assert "         3 cat\n         2 sea cow\n" in text
@@ -85,7 +84,7 @@ def test_everything_that_can_be_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
         "1 image beside the class folders",
         "1 folder and 1 file inside class folders",
         "1 image is the same as another one, 1 of the originals in more than one class",
-        "Very uneven: 13 images of labrador, 1 of labrodor",
+        "imbalanced: 13 images of labrador, 1 of labrodor",
         "'labrador' and 'labrodor' look like two spellings",
     ):
         assert any(words in warning for warning in found.warnings), (words, found.warnings)
@@ -115,7 +114,7 @@ def test_the_limit_draws_from_every_class_and_says_so(tmp_path: Path) -> None:
     root = fill(tmp_path / "pets", a=30, b=30, c=2)
     seen: list[tuple[int, int]] = []
     found = check_folder(root, 12, lambda done, total: seen.append((done, total)))
-    assert (found.images, found.looked_at) == (62, 12)
+    assert (found.images, found.checked) == (62, 12)
     assert seen == [(number, 12) for number in range(1, 13)]
     # A damaged image of a small class is found, although the first twelve by name are all of another.
     (root / "c" / "0000.png").write_bytes(b"")
@@ -135,7 +134,7 @@ def test_a_folder_of_images_alone(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["folder:{}/nowhere"], "There is no folder"),
-        (["folder:{}"], "has no images in it, and no folders"),
+        (["folder:{}"], "has neither images nor folders"),
         (["folder:{}", "--limit", "0"], "it must be 1 or more"),
         (["sample:mnist", "--limit", "5"], "--limit is for a folder of your own"),
     ],
@@ -147,11 +146,11 @@ def test_a_check_that_cannot_be(tmp_path: Path, arguments: list[str], words: str
 
 
 def test_spellings() -> None:
-    assert alike(["cat", "cow", "boat", "goat", "class 10", "class 11", "Jack-o-lantern", "jack o lantern"]) == [
-        ("Jack-o-lantern", "jack o lantern")
-    ]
-    assert alike(["aeroplane", "airplane", "giraffe", "girafe"]) == [("giraffe", "girafe")]
-    assert alike([f"thing number {number}" for number in range(2_000)]) == []
+    assert similar_spellings(
+        ["cat", "cow", "boat", "goat", "class 10", "class 11", "Jack-o-lantern", "jack o lantern"]
+    ) == [("Jack-o-lantern", "jack o lantern")]
+    assert similar_spellings(["aeroplane", "airplane", "giraffe", "girafe"]) == [("giraffe", "girafe")]
+    assert similar_spellings([f"thing number {number}" for number in range(2_000)]) == []
 
 
 # --- a limit on one's own set ------------------------------------------------------------------------------------------
@@ -297,7 +296,7 @@ def test_a_run_without_them_has_the_key_that_it_always_had() -> None:
         ),
         ({"undesired_classes": ["bird", "cat", "dog", "sea cow"]}, "leave at least one for the desired side"),
         ({"undesired_classes": ["cat"], "classes": ["cat", "dog"]}, "named for both sides"),
-        ({"undesired_classes": []}, "at least one class"),
+        ({"undesired_classes": []}, "at least one name"),
         ({"undesired_classes": ["cat"], "undesired": "sample:mnist"}, "no other undesired set beside them"),
     ],
 )
@@ -347,9 +346,9 @@ def test_idx_files_that_cannot_be_read(tmp_path: Path) -> None:
     huge.write_bytes(struct.pack(">IIII", 2051, *[2**32 - 1] * 3))
     (tmp_path / "huge-labels-idx1-ubyte").write_bytes(struct.pack(">II", 2049, 0))
     for name, words in (
-        ("idx:nowhere-images-idx3-ubyte", "There is no idx file"),
-        (f"idx:{tmp_path}", "is a folder: name the file of images in it"),
-        (f"idx:{tmp_path / 'plain'}", "call the two as MNIST's are called"),
+        ("idx:nowhere-images-idx3-ubyte", "There is no idx file 'nowhere-images-idx3-ubyte'"),
+        (f"idx:{tmp_path}", "mine-images-idx3-ubyte"),
+        (f"idx:{tmp_path / 'plain'}", "The file of labels of"),
         (f"idx:{tmp_path / 'few-images-idx3-ubyte'}", "has 2 images, but 'few-labels-idx1-ubyte' has 1 labels"),
         (f"idx:{tmp_path / 'none-images-idx3-ubyte'}", "none-images-idx3-ubyte' "),
         (f"idx:{huge}", "its header promises"),

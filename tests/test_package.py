@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 VERSION = PROJECT["project"]["version"]
 MODULE = [sys.executable, "-m"]
+MOST_WHEEL_BYTES = 25_000_000
 
 
 def _call(*command: str, **more) -> str:
@@ -60,6 +61,13 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(wheel: Path) -
         assert any(name.endswith(kind) for name in names), kind
 
 
+def test_the_wheel_is_small_and_has_the_notices(wheel: Path) -> None:
+    assert wheel.stat().st_size < MOST_WHEEL_BYTES
+    with zipfile.ZipFile(wheel) as opened:
+        notices = {name.rpartition("/licenses/")[2] for name in opened.namelist() if "/licenses/" in name}
+    assert {"LICENSE", *(f"LICENSES/{file.name}" for file in (ROOT / "LICENSES").iterdir())} == notices
+
+
 def test_the_sdist_has_the_sources_and_what_the_project_says(built: Path) -> None:
     (path,) = built.glob("*.tar.gz")
     with tarfile.open(path) as opened:
@@ -69,7 +77,9 @@ def test_the_sdist_has_the_sources_and_what_the_project_says(built: Path) -> Non
         "src"
     }
     always = {"pyproject.toml", "PKG-INFO", ".gitignore"}
-    assert {name for name in names if not name.startswith("src/")} == included | always
+    # Of a folder, its files.
+    assert {name.partition("/")[0] for name in names if not name.startswith("src/")} == included | always
+    assert {"LICENSES/EfficientNet-lite0.txt", "LICENSES/WordNet.txt"} <= names
     assert not [name for name in names if "golden" in name or "conftest" in name]
 
 

@@ -14,21 +14,18 @@ import pyarrow.parquet
 import pytest
 
 from ostta import Error, Prediction, Verdict
-from ostta.bench.command import run_command
-from ostta.bench.compare.stream_images import stream_images
-from ostta.bench.report.demo_page import demo_page
-from ostta.bench.report.suite_page import suite_report
+from ostta.bench import run as execute
+from ostta.bench.collected import collect_results, folder_results
+from ostta.bench.figures import SuiteFigures
+from ostta.bench.naming import run_command
 from ostta.bench.result import Result
-from ostta.bench.run import execute
-from ostta.bench.run.compose import Composed, compose
-from ostta.bench.run.seen_images import SeenImages, seen_images, uncorrupted
 from ostta.bench.spec import RunSpec
+from ostta.bench.stream import Composed, SeenImages, compose, seen_images, stream_images, uncorrupted
 from ostta.bench.suite import Suite, expand, read_suite
-from ostta.bench.tables.folder_results import folder_results
-from ostta.bench.tables.suite_figures import SuiteFigures
-from ostta.bench.tables.suite_results import collect_results
 from ostta.evaluation.loop import Records
 from ostta.pages import Axis, Chart, Page, Picture, Section, Text, html_page
+from ostta.pages.demo import demo_page
+from ostta.pages.suite import suite_report
 from test_tables import made
 
 ODD = "<script>alert(1)</script>\"'& {{ 7 * 7 }}"

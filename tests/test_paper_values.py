@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ostta import Error
+from ostta.bench.metric_values import METRICS
 from ostta.bench.paper.values import PaperValue, find, paper_values
-from ostta.bench.suite import METRICS
-from ostta.config.registry import ALL_METHODS as METHODS
+from ostta.methods import METHODS
 
 LATEX = Path(__file__).resolve().parents[2] / "shared" / "paper" / "rosita.tex.txt"
 COUNTS = {"images", "images_desired", "images_undesired"}

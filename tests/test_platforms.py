@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from cases import backbone
-from ostta.bench.engine.grid import run_grid
+from ostta.bench import machine as load
+from ostta.bench import machine as memory
+from ostta.bench.folder import try_lock, wait_for_lock
 from ostta.bench.result import read_result
-from ostta.bench.run import load, memory
-from ostta.bench.run.execute import run
-from ostta.bench.run.locks import try_lock, wait_for_lock
+from ostta.bench.run import run
+from ostta.bench.runner import run_grid
 from ostta.bench.spec import RunSpec
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,9 +50,7 @@ def test_everything_can_be_imported() -> None:
         [sys.executable, "-c", IMPORTS], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}
     )
     assert done.returncode == 0, done.stderr
-    assert {"ostta.bench.run.locks", "ostta.bench.run.execute", "ostta.cli.stream", "ostta.live.pool"} <= set(
-        done.stdout.split()
-    )
+    assert {"ostta.bench.folder", "ostta.bench.run", "ostta.cli.stream", "ostta.live.pool"} <= set(done.stdout.split())
 
 
 @pytest.mark.usefixtures("without")

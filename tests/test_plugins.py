@@ -16,15 +16,14 @@ from typer.testing import CliRunner
 import ostta
 from cases import CLASSES, SmallTower, backbone, content, images, same, trace
 from ostta import Error
-from ostta.bench.engine.grid import plan, run_grid
-from ostta.bench.engine.job import Job, attempt
-from ostta.bench.engine.verify import verify
-from ostta.bench.own_code import asked, sources_of
+from ostta.bench.collected import collect_results
 from ostta.bench.result import read_result
-from ostta.bench.run.execute import prepare, run
-from ostta.bench.spec import RunSpec, run_key
+from ostta.bench.run import prepare, run
+from ostta.bench.runner import plan, run_grid
+from ostta.bench.spec import RunSpec, run_key, sources_of, with_code
 from ostta.bench.suite import load_suite
-from ostta.bench.tables.suite_results import collect_results
+from ostta.bench.verify import verify
+from ostta.bench.worker import Job, attempt
 from ostta.cli.app import app
 from ostta.config import plugins
 from ostta.data.by_name import open_dataset
@@ -306,7 +305,7 @@ def test_ostta_run_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_spec_without_own_code_has_the_key_it_always_had() -> None:
     assert "plugins" not in RunSpec().model_dump()
-    assert asked(RunSpec(options={"lr": "1e-3"})) == RunSpec(options={"lr": 0.001})
+    assert with_code(RunSpec(options={"lr": "1e-3"})) == RunSpec(options={"lr": 0.001})
 
 
 def test_ostta_stream_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +355,7 @@ def test_a_worker_needs_no_file(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_a_method_from_outside_is_gone_on_from(tmp_path: Path) -> None:
-    spec = asked(RunSpec(method=FILE, **SAMPLES))
+    spec = with_code(RunSpec(method=FILE, **SAMPLES))
     whole = read_result(run(spec, None, tmp_path / "whole"))
 
     def stop(done: int, total: int, hm: float | None) -> None:
@@ -376,7 +375,7 @@ def test_a_result_file_names_registered_things_only(tmp_path: Path) -> None:
     """No file is run because a result file names it, neither when it is read nor when it is verified."""
     trap = tmp_path / "trap.py"
     trap.write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'sprung')!r}).touch()\n" + OUTSIDE.read_text())
-    made = run(asked(RunSpec(method=FILE, **SAMPLES)), None, tmp_path)
+    made = run(with_code(RunSpec(method=FILE, **SAMPLES)), None, tmp_path)
     content = json.loads(made.read_text())
     name = f"{trap}:ClassMeans"
     hashed = plugins.file_hash(name)
@@ -393,7 +392,7 @@ def test_a_result_file_names_registered_things_only(tmp_path: Path) -> None:
 
 def test_a_result_of_own_code_is_verified_where_the_file_is_opened(tmp_path: Path) -> None:
     own = own_copy(tmp_path / "code", f"# {tmp_path}\n")
-    made = run(asked(RunSpec(method=f"{own}:ClassMeans", **SAMPLES)), None, tmp_path)
+    made = run(with_code(RunSpec(method=f"{own}:ClassMeans", **SAMPLES)), None, tmp_path)
     assert verify(made, None, opened=[f"{own}:ClassMeans"]).same
     content = json.loads(made.read_text())
     content["spec"]["plugins"] = {f"{own}:ClassMeans": "0" * 64}
@@ -442,7 +441,7 @@ def test_a_data_set_and_a_backbone_in_a_file(tmp_path: Path) -> None:
     name = f"{tmp_path / 'own.py'}:birds"
     with pytest.raises(Error, match="is in a file, which only a command line or a suite may name"):
         open_dataset(name)
-    spec = asked(
+    spec = with_code(
         RunSpec(
             desired=name, undesired="sample:mnist", limit=4, backbone=f"{tmp_path / 'own.py'}:tower", method="zero_shot"
         )
@@ -451,5 +450,5 @@ def test_a_data_set_and_a_backbone_in_a_file(tmp_path: Path) -> None:
     prepared = prepare(spec, None)
     assert (prepared.adapter.backbone.feature_width, prepared.desired.name) == (4, name)
     domains = {"kind": "domains", "domains": [{"desired": "own.py:birds"}, {"desired": name}]}
-    several = asked(RunSpec(scenario=domains, desired=name, backbone=spec.backbone, method="zero_shot"), tmp_path)
+    several = with_code(RunSpec(scenario=domains, desired=name, backbone=spec.backbone, method="zero_shot"), tmp_path)
     assert {domain.desired for domain in several.scenario.domains} == {name}

@@ -20,9 +20,8 @@ from ostta.cli.app import app
 from ostta.data.by_name import open_dataset
 from ostta.data.class_names import parse_classes
 from ostta.data.images import read_image
-from ostta.data.readers.idx import read_idx
-from ostta.data.readers.lists import read_annotations, read_list
-from ostta.data.readers.mat import read_mat
+from ostta.data.readers.arrays import read_idx, read_mat
+from ostta.data.readers.folders import read_annotations, read_list
 from ostta.data.readers.parquet import read_parquet
 from ostta.data.readers.shards import read_shards
 

@@ -29,23 +29,22 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from cases import EARLY, backbone, usual
-from ostta.bench import failure
-from ostta.bench.engine import job as job_module
-from ostta.bench.engine import ray_cluster
-from ostta.bench.engine.grid import Summary, plan, run_grid
-from ostta.bench.engine.job import Ending, Job, Outcome, attempt
-from ostta.bench.engine.progress import GridProgress
-from ostta.bench.engine.verify import verify
+from ostta.bench import folder as failure
+from ostta.bench import ray as ray_cluster
+from ostta.bench import worker as job_module
+from ostta.bench.checkpoint import Checkpoint, Reached
+from ostta.bench.collected import collect_results
+from ostta.bench.features import FOLDER
+from ostta.bench.folder import try_lock
 from ostta.bench.result import read_result
-from ostta.bench.run.checkpoint import Checkpoint, Reached
-from ostta.bench.run.compose import compose
-from ostta.bench.run.execute import ensure_result, prepare, run
-from ostta.bench.run.features import FOLDER
-from ostta.bench.run.locks import try_lock
+from ostta.bench.run import ensure_result, prepare, run
+from ostta.bench.runner import GridProgress, Summary, plan, run_grid
 from ostta.bench.scenario import read_scenario
 from ostta.bench.spec import RunSpec, run_key
+from ostta.bench.stream import compose
 from ostta.bench.suite import load_suite
-from ostta.bench.tables.suite_results import collect_results
+from ostta.bench.verify import verify
+from ostta.bench.worker import Ending, Job, Outcome, attempt
 from ostta.cli.app import app
 from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.core.types import Error, Prediction, Timing, Verdict
@@ -59,7 +58,7 @@ COSTS = ("latency_ms", "peak_memory_mb", "seconds", "load")
 THREADS = torch.get_num_threads()
 # A fresh process for a runner, without the seconds that importing torch takes each time.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["ostta.bench.engine.grid", "ostta.bench.engine.ray_cluster"])
+PROCESSES.set_forkserver_preload(["ostta.bench.runner", "ostta.bench.ray"])
 
 
 def spec(method: str = "rosita", limit: int = 8, **fields) -> RunSpec:
@@ -692,7 +691,7 @@ def test_a_true_result_is_verified(undisturbed: Path, monkeypatch) -> None:
         run(specs[0], root, out)
         return Summary(1, 0, (), (), 1.0)
 
-    monkeypatch.setattr("ostta.bench.engine.verify.run_grid", here)
+    monkeypatch.setattr("ostta.bench.verify.run_grid", here)
     (path,) = undisturbed.glob("zero_shot*.json")
     done = CliRunner().invoke(app, ["bench", "verify", str(path)])
     assert (done.exit_code, done.stdout) == (0, f"verified: {path}\n")
@@ -733,7 +732,7 @@ def test_verify_opens_only_what_ships_and_what_the_caller_names(
     def carried_out(specs: list[RunSpec], *_: object, **__: object) -> None:
         raise LookupError("carried out")
 
-    monkeypatch.setattr("ostta.bench.engine.verify.run_grid", carried_out)
+    monkeypatch.setattr("ostta.bench.verify.run_grid", carried_out)
     (path,) = undisturbed.glob("zero_shot*.json")
     told, copy = json.loads(path.read_text()), tmp_path / "x.json"
     domains = [{"desired": "sample:cifar10", "undesired": "parquet:/etc/x"}]

@@ -11,11 +11,11 @@ import pytest
 import ostta
 from cases import CLASSES, adapter, backbone, content, same, trace
 from ostta import Error
+from ostta.bench import run as execute
 from ostta.bench.result import read_result
-from ostta.bench.run import execute
-from ostta.bench.run.compose import compose
 from ostta.bench.scenario import read_scenario
 from ostta.bench.spec import RunSpec
+from ostta.bench.stream import compose
 from ostta.core.types import Prediction
 from ostta.data.by_name import open_dataset
 from ostta.data.corruptions import corrupt, corrupt_pair, corruption_names

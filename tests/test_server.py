@@ -164,7 +164,7 @@ def test_three_formats_small_and_large(server: Served, form: str) -> None:
         (b"GIF89a" + b"\0" * 100, "neither a JPEG, nor a PNG, nor a WebP"),
         (b"%!PS-Adobe-3.0 EPSF", "neither a JPEG"),
         (b"\x89PNG\r\n\x1a\n" + b"\0" * 50, "cannot be read as an image"),
-        (pngs()[0][:200], "cut short"),
+        (pngs()[0][:200], "truncated"),
     ],
 )
 def test_an_image_that_cannot_be_read_is_one_sentence_and_no_step(server: Served, content: bytes, words: str) -> None:

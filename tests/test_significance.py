@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from ostta import Error
-from ostta.bench.tables.ranks import average_ranks, streams_needed
+from ostta.bench.statistics import average_ranks, streams_needed
 from ostta.evaluation.intervals import Outcomes, Resampling
 from ostta.evaluation.significance import holm, over_images, over_seeds
 

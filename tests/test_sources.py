@@ -326,7 +326,7 @@ def test_several_sources_are_checked_as_one_is(tmp_path: Path) -> None:
         (["none.png"], {}, "none.png is neither a folder nor a file."),
         (["*.png"], {}, r"Nothing that can be read is called \*.png."),
         (["empty"], {}, "There are no images in empty"),
-        (["pipe"], {}, "'pipe' is a named pipe: only a regular file is read as a source."),
+        (["pipe"], {}, "'pipe' is a named pipe: a source must be a regular file."),
         (["pipe.mp4"], {}, "'pipe.mp4' is a named pipe"),
         (["/dev/null"], {}, "'/dev/null' is a device"),
         (["binary"], {}, "binary is neither an image nor a text file with one path a line."),
@@ -487,7 +487,7 @@ def test_a_file_that_is_being_written_is_left_until_it_is_whole(
     with open_source(tmp_path, follow=True) as source:
         (prediction,) = adapter("zero_shot").stream(islice(source, 1))
     assert prediction.name == str(half)
-    assert "may be damaged or cut short" in prediction.reason
+    assert "may be damaged or truncated" in prediction.reason
 
 
 @pytest.mark.usefixtures("quick")

@@ -14,10 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from ostta import Error
-from ostta.bench.engine.requirements import MissingError, missing_for, sets_needed
 from ostta.bench.paper.values import find, paper_values
-from ostta.bench.run.compose import compose
+from ostta.bench.requirements import MissingError, missing_for, sets_needed
 from ostta.bench.spec import RunSpec, name_of
+from ostta.bench.stream import compose
 from ostta.bench.suite import Cell, Suite, expand, load_suite, read_suite, runs, suite_names
 from ostta.cli import main
 from ostta.cli.app import app
@@ -528,7 +528,7 @@ def test_getting_all_data_sets_of_a_suite(tmp_path: Path, monkeypatch: pytest.Mo
             raise Error("The server is away.")
         return [root / name]
 
-    monkeypatch.setattr("ostta.data.download.get.get_dataset", fetch)
+    monkeypatch.setattr("ostta.downloads.get.get_dataset", fetch)
     (tmp_path / "small.toml").write_text(
         SMALL.replace('"svhn"]\n\n[axes.m', '"svhn:train"]\n\n[axes.m').replace('["svhn"]', '["svhn:train"]')
     )

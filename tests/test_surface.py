@@ -179,7 +179,7 @@ def test_records_as_a_table() -> None:
 def test_the_table_is_the_file_of_records(tmp_path: Path) -> None:
     import pyarrow.parquet
 
-    from ostta.bench.run.execute import write_records
+    from ostta.bench.records import write_records
 
     write_records(some_records(), tmp_path / "records.parquet")
     assert pyarrow.parquet.read_table(tmp_path / "records.parquet").column_names == list(

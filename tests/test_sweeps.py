@@ -10,16 +10,16 @@ import pytest
 from typer.testing import CliRunner
 
 from cases import backbone
-from ostta.bench.engine import grid as grid_module
-from ostta.bench.engine.inside import inside
+from ostta.bench import log as log_module
+from ostta.bench import runner as grid_module
+from ostta.bench.log import Thinned, check_log, open_log
 from ostta.bench.result import read_result
-from ostta.bench.run import log as log_module
-from ostta.bench.run.compose import compose
-from ostta.bench.run.execute import ensure_result, prepare
-from ostta.bench.run.log import Thinned, check_log, open_log
+from ostta.bench.run import ensure_result, prepare
 from ostta.bench.spec import RunSpec, is_frozen
+from ostta.bench.stream import compose
 from ostta.bench.suite import expand, load_suite
 from ostta.bench.sweep import Sweep, sweep_of
+from ostta.bench.worker import inside
 from ostta.cli.app import app
 from ostta.core.types import Error
 
@@ -171,7 +171,7 @@ def test_samples_stand_in_only_where_nothing_was_named(tmp_path: Path) -> None:
     done = ostta("--desired", "sample:cifar10", *arguments)
     assert "the samples that ship stand in: sample:mnist." in done.stdout
     assert "stand in" not in ostta("--desired", "sample:cifar10", "--ratio", 0, *arguments).stdout
-    assert "needs the folder your data sets are in" in said(ostta("--desired", "cifar10", *arguments))
+    assert "needs the folder of your data sets" in said(ostta("--desired", "cifar10", *arguments))
     assert "is not in" in said(ostta("--data", tmp_path, *arguments))
 
 

@@ -20,25 +20,25 @@ import pyarrow.parquet
 import pytest
 
 from ostta import Error
+from ostta.bench.collected import SuiteResults, collect_results
+from ostta.bench.data_export import tidy_rows
+from ostta.bench.figures import DELTA, SuiteFigures
+from ostta.bench.folder import ResultFolder
+from ostta.bench.formats import FORMATS
+from ostta.bench.metric_values import metric_value, number
 from ostta.bench.paper.values import find
-from ostta.bench.report import run_sections
-from ostta.bench.report.run_columns import RunColumns
-from ostta.bench.report.suite_charts import domain_charts, option_charts
-from ostta.bench.report.suite_page import suite_report
-from ostta.bench.report.tables import cell as page_cell
+from ostta.bench.records import read_records
 from ostta.bench.result import Quantiles, Result, read_result
 from ostta.bench.spec import RunSpec, changed
 from ostta.bench.suite import Suite, expand, load_suite, read_suite, suite_names
-from ostta.bench.tables.export import FORMATS
-from ostta.bench.tables.folder_results import read_folder
-from ostta.bench.tables.layout import Text, number, sheet
-from ostta.bench.tables.metric_values import metric_value
-from ostta.bench.tables.suite_figures import DELTA, SuiteFigures
-from ostta.bench.tables.suite_results import SuiteResults, collect_results
-from ostta.bench.tables.tidy import tidy_rows
+from ostta.bench.tables import TableCell, sheet
 from ostta.cli import main
 from ostta.evaluation import metrics
 from ostta.pages import Grid
+from ostta.pages import runs as run_sections
+from ostta.pages.suite import cell as page_cell
+from ostta.pages.suite import suite_report
+from ostta.pages.suite_charts import domain_charts, option_charts
 
 SUITE = """
 title = "By hand"
@@ -580,7 +580,7 @@ def test_the_page_has_every_figure_of_the_tables_once(figures: SuiteFigures) -> 
     assert "7 of 16 cells have no result" in text
 
 
-def _shown(cell: Text) -> str:
+def _shown(cell: TableCell) -> str:
     shown = page_cell(cell)
     return f"{shown.text}{shown.mark or ''}{' ' * bool(shown.small)}{shown.small}"
 
@@ -653,7 +653,7 @@ def test_one_bad_file_never_ends_a_table(suite: Suite, tmp_path: Path) -> None:
     collected = collect_results(suite, tmp_path)
     assert collected.found == 1
     strange = ["caf\ufffd.json", "deep.json", "elsewhere.json", "folder.json", "link.json", "pipe.json"]
-    assert sorted(collected.strange) == strange
+    assert sorted(collected.unreadable) == strange
     unreadable = [failure.run for failure in collected.failures if "cannot be read" in failure.reason]
     assert {"pipe.json", "link.json", "deep.json"} <= set(unreadable)
     figures = SuiteFigures(collected)
@@ -749,7 +749,7 @@ def test_a_trace_gives_the_running_accuracies_by_hand(tmp_path: Path) -> None:
         "known": [True, False, False, True], "index": [0, 0, 1, 2],
     }  # fmt: skip
     pyarrow.parquet.write_table(pyarrow.table(columns), path)
-    columns = RunColumns.read(path)
+    columns = read_records(path)
     curves = columns.cumulative()
     assert curves["Acc_D"].tolist() == [100, 100, 50, 50]
     assert np.isnan(curves["Acc_U"][0])
@@ -981,7 +981,7 @@ def test_streams_with_other_classes_are_told_apart_in_data_and_clean_sets_have_n
             tmp_path / f"{place}.json"
         )
     made(RunSpec(desired="folder:/d/pets", undesired="mnistc", severity=3), 50.0).write(tmp_path / "corrupted.json")
-    rows = {row["file"]: row for row in tidy_rows(read_folder(tmp_path))}
+    rows = {row["file"]: row for row in tidy_rows(ResultFolder(tmp_path))}
     assert len({row["stream"] for row in rows.values()}) == 6
     assert [rows[f"{place}.json"]["classes"] for place in range(3)] == [None, '["cat", "ship"]', '["cat", "dog"]']
     assert [rows[f"{place}.json"]["undesired_classes"] for place in (0, 3, 4)] == [None, '["dog"]', '["frog"]']

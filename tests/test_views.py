@@ -10,7 +10,8 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from ostta.core.types import Error, Preprocessing
+from helpers.errors import raises
+from ostta.core.types import Preprocessing
 from ostta.data import views as views_module
 from ostta.data.images import read_image
 from ostta.data.views import Views, augmented, canonical, pixels_to_tensor
@@ -100,7 +101,7 @@ def test_a_strip_of_a_million_pixels() -> None:
 
 
 def test_an_unknown_fit() -> None:
-    with pytest.raises(Error, match=r"'stretch'.*'crop' or 'square'"):
+    with raises("preprocessing-invalid", match=r"'stretch'.*'crop' or 'square'"):
         canonical(Image.new("RGB", (4, 4)), Preprocessing(32, MEAN, STD, fit="stretch"))
 
 
@@ -203,9 +204,9 @@ def test_views_of_a_tensor() -> None:
     assert torch.equal(views.canonical, tensor[:1])
     assert torch.equal(views.augmented(2), tensor[1:3])
     views.require(4)
-    with pytest.raises(Error, match="4 views were given, but this method needs 5"):
+    with raises("views-invalid", match="4 views were given, but this method needs 5"):
         views.require(5)
-    with pytest.raises(Error, match="needs 5"):
+    with raises("views-invalid", match="needs 5"):
         views.augmented(4)
     assert Views.of_tensor(tensor.half()).canonical.dtype == torch.float32
     assert Views.of_tensor(tensor * float("nan")).canonical.isnan().all()
@@ -214,19 +215,19 @@ def test_views_of_a_tensor() -> None:
 @pytest.mark.parametrize(
     ("tensor", "words"),
     [
-        (torch.zeros(3, 32, 32), r"\[3, 32, 32\].*\[views, 3, height, width\]"),
-        (torch.zeros(1, 4, 32, 32), "the shape must be"),
-        (torch.zeros(0, 3, 32, 32), "the shape must be"),
-        (torch.zeros(1, 3, 32, 32, dtype=torch.uint8), "torch.uint8.*floats"),
+        (torch.zeros(3, 32, 32), r"\[views, 3, height, width\], not torch\.float32 \[3, 32, 32\]"),
+        (torch.zeros(1, 4, 32, 32), r"\[1, 4, 32, 32\]"),
+        (torch.zeros(0, 3, 32, 32), r"\[0, 3, 32, 32\]"),
+        (torch.zeros(1, 3, 32, 32, dtype=torch.uint8), "torch.uint8"),
         (torch.zeros(1, 3, 32, 33), "32 x 33 pixels.*takes 32 x 32"),
-        (np.zeros((1, 3, 32, 32), np.float32), "ndarray.*float tensor"),
+        (np.zeros((1, 3, 32, 32), np.float32), "ndarray"),
     ],
 )
 def test_tensors_that_are_no_views(tensor: torch.Tensor, words: str) -> None:
-    with pytest.raises(Error, match=words):
+    with raises("views-invalid", match=words):
         Views.of_tensor(tensor, SMALL)
 
 
 def test_negative_seeds_are_refused() -> None:
-    with pytest.raises(Error, match="Seed -1"):
+    with raises("seed-invalid", match="Seed -1"):
         Views.of_image(Image.new("RGB", (4, 4)), SMALL, -1, 0)

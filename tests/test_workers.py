@@ -17,22 +17,26 @@ import torch
 from threadpoolctl import threadpool_info
 from typer.testing import CliRunner
 
-from ostta.bench.engine import freshness as freshness_module
-from ostta.bench.engine import grid as grid_module
-from ostta.bench.engine.freshness import MOST_GROWTH, Freshness
-from ostta.bench.engine.grid import Summary, run_grid
-from ostta.bench.engine.job import Ending, Outcome
-from ostta.bench.engine.loaded import LoadedBackbones
-from ostta.bench.engine.requirements import MissingError
-from ostta.bench.engine.threads import environment, limited, threads_from_environment
+from ostta.bench import machine as load_module
+from ostta.bench import runner as grid_module
+from ostta.bench import worker as freshness_module
+from ostta.bench.folder import try_lock
+from ostta.bench.machine import (
+    LoadMeter,
+    environment,
+    limited,
+    memory_now,
+    peak_memory,
+    reset_peak,
+    threads_from_environment,
+)
+from ostta.bench.requirements import MissingError
 from ostta.bench.result import Load, read_result
-from ostta.bench.run import load as load_module
-from ostta.bench.run.execute import run
-from ostta.bench.run.load import LoadMeter
-from ostta.bench.run.locks import try_lock
-from ostta.bench.run.memory import memory_now, peak_memory, reset_peak
+from ostta.bench.run import run
+from ostta.bench.runner import Summary, run_grid
 from ostta.bench.spec import RunSpec, changed, run_key
-from ostta.bench.tables.layout import rows
+from ostta.bench.tables import rows
+from ostta.bench.worker import MOST_GROWTH, Ending, Freshness, LoadedBackbones, Outcome
 from ostta.cli.app import app
 
 SAMPLES = {"desired": "sample:cifar10c", "undesired": "sample:mnist"}

@@ -25,7 +25,7 @@ from ostta.bench.paper.values import find
 from ostta.bench.spec import RunSpec
 from ostta.bench.suite import expand, load_suite, suite_names
 from ostta.data.catalogue import CATALOGUE, Entry
-from ostta.data.class_lists import class_list
+from ostta.data.class_names import class_list
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reproduce.md"

@@ -32,7 +32,7 @@ from typing import Any
 import torch
 
 import ostta
-from ostta.bench.run.execute import prepare
+from ostta.bench.run import prepare
 from ostta.bench.spec import RunSpec, run_key
 from ostta.bench.suite import expand, load_suite, suite_names
 from ostta.config import registry

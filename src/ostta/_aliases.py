@@ -11,9 +11,18 @@ from types import ModuleType
 
 ALIASES = {
     "ostta.analyses": "ostta.evaluation.analyses",
+    "ostta.bench.run.execute": "ostta.bench.run",
     "ostta.core.options": "ostta.config.declare",
     "ostta.core.cuts": "ostta.core.otsu",
     "ostta.core.images": "ostta.contrib.image_memory",
+    "ostta.data.class_descriptions": "ostta.data.class_names",
+    "ostta.data.class_lists": "ostta.data.class_names",
+    "ostta.data.download": "ostta.downloads",
+    "ostta.data.features": "ostta.data.readers.features",
+    "ostta.data.fingerprint": "ostta.data.dataset",
+    "ostta.data.folder_check": "ostta.cli.data_check",
+    "ostta.data.from_catalogue": "ostta.data.by_name",
+    "ostta.data.generated": "ostta.data.corruptions.dataset",
     "ostta.evaluate": "ostta.evaluation.loop",
     "ostta.files": "ostta.io",
     "ostta.intervals": "ostta.evaluation.intervals",

@@ -23,10 +23,8 @@ from .core.modes import answering, learning
 from .core.one_caller import OneCaller
 from .core.types import Error, Event, ImageError, Prediction, ViewSource
 from .core.words import counted, first_few
-from .data.class_descriptions import Classes, prompts_of
-from .data.class_names import checked_classes, described
-from .data.features import ImageFeatures
-from .data.images import ImageSource, read_image
+from .data.class_names import Classes, checked_classes, described, prompts_of
+from .data.images import ImageFeatures, ImageSource, read_image
 from .data.views import FeaturesOnly, Views
 from .field.words import WordSource, word_names
 from .guard import Guard
@@ -38,6 +36,8 @@ from .scores import Score
 from .sources import Item
 from .state import ComponentClasses, StateCopy, not_restorable, open_state, versions, write_state
 from .step import unseen_prediction
+
+__all__ = ["Adapter", "load", "versions"]
 
 
 def load(

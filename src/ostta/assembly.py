@@ -43,7 +43,7 @@ def build_pipeline(
     with learning(), lock_of(backbone.vision):
         classifier = classifier_of(backbone, classes, options.templates, prompts)
         method: Method = choice.method.of(backbone, classifier, classes, resolved.method)
-        setting = score_setting(backbone, classifier, method, options.templates, words)
+        setting = score_setting(backbone, classifier, classes, method, options.templates, words)
         score: Score = choice.score.of(resolved.score, setting)
         identifier: Identifier = choice.identifier.of(resolved.identifier, scale=score.scale)
         levels = Levels(len(classes)) if options.answer == "levelled" else None
@@ -63,7 +63,12 @@ def build_pipeline(
 
 
 def score_setting(
-    backbone: Backbone, classifier: torch.Tensor, method: Method, templates: Sequence[str], words: Texts | None
+    backbone: Backbone,
+    classifier: torch.Tensor,
+    classes: Sequence[str],
+    method: Method,
+    templates: Sequence[str],
+    words: Texts | None,
 ) -> Setting:
     """Return what a score may use of the backbone and the method; `words` are embeddings that the caller gave."""
 
@@ -73,7 +78,7 @@ def score_setting(
 
     def encode_words(names: Sequence[str]) -> Mapping[str, torch.Tensor]:
         if words is None:
-            return words_of(backbone, names, templates)
+            return words_of(backbone, names, templates, classes)
         known = words.known(names)
         return dict(zip(known, words.rows(known), strict=True)) if known else {}
 

@@ -19,8 +19,7 @@ from .core.checks import shown
 from .core.modes import answering
 from .core.overlay import encode
 from .core.types import Error, Prediction
-from .data.features import ImageFeatures
-from .data.images import ImageSource, read_image
+from .data.images import ImageFeatures, ImageSource, read_image
 from .data.views import canonical
 from .sources import Item as SourceItem
 from .sources import Source

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ostta import Error
-from ostta.data.download.addresses import Form
-from ostta.data.download.unpack import unpack
+from ostta.downloads.addresses import Form
+from ostta.downloads.unpack import unpack
 
 from .engine import OUT, Kind, PromiseError
 from .mutate import damaged

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ostta.bench.report.suite_page import suite_report
+from ostta.bench.collected import collect_results
+from ostta.bench.figures import SuiteFigures
+from ostta.bench.formats import FORMATS
 from ostta.bench.suite import Suite, expand
-from ostta.bench.tables.export import FORMATS
-from ostta.bench.tables.suite_figures import SuiteFigures
-from ostta.bench.tables.suite_results import collect_results
+from ostta.pages.suite import suite_report
 
 SUITE = """
 title = "By hand"

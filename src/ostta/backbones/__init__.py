@@ -22,6 +22,7 @@ from ..core.modes import learning
 from ..core.types import Error
 from ..feature_files import PREFIX as FEATURES
 from ..feature_files import features_path, read_features
+from .choice import AUTO, Suggestion, suggest
 from .clip import Clip, TwoTowers
 from .embedded import load_embedded, load_embedded_maple
 from .features import load_features
@@ -32,6 +33,7 @@ from .maple_files import load_maple
 from .onnx import PREFIX, load_onnx
 from .onnx_export import export
 from .open_clip import from_open_clip
+from .photos import Photos, load_photos
 from .protocol import (
     DEFAULT_TEMPLATES,
     Backbone,
@@ -39,19 +41,21 @@ from .protocol import (
     HasTextTower,
     HasTokenStatistics,
     ReadsPrompts,
+    RelatesNames,
     TunesPrompts,
 )
 from .wrapped import wrap
 
 __all__ = [
-    "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "BackboneSource", "EncodesWords", "HasTextTower", "HasTokenStatistics", "ReadsPrompts", "TunesPrompts",
-    "as_backbone", "backbone_names", "check_name", "export", "from_open_clip", "from_transformers", "load", "require", "wrap",
+    "AUTO", "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "BackboneSource", "EncodesWords", "HasTextTower", "HasTokenStatistics", "ReadsPrompts", "RelatesNames",
+    "Suggestion", "TunesPrompts",
+    "as_backbone", "backbone_names", "check_name", "export", "from_open_clip", "from_transformers", "load", "require", "suggest", "wrap",
 ]  # fmt: skip
 
 # Whatever stands for a backbone in `ostta.load`.
 BackboneSource = str | Path | Backbone | Callable[[], Backbone] | tuple[Any, ...]
 # What `load` knows without a download and without a path.
-SHIPPED = ("embedded", "embedded+maple")
+SHIPPED = ("embedded", "embedded+maple", "photos")
 # What a backbone from outside must have at the least; `ostta.testing` checks what it does.
 _PARTS = (
     "id", "vision", "preprocessing", "logit_scale", "defaults", "device", "dtype", "trainable", "restorable", "remark",
@@ -61,6 +65,11 @@ _DOWNLOADED = "downloaded when first used"
 _NAMES = (
     ("embedded", "small CLIP for 32 x 32 images, CIFAR-10 and CIFAR-100 classes", "ships with ostta"),
     ("embedded+maple", "the same with MaPLe prompts and token statistics", "ships with ostta"),
+    (
+        "photos",
+        "EfficientNet-lite0 for photographs, ImageNet classes and WordNet nouns above them; no text tower",
+        "ships with ostta",
+    ),
     ("openai/clip-vit-base-patch16", "CLIP ViT-B/16, the paper's model", _DOWNLOADED),
     ("openai/clip-vit-base-patch32", "CLIP ViT-B/32", _DOWNLOADED),
     ("openai/clip-vit-large-patch14", "CLIP ViT-L/14", _DOWNLOADED),
@@ -179,7 +188,9 @@ def _over_loaded(given: tuple[Any, ...]) -> Backbone:
     return from_transformers(*given) if len(given) == 2 else from_open_clip(*given)
 
 
-def _load(name_or_folder: str | Path) -> TwoTowers:
+def _load(name_or_folder: str | Path) -> TwoTowers | Photos:
+    if name_or_folder == "photos":
+        return load_photos()
     if name_or_folder == "embedded":
         return load_embedded()
     if name_or_folder == "embedded+maple":
@@ -216,7 +227,7 @@ def check_name(name_or_folder: str | Path) -> None:
     if "/" not in name:
         # Models on the hub have an owner; asking it about a mistyped word would only take time.
         raise Error(
-            f'There is no backbone {name!r}: say "embedded", a folder, or an id of the hub such as {_NAMES[2][0]}.'
+            f'There is no backbone {name!r}: say "photos", "embedded", a folder, or an id of the hub such as {_NAMES[3][0]}.'
         )
 
 

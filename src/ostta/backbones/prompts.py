@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from ..core.types import Error
 from ..io import is_unicode
-from .protocol import Backbone, EncodesWords, ReadsPrompts, TunablePrompts, TunesPrompts
+from .protocol import Backbone, EncodesWords, ReadsPrompts, RelatesNames, TunablePrompts, TunesPrompts
 
 
 def fill(classes: Sequence[str], templates: Sequence[str]) -> list[str]:
@@ -82,8 +82,15 @@ def classifier_of(
     return torch.stack([rows[name] for name in classes])
 
 
-def words_of(backbone: Backbone, names: Sequence[str], templates: Sequence[str]) -> Mapping[str, torch.Tensor]:
-    """Unit text features of those `names` that the backbone can encode; empty where it has no text tower."""
+def words_of(
+    backbone: Backbone, names: Sequence[str], templates: Sequence[str], classes: Sequence[str]
+) -> Mapping[str, torch.Tensor]:
+    """Unit text features of those `names` that the backbone can encode; empty where it has no text tower.
+
+    A backbone that knows which names cover others leaves out the names of the classes and of their parts.
+    """
+    if isinstance(backbone, RelatesNames):
+        names = backbone.other_words(names, classes)
     if not names:
         return {}
     if isinstance(backbone, EncodesWords):

@@ -119,6 +119,22 @@ class EncodesWords(Protocol):
         """
 
 
+@runtime_checkable
+class RelatesNames(Protocol):
+    """It knows which names cover others, so that a part of a class does not count as another thing.
+
+    >>> isinstance(ostta.backbones.load("photos"), ostta.backbones.RelatesNames)
+    True
+    """
+
+    def other_words(self, words: Sequence[str], classes: Sequence[str]) -> Sequence[str]:
+        """The words that name none of the classes and nothing that a class covers.
+
+        >>> ostta.backbones.load("photos").other_words(["beagle", "teapot"], ["dog"])
+        ['teapot']
+        """
+
+
 class TunablePrompts(Protocol):
     """The prompts of some classes as vectors that can be tuned.
 

@@ -17,13 +17,13 @@ def load_results(folder: str | Path) -> pandas.DataFrame:
     What was asked for (`backbone`, `method`, `desired`, `seed` and so on, options as `option_NAME`), the figures in percent, counts,
     times, and the names of the files of result and records. `ostta bench table FOLDER --format csv` writes the same.
 
-    >>> from ostta.bench.run.execute import run
+    >>> from ostta.bench.run import run
     >>> from ostta.bench.spec import RunSpec
     >>> spec = RunSpec(method="zero_shot", desired="sample:cifar10c", undesired="sample:mnist", limit=2)
     >>> _ = run(spec, None, Path("runs"))
     >>> load_results("runs")[["backbone", "method", "seed", "images_desired"]].values.tolist()
     [['embedded', 'zero_shot', 0, 2]]
     """
-    from .tables.tidy import results_frame
+    from .data_export import results_frame
 
     return results_frame(Path(folder))

@@ -33,43 +33,218 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ..config.registry import require_known
+from ..config.plugins import names_file, placed_file
+from ..config.registry import require_known, suggest
 from ..core.checks import one_line
 from ..core.types import Error
-from .file_model import all_problems, first_problem
-from .own_code import asked
-from .paper.mapping import Filters, filters_of
-from .spec import PARTS, RunSpec, usual_draw, with_profile_parts
-from .suite_model import METRICS, Axis, Entry, Skip, Suite, lower_is_better
+from ..evaluation.measures import is_measure, measure_names
+from ..evaluation.metrics import NAMES
+from .file_model import FileModel, all_problems, first_problem
+from .metric_values import METRICS
+from .paper.values import Filters, filters_of
+from .spec import PARTS, RunSpec, fields_of, usual_draw, with_code, with_profile_parts
 
-__all__ = [
-    "METRICS",
-    "Axis",
-    "Cell",
-    "Entry",
-    "Skip",
-    "Suite",
-    "expand",
-    "load_suite",
-    "lower_is_better",
-    "read_suite",
-    "runs",
-    "suite_names",
-]
+FIELDS = set(RunSpec.model_fields)
+
+
+class Entry(FileModel):
+    """One choice on an axis: fields of RunSpec, options to take away, and filters of the paper's figures.
+
+    group: of a column; tables show the mean over the columns of a group, such as far and near unknowns. seeds: only these of the
+    suite's, for what would take too long.
+    """
+
+    name: str
+    fields: dict[str, Any] = Field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    paper: Filters = Field(default_factory=dict)
+    group: str = ""
+    seeds: tuple[int, ...] | None = None
+
+    @model_validator(mode="after")
+    def _known(self) -> Entry:
+        problems = [
+            f"the entry {self.name!r} sets {name!r}, which is no field of a run{suggest(name, sorted(FIELDS))}"
+            for name in sorted(set(self.fields) - FIELDS)
+        ]
+        problems += _impossible({name: value for name, value in self.fields.items() if name in FIELDS})
+        if "," in self.name:
+            problems.append(
+                f"the entry {self.name!r} has a comma in its name, which would split it on the command line"
+            )
+        return _without(problems, self)
+
+
+class Axis(FileModel):
+    """One way in which the runs of a suite differ."""
+
+    name: str
+    entries: tuple[Entry, ...] = Field(min_length=1)
+
+
+class Skip(FileModel):
+    """Combinations that are left out: all axes named in `where` must be at one of the entries listed."""
+
+    where: dict[str, list[str]]
+    reason: str
+
+
+class Suite(FileModel):
+    """The content of a suite file.
+
+    Only `axes` must be there; a title is made from the file's name, and the five figures are the usual metrics.
+
+    what: section and table of the paper, or a word of one's own. labels: its LaTeX labels. figures: filters that all cells have in common. parts: the domains
+    of a run that have figures of their own, beside the whole. records: the per-image records are needed, for pictures and
+    intervals. cache_features: runs that need nothing but image features share them, stream by stream; their times are then not shown.
+    windows: so many images a window, in which rows are set against the frozen one; 0 for no such table.
+    orders: the same images in so many orders, in place of `seeds`; `base.draw` is then "orders".
+    differences: of which metrics tables show differences to the frozen row and to ROSITA; the headline's, if none are named.
+    """
+
+    name: str
+    title: str = ""
+    what: str = ""
+    labels: tuple[str, ...] = ()
+    remark: str = ""
+    base: dict[str, Any] = Field(default_factory=dict)
+    axes: tuple[Axis, ...] = Field(min_length=1)
+    skip: tuple[Skip, ...] = ()
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = Field(NAMES, min_length=1)
+    seeds: tuple[int, ...] = Field((0,), min_length=1)
+    orders: Annotated[int, Field(ge=1)] | None = None
+    limit: int | None = None
+    figures: Filters = Field(default_factory=dict)
+    parts: tuple[str, ...] = ()
+    records: bool = False
+    cache_features: bool = False
+    differences: tuple[str, ...] = ()
+    windows: int = Field(0, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _filled_in(cls, content: Any) -> Any:
+        """What a file leaves out and can be known: its title, and which axes are rows and which columns."""
+        if not isinstance(content, dict):
+            return content
+        filled = {"title": Path(str(content.get("name", ""))).stem, **content}
+        axes = {axis["name"]: axis["entries"] for axis in content.get("axes", ()) if isinstance(axis, dict)}
+        if isinstance(content.get("orders"), int) and isinstance(content.get("base", {}), dict):
+            if "seeds" in content or "draw" in content.get("base", {}):
+                raise ValueError(
+                    "orders: the seeds are then 0, 1, ... and draw the orders, so name neither `seeds` nor `draw`"
+                )
+            filled |= {"seeds": range(content["orders"]), "base": {**content.get("base", {}), "draw": "orders"}}
+        if isinstance(content.get("metrics"), list):
+            # A measure in a file is named from the folder of the suite.
+            folder = Path(str(content.get("name", ""))).absolute().parent
+            filled["metrics"] = [placed_file(m, folder) if names_file(m) else m for m in content["metrics"]]
+        rows, columns = (content.get(side) for side in ("rows", "columns"))
+        if rows is None and columns is None:
+            columns = [name for name, entries in axes.items() if _of_stream(entries)]
+            columns = columns[1:] if len(columns) == len(axes) else columns
+            rows = [name for name in axes if name not in columns]
+        elif rows is None and isinstance(columns, list):
+            rows = [name for name in axes if name not in columns]
+        elif columns is None and isinstance(rows, list):
+            columns = [name for name in axes if name not in rows]
+        return {**filled, "rows": () if rows is None else rows, "columns": () if columns is None else columns}
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Suite:
+        names = {axis.name: {entry.name for entry in axis.entries} for axis in self.axes}
+        problems = []
+        if sorted([*self.rows, *self.columns]) != sorted(names):
+            problems.append(f"every axis is a row or a column, once: there are {', '.join(names)}")
+        for skip in self.skip:
+            for axis, entries in skip.where.items():
+                strange = set(entries) - names.get(axis, set())
+                if axis not in names or strange:
+                    problems.append(
+                        f"a skip rule speaks of {axis} = {sorted(strange) or entries}, which does not exist"
+                    )
+        unknown = sorted(set(self.differences) - set(self.metrics))
+        if unknown:
+            problems.append(f"unknown metrics or fields: differences of {unknown}, which are no metrics of the suite")
+        return _without(problems, self)
+
+    @field_validator("base")
+    @classmethod
+    def _possible(cls, base: dict[str, Any]) -> dict[str, Any]:
+        unknown = sorted(set(base) - FIELDS)
+        problems = [f"unknown metrics or fields: {unknown}"] if unknown else []
+        return _without([*problems, *_impossible({name: base[name] for name in base if name in FIELDS})], base)
+
+    @field_validator("metrics")
+    @classmethod
+    def _known(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
+        known = [*METRICS, *measure_names()]
+        unknown = [
+            f"{name!r}{suggest(name, known)}" for name in metrics if name not in METRICS and not is_measure(name)
+        ]
+        return _without([f"unknown metrics or fields: {each}" for each in unknown], metrics)
+
+    @property
+    def place(self) -> str:
+        """Where its figures come from, for a heading: "in the paper: ..." only where it is a table or a figure of it."""
+        return f"in the paper: {self.what}" if self.labels and self.folder is None else self.what
+
+    @property
+    def called(self) -> str:
+        """Title, name and place, for the head of a table."""
+        return f"{self.title} ({'; '.join(filter(None, (self.name, self.what)))})"
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of a suite of one's own."""
+        return Path(self.name).absolute().parent if self.name.endswith(".toml") else None
+
+    @property
+    def scale(self) -> Literal["paper", "embedded"]:
+        return "paper" if self.name.startswith("paper/") else "embedded"
+
+
+def _impossible(fields: Mapping[str, Any]) -> list[str]:
+    """Fields of a run that none can have, such as a number in the place of options, are found when the file is read."""
+    try:
+        RunSpec(**fields)
+    except ValidationError as problem:
+        return all_problems(problem)
+    return []
+
+
+_Checked = TypeVar("_Checked")
+
+
+def _without(problems: Sequence[str], checked: _Checked) -> _Checked:
+    """`checked` where there are no problems, else one error with all of them."""
+    if problems:
+        raise ValueError("; ".join(problems))
+    return checked
+
+
+def _of_stream(entries: Any) -> bool:
+    """Return whether the entries of an axis set fields of the stream only."""
+    return all(
+        isinstance(entry, dict) and set(entry.get("fields", ())) <= set(fields_of("stream")) for entry in entries
+    )
+
 
 FOLDER = Path(__file__).parent / "suites"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a suite, and where its figure belongs: `row` and `column` are entry names, in the order of the suite's axes.
+    """One run of a suite and its place in the tables: `row` and `column` are entry names, in the order of the suite's axes.
 
-    `fields` are those of RunSpec that are not at their default; `paper` finds the paper's figures, together with a metric. `folder` is
-    the suite's own, from which the files of code are named.
+    `fields` are the fields of RunSpec that differ from their defaults. `paper` finds the paper's figures, together with a metric.
+    Files of code are relative to `folder`. `stored` is the spec of a result file; code that it names is not executed.
     """
 
     fields: dict[str, Any]
@@ -78,18 +253,21 @@ class Cell:
     seed: int
     paper: Filters
     folder: Path | None = None
+    stored: RunSpec | None = None
 
     @cached_property
     def spec(self) -> RunSpec:
+        if self.stored is not None:
+            return self.stored
         try:
-            return asked(RunSpec(**self.fields), self.folder)
+            return with_code(RunSpec(**self.fields), self.folder)
         except ValidationError as problem:
             place = " / ".join([*self.row, *self.column])
-            raise Error(f"The run {place} is not possible ({first_problem(problem)}).") from None
+            raise Error(f"The run {place} is not possible ({first_problem(problem)}).", code="run-invalid") from None
 
     @property
-    def asked(self) -> str:
-        """What the suite says of this run: the same on every machine, wherever it has its folders."""
+    def request(self) -> str:
+        """The fields that the suite sets for this run: the same on every machine, independent of its folders."""
         return json.dumps(self.fields, sort_keys=True, default=str)
 
     def paper_part(self, part: str) -> Filters:
@@ -125,7 +303,7 @@ def read_suite(path: Path, name: str) -> Suite:
     except OSError as problem:
         raise Error(f"The suite file {path} cannot be read ({problem.strerror}).") from None
     except ValidationError as problem:
-        found = all_problems(problem, partial(_place, content))
+        found = all_problems(problem, partial(_place_in_file, content))
         count = f"{len(found)} problems: " if len(found) > 1 else ""
         raise Error(f"{path} is not a suite file ({count}{'; '.join(found)}).") from None
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
@@ -134,7 +312,7 @@ def read_suite(path: Path, name: str) -> Suite:
         raise Error(f"{path} is not a suite file (it is nested too deeply).") from None
 
 
-def _place(content: Mapping[str, Any], loc: tuple[Any, ...]) -> str:
+def _place_in_file(content: Mapping[str, Any], loc: tuple[Any, ...]) -> str:
     """A place in the file by the names of axes and entries."""
     if len(loc) < 2 or loc[0] != "axes":
         return ".".join(map(str, loc))
@@ -186,7 +364,7 @@ def expand(
 
 def runs(cells: Sequence[Cell]) -> int:
     """How many runs the cells need: cells with equal specs share one."""
-    return len({cell.asked for cell in cells})
+    return len({cell.request for cell in cells})
 
 
 def _combinations(suite: Suite, chosen: Mapping[str, Sequence[Entry]]) -> Iterator[dict[str, Entry]]:

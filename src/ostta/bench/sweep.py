@@ -16,18 +16,16 @@ from typing import Any
 
 from ..config.resolve import canonical
 from ..core.types import Error
-from ..data.catalogue import CATALOGUE
-from ..data.names import parse_name
 from ..evaluation.metrics import NAMES
 from ..io import make_folder, write_atomically
-from .own_code import code_of, sets_of
-from .scenario import DomainsScenario
-from .spec import PARTS, RunSpec, changed, is_frozen, name_of
+from .naming import choice_remark, shown_stream
+from .spec import PARTS, RunSpec, changed, code_of, fields_of, is_frozen, name_of
 
-# What an entry says; the rest of a spec is the same for all runs.
-_OF_ENTRY = ("method", "score", "identifier", "profile", "guard", "options")
+# The fields that an entry sets. All runs share the other fields; hashes of code are not written to a suite file.
+_OF_ENTRY = tuple(name for name in fields_of("method") if name != "plugins")
+
+
 FROZEN = "zero_shot"
-WARNING = "WARNING:"
 
 
 @dataclass(frozen=True)
@@ -101,55 +99,6 @@ def sweep_of(spec: RunSpec, given: Mapping[str, Sequence[str]], seeds: Sequence[
         if len({json.dumps(value) for value in values}) < len(values):
             raise Error(f"A value of `{option}` is given twice: {', '.join(map(_word, values))}.")
     return Sweep(changed(spec, options=alone), several, tuple(seeds))
-
-
-def choice_remark(spec: RunSpec) -> str:
-    """What it means to choose values of options on the stream of `spec`.
-
-    >>> choice_remark(RunSpec(desired="cifar10c:train", undesired="mnist:train"))
-    'Values of options were compared on training images (cifar10c:train under snow 5 against mnist:train): report the chosen one on test images.'
-    """
-    where, sides = shown_stream(spec), {_images(name) for name in sets_of(spec)}
-    if "test" in sides:
-        return (
-            f"{WARNING} values of options were compared on test images ({where}). The best of them looks better here than it is: do "
-            "not report its figure on this stream. Choose on training images, such as cifar10c:train, and report on test images."
-        )
-    if "own" in sides:
-        return (
-            f"Values of options were compared on {where}. The best of them looks better on these images than on others: report it on "
-            "images that had no part in the choice."
-        )
-    return f"Values of options were compared on training images ({where}): report the chosen one on test images."
-
-
-def shown_stream(spec: RunSpec) -> str:
-    """The stream of a run in a few words.
-
-    >>> shown_stream(RunSpec(undesired="svhn", limit=500))
-    'cifar10c under snow 5 against svhn, 500 desired images'
-    """
-    if isinstance(spec.scenario, DomainsScenario):
-        known = " and ".join(dict.fromkeys(domain.desired for domain in spec.scenario.domains))
-    else:
-        known = spec.desired
-        if spec.scenario.kind == "single" and parse_name(known).corrupted:
-            known += f" under {spec.corruption} {spec.severity}"
-    kind = "" if spec.scenario.kind == "single" else f", scenario {spec.scenario.kind}"
-    images = "" if spec.limit is None else f", {spec.limit:,} desired images"
-    unknown = "no undesired images" if spec.undesired is None else spec.undesired
-    return f"{known} against {unknown}{kind}{images}"
-
-
-def _images(name: str) -> str:
-    """Whether a set has test images, training images, or images of one's own."""
-    parsed = parse_name(name)
-    if parsed.kind == "sample":
-        return "test"
-    if parsed.kind != "known":
-        return "own"
-    split = parsed.split or next(iter(CATALOGUE[parsed.base].splits))
-    return "training" if "train" in split else "test"
 
 
 def _read(names: Sequence[Any], option: str, text: str) -> list[Any]:

@@ -62,6 +62,24 @@ def statistics(
     print(f"Token statistics of {count} images, {list(found.means.shape)}: {target}")
 
 
+@app.command("suggest")
+def suggest_backbone(
+    classes: Annotated[str, typer.Option(help="Class names: a,b,c or a file with one a line.")],
+) -> None:
+    """Say which of the backbones that ship knows these class names, and what each name means to it.
+
+    Example: ostta backbone suggest --classes "dog,elephant,guitar"
+    """
+    from .. import backbones
+    from ..data.class_names import described, parse_classes
+
+    names, descriptions = described(parse_classes(classes))
+    found = backbones.suggest(names, described=bool(descriptions))
+    print(f"{found.backbone}: {found.reason}.")
+    for name, meaning in found.meanings.items():
+        print(f"  {name}: {meaning}")
+
+
 @app.command()
 def export(
     backbone: Annotated[str, typer.Option(help="embedded, a hub id, a local folder, or one with MaPLe prompts.")],

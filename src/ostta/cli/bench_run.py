@@ -64,8 +64,8 @@ def run(
 
     Example: ostta bench run embedded/table-cifar --limit 100 --only method=zero_shot,rosita --workers 2 --data DATA
     """
-    from ..bench.engine.grid import plan, run_grid
-    from ..bench.engine.requirements import MissingError
+    from ..bench.requirements import MissingError
+    from ..bench.runner import plan, run_grid
     from ..bench.spec import changed
     from ..bench.suite import load_suite
     from .grid_progress import duration, grid_progress, tell_missing, title
@@ -116,8 +116,8 @@ def verify(
 
     Example: ostta bench verify ostta-runs/rosita-cifar10c-mnist-s0-0123456789ab.json --data DATA
     """
-    from ..bench.engine.verify import Difference
-    from ..bench.engine.verify import verify as check
+    from ..bench.verify import Difference
+    from ..bench.verify import verify as check
     from .grid_progress import grid_progress
 
     def listed(differences: tuple[Difference, ...]) -> None:

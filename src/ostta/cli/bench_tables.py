@@ -12,7 +12,7 @@ from ..core.types import Error
 from .parsing import DTYPE_HELP
 
 if TYPE_CHECKING:
-    from ..bench.tables.suite_figures import SuiteFigures
+    from ..bench.figures import SuiteFigures
 
 PARQUET = "parquet"
 _Suite = Annotated[
@@ -52,9 +52,8 @@ def table(
 
     Example: ostta bench table ostta-runs --format parquet --to runs.parquet
     """
-    from ..bench.tables.data_export import run_rows
-    from ..bench.tables.export import FORMATS
-    from ..bench.tables.tidy import parquet
+    from ..bench.data_export import parquet, run_rows
+    from ..bench.formats import FORMATS
     from ..config.registry import require_known
     from ..io import write_atomically
 
@@ -86,7 +85,7 @@ def pictures(
 
     Example: ostta bench pictures ostta-runs --to figures --format pdf
     """
-    from ..bench.pictures.saving import save_pictures
+    from ..pages.pictures import save_pictures
 
     formats = [name.strip() for name in format_.split(",")]
     figures = _figures_of(suite, "interpolated", out, seeds, limit, only, device, dtype)
@@ -123,11 +122,10 @@ def report(
 
     Example: ostta bench report embedded/scores --data DATA --to scores.html
     """
-    from ..bench.compare.stream_images import stream_images
-    from ..bench.report.suite_page import page_name, suite_report
-    from ..bench.run.seen_images import seen_images
-    from ..bench.tables.opening import is_folder
+    from ..bench.collected import is_folder
+    from ..bench.stream import seen_images, stream_images
     from ..io import write_atomically
+    from ..pages.suite import page_name, suite_report
 
     figures = _figures_of(suite, fpr95, out, seeds, limit, only, device, dtype)
     path = figures.collected.folder / page_name(suite) if to is None else to
@@ -148,7 +146,7 @@ def _figures_of(
     device: str | None,
     dtype: str | None,
 ) -> SuiteFigures:
-    from ..bench.tables.opening import figures_of
+    from ..bench.figures import figures_of
     from .parsing import parse_only, parse_seeds
 
     # Results may be read where there is no such device.

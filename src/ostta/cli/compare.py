@@ -29,13 +29,12 @@ def compare(
 
     Example: ostta compare runs-before runs-after --to compare.html --data DATA
     """
-    from ..bench.compare.comparison import compare as compared
-    from ..bench.compare.page import compare_page
-    from ..bench.compare.sides import open_sides
-    from ..bench.compare.stream_images import stream_images
-    from ..bench.compare.text import as_json, text
+    from ..bench.compare import as_json, open_sides
+    from ..bench.compare import compare as compared
+    from ..bench.stream import stream_images
     from ..config.registry import require_known
     from ..io import write_atomically
+    from ..pages.compare import compare_page, text
 
     written = {"text": text, "json": as_json}[require_known(format_, ("text", "json"), "format")]
     found = compared(open_sides(first, second))

@@ -35,8 +35,8 @@ def check(
 
     Example: ostta data check folder:pets
     """
-    from ..data.completeness import check_dataset
     from ..data.names import parse_name
+    from .data_check import check_dataset
     from .folder_report import report_folder
 
     parsed = parse_name(name)
@@ -101,8 +101,8 @@ def get(
 
 def _fetch_for(suite: str, root: Path) -> bool:
     """Fetch the data sets of a suite that are not there; whether all of them are there afterwards."""
-    from ..bench.engine.grid import plan
-    from ..bench.engine.requirements import sets_needed
+    from ..bench.requirements import sets_needed
+    from ..bench.runner import plan
     from ..bench.suite import load_suite
     from ..data.by_name import open_dataset
     from ..data.catalogue import CATALOGUE
@@ -140,7 +140,7 @@ def _fetch(name: str, root: Path, corruption: str) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from ..data.download.get import get_dataset
+    from ..downloads.get import get_dataset
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:

@@ -24,13 +24,13 @@ def demo(
     from rich.table import Table
 
     from .. import backbones
-    from ..bench.report.demo_page import demo_page
-    from ..bench.run.execute import carry_out, prepare
-    from ..bench.run.seen_images import SeenImages, uncorrupted
+    from ..bench.run import carry_out, prepare
     from ..bench.spec import RunSpec, name_of
-    from ..bench.tables.layout import HEADINGS, rows
+    from ..bench.stream import SeenImages, uncorrupted
+    from ..bench.tables import HEADINGS, rows
     from ..config.profiles import apply_profile
     from ..io import make_folder, write_atomically
+    from ..pages.demo import demo_page
     from .run_progress import progress_line
 
     make_folder(out)
@@ -56,8 +56,8 @@ def demo(
     )
     for number, heading in enumerate(HEADINGS):
         table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=True)
-    for row in rows([result for result, _ in finished]):
-        table.add_row(*row)
+    for name, cells in rows([result for result, _ in finished]):
+        table.add_row(name, *(cell.text for cell in cells))
     # No figure is cut short, neither in a pipe nor in a narrow window.
     Console(width=max(Console().width, 120)).print(table)
     for remark in finished[0][0].remarks:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
-from ..data.folder_check import USUAL_LIMIT, FolderCheck, Found, check_folder
 from ..io import readable
+from .data_check import USUAL_LIMIT, FileProblems, FolderCheck, check_folder
 from .run_progress import progress_line
 
 # Lines of classes and names of files that are printed; the rest is counted.
@@ -30,9 +30,9 @@ def report_folder(folder: Path, limit: int | None) -> None:
 def lines(found: FolderCheck) -> list[str]:
     """The report, line by line."""
     written = [f"{'folder':<10} {found.folder}", f"{'images':<10} {found.images:,}"]
-    if found.looked_at < found.images:
+    if found.checked < found.images:
         written.append(
-            f"{'looked at':<10} {found.looked_at:,}, drawn evenly over the classes; --limit {found.images} looks at all"
+            f"{'looked at':<10} {found.checked:,}, drawn evenly over the classes; --limit {found.images} looks at all"
         )
     written.append(
         f"{'classes':<10} {len(found.classes):,}" if found.classes else f"{'classes':<10} none: images alone"
@@ -48,7 +48,7 @@ def lines(found: FolderCheck) -> list[str]:
     return [*written, f"{'next':<10} {_next(found)}"]
 
 
-def _files(heading: str, found: Found) -> list[str]:
+def _files(heading: str, found: FileProblems) -> list[str]:
     # Each sentence names its file already.
     written = [f"{heading}: {sentence}" for _, sentence in found.files[:_FILES]]
     return written + ([f"{heading}: {found.count - _FILES:,} more"] if found.count > _FILES else [])

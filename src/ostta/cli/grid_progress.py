@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from ..bench.engine.job import Outcome
-from ..bench.engine.progress import GridProgress
-from ..bench.engine.requirements import MissingError
+from ..bench.requirements import MissingError
+from ..bench.runner import GridProgress
 from ..bench.spec import RunSpec
+from ..bench.worker import Outcome
 from ..core.words import counted
 
 # Seconds between two lines where nobody watches.

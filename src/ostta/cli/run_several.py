@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from ..bench.figures import SuiteFigures
     from ..bench.sweep import Sweep
-    from ..bench.tables.suite_figures import SuiteFigures
 
 
 def run_several(
     sweep: Sweep, data: Path | None, out: Path, *, records: bool | None, log: str | None, workers: int | None
 ) -> None:
     """Carry out the runs, print the table, and write the page; the suite's file is printed last."""
-    from ..bench.engine.grid import plan, run_grid
-    from ..bench.engine.requirements import MissingError
-    from ..bench.report.suite_page import page_name, suite_report
-    from ..bench.run.seen_images import seen_images
+    from ..bench.collected import collect_results
+    from ..bench.figures import SuiteFigures
+    from ..bench.formats import FORMATS
+    from ..bench.requirements import MissingError
+    from ..bench.runner import plan, run_grid
+    from ..bench.stream import seen_images
     from ..bench.suite import load_suite
-    from ..bench.tables.export import FORMATS
-    from ..bench.tables.suite_figures import SuiteFigures
-    from ..bench.tables.suite_results import collect_results
     from ..io import write_atomically
+    from ..pages.suite import page_name, suite_report
     from .grid_progress import grid_progress, tell_missing, title
 
     path = sweep.write(out, records=records is True)
@@ -58,14 +58,14 @@ def run_several(
 
 def _best(figures: SuiteFigures) -> str:
     """A sentence about the row with the best mean, the frozen one left out; empty where nothing is known."""
-    from ..bench.suite import METRICS, lower_is_better
+    from ..bench.metric_values import lower_is_better, metric_name
 
     (column,) = figures.columns
     found = {row: figures.figure(row, column, figures.headline) for row in figures.rows if not figures.is_frozen(row)}
     means = {row: figure.mean for row, figure in found.items() if figure is not None and figure.mean is not None}
     top = (min if lower_is_better(figures.headline) else max)(means.values(), default=None)
     best = [" / ".join(row) for row, value in means.items() if value == top]
-    name = METRICS[figures.headline].rstrip(" ↑↓")
+    name = metric_name(figures.headline)
     if len(best) > 1:
         return f"The best {name} is the same for {', '.join(best)}: nothing can be chosen by it."
     return f"The best {name} is that of {best[0]}." if best else ""

@@ -20,7 +20,11 @@ class EngineName(StrEnum):
 
 def serve(
     backbone: Annotated[
-        str, typer.Option(help="embedded, a hub id, a local folder, onnx:FOLDER, or file.py:Name.")
+        str,
+        typer.Option(
+            help="photos, embedded, a hub id, a local folder, onnx:FOLDER, file.py:Name, or auto, which is photos: sessions name their "
+            "classes later."
+        ),
     ] = "embedded",
     host: Annotated[
         str, typer.Option(help="The address to listen at. Any but loopback needs --token-file.")
@@ -129,6 +133,11 @@ def serve(
         cors=tuple(cors or ()),
         proxies=proxies_of(proxy_headers or []),
     )
+    if backbone == "auto":
+        backbone = "photos"
+        typer.echo(
+            "Backbone photos: it is made for photographs, and refuses class names that it does not know.", err=True
+        )
     if engine is EngineName.ray:
         from ..server.cluster.serving import serve_on_ray
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ from .parsing import CLASSES_HELP, DEVICE_HELP, DTYPE_HELP, named_code, parse_op
 
 if TYPE_CHECKING:
     from ..adapter import Adapter
+    from ..data.class_names import Classes
 
 
 class Sort(StrEnum):
@@ -43,8 +45,8 @@ def stream(
     backbone: Annotated[
         str | None,
         typer.Option(
-            help="embedded (the default), a hub id, a local folder, onnx:FOLDER, features:FILE (the default for such a source), or "
-            "file.py:Name."
+            help="photos, embedded, a hub id, a local folder, onnx:FOLDER, features:FILE (the default for such a source), file.py:Name, "
+            "or auto (the default without a state file): photos if it knows all class names, else embedded."
         ),
     ] = None,
     method: Annotated[str | None, typer.Option(help="See `ostta ls methods`; or file.py:Name of your own.")] = None,
@@ -147,6 +149,7 @@ def stream(
     from ..live import outputs
     from ..live.answers import LiveStream, open_stream
     from ..live.state_keeper import Wanted
+    from ..pages.stream import stream_page
     from ..sources import open as open_source
     from .stream_output import shown
 
@@ -164,8 +167,11 @@ def stream(
             raise Error(f"The backbone {backbone} has no image tower, so it cannot read {readable(images)}.")
         if classes is None and (state is None or not state.exists()):
             named = list(read_features(features_path(backbone)).classes)
+    given = named if classes is None else parse_classes(classes)
+    if given and (backbone == "auto" or (backbone is None and (state is None or not state.exists()))):
+        backbone = _chosen_backbone(given, required=backbone is not None)
     wanted = Wanted(
-        classes=named if classes is None else parse_classes(classes),
+        classes=given,
         backbone=named_code(backbone),
         method=named_code(method),
         score=named_code(score),
@@ -184,7 +190,11 @@ def stream(
     opened: list[LiveStream] = []
     # Asked only when images are, and then the stream is open.
     source = open_source(*sources, every=every, follow=follow, skip=lambda key: opened[0].journal.knows(key))
-    output = None if out is None else outputs.Wanted(path=out, sort=None if sort is None else sort.value, draw=draw)
+    output = (
+        None
+        if out is None
+        else outputs.Wanted(path=out, page=stream_page, sort=None if sort is None else sort.value, draw=draw)
+    )
     about = {"title": f"ostta stream: {readable(source.name)}", "sources": [readable(name) for name in sources]}
     with (
         source,
@@ -202,6 +212,24 @@ def stream(
     ):
         opened.append(live)
         shown(live, source, panel=panel)
+
+
+def _chosen_backbone(classes: Classes, required: bool) -> str | None:
+    """The backbone that knows the classes, with the reason on a terminal; None if there is none and it is not `required`."""
+    from .. import backbones
+    from ..core.types import Error
+    from ..data.class_names import described
+
+    names, descriptions = described(classes)
+    try:
+        found = backbones.suggest(names, described=bool(descriptions))
+    except Error:
+        if required:
+            raise
+        return None
+    if sys.stderr.isatty():
+        typer.echo(f"Backbone {found.backbone}: {found.reason}.", err=True)
+    return found.backbone
 
 
 def _options(pairs: list[str], accept: list[str]) -> dict[str, Any]:

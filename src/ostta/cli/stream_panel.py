@@ -18,7 +18,7 @@ from ..core.types import compared
 from ..core.words import counted
 from ..live.digest import Digest, is_undecided
 from ..live.memory import Memory
-from ..live.outputs.timeline import histogram
+from ..pages.stream import histogram
 
 # Seconds between two pictures of the panel, and over which the rate is taken.
 PAUSE, RATE_OVER = 0.25, 10.0

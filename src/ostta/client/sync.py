@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..core.types import Error
-from ..data.class_descriptions import Classes
+from ..data.class_names import Classes
 from . import calls
 from .calls import Events, Json, ServerError
 

@@ -1,9 +1,11 @@
-"""Reading images and data sets, views of an image, and corruptions."""
+"""Images, data sets, views of an image, and corruptions."""
 
-from .by_name import Dataset, DatasetRow, dataset_names, open_dataset
+from .by_name import open_dataset
 from .class_names import parse_classes
 from .corruptions import CORRUPTIONS, corrupt, corruption_names
+from .dataset import Dataset
 from .images import ImageSource, read_image, to_rgb
+from .names import DatasetRow, dataset_names
 from .views import Views, augmented, canonical, pixels_to_tensor
 
 __all__ = [

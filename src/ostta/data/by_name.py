@@ -1,46 +1,56 @@
-"""Data sets by name: class names, labels, and images decoded one at a time. `names.py` has the grammar of the names."""
+"""Open data sets by name. `names.py` parses the names, `catalogue.py` lists the known sets."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from ..config import plugins
 from ..core.checks import shown
+from ..core.errors import translate_errors
 from ..core.types import Error
-from ..io import data_folder
-from .catalogue import CATALOGUE
-from .class_lists import class_list
-from .class_names import checked_classes
+from ..io import ROOT_VARIABLE, data_folder, read_regular
+from .catalogue import CATALOGUE, Entry, Kind, Layout, Split
+from .class_names import ClassList, checked_classes, class_list, spoken
+from .corruptions import checked
+from .corruptions.dataset import generated
 from .dataset import Dataset
-from .features import open_features
-from .from_catalogue import AbsentError, data_root, open_known, open_published
-from .generated import generated
-from .names import SAMPLES, Name, parse_name
-from .readers.folders import IMAGE_SUFFIXES, read_own_folder
+from .names import DatasetRow, Name, dataset_names, parse_name
+from .readers.arrays import read_cifar_c, read_idx, read_mat, read_own_idx
+from .readers.base import Images, check_labels
+from .readers.features import open_features
+from .readers.folders import IMAGE_SUFFIXES, read_annotations, read_class_folders, read_list, read_own_folder
 from .readers.hub import disk_folder, read_disk, read_hub
-from .readers.idx import read_own_idx
-from .readers.labelled import Images, check_labels
 from .readers.parquet import read_parquet
+from .readers.shards import read_shards
 
-__all__ = ["IMAGE_SUFFIXES", "SAMPLE_IMAGES", "Dataset", "DatasetRow", "dataset_names", "open_dataset"]
+__all__ = ["IMAGE_SUFFIXES", "Dataset", "DatasetRow", "dataset_names", "open_dataset"]
 
-# What makes a data set from outside, given the folder of the data sets.
-Make = Callable[[Path | None], Dataset]
-SAMPLE_IMAGES = 1_000
+# Builds a data set of a plug-in or a file of the user from the data folder.
+Factory = Callable[[Path | None], Dataset]
 _SAMPLE = Path(__file__).parent / "sample"
+# Two corruptions have longer names in the published files.
+PUBLISHED_NAMES = {"elastic": "elastic_transform", "jpeg": "jpeg_compression"}
+
+_READERS: Mapping[Kind, Callable[[Path, ClassList, int | None], Images]] = {
+    "parquet": lambda path, classes, limit: read_parquet(path),
+    "idx": lambda path, classes, limit: read_idx(path),
+    "mat": lambda path, classes, limit: read_mat(path),
+    "folder": lambda path, classes, limit: read_class_folders(path, classes.folders).mixed(),
+    "inner_folder": lambda path, classes, limit: read_class_folders(path, classes.folders, inner="images").mixed(),
+    "list": lambda path, classes, limit: read_list(path, classes.folders).mixed(),
+    "annotations": lambda path, classes, limit: read_annotations(path, classes.folders),
+    "shards": lambda path, classes, limit: read_shards(path, limit),
+}
+_ORIGINS: Mapping[Kind, str] = {"inner_folder": "folder", "annotations": "list"}
 
 
-class DatasetRow(NamedTuple):
-    """A line of `ostta ls datasets`; the first of `splits` is the one that the bare name means."""
+class AbsentError(Error):
+    """A data set of the catalogue is not in the data folder."""
 
-    name: str
-    splits: tuple[str, ...]
-    images: int | None
-    classes: int | None
-    where: str
+    code = "dataset-missing"
 
 
 def open_dataset(
@@ -53,163 +63,225 @@ def open_dataset(
     limit: int | None = None,
     classes: Sequence[str] | None = None,
     named: bool = True,
-    code: Mapping[str, Make] | None = None,
+    code: Mapping[str, Factory] | None = None,
 ) -> Dataset:
-    """The data set called `name`; `dataset_names` lists them, `folder:PATH` and the like are a person's own.
+    """Open the data set called `name`. `dataset_names` lists the names.
 
-    `corruption`, `severity` and `seed` matter to the corrupted sets only. `limit` takes the first so many in the set's order.
-    `classes` gives the names in label order; for a folder it chooses and orders the class folders. Without `named`, for an
-    undesired side, classes do not matter: a folder may hold images directly, and a file needs no names. `code` has the functions
-    that stand behind the names of the form path/file.py:Name; no such file is opened here.
+    root:        the data folder; by default the value of the environment variable OSTTA_DATA.
+    corruption, severity, seed: used by corrupted sets only.
+    limit:       take the first `limit` images in the order of the set.
+    classes:     class names in label order. For a folder, they select and order the class folders.
+    named:       False for unknown images, whose classes do not matter: a folder may contain images directly, and a file needs no
+                 class names.
+    code:        factories of the names of the form path/file.py:Name. This function does not open such files.
 
     >>> len(open_dataset("sample:cifar10", limit=20))
     20
     """
-    given = None if classes is None else checked_classes(classes)
+    names = None if classes is None else checked_classes(classes)
     if limit is not None and limit < 1:
-        raise Error(f"A limit of {limit} images cannot be used: it must be 1 or more.")
+        raise Error(f"`limit` is {limit}: it must be 1 or more images.", code="limit-invalid")
     parsed = parse_name(name)
     if not parsed.corrupted:
-        dataset = _open_clean(name, parsed, root, given, named, limit, code)
+        dataset = _open_clean(name, parsed, root, names, named, limit, code)
     else:
-        dataset = _open_corrupted(name, parsed, root, given, named, corruption, severity, seed)
+        dataset = _open_corrupted(name, parsed, root, names, named, corruption, severity, seed)
     return dataset if limit is None else replace(dataset, labels=dataset.labels[:limit], files=dataset.files[:limit])
-
-
-def dataset_names() -> tuple[DatasetRow, ...]:
-    """What `open_dataset` knows, with where to get it."""
-    rows = []
-    for name, entry in CATALOGUE.items():
-        splits, count = tuple(entry.splits), len(class_list(entry.classes).names)
-        rows.append(DatasetRow(name, splits, entry.splits[splits[0]].expected.official, count, entry.instructions()))
-        if entry.published is not None:
-            how = f"{entry.published.instructions()[:-1]}; where they are absent, the corruption is made from {name}."
-            rows.append(DatasetRow(f"{name}c", splits, entry.published.expected.official, count, how))
-    for name in plugins.registered_names("dataset"):
-        if name not in CATALOGUE:
-            rows.append(DatasetRow(name, (), None, None, f"A plug-in of {plugins.package('dataset', name)}."))
-    for name in SAMPLES:
-        rows.append(
-            DatasetRow(f"sample:{name}", (), SAMPLE_IMAGES, 10, "Ships with ostta: the first 1,000 test images.")
-        )
-    rows += [
-        DatasetRow("folder:PATH", (), None, None, "Your own images: a folder with one folder of images per class."),
-        DatasetRow("parquet:PATH", (), None, None, "Your own parquet file with the columns image and label."),
-        DatasetRow(
-            "idx:PATH",
-            (),
-            None,
-            None,
-            "Your own idx file of grey images, as MNIST's, with the file of labels beside it.",
-        ),
-        DatasetRow(
-            "disk:PATH", (), None, None, "A folder made by `save_to_disk` of the datasets library, with :SPLIT at will."
-        ),
-        DatasetRow(
-            "hub:OWNER/NAME", (), None, None, "Any image set of the hub or its cache, with /CONFIG and :SPLIT at will."
-        ),
-        DatasetRow(
-            "features:PATH",
-            (),
-            None,
-            None,
-            "Image features in a file that `ostta features extract` wrote; see docs/features.md.",
-        ),
-        DatasetRow(
-            "NAMEc",
-            (),
-            None,
-            None,
-            "Any clean set with a corruption made when it is opened, such as sample:cifar10c, mnistc, svhnc:train or "
-            "folderc:PATH.",
-        ),
-    ]
-    return tuple(rows)
 
 
 def _open_clean(
     name: str,
     parsed: Name,
     root: Path | None,
-    given: tuple[str, ...] | None,
+    classes: tuple[str, ...] | None,
     named: bool,
     limit: int | None = None,
-    code: Mapping[str, Make] | None = None,
+    code: Mapping[str, Factory] | None = None,
 ) -> Dataset:
     if parsed.kind in ("plugin", "file"):
-        return _from_outside(name, parsed, root, given, code or {})
+        return _open_plugin(name, parsed, root, classes, code or {})
     if parsed.kind == "known":
-        return open_known(name, parsed.base, parsed.split, data_root(root, name), given, limit)
-    if parsed.kind == "sample":
-        path = _SAMPLE / f"{parsed.base}.parquet"
-        return _own(name, read_parquet(path), given, "embedded", str(path), named)
+        return _open_known(name, parsed, _require_root(root, name), classes, limit)
     if parsed.kind == "features":
-        return open_features(name, root, given, named)
+        return open_features(name, root, classes, named)
+    path, origin = Path(parsed.base).expanduser(), str(parsed.kind)
     if parsed.kind == "hub":
-        return _own(name, read_hub(parsed.base), given, "hub", parsed.base, named)
+        return _own(name, read_hub(parsed.base), classes, origin, parsed.base, named)
     if parsed.kind == "disk":
-        return _own(name, read_disk(parsed.base), given, "disk", str(disk_folder(parsed.base)[0]), named)
-    path = Path(parsed.base).expanduser()
-    if parsed.kind == "folder":
-        images = read_own_folder(path, given, named)
+        path, images = disk_folder(parsed.base)[0], read_disk(parsed.base)
+    elif parsed.kind == "sample":
+        path, origin = _SAMPLE / f"{parsed.base}.parquet", "embedded"
+        images = read_parquet(path)
+    elif parsed.kind == "folder":
+        images = read_own_folder(path, classes, named)
     else:
         images = read_parquet(path) if parsed.kind == "parquet" else read_own_idx(path)
-    return _own(name, images, given, parsed.kind, str(path), named)
+    return _own(name, images, classes, origin, str(path), named)
 
 
-def _from_outside(
-    name: str, parsed: Name, root: Path | None, given: tuple[str, ...] | None, code: Mapping[str, Make]
+def _open_plugin(
+    name: str, parsed: Name, root: Path | None, classes: tuple[str, ...] | None, code: Mapping[str, Factory]
 ) -> Dataset:
-    """What a function of a package or of a person's own file makes of the folder of the data sets."""
     if parsed.kind == "file" and name not in code:
-        raise Error(f"The data set {name!r} is in a file, which only a command line or a suite may name.")
-    make = code[name] if parsed.kind == "file" else plugins.registered("dataset", parsed.base)
-    dataset = make(data_folder(root))
+        message = f"The data set {name!r} is in a file of code: only a command line or a suite may name such a file."
+        raise Error(message, code="code-not-allowed")
+    factory = code[name] if parsed.kind == "file" else plugins.registered("dataset", parsed.base)
+    dataset = factory(data_folder(root))
     if not isinstance(dataset, Dataset):
-        raise Error(f"The data set {name!r} must be a function that gives an ostta.data.Dataset, not {shown(dataset)}.")
-    classes = given or checked_classes(dataset.classes)
-    check_labels(dataset.labels, classes, name)
-    return replace(dataset, name=name, classes=classes)
+        message = f"The function of the data set {name!r} must return an ostta.data.Dataset, not {shown(dataset)}."
+        raise Error(message, code="plugin-invalid")
+    names = classes or checked_classes(dataset.classes)
+    check_labels(dataset.labels, names, name)
+    return replace(dataset, name=name, classes=names)
 
 
 def _open_corrupted(
     name: str,
     parsed: Name,
     root: Path | None,
-    given: tuple[str, ...] | None,
+    classes: tuple[str, ...] | None,
     named: bool,
     corruption: str,
     severity: int,
     seed: int,
 ) -> Dataset:
-    """The published corrupted files where they are, for the default split; else made here."""
-    how = ""
+    """Open the published corrupted files if there are any for this split, else compute the corruption."""
+    instructions = ""
     if parsed.kind == "known" and parsed.split in ("", next(iter(CATALOGUE[parsed.base].splits))):
-        published = open_published(name, parsed.base, data_root(root, name), given, corruption, severity)
-        if published is not None:
-            return published
+        dataset = _open_published(name, parsed.base, _require_root(root, name), classes, corruption, severity)
+        if dataset is not None:
+            return dataset
         files = CATALOGUE[parsed.base].published
-        how = "" if files is None else files.instructions(corruption)
+        instructions = "" if files is None else files.instructions(corruption)
     try:
-        clean = _open_clean(parsed.clean, parsed, root, given, named)
+        clean = _open_clean(parsed.clean, parsed, root, classes, named)
     except AbsentError as problem:
-        if not how:
+        if not instructions:
             raise
-        # The published files come first: they are enough, and some clean sets cannot be downloaded.
+        # The published files come first: they are sufficient, and some clean sets cannot be downloaded.
         raise AbsentError(
-            f"The published files of '{name}', {corruption}, are not in '{data_folder(root)}'. {how} Without them, the corruption "
-            f"is made from the clean set. {problem}"
+            f"The published files of '{name}', {corruption}, are not in '{data_folder(root)}'. {instructions} Without them, the "
+            f"corruption is computed from the clean set. {problem}"
         ) from problem
     return generated(name, clean, corruption, severity, seed, data_folder(root))
 
 
-def _own(name: str, images: Images, given: tuple[str, ...] | None, origin: str, layout: str, named: bool) -> Dataset:
-    classes = given or images.names
-    if classes is None and not named:
-        classes = tuple(str(label) for label in range(int(images.labels.max(initial=0)) + 1))
-    if classes is None:
-        raise Error(f"The class names of '{layout}' are unknown: give them in label order as `classes`.")
-    check_labels(images.labels, classes, layout)
+def _own(name: str, images: Images, classes: tuple[str, ...] | None, origin: str, layout: str, named: bool) -> Dataset:
+    """Return the data set of files of the user."""
+    names = classes or images.names
+    if names is None and not named:
+        names = tuple(str(label) for label in range(int(images.labels.max(initial=0)) + 1))
+    if names is None:
+        message = f"The class names of '{layout}' are unknown: give them in label order as `classes`."
+        raise Error(message, code="classes-missing")
+    check_labels(images.labels, names, layout)
     return Dataset(
-        name, checked_classes(classes), images.labels, origin, "", images.read, layout=layout, files=images.files
+        name, checked_classes(names), images.labels, origin, "", images.read, layout=layout, files=images.files
     )
+
+
+# --- sets of the catalogue --------------------------------------------------------------------------------------------
+def _require_root(root: Path | None, name: str) -> Path:
+    folder = data_folder(root)
+    if folder is None:
+        raise Error(
+            f"The data set '{name}' needs the folder of your data sets: give it as `root` (on the command line --data), or set "
+            f"the environment variable {ROOT_VARIABLE}.",
+            code="data-folder-missing",
+        )
+    if not folder.is_dir():
+        raise Error(f"The data folder '{folder}' does not exist.", code="data-folder-missing")
+    return folder
+
+
+def _open_known(name: str, parsed: Name, root: Path, classes: tuple[str, ...] | None, limit: int | None) -> Dataset:
+    entry = CATALOGUE[parsed.base]
+    split_name = parsed.split or next(iter(entry.splits))
+    split = entry.splits[split_name]
+    layout = next((layout for layout in split.layouts if (root / layout.path).exists()), None)
+    if layout is None:
+        # The first two are the usual places; the others are spellings that some projects use.
+        places = " or ".join(f"ROOT/{layout.path}" for layout in split.layouts[:2])
+        raise AbsentError(
+            f"The data set '{name}' is not in '{root}': it should be at {places}. {entry.instructions(split_name)}"
+        )
+    path = root / layout.path
+    images = _READERS[layout.kind](path, class_list(entry.classes), limit)
+    names = _known_classes(parsed.base, entry, root, classes, images)
+    check_labels(images.labels, names, path)
+    complete, note = _compare_with_official(split, layout, images, split_name, limit)
+    origin = "official" if complete else _ORIGINS.get(layout.kind, layout.kind)
+    return Dataset(name, names, images.labels, origin, note, images.read, str(path), images.files)
+
+
+def _open_published(
+    name: str, base: str, root: Path, classes: tuple[str, ...] | None, corruption: str, severity: int
+) -> Dataset | None:
+    """Open the published corrupted files of a set; None if this corruption is not in the data folder."""
+    entry = CATALOGUE[base]
+    checked(corruption, severity)
+    if entry.published is None:
+        return None
+    folder, published_name = root / entry.published.folder, PUBLISHED_NAMES.get(corruption, corruption)
+    if entry.published.form == "npy":
+        path = folder / f"{published_name}.npy"
+        if not path.is_file():
+            return None
+        images = read_cifar_c(path, severity)
+    else:
+        path = folder / published_name / str(severity)
+        if not path.is_dir():
+            return None
+        images = read_class_folders(path, class_list(entry.classes).folders).mixed()
+    names = _known_classes(base, entry, root, classes, images)
+    check_labels(images.labels, names, path)
+    note = f"the official {entry.published.folder} files: {corruption}, severity {severity}"
+    complete = len(images.labels) == entry.published.expected.official
+    if not complete:
+        note += f", {_difference(len(images.labels), entry.published.expected.official)}"
+    origin = "official" if complete else "folder"
+    return Dataset(
+        name, names, images.labels, origin, note, images.read, str(path), images.files, f"{corruption} {severity}"
+    )
+
+
+def _compare_with_official(
+    split: Split, layout: Layout, images: Images, split_name: str, limit: int | None
+) -> tuple[bool, str]:
+    """Return whether these are all of the official images, and a note for readers of figures if they are not."""
+    official, count = split.expected.official, len(images.labels)
+    if split.any_prefix:
+        return True, "" if limit is not None or count == official else f"the first {count:,} of {official:,} images"
+    if count != official:
+        return False, layout.copies.get(count, f"{_difference(count, official)} of the {split_name} split")
+    if layout.lossless and images.jpeg:
+        return False, "a copy that was re-encoded as JPEG: not the official pixels"
+    return True, ""
+
+
+def _difference(count: int, official: int) -> str:
+    return f"{count:,} images instead of the official {official:,}"
+
+
+def _known_classes(
+    base: str, entry: Entry, root: Path, classes: tuple[str, ...] | None, images: Images
+) -> tuple[str, ...]:
+    """Return the names of the user, else those in ROOT/classes.json, else those of the file, else the included list."""
+    return checked_classes(classes or _listed_classes(root, base) or images.names or class_list(entry.classes).names)
+
+
+def _listed_classes(root: Path, name: str) -> tuple[str, ...] | None:
+    """Return the class names in ROOT/classes.json, in label order; None if the file does not list this set."""
+    path = root / "classes.json"
+    if not path.is_file():
+        return None
+    content = read_regular(path, "file of class names")
+    with translate_errors("classes-invalid", f"The class names in '{path}' cannot be read: {{reason}}.", ValueError):
+        listed = json.loads(content.decode("utf-8-sig"))
+    if isinstance(listed, dict) and listed.get(name) is None:
+        return None
+    names = listed[name] if isinstance(listed, dict) else None
+    if not isinstance(names, list) or not all(isinstance(item, str) for item in names):
+        message = f"'{path}' must be a JSON object from data set names, such as '{name}', to lists of class names."
+        raise Error(message, code="classes-invalid")
+    return checked_classes([spoken(item) for item in names])

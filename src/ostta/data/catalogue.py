@@ -266,6 +266,17 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "Run `ostta data get svhn{at}`, or put {split}_32x32.mat (ufldl.stanford.edu/housenumbers) into ROOT/svhn, or a "
             "parquet file of 32x32 digits at ROOT/svhn/{split}.parquet.",
         ),
+        "caltech_photos": Entry(
+            "caltech_photos",
+            {
+                "known": _parquet("caltech_photos", "known", Expected(320)),
+                "near": _parquet("caltech_photos", "near", Expected(320)),
+                "dev_known": _parquet("caltech_photos", "dev_known", Expected(256)),
+                "dev_near": _parquet("caltech_photos", "dev_near", Expected(256)),
+            },
+            "Make ROOT/caltech_photos/{split}.parquet with tools/make_photo_sets.py from photographs of Caltech-101 "
+            "(data.caltech.edu/records/mzrjq-6wc02): 16 of each class, four sets without a class in common.",
+        ),
         "tiny_imagenet20": Entry(
             "tiny_imagenet20",
             {

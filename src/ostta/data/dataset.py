@@ -1,11 +1,17 @@
-"""The class `Dataset`: images with labels, wherever they come from."""
+"""The class `Dataset`, and fingerprints of files.
+
+A fingerprint depends on the size and the bytes of a file, not on its name, folder or modification time. Copies of a data set on
+several machines have the same fingerprints.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -13,21 +19,26 @@ import numpy.typing as npt
 from PIL import Image
 
 from ..core.types import Error
-from .fingerprint import file_fingerprint, folder_fingerprint
+from ..io import open_regular
 
-# Images that are decoded to identify a data set that has no files.
+# Number of images that are decoded to identify a data set that has no files.
 _DECODED = 16
+# A file of up to BLOCKS * BLOCK_SIZE bytes is read in full; of a larger file, this many blocks at equal distances.
+BLOCKS, BLOCK_SIZE = 16, 4096
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images with labels. `labels` index `classes`; `image(i)` decodes one image.
+    """Images with labels. `labels` are indices into `classes`; `image(i)` decodes one image.
 
-    `origin` says where the pixels come from: "official" (the published images, all of them), "generated" (a corruption made
-    here), "embedded" (the sample that ships), else the form of the files: "parquet", "folder", "list", "idx", "mat", "shards",
-    "hub", "disk" or "features". `note` is what a reader of figures on this set should be told, or empty. `layout` is where it was found.
-    `files` has the file of each image, where each has its own. `condition` identifies the corruption of the images: its name,
-    severity and, where it is made here, its seed and textures; of a feature file it is the hash of the content.
+    origin:     where the pixels come from: "official" (all of the published images), "generated" (a corruption computed here),
+                "embedded" (the included sample), else the form of the files: "parquet", "folder", "list", "idx", "mat", "shards",
+                "hub", "disk" or "features".
+    note:       remark for readers of figures on this set, or an empty text.
+    layout:     path or hub id that the set was read from.
+    files:      the file of each image, if each image has its own file.
+    condition:  identifies the corruption of the images: its name, severity and, if it is computed here, its seed and textures. For
+                a feature file, the hash of the content.
     """
 
     name: str
@@ -44,9 +55,10 @@ class Dataset:
         return len(self.labels)
 
     def image(self, i: int) -> Image.Image:
-        """Image number `i`, in mode RGB."""
+        """Return image number `i` in mode RGB."""
         if not 0 <= i < len(self):
-            raise Error(f"There is no image number {i} in '{self.name}', which has images 0 to {len(self) - 1}.")
+            message = f"There is no image number {i} in '{self.name}', which has images 0 to {len(self) - 1}."
+            raise Error(message, code="image-not-found")
         return self._read(int(i))
 
     def fingerprint(self, numbers: npt.NDArray[np.int64]) -> str:
@@ -71,3 +83,38 @@ class Dataset:
                 image = self.image(number)
                 digest.update(json.dumps(image.size).encode() + image.tobytes())
         return digest.hexdigest()
+
+
+def file_fingerprint(path: Path) -> str:
+    """Return a hash of the size and the content of a file, or "unreadable".
+
+    At most 64 KiB are read. Fingerprints are cached until the size or the modification time of the file changes.
+    """
+    try:
+        status = os.stat(path)
+        return _fingerprint(os.fspath(path), status.st_size, status.st_mtime_ns)
+    except (OSError, ValueError, Error):
+        # The run that reads the file reports the problem.
+        return "unreadable"
+
+
+def folder_fingerprint(folder: Path) -> str:
+    """Return a hash of the relative paths and the fingerprints of all files below a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = os.fsencode(path.relative_to(folder).as_posix())
+        digest.update(name + b"\0" + file_fingerprint(path).encode() + b"\0")
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=2**17)
+def _fingerprint(path: str, size: int, modified: int) -> str:
+    digest = hashlib.sha256(str(size).encode() + b"\0")
+    with open_regular(Path(path), "data set file") as file:
+        if size <= BLOCKS * BLOCK_SIZE:
+            digest.update(file.read(BLOCKS * BLOCK_SIZE))
+        else:
+            for number in range(BLOCKS):
+                file.seek(number * (size - BLOCK_SIZE) // (BLOCKS - 1))
+                digest.update(file.read(BLOCK_SIZE))
+    return digest.hexdigest()

@@ -1,14 +1,14 @@
-"""The names of data sets, taken apart.
+"""The names of data sets: parse a name, and list all names.
 
     mnist                a set of the catalogue, in its default split
-    mnist:train          the same, in another split
-    sample:mnist         a sample that ships
-    folder:PATH          one's own images; parquet:PATH, idx:PATH, disk:PATH and hub:OWNER/NAME likewise
+    mnist:train          the same set, in another split
+    sample:mnist         an included sample
+    folder:PATH          images of the user; likewise parquet:PATH, idx:PATH, disk:PATH and hub:OWNER/NAME
     features:FILE.npz    image features in a feature file; features:NAME is the file features/NAME.npz of the data folder
-    PATH/FILE.py:NAME    a function in a file of one's own; a package may register such a function by a name
+    PATH/FILE.py:NAME    a function in a file of the user; a package can register such a function under a name
 
-A "c" behind the word that names the set, or behind the word that says what PATH is, makes it the corrupted set: mnistc,
-mnistc:train, sample:mnistc, folderc:PATH.
+A "c" after the first word, or after the name of a sample, names the corrupted set: mnistc, mnistc:train, sample:mnistc,
+folderc:PATH.
 """
 
 from __future__ import annotations
@@ -16,25 +16,40 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 from ..config import plugins
 from ..core.types import Error
 from ..feature_files import PREFIX, SUFFIX
 from ..io import absolute_path
 from .catalogue import CATALOGUE
+from .class_names import class_list
 
 Own = Literal["folder", "parquet", "idx", "disk", "hub", "features"]
-SAMPLES = ("cifar10", "mnist")
+# Samples that ship, with their numbers of images.
+SAMPLES = {"cifar10": 1_000, "mnist": 1_000, "photos": 100, "photos_unknown": 100}
 OWN: tuple[Own, ...] = get_args(Own)
 PATHS: tuple[Own, ...] = ("folder", "parquet", "idx", "disk")
+# Rows of `ostta ls datasets` for data of the user.
+_OWN_ROWS = {
+    "folder:PATH": "Your own images: a folder with one folder of images per class.",
+    "parquet:PATH": "Your own parquet file with the columns image and label.",
+    "idx:PATH": "Your own idx file of grey images, as MNIST's, with the file of labels beside it.",
+    "disk:PATH": "A folder written by `save_to_disk` of the datasets library, optionally with :SPLIT.",
+    "hub:OWNER/NAME": "Any image set of the hub or its cache, optionally with /CONFIG and :SPLIT.",
+    "features:PATH": "Image features in a file written by `ostta features extract`; see docs/features.md.",
+}
+_CORRUPTED_ROW = (
+    "Any clean set with a corruption that is computed when the set is opened, such as sample:cifar10c, mnistc, svhnc:train or "
+    "folderc:PATH."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What a name means. `base` is a set of the catalogue, a sample, a path, or the name of one from outside.
+    """A parsed name. `base` is a set of the catalogue, a sample, a path, or the name of a plug-in or file.
 
-    `split` is empty for the default.
+    `split` is empty for the default split.
     """
 
     kind: Literal["known", "sample", "plugin", "file"] | Own
@@ -45,13 +60,22 @@ class Name:
     @property
     def clean(self) -> str:
         """The name of the set without corruption."""
-        bare = {"known": self.base, "plugin": self.base, "file": self.base, "sample": f"sample:{self.base}"}
-        head = bare.get(self.kind, f"{self.kind}:{self.base}")
+        head = self.base if self.kind in ("known", "plugin", "file") else f"{self.kind}:{self.base}"
         return f"{head}:{self.split}" if self.split else head
 
 
+class DatasetRow(NamedTuple):
+    """A row of `ostta ls datasets`. The first of `splits` is the default split."""
+
+    name: str
+    splits: tuple[str, ...]
+    images: int | None
+    classes: int | None
+    where: str
+
+
 def parse_name(name: str) -> Name:
-    """The parts of `name`, or an Error that lists what there is.
+    """Parse the name of a data set.
 
     >>> parse_name("mnistc:train")
     Name(kind='known', base='mnist', split='train', corrupted=True)
@@ -64,35 +88,56 @@ def parse_name(name: str) -> Name:
     own, corrupted = _without_c(head, OWN)
     if own and rest:
         if own == "features" and corrupted:
-            raise Error(
-                f"'{name}' cannot be used: a corruption changes images, and features:{rest} has features alone."
-            )
+            message = f"'{name}' cannot be used: a corruption changes images, and features:{rest} has only features."
+            raise Error(message, code="dataset-unknown")
         return Name(cast(Own, own), rest, "", corrupted)
     if is_file(name):
         return Name("file", name, "", False)
     base, corrupted = _without_c(head, CATALOGUE)
     if not base:
-        outside, corrupted = _without_c(name, plugins.registered_names("dataset"))
-        if outside:
-            return Name("plugin", outside, "", corrupted)
+        plugin, corrupted = _without_c(name, plugins.registered_names("dataset"))
+        if plugin:
+            return Name("plugin", plugin, "", corrupted)
     if not base or (corrupted and not CATALOGUE[base].clean):
+        names = ", ".join(row.name for row in dataset_names()[:-1])
         raise Error(
-            f"There is no data set '{name}': choose one of {', '.join(known_names())}, with a path of yours in the place of "
-            "PATH, and with a c behind the name of a clean set for its corrupted form."
+            f"There is no data set '{name}': choose one of {names}. Replace PATH by your path, and append c to the name of a "
+            "clean set for its corrupted form.",
+            code="dataset-unknown",
         )
     splits = CATALOGUE[base].splits
     if rest not in splits and ":" in name:
-        raise Error(f"The data set '{head}' has no split '{rest}': choose one of {', '.join(splits)}.")
+        message = f"The data set '{head}' has no split '{rest}': choose one of {', '.join(splits)}."
+        raise Error(message, code="dataset-unknown")
     return Name("known", base, rest, corrupted)
 
 
+def dataset_names() -> tuple[DatasetRow, ...]:
+    """Return all names that `open_dataset` accepts, with the instructions to get each set."""
+    rows = []
+    for name, entry in CATALOGUE.items():
+        splits, count = tuple(entry.splits), len(class_list(entry.classes).names)
+        rows.append(DatasetRow(name, splits, entry.splits[splits[0]].expected.official, count, entry.instructions()))
+        if entry.published is not None:
+            how = f"{entry.published.instructions()[:-1]}; without them, the corruption is computed from {name}."
+            rows.append(DatasetRow(f"{name}c", splits, entry.published.expected.official, count, how))
+    for name in plugins.registered_names("dataset"):
+        if name not in CATALOGUE:
+            rows.append(DatasetRow(name, (), None, None, f"A plug-in of {plugins.package('dataset', name)}."))
+    for name, images in SAMPLES.items():
+        what = "photographs of Caltech-101" if name.startswith("photos") else f"the first {images:,} test images"
+        rows.append(DatasetRow(f"sample:{name}", (), images, 10, f"Included: {what}."))
+    rows += [DatasetRow(name, (), None, None, where) for name, where in _OWN_ROWS.items()]
+    return (*rows, DatasetRow("NAMEc", (), None, None, _CORRUPTED_ROW))
+
+
 def is_file(name: str) -> bool:
-    """Whether `name` is a data set in a file of code, path/file.py:Name."""
+    """Return whether `name` is a data set in a file of code, path/file.py:Name."""
     return plugins.names_file(name) and not _without_c(name.partition(":")[0], OWN)[0]
 
 
 def is_own(name: str) -> bool:
-    """Whether `name` is a set of the person's own, corrupted or not.
+    """Return whether `name` is a set of the user, corrupted or not.
 
     >>> is_own("folderc:pets"), is_own("mnist")
     (True, False)
@@ -102,7 +147,7 @@ def is_own(name: str) -> bool:
 
 
 def placed(name: str) -> str:
-    """`name` with its path, if it has one, from the root: however it was written, the same data have the same name.
+    """Return `name` with an absolute path if it has a path, so that the same data always has the same name.
 
     >>> placed("mnist"), placed("folder:/data/./cats")
     ('mnist', 'folder:/data/cats')
@@ -114,17 +159,8 @@ def placed(name: str) -> str:
     return f"{head}:{absolute_path(Path(rest))}"
 
 
-def known_names() -> tuple[str, ...]:
-    """Every name, with PATH and OWNER/NAME where something of the person's own belongs."""
-    published = [f"{name}c" for name, entry in CATALOGUE.items() if entry.published]
-    samples = [f"sample:{name}" for name in SAMPLES]
-    outside = [name for name in plugins.registered_names("dataset") if name not in CATALOGUE]
-    own = ("folder:PATH", "parquet:PATH", "idx:PATH", "disk:PATH", "hub:OWNER/NAME", "features:PATH")
-    return (*CATALOGUE, *published, *samples, *outside, *own)
-
-
 def _without_c(word: str, known: Collection[str]) -> tuple[str, bool]:
-    """The word that is known, and whether a "c" was behind it; an empty word if it is not."""
+    """Return the known word, and whether a "c" follows it; an empty word if it is not known."""
     if word in known:
         return word, False
     if word.endswith("c") and word[:-1] in known:

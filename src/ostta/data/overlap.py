@@ -1,4 +1,4 @@
-"""Class names that both sides of a stream have: an undesired "tiger cat" may well be accepted as a desired "cat"."""
+"""Class names that known and unknown classes share: an unknown "tiger cat" may be accepted as a known "cat"."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 _SHOWN = 5
-# "bus" is no plural of "bu".
+# Shortest singular form: "bus" is not the plural of "bu".
 _SHORTEST = 3
 
 
 class Overlap(NamedTuple):
-    """A desired and an undesired class whose names meet: equal once spelling is set aside, or one a kind of the other."""
+    """A known and an unknown class with the same name up to spelling, or of which one is a kind of the other."""
 
     desired: str
     undesired: str
@@ -20,17 +20,17 @@ class Overlap(NamedTuple):
 
 
 def overlap(desired: Sequence[str], undesired: Sequence[str]) -> list[Overlap]:
-    """The pairs of names that meet, in the order of `desired`.
+    """Return the pairs of overlapping names, in the order of `desired`.
 
-    Case, underscores, hyphens and plurals do not matter. Two names are similar if they end in the same word and one has all words of
-    the other: a "tiger cat" is a cat, but a "tree frog" is no tree.
+    Case, underscores, hyphens and plurals are ignored. Two names are similar if they end in the same word and one has all words of
+    the other: a "tiger cat" is a cat, but a "tree frog" is not a tree.
 
     >>> overlap(["cat", "tree"], ["Cats", "tiger_cat", "tree frog"])
     [Overlap(desired='cat', undesired='Cats', kind='exact'), Overlap(desired='cat', undesired='tiger_cat', kind='similar')]
     """
     found: list[Overlap] = []
     words_of = [_words(name) for name in undesired]
-    # Names that meet end in the same word, or are the same written in one; so only those are compared.
+    # Overlapping names end in the same word, or are equal without spaces; only such names are compared.
     by_end = defaultdict(set)
     for number, words in enumerate(words_of):
         for form in _ends(words):
@@ -45,10 +45,10 @@ def overlap(desired: Sequence[str], undesired: Sequence[str]) -> list[Overlap]:
 
 
 def overlap_sentence(found: Sequence[Overlap]) -> str:
-    """One sentence for a report; empty where nothing meets.
+    """Describe overlapping names in one sentence for a report; an empty text if there are none.
 
     >>> overlap_sentence(overlap(["truck"], ["pickup truck"]))
-    'Some undesired classes have names like desired ones, so accepting them counts as a mistake: similar truck ~ pickup truck.'
+    'Some unknown classes have names like known ones, so accepting them counts as a mistake: similar truck ~ pickup truck.'
     """
     if not found:
         return ""
@@ -59,8 +59,7 @@ def overlap_sentence(found: Sequence[Overlap]) -> str:
             more = f" and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
             parts.append(f"{kind} {', '.join(pairs[:_SHOWN])}{more}")
     return (
-        "Some undesired classes have names like desired ones, so accepting them counts as a mistake: "
-        f"{'; '.join(parts)}."
+        f"Some unknown classes have names like known ones, so accepting them counts as a mistake: {'; '.join(parts)}."
     )
 
 
@@ -78,12 +77,12 @@ def _words(name: str) -> list[str]:
 
 
 def _ends(words: list[str]) -> set[str]:
-    """What a name that meets this one must share with it: a form of the last word, or of the whole written in one."""
+    """Return the forms of the last word and of the name without spaces, of which overlapping names share one."""
     return _forms(words[-1]) | _forms("".join(words)) if words else set()
 
 
 def _forms(word: str) -> set[str]:
-    """The word, and what it may be the plural of."""
+    """Return the word and its possible singular forms."""
     endings = (("s", ""), ("es", ""), ("ies", "y"))
     return {word} | {
         word.removesuffix(ending) + singular
@@ -93,7 +92,7 @@ def _forms(word: str) -> set[str]:
 
 
 def _same(one: str, other: str) -> bool:
-    """Equal, or one the plural of the other."""
+    """Return whether two words are equal, or one is the plural of the other."""
     return one in _forms(other) or other in _forms(one)
 
 

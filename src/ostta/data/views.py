@@ -1,4 +1,4 @@
-"""Views of one image: the canonical one, as the model's own processor makes it, and random crops."""
+"""Views of one image: the canonical view of the model's processor, and random crops."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
+from ..core.errors import translate_errors
 from ..core.modes import outside_inference
 from ..core.scores import unit
 from ..core.types import Error, Preprocessing
 from .images import to_rgb
 
-# Random resized crop: share of the area, and width / height, both as in torchvision's defaults.
+# Random resized crop: share of the area, and width / height, with the defaults of torchvision.
 AREA = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 TRIES = 10
 
-# A strip one pixel high would grow to billions of pixels before its centre is cut; past this only the centre is resized.
+# A strip one pixel high would be resized to billions of pixels before it is cropped. Above this size only the centre is resized.
 _MAX_RESIZED_PIXELS = 2**26
 
 CPU = torch.device("cpu")
 
 
 def canonical(image: Image.Image, preprocessing: Preprocessing) -> torch.Tensor:
-    """The view a model was trained to see, float32 [3,S,S]: resize, centre crop, normalise, as transformers does it."""
+    """Return the view that a model was trained on, float32 [3,S,S]: resize, centre crop, normalise, as in transformers."""
     image, size = to_rgb(image), preprocessing.image_size
     resample = Image.Resampling(preprocessing.resample)
     if preprocessing.fit == "square":
         return pixels_to_tensor(np.asarray(image.resize((size, size), resample)), preprocessing)
     if preprocessing.fit != "crop":
-        raise Error(f"The fit '{preprocessing.fit}' is unknown: it must be 'crop' or 'square'.")
+        message = f"The fit '{preprocessing.fit}' is unknown: it must be 'crop' or 'square'."
+        raise Error(message, code="preprocessing-invalid")
     width, height = _resized(image.size, preprocessing.resize or size)
     if width * height > _MAX_RESIZED_PIXELS:
         return pixels_to_tensor(np.asarray(_centre_of_strip(image, (width, height), size, resample)), preprocessing)
@@ -43,7 +45,7 @@ def canonical(image: Image.Image, preprocessing: Preprocessing) -> torch.Tensor:
 
 
 def augmented(image: Image.Image, preprocessing: Preprocessing, generator: np.random.Generator) -> torch.Tensor:
-    """A random resized crop (bilinear) of the full-resolution image, mirrored half of the time; float32 [3,S,S]."""
+    """Return a random resized crop (bilinear), mirrored with probability 0.5, float32 [3,S,S]."""
     image, size = to_rgb(image), preprocessing.image_size
     crop = _cut(image, _random_box(image.size, generator))
     pixels = np.asarray(crop.resize((size, size), Image.Resampling.BILINEAR))
@@ -53,7 +55,7 @@ def augmented(image: Image.Image, preprocessing: Preprocessing, generator: np.ra
 
 
 def pixels_to_tensor(array: npt.NDArray[np.uint8], preprocessing: Preprocessing) -> torch.Tensor:
-    """Normalised float32 [3,H,W] of uint8 [H,W,3] pixels."""
+    """Normalise uint8 [H,W,3] pixels to float32 [3,H,W]."""
     levels = _levels(tuple(preprocessing.mean), tuple(preprocessing.std))
     tensor = np.empty((3, *array.shape[:2]), np.float32)
     for channel in range(3):
@@ -62,7 +64,7 @@ def pixels_to_tensor(array: npt.NDArray[np.uint8], preprocessing: Preprocessing)
 
 
 def to_levels(views: torch.Tensor, preprocessing: Preprocessing) -> torch.Tensor:
-    """The uint8 levels of normalised views [N,3,H,W], for storage: exact for views of images, the nearest level for others."""
+    """Return the uint8 levels of normalised views [N,3,H,W] for storage: exact for views of images, else the nearest level."""
     mean, std = (
         torch.tensor(part, device=views.device)[:, None, None] for part in (preprocessing.mean, preprocessing.std)
     )
@@ -70,51 +72,49 @@ def to_levels(views: torch.Tensor, preprocessing: Preprocessing) -> torch.Tensor
 
 
 def from_levels(levels: torch.Tensor, preprocessing: Preprocessing) -> torch.Tensor:
-    """The normalised views [N,3,H,W] of uint8 levels, bit by bit those that `canonical` makes."""
+    """Return the normalised views [N,3,H,W] of uint8 levels, bit-identical to those of `canonical`."""
     table = torch.from_numpy(_levels(tuple(preprocessing.mean), tuple(preprocessing.std))).to(levels.device)
     return torch.stack([table[channel][levels[:, channel].long()] for channel in range(3)], dim=1)
 
 
 class Views:
-    """The views of one image, made when they are asked for. View 0 is the canonical one.
+    """The views of one image, computed on demand. View 0 is the canonical view.
 
-    The augmented view number v of step t is a function of (seed, t, v) alone, so whoever asks, and how often, gets the same.
-    `features` are the unit features [D] of the canonical view under the frozen tower, where they are known already.
+    The augmented view number v of step t is a function of (seed, t, v) only. `features` are the unit features [D] of the canonical
+    view under the frozen tower, if they are known already.
     """
 
     features: torch.Tensor | None = None
 
     def __init__(self, tensor: torch.Tensor | None, source: _Source | None, device: torch.device = CPU) -> None:
-        self._tensor = tensor  # The views that exist so far, [V,3,H,W].
-        self._source = source  # Where more come from; None where all were given.
+        self._tensor = tensor  # The views computed so far, [V,3,H,W].
+        self._source = source  # Computes more views; None if all views were given.
         self._device = device
 
     @classmethod
     def of_image(
         cls, image: Image.Image, preprocessing: Preprocessing, seed: int, step: int, device: torch.device = CPU
     ) -> Views:
-        """Views of a PIL image at step number `step` of a stream."""
+        """Return the views of a PIL image at step number `step` of a stream."""
         if seed < 0 or step < 0:
-            raise Error(f"Seed {seed} and step {step} cannot be used: both must be 0 or more.")
+            raise Error(f"Seed {seed} and step {step} cannot be used: both must be 0 or more.", code="seed-invalid")
         return cls(None, _Source(image, preprocessing, seed, step), device)
 
     @classmethod
     def of_tensor(
         cls, tensor: torch.Tensor, preprocessing: Preprocessing | None = None, device: torch.device = CPU
     ) -> Views:
-        """Views that are preprocessed already: float [V,3,H,W]. With `preprocessing`, the image size is checked too."""
-        if not isinstance(tensor, torch.Tensor):
-            raise Error(
-                f"Views of type {type(tensor).__name__} cannot be used: give a float tensor [views, 3, height, width]."
-            )
-        shape = list(tensor.shape)
-        if tensor.ndim != 4 or shape[1] != 3 or 0 in shape:
-            raise Error(f"Views of shape {shape} cannot be used: the shape must be [views, 3, height, width].")
-        if not tensor.is_floating_point():
-            raise Error(f"Views of type {tensor.dtype} cannot be used: they must be normalised floats.")
+        """Return views that are already preprocessed, float [V,3,H,W]. With `preprocessing`, the image size is checked."""
+        is_tensor = isinstance(tensor, torch.Tensor)
+        shape = list(tensor.shape) if is_tensor else []
+        if len(shape) != 4 or shape[1] != 3 or 0 in shape or not tensor.is_floating_point():
+            kind = f"{tensor.dtype} {shape}" if is_tensor else type(tensor).__name__
+            message = f"Views must be a tensor of normalised floats [views, 3, height, width], not {kind}."
+            raise Error(message, code="views-invalid")
         if preprocessing is not None and shape[2:] != [preprocessing.image_size] * 2:
             size = preprocessing.image_size
-            raise Error(f"Views of {shape[2]} x {shape[3]} pixels cannot be used: this model takes {size} x {size}.")
+            message = f"Views of {shape[2]} x {shape[3]} pixels cannot be used: this model takes {size} x {size}."
+            raise Error(message, code="views-invalid")
         with outside_inference():
             own = tensor.clone() if tensor.is_inference() else tensor.detach()
             return cls(own.to(device, torch.float32), None, device)
@@ -129,18 +129,18 @@ class Views:
         return self._first(1 + count)[1:]
 
     def require(self, count: int) -> None:
-        """Raise an Error unless there are `count` views, the canonical one included. More than that are ignored."""
+        """Raise an Error unless there are at least `count` views, including the canonical view."""
         if self._source is None and self._tensor is not None and self._tensor.shape[0] < count:
-            raise Error(
-                f"{self._tensor.shape[0]} views were given, but this method needs {count}, the canonical one first."
-            )
+            given = self._tensor.shape[0]
+            message = f"{given} views were given, but this method needs {count}, beginning with the canonical view."
+            raise Error(message, code="views-invalid")
 
     def _first(self, count: int) -> torch.Tensor:
         self.require(count)
         have = 0 if self._tensor is None else self._tensor.shape[0]
         if self._source is not None and have < count:
             size = self._source.preprocessing.image_size
-            # Pinned, so that the copy to a GPU need not be waited for; each view is copied once.
+            # Pinned memory, so that the copy to a GPU is asynchronous. Each view is copied once.
             fresh = torch.empty((count - have, 3, size, size), pin_memory=self._device.type == "cuda")
             for number in range(have, count):
                 fresh[number - have] = self._source.view(number)
@@ -151,34 +151,34 @@ class Views:
 
 
 class FeaturesOnly:
-    """What stands for the views of an image of which only the unit features [D] are known."""
+    """Replacement for the views of an image of which only the unit features [D] are known."""
 
     def __init__(self, features: torch.Tensor) -> None:
         self.features = features
 
     @classmethod
     def of(cls, features: torch.Tensor | Sequence[float], like: torch.Tensor) -> FeaturesOnly:
-        """Features of any length, which are made unit ones, in the space of the classifier `like`."""
-        try:
-            own = torch.as_tensor(features).detach()
-        except (TypeError, ValueError, RuntimeError):
-            raise Error(f"Features of type {type(features).__name__} cannot be used: give a list of numbers.") from None
-        if list(own.shape) != [like.shape[1]]:
-            raise Error(
-                f"Features of shape {list(own.shape)} cannot be used: these classes have {like.shape[1]} numbers."
+        """Normalise features of any norm, in the space of the classifier `like`."""
+        message = f"Features of type {type(features).__name__} cannot be used: give a list of numbers."
+        with translate_errors("features-invalid", message, TypeError, ValueError, RuntimeError):
+            tensor = torch.as_tensor(features).detach()
+        if list(tensor.shape) != [like.shape[1]]:
+            message = (
+                f"Features of shape {list(tensor.shape)} cannot be used: these classes have {like.shape[1]} numbers."
             )
-        return cls(unit(own.to(like)))
+            raise Error(message, code="features-invalid")
+        return cls(unit(tensor.to(like)))
 
     @property
     def canonical(self) -> torch.Tensor:
-        raise Error("There is no image here, only its features.")
+        return self.augmented(0)
 
     def augmented(self, count: int) -> torch.Tensor:
-        raise Error("There is no image here, only its features.")
+        raise Error("There is no image here, only its features.", code="image-missing")
 
 
 class _Source:
-    """An image and the numbers that fix its views."""
+    """An image, and the numbers that determine its views."""
 
     def __init__(self, image: Image.Image, preprocessing: Preprocessing, seed: int, step: int) -> None:
         self.image, self.preprocessing, self.seed, self.step = to_rgb(image), preprocessing, seed, step
@@ -192,7 +192,7 @@ class _Source:
 
 @lru_cache(maxsize=16)
 def _levels(mean: tuple[float, ...], std: tuple[float, ...]) -> npt.NDArray[np.float32]:
-    """The normalised value of each of the 256 levels, per channel; the types of each operation are those of transformers."""
+    """Return the normalised value of each of the 256 levels, per channel, with the data types of transformers."""
     scaled = (np.arange(256, dtype=np.float64) * (1 / 255)).astype(np.float32)
     levels: npt.NDArray[np.float32] = (scaled - np.array(mean, np.float32)[:, None]) / np.array(std, np.float32)[
         :, None
@@ -201,7 +201,7 @@ def _levels(mean: tuple[float, ...], std: tuple[float, ...]) -> npt.NDArray[np.f
 
 
 def _resized(size: tuple[int, int], short_side: int) -> tuple[int, int]:
-    """(width, height) once the short side is `short_side`; the long one is rounded down."""
+    """Return (width, height) after resizing the short side to `short_side`; the long side is rounded down."""
     width, height = size
     if width <= height:
         return short_side, int(short_side * height / width)
@@ -209,7 +209,7 @@ def _resized(size: tuple[int, int], short_side: int) -> tuple[int, int]:
 
 
 def _centre_crop(pixels: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.uint8]:
-    """The middle `size` x `size`; where the image is smaller, black around it, the odd row above and the odd column left."""
+    """Crop the centre `size` x `size`. A smaller image is padded with black; an odd row goes above, an odd column left."""
     height, width = pixels.shape[:2]
     top, left = max(0, height - size) // 2, max(0, width - size) // 2
     pixels = pixels[top : top + size, left : left + size]
@@ -225,9 +225,9 @@ def _centre_crop(pixels: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.uin
 def _centre_of_strip(
     image: Image.Image, resized: tuple[int, int], size: int, resample: Image.Resampling
 ) -> Image.Image:
-    """Resize a very long image and cut its centre in one go.
+    """Resize a very long image and crop its centre in one operation.
 
-    Pillow may then take rows and columns in the other order and round differently: by a level, or a few at hard edges.
+    Pillow may process rows and columns in the other order and round differently, by one level or a few at hard edges.
     """
     starts, ends, shape = [], [], []
     for length, source in zip(resized, image.size, strict=True):
@@ -241,7 +241,7 @@ def _centre_of_strip(
 
 
 def _random_box(size: tuple[int, int], generator: np.random.Generator) -> tuple[int, int, int, int]:
-    """(left, top, right, bottom) of a crop of random area and ratio; the largest fitting centre after ten misses."""
+    """Return (left, top, right, bottom) of a crop of random area and ratio; the largest centre crop after ten failures."""
     width, height = size
     for _ in range(TRIES):
         area = width * height * generator.uniform(*AREA)
@@ -265,5 +265,5 @@ def _cut(image: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
     width, height = box[2] - box[0], box[3] - box[1]
     if limit is None or width * height <= limit:
         return image.crop(box)
-    # Pillow's crop warns of a "decompression bomb" on a large photo; an unscaled transform copies the same pixels silently.
+    # `crop` warns of a decompression bomb for a large photo; an unscaled transform copies the same pixels without a warning.
     return image.transform((width, height), Image.Transform.EXTENT, box, Image.Resampling.NEAREST)

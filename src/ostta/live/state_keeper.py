@@ -15,8 +15,7 @@ from ..adapter import Adapter, load
 from ..config.registry import ComponentKind, find_component
 from ..config.resolve import UserOptions, resolve
 from ..core.types import Error
-from ..data.class_descriptions import Classes
-from ..data.class_names import described
+from ..data.class_names import Classes, described
 from ..state import stored_hash
 from .journal import Examples, Journal, Progress
 

@@ -16,8 +16,7 @@ from ..config.registry import ComponentKind, component_names, find_component, fi
 from ..config.resolve import Resolved, list_options_classes, resolve
 from ..core.checks import shown
 from ..core.types import Error
-from ..data.class_descriptions import Classes
-from ..data.class_names import described
+from ..data.class_names import Classes, described
 from ..field.words import expanded
 from ..io import is_unicode
 from ..state.stored_shapes import DecidesShapes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from ..data.features import ImageFeatures
+from ..data.images import ImageFeatures
 from ..feature_files import features_path, read_features
 from .item import Item, file_key
 from .source import Skip, Source

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ..data.corruptions import SMALL_SIDE
-from ..data.generated import benchmark_size
+from ..data.corruptions.dataset import benchmark_size
 from .corruption_path import Cell, walk
 from .mixing import (
     CHOOSE_DESIRED,

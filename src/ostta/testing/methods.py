@@ -24,7 +24,6 @@ from ..live import StreamPool
 from ..methods.base import Facts, Proposal
 from .leaks import leak
 from .subject import (
-    CLASSES,
     STEPS,
     Subject,
     content,
@@ -103,7 +102,7 @@ def looks_without_a_trace(subject: Subject) -> None:
         with learning():
             look = one.pipeline.look_now(one.views_of(image))
             require(
-                isinstance(look, Look) and look.logits.shape == (len(CLASSES),),
+                isinstance(look, Look) and look.logits.shape == (len(subject.classes),),
                 f"`look` of {subject.name} must give a Look with one logit a class.",
             )
             for verdict in Verdict:
@@ -243,7 +242,9 @@ def takes_any_image(subject: Subject) -> None:
     one = subject.adapter()
     for image in (Image.new("RGB", (1, 1), "red"), Image.new("L", (7, 300))):
         index = one.step(image).index
-        require(index in range(len(CLASSES)), f"{subject.name} answers an image with class {index}, which is none.")
+        require(
+            index in range(len(subject.classes)), f"{subject.name} answers an image with class {index}, which is none."
+        )
     try:
         subject.backbone.classifier(["cat"])
     except Error:

@@ -72,12 +72,13 @@ class Subject:
     backbone: Backbone = field(default_factory=small_backbone)
     options: Mapping[str, Any] = field(default_factory=dict)
     score: str | type[Any] | None = None
+    classes: Sequence[str] = CLASSES
 
-    def adapter(self, seed: int = 0, classes: Sequence[str] = CLASSES, **options: Any) -> Adapter:
+    def adapter(self, seed: int = 0, classes: Sequence[str] | None = None, **options: Any) -> Adapter:
         """A fresh adapter; `options` beside or in place of the subject's own."""
         return load(
             self.backbone,
-            classes,
+            self.classes if classes is None else classes,
             method=self.method,
             score=self.score,
             identifier=self.identifier,

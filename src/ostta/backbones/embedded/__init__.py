@@ -43,10 +43,15 @@ def load_embedded(folder: Path = FOLDER) -> Embedded:
         model, tokenizer = _model(folder), load_tokenizer(folder)
     size: int = model.config.vision_config.image_size  # type: ignore[assignment, union-attr]
     backbone = Embedded("embedded", model, tokenizer, read_preprocessing(folder, Embedded.usual_preprocessing(size)))
-    backbone.known = frozenset(_json(folder / "classes.json", []))
+    backbone.known = embedded_names(folder)
     # What was found to suit this model on images held out from its training.
     backbone.defaults = _json(folder / "defaults.json", {})
     return backbone
+
+
+def embedded_names(folder: Path = FOLDER) -> frozenset[str]:
+    """The class names that the model was trained on, in lower case."""
+    return frozenset(_json(folder / "classes.json", []))
 
 
 def load_embedded_maple(folder: Path = FOLDER) -> Maple:

@@ -1,10 +1,10 @@
-"""The common-corruption benchmark's fifteen ways to spoil an image.
+"""The fifteen common corruptions of CIFAR-10-C, CIFAR-100-C and ImageNet-C.
 
-The recipes and constants are those of CIFAR-10-C, CIFAR-100-C and ImageNet-C. Their makers drew from an unseeded generator, so
-the published files cannot be made again pixel by pixel; ours are a function of (image, seed, index, name, severity).
+Algorithms and constants are those of the published files. Their authors used an unseeded generator, so the published pixels cannot
+be reproduced; the pixels computed here are a function of (image, seed, index, name, severity).
 
-`levels.py` has the constants. To add a corruption: a function from (pixels, generator, constants...) to pixels, its two ladders
-in `levels.py`, and its line in `CORRUPTIONS`.
+`levels.py` has the constants. To add a corruption, write a function from (pixels, generator, constants...) to pixels, and add its
+two ladders to `levels.py` and an entry to `CORRUPTIONS`. `dataset.py` applies a corruption to a data set.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ __all__ = [
     "frost_source",
 ]
 
-# Images whose shorter side is at most this take the constants of the 32-pixel benchmark.
+# Images whose shorter side has at most this many pixels use the constants of the 32-pixel benchmark.
 SMALL_SIDE = 64
 LEAST_SIDE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Corruption:
-    """One way to spoil an image: what it does, and its constants for small and for large images."""
+    """The function of a corruption, and its constants for small and for large images."""
 
     apply: Callable[..., Pixels]
     small: Ladder
@@ -58,12 +58,15 @@ class Corruption:
 def corrupt(
     image: Pixels, name: str, severity: float, *, seed: int, index: int, textures: str | Path | None = None
 ) -> Pixels:
-    """`image` (uint8 [H,W,3]) with corruption `name`; `index` is its place in the data set, so that each has its own noise.
+    """Return `image` (uint8 [H,W,3]) with the corruption `name`.
 
-    `severity` is one of the benchmark's 1 to 5, or any number from 0 to 5, the constants between two levels being in
-    proportion. Images whose shorter side has up to 64 pixels take the constants of the 32-pixel benchmark, larger ones those of
-    the 224-pixel one; constants that are lengths stay so many pixels whatever the size. Images need not be square; each side
-    must have 8 pixels at least. `textures` is a folder with the six public textures of frost; without it, ice is made here.
+    severity:  1 to 5 as in the benchmark, or any number from 0 to 5; constants between two levels are interpolated.
+    index:     number of the image in the data set, so that each image has its own noise.
+    textures:  folder with the six public frost textures; by default a texture is generated.
+
+    Images whose shorter side has up to 64 pixels use the constants of the 32-pixel benchmark, larger images those of the
+    224-pixel benchmark. Constants that are lengths are numbers of pixels for all sizes. Images need not be square; each side must
+    have at least 8 pixels.
 
     >>> corrupt(np.zeros((32, 32, 3), np.uint8), "snow", 5, seed=0, index=0).shape
     (32, 32, 3)
@@ -83,42 +86,43 @@ def corrupt_pair(
     index: int,
     textures: str | Path | None = None,
 ) -> Pixels:
-    """Two corruptions, one after the other, each with a generator of its own; one of severity 0 is left out.
+    """Apply two corruptions in turn, each with its own generator. A corruption of severity 0 is skipped.
 
     >>> grey = np.full((32, 32, 3), 99, np.uint8)
     >>> int(corrupt_pair(grey, "contrast", 2.5, "snow", 0, seed=0, index=0).max())
     99
     """
     _check(image, [(first, first_severity), (second, second_severity)], seed, index)
-    made = image.copy()
+    corrupted = image.copy()
     if first_severity > 0:
-        made = _apply(made, first, first_severity, [seed, index], textures)
+        corrupted = _apply(corrupted, first, first_severity, [seed, index], textures)
     if second_severity > 0:
-        made = _apply(made, second, second_severity, [seed, index], textures, second=True)
-    return made
+        corrupted = _apply(corrupted, second, second_severity, [seed, index], textures, second=True)
+    return corrupted
 
 
 def corruption_names() -> tuple[str, ...]:
-    """The fifteen, in the benchmark's order."""
+    """Return the names of the corruptions in the order of the benchmark."""
     return tuple(CORRUPTIONS)
 
 
 def checked(name: str, severity: int) -> Corruption:
-    """The corruption called `name`, once it and the severity are known to exist in the benchmark."""
+    """Return the corruption called `name`, after checking that the benchmark has it at this severity."""
     corruption = _named(name)
     check_severity(severity)
     return corruption
 
 
 def check_severity(severity: int) -> None:
-    """Raise an Error unless `severity` is one of the benchmark's five."""
+    """Raise an Error unless `severity` is one of the five of the benchmark."""
     if isinstance(severity, bool) or severity not in range(1, 6):
-        raise Error(f"Severity {severity!r} does not exist: choose 1, 2, 3, 4 or 5.")
+        raise Error(f"Severity {severity!r} does not exist: choose 1, 2, 3, 4 or 5.", code="severity-invalid")
 
 
 def _named(name: str) -> Corruption:
     if name not in CORRUPTIONS:
-        raise Error(f"There is no corruption '{name}': choose one of {', '.join(CORRUPTIONS)}.")
+        message = f"There is no corruption '{name}': choose one of {', '.join(CORRUPTIONS)}."
+        raise Error(message, code="corruption-unknown")
     return CORRUPTIONS[name]
 
 
@@ -127,17 +131,18 @@ def _check(image: Pixels, corruptions: list[tuple[str, float]], seed: int, index
         _named(name)
         number = isinstance(severity, int | float | np.integer | np.floating) and not isinstance(severity, bool)
         if not number or not 0 <= severity <= 5:
-            raise Error(f"Severity {severity!r} does not exist: choose a number from 0 to 5.")
+            raise Error(f"Severity {severity!r} does not exist: choose a number from 0 to 5.", code="severity-invalid")
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
         what = f"{image.dtype} {list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
-        raise Error(f"Corruptions are made for uint8 arrays [height, width, 3], not for {what}.")
+        raise Error(f"Corruptions need uint8 arrays [height, width, 3], not {what}.", code="image-unusable")
     if min(image.shape[:2]) < LEAST_SIDE:
         raise Error(
-            f"An image of {image.shape[0]} x {image.shape[1]} pixels is too small to be corrupted: "
-            f"each side must have {LEAST_SIDE} at least."
+            f"An image of {image.shape[0]} x {image.shape[1]} pixels is too small for a corruption: "
+            f"each side must have at least {LEAST_SIDE}.",
+            code="image-unusable",
         )
     if seed < 0 or index < 0:
-        raise Error(f"Seed {seed} and index {index} cannot be used: both must be 0 or more.")
+        raise Error(f"Seed {seed} and index {index} cannot be used: both must be 0 or more.", code="seed-invalid")
 
 
 def _apply(
@@ -145,7 +150,7 @@ def _apply(
 ) -> Pixels:
     corruption = CORRUPTIONS[name]
     ladder = corruption.small if min(image.shape[:2]) <= SMALL_SIDE else corruption.large
-    # A whole severity is its own part of the key. The bits of any other are a number far above 5.
+    # An integer severity is part of the key as it is. The bits of any other severity are a number far above 5.
     whole = math.floor(severity) == severity
     level = int(severity) if whole else int(np.float64(severity).view(np.uint64))
     entropy = [*key, zlib.crc32(name.encode()), level] + [1] * second

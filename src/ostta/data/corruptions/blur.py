@@ -1,4 +1,4 @@
-"""Blur: out of focus, through frosted glass, in motion, zooming in."""
+"""Blur: defocus, glass, motion and zoom."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from .planes import Pixels, Places, Plane, along_both, cut, smoothing, zooming
 
 
 def defocus_blur(image: Pixels, generator: np.random.Generator, radius: float, sigma: float) -> Pixels:
-    """Each point becomes a disk with a slightly soft edge; nothing about it is random."""
+    """Convolve with a disk that has a slightly soft edge; not random."""
     kernel = disk(radius, sigma)
     height, width = image.shape[:2]
     reach = len(kernel) // 2
     padded = np.pad(image.astype(np.float32), ((reach, reach), (reach, reach), (0, 0)), mode="reflect")
     size = padded.shape[:2]
     spectrum = np.fft.rfft2(padded, axes=(0, 1)) * np.fft.rfft2(kernel, size)[..., None]
-    # The first 2 * reach rows and columns have gone round the end of the image.
+    # The first 2 * reach rows and columns are affected by the wrap-around of the transform.
     return cut(np.fft.irfft2(spectrum, size, axes=(0, 1))[2 * reach :, 2 * reach :][:height, :width])
 
 
 @lru_cache(maxsize=64)
 def disk(radius: float, sigma: float) -> Plane:
-    """A disk of pixels, smoothed by a Gaussian of 3x3 pixels (5x5 where the radius is above 8); it sums to one."""
+    """Return a disk that is smoothed by a Gaussian of 3x3 pixels (5x5 for a radius above 8) and sums to one."""
     reach = math.ceil(radius)
     soft = 1 if radius <= 8 else 2
     places = np.arange(-reach - soft, reach + soft + 1)
@@ -34,13 +34,13 @@ def disk(radius: float, sigma: float) -> Plane:
     edge = np.exp(-(offsets**2) / max(2 * sigma**2, 1e-9))
     kernel = np.apply_along_axis(np.convolve, 0, full, edge, mode="same")
     kernel = np.apply_along_axis(np.convolve, 1, kernel, edge, mode="same")
-    made: Plane = (kernel / kernel.sum()).astype(np.float32)
-    made.setflags(write=False)
-    return made
+    normalised: Plane = (kernel / kernel.sum()).astype(np.float32)
+    normalised.setflags(write=False)
+    return normalised
 
 
 def glass_blur(image: Pixels, generator: np.random.Generator, sigma: float, shift: float, rounds: float) -> Pixels:
-    """Pixels take the values of near ones, between two light blurs. Between whole severities shift and rounds are rounded."""
+    """Move pixels to near places between two light blurs. `shift` and `rounds` are rounded to integers."""
     height, width = image.shape[:2]
     reach = max(1, round(shift))
     inside = (height - 2 * reach, width - 2 * reach, 2)
@@ -52,12 +52,12 @@ def glass_blur(image: Pixels, generator: np.random.Generator, sigma: float, shif
 
 
 def taken_from(height: int, width: int, moves: npt.NDArray[np.int64]) -> Places:
-    """For each pixel of [H,W], as a flat index, the pixel whose value it ends up with.
+    """Return for each pixel of [H,W] the flat index of the pixel whose value it finally has.
 
-    The benchmark's loop goes from the last pixel to the first, inside a margin, and gives each one the value that the pixel at
-    its move (row, column) has by then. (It was meant to swap the two, but both sides of the swap look at the same memory.)
-    A pixel met earlier in the loop has a new value, so its own source must be followed, and so on. All chains are
-    followed at once, each step twice as long as the one before: the outcome is exactly the loop's.
+    The loop of the benchmark goes from the last pixel to the first, inside a margin, and copies to each pixel the current value of
+    the pixel at its move (row, column). (A swap was intended, but both sides of it refer to the same memory.) A pixel that the loop
+    has visited already has a new value, so its source must be followed in turn. Here all chains are followed at once by pointer
+    doubling; the result is exactly that of the loop.
     """
     own = np.arange(height * width).reshape(height, width)
     reach = (height - len(moves)) // 2
@@ -74,22 +74,22 @@ def taken_from(height: int, width: int, moves: npt.NDArray[np.int64]) -> Places:
 
 
 def motion_blur(image: Pixels, generator: np.random.Generator, radius: float, sigma: float) -> Pixels:
-    """The smear of a camera that moves roughly sideways."""
+    """Blur along a random, roughly horizontal direction."""
     blurred = streak(image.astype(np.float32), radius, sigma, generator.uniform(-45, 45))
-    # ImageMagick, which made the benchmark's files, rounds here; the other corruptions cut the fraction off.
+    # ImageMagick, which made the published files, rounds here; the other corruptions truncate.
     return np.rint(blurred).astype(np.uint8)
 
 
 def streak(image: Plane, radius: float, sigma: float, angle: float) -> Plane:
-    """ImageMagick's motion blur: each pixel becomes a half-Gaussian average of those that follow it at `angle` degrees.
+    """Apply ImageMagick's motion blur: a half-Gaussian average of the pixels that follow each pixel at `angle` degrees.
 
-    Takes [H,W] or [H,W,3]. Past the border the edge pixels repeat.
+    The image is [H,W] or [H,W,3]. Edge pixels repeat beyond the border.
     """
-    # `radius` fixes the length of the trail, 2r + 1 pixels from the point itself onwards; `sigma` how soon it fades.
+    # The trail has 2 * radius + 1 pixels, including the pixel itself; `sigma` is the width of the Gaussian.
     steps = np.arange(2 * math.ceil(radius) + 1)
     weights = np.exp(-(steps**2) / max(2 * sigma**2, 1e-9))
     weights = (weights / weights.sum()).astype(np.float32)
-    # Whole pixels along the angle, halves rounded down.
+    # Offsets in whole pixels along the angle, with halves rounded down.
     rows = np.ceil(steps * math.sin(math.radians(angle)) - 0.5).astype(int)
     columns = np.ceil(steps * math.cos(math.radians(angle)) - 0.5).astype(int)
     above, left = -int(rows.min()), -int(columns.min())
@@ -103,7 +103,7 @@ def streak(image: Plane, radius: float, sigma: float, angle: float) -> Plane:
 
 
 def zoom_blur(image: Pixels, generator: np.random.Generator, top: float, step: float) -> Pixels:
-    """The mean of the image and of its centre zooms, the first of which is the image again; nothing about it is random."""
+    """Average the image and its centre zooms, of which the first is the image again; not random."""
     height, width = image.shape[:2]
     zooms = [float(zoom) for zoom in np.arange(1, top, step)]
     planes = np.ascontiguousarray(image.transpose(2, 0, 1), np.float32)

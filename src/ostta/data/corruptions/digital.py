@@ -15,13 +15,13 @@ Coordinates = npt.NDArray[np.float64]
 
 
 def contrast(image: Pixels, generator: np.random.Generator, factor: float) -> Pixels:
-    """Each channel drawn towards its mean; nothing about it is random."""
+    """Scale each channel around its mean; not random."""
     means = image.mean(axis=(0, 1))
     return cut((image - means) * factor + means)
 
 
 def elastic(image: Pixels, generator: np.random.Generator, scale: float, sigma: float, jitter: float) -> Pixels:
-    """A random affine map, then every pixel displaced a little, its neighbours much the same way."""
+    """Apply a random affine map, then a smooth random displacement of every pixel."""
     height, width = image.shape[:2]
     grid = np.mgrid[:height, :width].astype(float)
     warped = sample(image.astype(np.float32), _affine(grid, jitter, generator), mirror_between)
@@ -31,7 +31,7 @@ def elastic(image: Pixels, generator: np.random.Generator, scale: float, sigma: 
 
 
 def _affine(grid: Coordinates, jitter: float, generator: np.random.Generator) -> Coordinates:
-    """Where each place of `grid` comes from under the affine map that moves three corners of a square by up to `jitter`."""
+    """Return the source of each point of `grid` under an affine map that moves three corners of a square by up to `jitter`."""
     sides = np.array(grid.shape[1:])
     corners = sides // 2 + min(sides) // 3 * np.array([[1, 1], [-1, 1], [-1, -1]])
     moved = corners + generator.uniform(-jitter, jitter, corners.shape)
@@ -41,21 +41,21 @@ def _affine(grid: Coordinates, jitter: float, generator: np.random.Generator) ->
 
 
 def sample(image: Plane, places: Coordinates, inside: Callable[[Places, int], Places]) -> Plane:
-    """`image` [H,W,C] at fractional `places` (rows, columns), interpolated; `inside` brings back what is past the border."""
+    """Interpolate `image` [H,W,C] at fractional `places` (rows, columns); `inside` maps places outside the image into it."""
     top, left = whole = np.floor(places).astype(np.intp)
     down, right = (places - whole).astype(np.float32)[..., None]
     height, width = image.shape[:2]
     above, below = inside(top, height) * width, inside(top + 1, height) * width
     before, after = inside(left, width), inside(left + 1, width)
-    values = image.reshape(height * width, -1)  # one index instead of two: numpy is faster with it
+    values = image.reshape(height * width, -1)  # One index is faster than two.
     upper = values.take(above + before, 0) * (1 - right) + values.take(above + after, 0) * right
     lower = values.take(below + before, 0) * (1 - right) + values.take(below + after, 0) * right
-    made: Plane = upper * (1 - down) + lower * down
-    return made
+    result: Plane = upper * (1 - down) + lower * down
+    return result
 
 
 def pixelate(image: Pixels, generator: np.random.Generator, share: float) -> Pixels:
-    """Smaller and back, by box averages; nothing about it is random."""
+    """Shrink and enlarge the image by box averages; not random."""
     height, width = image.shape[:2]
     small = (max(1, int(width * share)), max(1, int(height * share)))
     shrunk = Image.fromarray(image).resize(small, Image.Resampling.BOX)
@@ -63,7 +63,7 @@ def pixelate(image: Pixels, generator: np.random.Generator, share: float) -> Pix
 
 
 def jpeg(image: Pixels, generator: np.random.Generator, quality: float) -> Pixels:
-    """There and back through JPEG; nothing about it is random."""
+    """Encode and decode the image as JPEG; not random."""
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, "JPEG", quality=round(quality))
     with Image.open(buffer) as decoded:

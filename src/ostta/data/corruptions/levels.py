@@ -1,7 +1,7 @@
-"""The constants of the fifteen corruptions, as data: six rows each, severity 0 to 5.
+"""The constants of the fifteen corruptions: six rows each, for severity 0 to 5.
 
-Rows 1 to 5 are those of CIFAR-10-C and CIFAR-100-C (`SMALL`) and of ImageNet-C (`LARGE`). Row 0 is where a severity between
-0 and 1 starts from: the row of CCC (continuously changing corruptions) in `LARGE`, and its likeness in `SMALL`.
+Rows 1 to 5 are those of CIFAR-10-C and CIFAR-100-C (`SMALL`) and of ImageNet-C (`LARGE`). Row 0 is the start of the interpolation
+below severity 1: in `LARGE` the row of CCC (continuously changing corruptions), in `SMALL` an analogous row.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Row = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """The rows of one corruption. With `reciprocal`, what is linear between two rows is one over the constant."""
+    """The rows of one corruption. With `reciprocal`, the reciprocal of the constant is interpolated."""
 
     rows: tuple[Row, Row, Row, Row, Row, Row]
     reciprocal: bool = False
 
     def at(self, severity: float) -> Row:
-        """The constants at `severity` in [0, 5]: the very row at a whole number, else in proportion between two rows.
+        """Return the constants at a severity from 0 to 5, interpolated between two rows.
 
         >>> Ladder(((0,), (0.08,), (0.12,), (0.18,), (0.26,), (0.38,))).at(0.5)
         (0.04,)
@@ -42,7 +42,7 @@ def _scaled(factor: float, *rows: Row) -> tuple[Row, ...]:
     return tuple(tuple(factor * value for value in row) for row in rows)
 
 
-# The benchmark's elastic constants are shares of the side. For ImageNet-C its makers took 244, not 224, and the files have it so.
+# The elastic constants of the benchmark are shares of the side. The published files of ImageNet-C use 244, not 224.
 _SMALL_ELASTIC = _scaled(32, (0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03))
 _LARGE_ELASTIC = _scaled(244, (2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02))
 

@@ -1,4 +1,4 @@
-"""Noise: what a sensor adds."""
+"""Sensor noise: Gaussian, shot and impulse."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from .planes import Pixels, cut, to_pixels, unit
 
 
 def gaussian_noise(image: Pixels, generator: np.random.Generator, deviation: float) -> Pixels:
-    """Independent noise on every value of every pixel."""
+    """Add independent noise to every value of every pixel."""
     noise = generator.standard_normal(image.shape, np.float32)
     return to_pixels(unit(image) + np.float32(deviation) * noise)
 
 
 def shot_noise(image: Pixels, generator: np.random.Generator, photons: float) -> Pixels:
-    """Counting photons, of which a white pixel sends so many on average."""
-    if photons > 1e9:  # noise below anything that eight bits could show; `poisson` refuses to count so far
+    """Draw photon counts, of which a white pixel has `photons` on average."""
+    if photons > 1e9:  # The noise would be invisible in 8 bits, and `poisson` does not accept such a mean.
         return image.copy()
     return cut(generator.poisson(unit(image) * photons) * (255 / photons))
 
 
 def impulse_noise(image: Pixels, generator: np.random.Generator, amount: float) -> Pixels:
-    """A share `amount` of all values is lost, half of them to white and half to black."""
+    """Replace a share `amount` of all values, half of them by white and half by black."""
     chance = generator.random(image.shape, np.float32)
-    spoilt = image.copy()
-    spoilt[chance < amount] = 255
-    spoilt[chance < amount / 2] = 0
-    return spoilt
+    noisy = image.copy()
+    noisy[chance < amount] = 255
+    noisy[chance < amount / 2] = 0
+    return noisy

@@ -1,7 +1,7 @@
-"""What the recipes share: scales of pixel values, and linear maps along rows and columns.
+"""Shared operations of the corruptions: scales of pixel values, and linear maps along rows and columns.
 
-A blur or a zoom that treats rows and columns alike is a matrix on either side of the image. The matrices depend on the size
-and the constants alone, so they are kept.
+A separable blur or zoom is a matrix on either side of the image. The matrices depend only on the size and the constants, so they are
+cached.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ Places = npt.NDArray[np.intp]
 
 
 def unit(image: Pixels) -> Plane:
-    """Pixels on the scale from 0 to 1."""
+    """Scale pixels to the range 0 to 1."""
     return image.astype(np.float32) / np.float32(255)
 
 
 def to_pixels(image: Plane) -> Pixels:
-    """Back from the scale of 0 to 1; fractions are cut off, as the benchmark's makers did."""
+    """Scale from the range 0 to 1 to pixels. Fractions are truncated, as in the published files."""
     pixels: Pixels = (np.clip(image, 0, 1) * 255).astype(np.uint8)
     return pixels
 
 
 def cut(image: npt.NDArray[np.floating]) -> Pixels:
-    """Back from the scale of 0 to 255. A sum that should be whole may come out a little below it: that is forgiven."""
+    """Truncate values from 0 to 255 to pixels. A small margin compensates for rounding errors below an integer."""
     pixels: Pixels = np.clip(image + 1e-3, 0, 255).astype(np.uint8)
     return pixels
 
 
 def along_both(rows: Plane, image: Plane, columns: Plane) -> Plane:
-    """`rows` applied down and `columns` applied across an image [H,W,C]."""
+    """Apply `rows` along the columns and `columns` along the rows of an image [H,W,C]."""
     planes = np.ascontiguousarray(image.transpose(2, 0, 1))
-    made: Plane = np.ascontiguousarray((rows @ planes @ columns.T).transpose(1, 2, 0))
-    return made
+    result: Plane = np.ascontiguousarray((rows @ planes @ columns.T).transpose(1, 2, 0))
+    return result
 
 
 def centre_zoom(plane: Plane, zoom: float) -> Plane:
-    """The middle of a plane, enlarged `zoom` times by linear interpolation and trimmed to the size it had."""
+    """Enlarge the centre of a plane `zoom` times by linear interpolation and crop it to the original size."""
     crops = tuple(_middle(math.ceil(side / zoom), side) for side in plane.shape)
     rows, columns = (interpolation(len(crop), round(len(crop) * zoom)) for crop in crops)
     large = np.asarray(rows @ plane[_slice(crops[0]), _slice(crops[1])] @ columns.T, np.float32)
@@ -52,7 +52,7 @@ def centre_zoom(plane: Plane, zoom: float) -> Plane:
 
 @lru_cache(maxsize=256)
 def zooming(side: int, zoom: float) -> Plane:
-    """[side, side] matrix that does along one axis what `centre_zoom` does along both."""
+    """Return the matrix [side, side] of `centre_zoom` along one axis."""
     crop = _middle(math.ceil(side / zoom), side)
     large = interpolation(len(crop), round(len(crop) * zoom))
     trim = (len(large) - side) // 2
@@ -63,7 +63,7 @@ def zooming(side: int, zoom: float) -> Plane:
 
 @lru_cache(maxsize=256)
 def interpolation(source: int, target: int) -> Plane:
-    """[target, source] weights of linear interpolation; the end points stay end points."""
+    """Return the weights [target, source] of linear interpolation, which maps end points to end points."""
     places = np.linspace(0, source - 1, target)
     weights: Plane = np.maximum(0, 1 - np.abs(places[:, None] - np.arange(source))).astype(np.float32)
     return _kept(weights)
@@ -71,9 +71,9 @@ def interpolation(source: int, target: int) -> Plane:
 
 @lru_cache(maxsize=64)
 def smoothing(side: int, sigma: float, reach: float, *, mirrored: bool) -> Plane:
-    """[side, side] matrix of a Gaussian average over `reach` sigmas either way.
+    """Return the matrix [side, side] of a Gaussian average over `reach` sigmas in both directions.
 
-    Past the border the image goes on as in a mirror, or else its edge pixel repeats.
+    Beyond the border the image is mirrored, or else its edge pixel repeats.
     """
     radius = int(reach * sigma + 0.5)
     if radius == 0:
@@ -88,13 +88,13 @@ def smoothing(side: int, sigma: float, reach: float, *, mirrored: bool) -> Plane
 
 
 def mirror(places: Places, side: int) -> Places:
-    """Places anywhere, brought inside by mirrors just past the first and the last pixel: ..1 0 0 1 2.."""
+    """Map places into the image by mirrors just outside the first and the last pixel: ..1 0 0 1 2.."""
     places = places % (2 * side)
     return np.minimum(places, 2 * side - 1 - places)
 
 
 def mirror_between(places: Places, side: int) -> Places:
-    """The same with the mirrors on the first and the last pixel: ..2 1 0 1 2.."""
+    """Map places into the image by mirrors on the first and the last pixel: ..2 1 0 1 2.."""
     places = places % (2 * side - 2)
     return np.minimum(places, 2 * side - 2 - places)
 
@@ -109,6 +109,6 @@ def _slice(places: range) -> slice:
 
 
 def _kept(matrix: Plane) -> Plane:
-    """A matrix that several callers will be given, so none may write into it."""
+    """Make a cached matrix read-only."""
     matrix.setflags(write=False)
     return matrix

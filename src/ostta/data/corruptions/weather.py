@@ -1,4 +1,4 @@
-"""Weather: snow, frost, fog, and bright light."""
+"""Weather: snow, frost, fog and brightness."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 
 from .blur import streak
 from .planes import Pixels, Plane, centre_zoom, cut, to_pixels, unit
-from .plasma import plasma
-from .textures import frost_patch
+from .textures import frost_patch, plasma
 
 _GREY: Plane = np.array([0.299, 0.587, 0.114], np.float32)
 
@@ -25,7 +24,7 @@ def snow(
     sigma: float,
     weight: float,
 ) -> Pixels:
-    """Streaks of blurred, thresholded noise over a whitened image; the second half of the flakes is the first, turned round."""
+    """Add streaks of blurred, thresholded noise and the same streaks rotated by 180 degrees to a whitened image."""
     flakes = mean + deviation * generator.standard_normal(image.shape[:2], np.float32)
     flakes = centre_zoom(flakes.astype(np.float32), zoom)
     flakes[flakes < threshold] = 0
@@ -45,13 +44,13 @@ def frost(
     *,
     textures: str | Path | None = None,
 ) -> Pixels:
-    """The image and a random piece of a texture of ice, added."""
+    """Add a random crop of an ice texture."""
     ice = frost_patch(image.shape[0], image.shape[1], round(thinning), textures, generator)
     return cut(np.float32(weight) * image + np.float32(frost_weight) * ice)
 
 
 def fog(image: Pixels, generator: np.random.Generator, weight: float, decay: float) -> Pixels:
-    """A plasma map added to every channel, and all of it dimmed so that the brightest value there can be stays the brightest."""
+    """Add a plasma map to every channel, and scale the result so that the maximum of the image is unchanged."""
     clean = unit(image)
     brightest = float(clean.max())
     if brightest == 0:
@@ -61,9 +60,9 @@ def fog(image: Pixels, generator: np.random.Generator, weight: float, decay: flo
 
 
 def brightness(image: Pixels, generator: np.random.Generator, added: float) -> Pixels:
-    """`added` to the value (V) of HSV, up to 1, hue and saturation kept; nothing about it is random."""
+    """Add `added` to the value (V) of HSV, up to 1. Hue and saturation are unchanged; not random."""
     clean = unit(image)
     value = clean.max(axis=2, keepdims=True)
     after = np.minimum(value + np.float32(added), 1)
-    # With hue and saturation kept, all three channels grow by one factor; black, which has neither, becomes grey.
+    # With fixed hue and saturation, all three channels grow by the same factor. Black becomes grey.
     return cut(255 * np.where(value > 0, clean * (after / np.where(value > 0, value, 1)), after))

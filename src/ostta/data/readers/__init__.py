@@ -1,1 +1,1 @@
-"""One file per format. Each reader gives `Images`: labels, and a function that decodes one image when it is asked for."""
+"""Readers of data set files. Each returns `Images`: labels, and a function that decodes one image."""

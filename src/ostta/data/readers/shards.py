@@ -1,4 +1,4 @@
-"""CCC's shards: serial_00000.tar and on, in the webdataset layout, read from the disk in their own order."""
+"""The shards of CCC, serial_00000.tar and so on, in the webdataset layout, read in their order."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import IO, NamedTuple
 import numpy as np
 from PIL import Image
 
+from ...core.errors import translate_errors
 from ...core.types import Error
 from ...io import open_regular
 from ..images import read_image
-from .labelled import Images
+from .base import Images, invalid
 
 _IMAGE = "input.jpg"
 _LABEL = "output.cls"
@@ -22,7 +23,7 @@ _BLOCK = 512
 
 
 class _Place(NamedTuple):
-    """Where the bytes of one image are."""
+    """The position of the bytes of one image."""
 
     shard: int
     offset: int
@@ -30,9 +31,9 @@ class _Place(NamedTuple):
 
 
 def read_shards(folder: Path, limit: int | None) -> Images:
-    """The first `limit` images (all, if None). Only headers and labels are read here; a shard has 25,000 images."""
+    """Read the first `limit` images, by default all. Only headers and labels are read; a shard has 25,000 images."""
     shards = _shards(folder)
-    # Three numbers an image in one flat array: a whole sequence has 7.5 million images.
+    # Three numbers per image in one flat array: a whole sequence has 7.5 million images.
     places, labels = array("q"), array("q")
     for number, shard in enumerate(shards):
         for place, label in _index(number, shard):
@@ -43,7 +44,7 @@ def read_shards(folder: Path, limit: int | None) -> Images:
         if len(labels) == limit:
             break
     if not labels:
-        raise Error(f"The shards in '{folder}' hold no images.")
+        raise invalid(f"The shards in '{folder}' have no images.")
     table = np.array(places, np.int64).reshape(-1, 3)
 
     def read(i: int) -> Image.Image:
@@ -54,7 +55,8 @@ def read_shards(folder: Path, limit: int | None) -> Images:
         try:
             return read_image(content)
         except Error as problem:
-            raise Error(f"Image {i} of '{folder}', in {shards[place.shard].name}: {problem}") from problem
+            message = f"Image {i} of '{folder}', in {shards[place.shard].name}: {problem}"
+            raise Error(message, code=problem.code) from problem
 
     return Images(np.array(labels, np.int64), read)
 
@@ -63,38 +65,36 @@ def _shards(folder: Path) -> list[Path]:
     shards = sorted(folder.glob("serial_*.tar"))
     for number, shard in enumerate(shards):
         if shard.name != f"serial_{number:05d}.tar":
-            raise Error(f"'{folder}' has {shard.name} but no serial_{number:05d}.tar: the sequence must have no gap.")
+            raise invalid(f"'{folder}' has {shard.name} but no serial_{number:05d}.tar: the sequence must have no gap.")
     if not shards:
-        raise Error(f"'{folder}' has no shards: the first should be serial_00000.tar.")
+        raise invalid(f"'{folder}' has no shards: the first should be serial_00000.tar.")
     return shards
 
 
 def _index(number: int, shard: Path) -> Iterator[tuple[_Place, int]]:
-    """Place and label of each sample: members of one name up to the first dot, one after the other."""
+    """Yield the position and the label of each sample: consecutive members with the same name up to the first dot."""
     key, place, label = "", None, None
-    try:
-        with open_regular(shard, "shard") as file:
-            for name, offset, size in _members(file):
-                stem, _, field = name.rpartition("/")[2].partition(".")
-                if stem != key:
-                    key, place, label = stem, None, None
-                if field == _IMAGE:
-                    place = _Place(number, offset, size)
-                elif field == _LABEL:
-                    file.seek(offset)
-                    label = int(file.read(size))
-                if place is not None and label is not None:
-                    yield place, label
-                    place = label = None
-    except (OSError, ValueError) as problem:
-        raise Error(f"The shard '{shard}' cannot be read, it may be damaged or cut short: {problem}.") from problem
+    message = f"The shard '{shard}' cannot be read, it may be damaged or truncated: {{reason}}."
+    with translate_errors("dataset-invalid", message, OSError, ValueError), open_regular(shard, "shard") as file:
+        for name, offset, size in _members(file):
+            stem, _, field = name.rpartition("/")[2].partition(".")
+            if stem != key:
+                key, place, label = stem, None, None
+            if field == _IMAGE:
+                place = _Place(number, offset, size)
+            elif field == _LABEL:
+                file.seek(offset)
+                label = int(file.read(size))
+            if place is not None and label is not None:
+                yield place, label
+                place = label = None
 
 
 def _members(file: IO[bytes]) -> Iterator[tuple[str, int, int]]:
-    """Name, offset and size of each member of a tar archive.
+    """Yield the name, offset and size of each member of a tar archive.
 
-    The standard library's reader needs several times as long, half an hour for a whole sequence, and takes an archive that
-    was cut between two members for a shorter one.
+    The reader of the standard library is several times slower, half an hour for a whole sequence, and accepts an archive that was
+    truncated between two members.
     """
     length = file.seek(0, io.SEEK_END)
     start = 0

@@ -62,9 +62,12 @@ class Words:
         return self.names[best], float(cosines[best])
 
     def cosines(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Largest cosine [N] of unit features [N, D] to a word."""
-        largest: NDArray[np.float64] = (rows @ self.rows.T).max(1).astype(np.float64)
-        return largest
+        """Largest cosine [N] of unit features [N, D] to a word.
+
+        One image at a time: in a product of matrices the last bits depend on how many images there are, and a restored state would
+        answer differently from one that went on.
+        """
+        return np.array([(self.rows @ row).max() for row in rows], np.float64)
 
 
 @cache

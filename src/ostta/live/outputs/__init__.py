@@ -4,7 +4,6 @@ folder.py     the folder as a whole, in agreement with the journal
 table.py      predictions.csv and predictions.parquet
 pictures.py   files sorted by answer, pictures with the answer drawn in, examples for the page
 names.py      names that every system can have
-page.py       report.html, with the pictures of timeline.py
 """
 
 from __future__ import annotations

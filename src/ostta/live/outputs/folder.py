@@ -19,7 +19,6 @@ from ...io import make_folder, write_atomically
 from ..digest import Digest
 from ..journal import Examples, Journal, Progress, Row
 from ..memory import Memory
-from .page import page
 from .pictures import REJECTED, UNDECIDED_EXAMPLES, DrawnPictures, ExamplePictures, Sort, SortedFiles
 from .table import Table
 
@@ -29,9 +28,10 @@ PAGE_EVERY = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a person asks of an output folder."""
+    """What to write into an output folder; `page` makes `report.html`."""
 
     path: Path
+    page: Callable[[Digest, ExamplePictures, Mapping[str, Any], Memory], str]
     sort: Sort | None = None
     draw: bool = False
 
@@ -54,7 +54,7 @@ class OutputFolder:
         memory: Callable[[], Memory],
         accept: float | None = 0.5,
     ) -> None:
-        self.path = wanted.path
+        self.path, self._page = wanted.path, wanted.page
         if find_spec("pyarrow") is None:
             raise Error(
                 '`--out` writes a parquet file, which needs pyarrow: install it with `pip install "ostta[bench]"`.'
@@ -120,7 +120,7 @@ class OutputFolder:
 
     def write_page(self) -> None:
         """The page as it is now."""
-        text = page(self.digest, self._examples, self._about, self._memory())
+        text = self._page(self.digest, self._examples, self._about, self._memory())
         write_atomically(self.path / "report.html", text.encode())
 
     def _opened(self) -> Progress:

@@ -1,0 +1,152 @@
+"""Names of things in photographs: the 1,000 ImageNet classes, their synonyms, and every WordNet noun above them.
+
+`tools/make_photos_names.py` makes the table `model/names.txt` and describes its format.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+from ...core.types import Error
+
+FILE = Path(__file__).parent / "model" / "names.txt"
+CLASSES = 1000
+# "crane (bird)": the sense of "crane" that is a bird.
+QUALIFIED = re.compile(r"(.+?)\s*\((.+)\)")
+PLURALS = (("ies", "y"), ("es", ""), ("s", ""))
+OFFERED = 3
+
+
+@dataclass(frozen=True)
+class Synset:
+    """Names of one thing, most usual first, each with the number of its WordNet sense, and the lines of its hypernyms."""
+
+    names: tuple[str, ...]
+    senses: tuple[int, ...]
+    above: tuple[int, ...]
+
+
+class Names:
+    """Lookup from a name to the ImageNet classes that it covers.
+
+    >>> names = load_names()
+    >>> len(names.classes("dog")), names.classes("acoustic guitar")
+    (118, (402,))
+    >>> names.meaning("crane (bird)"), names.meaning("crane (device)")
+    ('crane (wading bird)', 'crane')
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.synsets: list[Synset] = []
+        self._near: dict[str, int] = {}
+        for place, line in enumerate(lines):
+            names, above, near, *_ = *line.split("\t"), "", ""
+            parts = [name.rpartition("#") for name in names.split("|")]
+            lines_above = tuple(int(number) for number in above.split(",") if number)
+            self.synsets.append(Synset(tuple(p[0] for p in parts), tuple(int(p[2]) for p in parts), lines_above))
+            self._near.update(dict.fromkeys(near.split(), place))
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[int]]:
+        """Lines that a name can mean: the class of that name first, then by how usual the sense is."""
+        found: dict[str, list[tuple[bool, int, int]]] = {}
+        for place, synset in enumerate(self.synsets):
+            for name, sense in zip(synset.names, synset.senses, strict=True):
+                found.setdefault(_plain(name), []).append((place >= CLASSES, sense, place))
+        return {name: [place for _, _, place in sorted(places)] for name, places in found.items()}
+
+    @cached_property
+    def _covered(self) -> list[tuple[int, ...]]:
+        covered: list[set[int]] = [set() for _ in self.synsets]
+        for number in range(CLASSES):
+            waiting = [number]
+            while waiting:
+                place = waiting.pop()
+                if number not in covered[place]:
+                    covered[place].add(number)
+                    waiting.extend(self.synsets[place].above)
+        return [tuple(sorted(numbers)) for numbers in covered]
+
+    def find(self, name: str) -> int | None:
+        """Line of the synset that `name` means, or None if the table does not have it.
+
+        The name of an ImageNet class means that class. Any other name means its most usual sense that has classes. A hypernym in
+        brackets chooses another sense. All 1,000 classes together have no embedding, so names such as "entity" are not found.
+        """
+        qualified = QUALIFIED.fullmatch(name)
+        places = self._places(qualified[1] if qualified else name)
+        if qualified:
+            kinds = self._places(qualified[2])
+            places = [place for place in places if any(self._is_below(place, kind) for kind in kinds)]
+        return next((place for place in places if len(self._covered[place]) < CLASSES), None)
+
+    def _places(self, name: str) -> list[int]:
+        plain = _plain(name)
+        singular = [plain.removesuffix(ending) + end for ending, end in PLURALS if plain.endswith(ending)]
+        return next((self._by_name[form] for form in (plain, *singular) if form in self._by_name), [])
+
+    def _is_below(self, place: int, kind: int) -> bool:
+        return set(self._covered[place]) <= set(self._covered[kind])
+
+    def classes(self, name: str) -> tuple[int, ...]:
+        """Numbers of the ImageNet classes that `name` covers; an Error if there are none."""
+        place = self.find(name)
+        if place is None:
+            raise Error(self.unknown(name), code="class-unknown")
+        return self._covered[place]
+
+    def meaning(self, name: str) -> str:
+        """The first name of the synset that means nothing else; with a hypernym in brackets if there is none."""
+        place = self.find(name)
+        return self._title(place) if place is not None else ""
+
+    def _title(self, place: int) -> str:
+        synset = self.synsets[place]
+        qualified = f"{synset.names[0]} ({self.synsets[synset.above[0]].names[0]})" if synset.above else synset.names[0]
+        return next((name for name in synset.names if self.find(name) == place), qualified)
+
+    @cached_property
+    def class_titles(self) -> tuple[str, ...]:
+        """One name for each ImageNet class, all different."""
+        return tuple(self._title(place) for place in range(CLASSES))
+
+    def near(self, name: str) -> list[str]:
+        """Known names that are close to `name`: its nearest hypernym and classes below that, or names of similar spelling.
+
+        >>> load_names().near("deer")
+        ['ruminant', 'ox', 'water buffalo']
+        """
+        place = self._near.get(_plain(name))
+        if place is None:
+            return difflib.get_close_matches(_plain(name), list(self._by_name), OFFERED)
+        below = [self.class_titles[number] for number in self._covered[place]]
+        return list(dict.fromkeys([self._title(place), *below]))[:OFFERED]
+
+    def unknown(self, name: str) -> str:
+        """Message about a name that has no embedding."""
+        near = self.near(name)
+        offer = f"use a name that it knows, such as {', '.join(near)}, or" if near else "use"
+        return (
+            f"The backbone photos does not know {name!r}: it knows the names of the 1,000 ImageNet classes and of groups of them. "
+            f'{offer[0].upper()}{offer[1:]} a CLIP such as "openai/clip-vit-base-patch16", which reads any name.'
+        )
+
+
+def _plain(name: str) -> str:
+    return " ".join(re.sub(r"[_\-\s]+", " ", name).lower().split())
+
+
+@cache
+def load_names(file: Path = FILE) -> Names:
+    """The table that ships.
+
+    >>> load_names().meaning("domestic dog")
+    'dog'
+    """
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return Names([line for line in lines if not line.startswith("#")])

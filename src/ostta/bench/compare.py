@@ -1,0 +1,367 @@
+"""Compare two results or two folders: settings, figures with paired intervals, and image by image."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.types import Error
+from ..evaluation.intervals import OF_SCORES, Outcomes, Resampling
+from ..evaluation.metrics import mean
+from .folder import ResultFolder, StoredResult
+from .metric_values import metric_value
+from .naming import method_name, short, stream_name
+from .records import PAIRED, read_records
+from .result import Result, read_result
+from .spec import RunSpec, method_key, stream_key
+from .statistics import Evidence, of_resampled, told_apart
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One method of A against one of B, on one stream: a run of each for every seed, in the same order."""
+
+    first: tuple[StoredResult, ...]
+    second: tuple[StoredResult, ...]
+
+    @property
+    def stream(self) -> str:
+        one, other = (stream_name(side[0].result.spec) for side in (self.first, self.second))
+        return one if one == other else f"{one} | {other}"
+
+    @property
+    def name(self) -> str:
+        one, other = (run_name(side[0].result.spec) for side in (self.first, self.second))
+        return one if one == other else f"{one} | {other}"
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(filed.result.spec.seed for filed in self.first)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The pairs, and the runs that only one side has."""
+
+    first: Path
+    second: Path
+    pairs: tuple[Pair, ...]
+    only_first: tuple[StoredResult, ...] = ()
+    only_second: tuple[StoredResult, ...] = ()
+
+
+def open_sides(first: Path, second: Path) -> Sides:
+    """Two files are one pair, whatever they are. Of two folders, runs that were asked for the same are pairs, and then what is left:
+    the only run of A and the only one of B on a stream, with one backbone and seed."""
+    if first.is_dir() != second.is_dir():
+        raise Error(f"Two results or two folders can be compared, not the one and the other: {first} and {second}.")
+    if not first.is_dir():
+        pair = Pair((StoredResult(first, read_result(first)),), (StoredResult(second, read_result(second)),))
+        return Sides(first, second, (pair,))
+    ours, theirs = _stored(first), _stored(second)
+    found = _matched(ours, theirs, lambda spec: (_place(spec), method_key(spec)))
+    found += _matched(*_left(ours, theirs, found), _place)
+    left = _left(ours, theirs, found)
+    if not found:
+        raise Error(
+            f"No run of {first} has one in {second} to be compared with: streams, backbones or seeds are others."
+        )
+    return Sides(first, second, tuple(_by_seed(found)), tuple(left[0]), tuple(left[1]))
+
+
+def _stored(folder: Path) -> list[StoredResult]:
+    return list(ResultFolder(folder).require_results().newest.values())
+
+
+def run_name(spec: RunSpec) -> str:
+    """Return the name of a run in a comparison: its method, and the backbone if it is not the embedded one."""
+    return method_name(spec) if spec.backbone == "embedded" else f"{method_name(spec)}, {short(spec.backbone)}"
+
+
+def _place(spec: RunSpec) -> tuple[str, ...]:
+    return stream_key(spec), str(spec.seed), spec.backbone
+
+
+def _matched(
+    ours: list[StoredResult], theirs: list[StoredResult], key: Callable[[RunSpec], object]
+) -> list[tuple[StoredResult, StoredResult]]:
+    """Those that are alone with their key on both sides."""
+    both: list[dict[object, list[StoredResult]]] = [{}, {}]
+    for side, found in zip((ours, theirs), both, strict=True):
+        for filed in side:
+            found.setdefault(key(filed.result.spec), []).append(filed)
+    first, second = both
+    return [(first[k][0], second[k][0]) for k in first if len(first[k]) == 1 and len(second.get(k, ())) == 1]
+
+
+def _left(
+    ours: list[StoredResult], theirs: list[StoredResult], pairs: list[tuple[StoredResult, StoredResult]]
+) -> tuple[list[StoredResult], list[StoredResult]]:
+    """What of each side has no partner yet."""
+    taken = {filed.path for pair in pairs for filed in pair}
+    return [one for one in ours if one.path not in taken], [other for other in theirs if other.path not in taken]
+
+
+def _by_seed(pairs: Iterable[tuple[StoredResult, StoredResult]]) -> list[Pair]:
+    """Pairs that differ in their seed alone are one."""
+    grouped: dict[object, list[tuple[StoredResult, StoredResult]]] = {}
+    for one, other in pairs:
+        specs = one.result.spec, other.result.spec
+        key = tuple((stream_key(spec), method_key(spec), spec.backbone) for spec in specs)
+        grouped.setdefault(key, []).append((one, other))
+    made = []
+    for group in grouped.values():
+        group.sort(key=lambda pair: pair[0].result.spec.seed)
+        made.append(Pair(tuple(one for one, _ in group), tuple(other for _, other in group)))
+    return sorted(made, key=lambda pair: (pair.stream, pair.name))
+
+
+# What a person asked for or a run was made with; figures and times are compared elsewhere.
+_PARTS = ("spec", "options", "stream", "weight_hash", "class_names_hash", "versions", "hardware", "threads")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A field that differs, by its dotted name, as texts; a dash where one side does not have it."""
+
+    field: str
+    first: str
+    second: str
+
+
+def settings(pair: Pair) -> list[Setting]:
+    """What differs in all seeds alike, and what differs in some, once."""
+    found: dict[Setting, None] = {}
+    for one, other in zip(pair.first, pair.second, strict=True):
+        found.update(dict.fromkeys(_differing(one.result, other.result)))
+    return list(found)
+
+
+def common(pairs: Iterable[list[Setting]]) -> list[Setting]:
+    """What differs in the same way in all pairs."""
+    listed = list(pairs)
+    return [each for each in listed[0] if all(each in other for other in listed[1:])] if listed else []
+
+
+def _differing(first: Result, second: Result) -> Iterator[Setting]:
+    one, other = (_flat("", result.model_dump(mode="json", include=set(_PARTS))) for result in (first, second))
+    for field in sorted({*one, *other}, key=lambda name: (_PARTS.index(name.partition(".")[0]), name)):
+        texts = [_text(side[field]) if field in side else "–" for side in (one, other)]
+        if texts[0] != texts[1] and not _said_elsewhere(field, one, other):
+            yield Setting(field, *texts)
+
+
+def _said_elsewhere(field: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Options that were set are among those that applied; other options of another method follow from the method; notes are long."""
+    part, _, name = field.partition(".")
+    if part == "spec" and name.startswith("options"):
+        return True
+    alone = (field in one) != (field in other)
+    was_set = any(f"spec.options.{name.rpartition('.')[2]}" in side for side in (one, other))
+    return field.endswith(".note") or (part == "options" and alone and not was_set)
+
+
+def _flat(name: str, value: Any) -> dict[str, Any]:
+    """The values of nested objects by dotted names; lists stay whole."""
+    if not isinstance(value, dict):
+        return {name: value}
+    return {
+        field: single
+        for key, part in value.items()
+        for field, single in _flat(f"{name}.{key}" if name else str(key), part).items()
+    }
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+COMPARED = ("hm", "acc_desired", "acc_undesired", "auroc", "fpr95", "accuracy")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One metric: of A, of B, the difference, and its paired 95 % interval; marked where it excludes zero, also by Holm's correction."""
+
+    metric: str
+    first: float | None
+    second: float | None
+    difference: float | None
+    low: float | None = None
+    high: float | None = None
+    marked: bool = False
+
+
+@dataclass(frozen=True)
+class Changes:
+    """How many images changed sides, over all seeds: `shown` is how often an image was shown."""
+
+    shown: int
+    wrong_to_right: int
+    right_to_wrong: int
+    accepted_to_rejected: int
+    rejected_to_accepted: int
+    other_class: int
+
+
+@dataclass(frozen=True)
+class ComparedPair:
+    """One pair. `changes` is None, and no figure has an interval, where `why_not` says why."""
+
+    pair: Pair
+    settings: tuple[Setting, ...]
+    figures: tuple[Compared, ...]
+    changes: Changes | None
+    images: int
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All pairs of two results or folders; `common` is what differs in all of them alike."""
+
+    sides: Sides
+    common: tuple[Setting, ...]
+    pairs: tuple[ComparedPair, ...]
+
+    @property
+    def intervals(self) -> int:
+        return sum(figure.low is not None for each in self.pairs for figure in each.figures)
+
+
+def compare(sides: Sides) -> Comparison:
+    """Read the records of both sides, as far as they are there."""
+    compared, found = [], list[tuple[int, int, Evidence]]()
+    for number, pair in enumerate(sides.pairs):
+        outcomes, why_not = _outcomes(pair)
+        figures = [_figure(pair, metric) for metric in COMPARED]
+        if outcomes is not None:
+            drawn = Resampling(outcomes[0])
+            for place, figure in enumerate(figures):
+                made = _evidence(pair, drawn, outcomes, figure.metric) if figure.difference is not None else None
+                if made is not None:
+                    found.append((number, place, made))
+        images = len({image for run in outcomes[0] for image in run.images}) if outcomes is not None else 0
+        changes = None if outcomes is None else changes_of(*outcomes)
+        compared.append(ComparedPair(pair, tuple(settings(pair)), tuple(figures), changes, images, why_not))
+    for (number, place, made), marked in zip(found, told_apart([each for _, _, each in found]), strict=True):
+        figures = list(compared[number].figures)
+        bounds = made.interval
+        figures[place] = replace(figures[place], low=bounds.low, high=bounds.high, marked=marked)
+        compared[number] = replace(compared[number], figures=tuple(figures))
+    return Comparison(sides, tuple(common(list(each.settings) for each in compared)), tuple(compared))
+
+
+def changes_of(first: Sequence[Outcomes], second: Sequence[Outcomes]) -> Changes:
+    """One run a seed on each side, in the order of the stream."""
+    counts = np.zeros(6, np.int64)
+    for one, other in zip(first, second, strict=True):
+        right = [_right(run) for run in (one, other)]
+        both = one.accepted & other.accepted
+        counts += [
+            len(one.labels),
+            (~right[0] & right[1]).sum(),
+            (right[0] & ~right[1]).sum(),
+            (one.accepted & ~other.accepted).sum(),
+            (~one.accepted & other.accepted).sum(),
+            (both & (one.index != other.index)).sum(),
+        ]
+    return Changes(*map(int, counts))
+
+
+def _right(run: Outcomes) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    return np.where(run.labels >= 0, run.accepted & (run.index == run.labels), ~run.accepted)
+
+
+def _figure(pair: Pair, metric: str) -> Compared:
+    first, second = (mean([metric_value(each.result, metric) for each in side]) for side in (pair.first, pair.second))
+    return Compared(metric, first, second, None if first is None or second is None else second - first)
+
+
+def _outcomes(pair: Pair) -> tuple[tuple[list[Outcomes], list[Outcomes]] | None, str]:
+    """What both sides said, image by image; or why that cannot be had."""
+    for one, other in zip(pair.first, pair.second, strict=True):
+        if one.result.stream_identity != other.result.stream_identity:
+            return (
+                None,
+                "The two runs were not on the same stream: there are no paired intervals, and no images to compare.",
+            )
+        without = next((filed for filed in (one, other) if filed.records is None), None)
+        if without is not None:
+            return (
+                None,
+                f"{without.path.name} kept no records: there are no paired intervals, and no images to compare.",
+            )
+    try:
+        first, second = ([_read(filed) for filed in side] for side in (pair.first, pair.second))
+    except Error as problem:
+        return None, str(problem)
+    if any(one.images != other.images for one, other in zip(first, second, strict=True)):
+        return None, "The records of the two sides are of different images, although the streams have one hash."
+    return (first, second), ""
+
+
+def _read(filed: StoredResult) -> Outcomes:
+    assert filed.records is not None
+    return read_records(filed.records, PAIRED).outcomes
+
+
+def _evidence(
+    pair: Pair, drawn: Resampling, outcomes: tuple[list[Outcomes], list[Outcomes]], metric: str
+) -> Evidence | None:
+    # The HM of a continual stream is the mean of its domains'.
+    by_domain = metric == "hm" and pair.first[0].result.spec.scenario.kind == "continual"
+    first, second = (drawn.values_by_run(side, metric, by_domain=by_domain) for side in outcomes)
+    changed = {
+        image
+        for one, other in zip(*outcomes, strict=True)
+        for image, differs in zip(one.images, _said(one, metric) != _said(other, metric), strict=True)
+        if differs
+    }
+    images = len({image for run in outcomes[0] for image in run.images})
+    differences = second - first
+    return of_resampled(differences, len(changed), images) if np.isfinite(differences[:, 0]).all() else None
+
+
+def _said(run: Outcomes, metric: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """What of a run's answers the metric depends on."""
+    if metric in OF_SCORES:
+        return run.scores
+    return np.asarray(run.index if metric == "accuracy" else np.where(run.accepted, run.index, -1), np.float64)
+
+
+def content(comparison: Comparison) -> dict[str, Any]:
+    """All of it as plain values."""
+    sides = comparison.sides
+    return {
+        "first": str(sides.first),
+        "second": str(sides.second),
+        "common": [asdict(each) for each in comparison.common],
+        "pairs": [
+            {
+                "name": each.pair.name,
+                "stream": each.pair.stream,
+                "seeds": each.pair.seeds,
+                "files": [[filed.path.name for filed in side] for side in (each.pair.first, each.pair.second)],
+                "settings": [asdict(one) for one in each.settings],
+                "figures": [asdict(figure) for figure in each.figures],
+                "changes": None if each.changes is None else asdict(each.changes),
+                "images": each.images,
+                "why_not": each.why_not or None,
+            }
+            for each in comparison.pairs
+        ],
+        "only_first": [filed.path.name for filed in sides.only_first],
+        "only_second": [filed.path.name for filed in sides.only_second],
+    }
+
+
+def as_json(comparison: Comparison) -> str:
+    """For programs."""
+    return json.dumps(content(comparison), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

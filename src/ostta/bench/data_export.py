@@ -1,0 +1,230 @@
+"""Results as data: one row a run, and one row a figure, as CSV, JSON, parquet or a data frame."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.csv_cells import guarded
+from ..core.types import Error
+from ..evaluation.measures import MEASURES
+from ..evaluation.metrics import BEHIND, FPR95, NAMES
+from .against_frozen import means_to_frozen, ranks_of, to_frozen
+from .collected import Names
+from .figures import FROZEN, Figure, SuiteFigures
+from .folder import ResultFolder
+from .footnotes import footnotes
+from .naming import method_name, stream_name, stream_names, used_condition
+from .result import Result
+from .spec import stream_key
+
+if TYPE_CHECKING:
+    import pandas
+
+
+# Of the spec, in the order of the columns. Options have columns of their own behind all others.
+_SPEC = (
+    "backbone", "method", "score", "identifier", "profile", "guard", "desired", "undesired", "classes", "undesired_classes",
+    "corruption", "severity", "ratio", "limit", "draw", "seed", "device", "dtype",
+)  # fmt: skip
+
+
+_FIGURES = (*NAMES, *(name for name in FPR95.values() if name not in NAMES), *BEHIND)
+
+
+def tidy_row(result: Result, file: str, stream: str | None = None) -> dict[str, Any]:
+    """One result as plain values; None where it does not say. An option that was set is `option_NAME`.
+
+    `stream` is the name of the stream among others (`run_names.stream_names`); by default, the name that it has alone.
+    """
+    spec, total = result.spec, result.latency_ms.total
+    cached = result.cached_features
+    return {
+        "file": file,
+        "name": method_name(spec),
+        "stream": stream_name(spec) if stream is None else stream,
+        **{name: _plain(getattr(spec, name)) for name in _SPEC},
+        **used_condition(spec),
+        "scenario": spec.scenario.kind,
+        **{name: getattr(result.metrics, name) for name in _FIGURES},
+        "hm_mean_domains": result.hm_mean_domains,
+        **{name if name in MEASURES else f"measure_{name}": value for name, value in result.measures.items()},
+        "images_desired": result.counts.get("desired"),
+        "images_undesired": result.counts.get("undesired"),
+        "updates": result.updates,
+        "resets": result.resets,
+        "events": sum(result.events.values()),
+        # Where features came from an earlier run, times say nothing.
+        "ms_mean": None if cached else total.mean,
+        "ms_p50": None if cached else total.p50,
+        "ms_p95": None if cached else total.p95,
+        "seconds": result.seconds,
+        "peak_memory_mb": result.peak_memory_mb,
+        "records": result.records,
+        "stream_hash": result.stream.hash,
+        "stream_identity": result.stream.identity,
+        "weight_hash": result.weight_hash,
+        "class_names_hash": result.class_names_hash,
+        "ostta": result.versions.get("ostta"),
+        "torch": result.versions.get("torch"),
+        "hardware": result.hardware,
+        "threads": result.threads,
+        **{f"option_{name}": _plain(value) for name, value in sorted(spec.options.items())},
+    }
+
+
+def results_frame(folder: Path) -> pandas.DataFrame:
+    """Return all results of a folder; an Error if there are none. `ostta.bench.load_results` is its public name."""
+    return frame(tidy_rows(ResultFolder(folder).require_results()))
+
+
+def tidy_rows(folder: ResultFolder) -> list[dict[str, Any]]:
+    """Return the newest result of each run, ordered by stream, backbone, method and seed."""
+    newest = list(folder.newest.values())
+    names = stream_names(stored.result.spec for stored in newest)
+    rows = [tidy_row(stored.result, stored.path.name, names[stream_key(stored.result.spec)]) for stored in newest]
+    return sorted(rows, key=lambda row: (row["stream"], row["backbone"], row["name"], row["seed"]))
+
+
+def frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """Rows as a table of pandas."""
+    try:
+        import pandas
+    except ImportError as problem:
+        raise Error('Results as a table need pandas: install it with `pip install "ostta[bench]"`.') from problem
+    return pandas.DataFrame.from_records(list(rows), columns=list(dict.fromkeys(name for row in rows for name in row)))
+
+
+def parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Rows as a parquet file. A column whose values are of several kinds, as options can be, is one of texts."""
+    import io
+
+    import pyarrow
+    import pyarrow.parquet
+
+    columns: dict[str, list[Any]] = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [row.get(name) for row in rows]
+        kinds = {type(value) for value in values if value is not None}
+        mixed = len(kinds) > 1 and not kinds <= {int, float}
+        columns[name] = [None if value is None else str(value) for value in values] if mixed else values
+        if kinds == {int, float}:
+            columns[name] = [None if value is None else float(value) for value in values]
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
+    return buffer.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    """A list or an object as one text."""
+    return value if value is None or isinstance(value, str | int | float | bool) else json.dumps(value, default=str)
+
+
+FIGURE_COLUMNS = (
+    "metric", "mean", "std", "seeds", "low", "high", "over", "images", "marked", "best", "paper", "gap", "doubt",
+)  # fmt: skip
+
+
+def runs_csv(figures: SuiteFigures) -> str:
+    """One line a run and seed, as `ostta.bench.load_results` has them; of a suite, with where it stands in the tables."""
+    return _csv(run_rows(figures))
+
+
+def run_rows(figures: SuiteFigures) -> list[dict[str, Any]]:
+    """The runs that a suite's tables show, each once: where it stands in the tables, then what `tidy_row` says of it."""
+    suite, rows = figures.suite, []
+    # The axes of a folder are made from its runs, and say nothing more.
+    named = not figures.collected.of_folder
+    streams = stream_names(result.spec for _, _, result in figures.distinct)
+    for row, column, result in figures.distinct:
+        names = zip((*suite.rows, *suite.columns), (*row, *column), strict=True)
+        at = {"suite": suite.name} | {f"in_{axis}": name for axis, name in names}
+        stream = streams[stream_key(result.spec)]
+        rows.append((at if named else {}) | tidy_row(result, figures.collected.file_of(result), stream))
+    return rows
+
+
+def figures_csv(figures: SuiteFigures) -> str:
+    """One line a figure, unrounded; empty where there is none. Each axis of the suite has a column of its own.
+
+    `part` is the name of a domain, where the figure is of it alone; `group` that of a group of columns, where it is their mean.
+    low and high are the paired interval of a difference, where there is one, and `over` what was drawn for it.
+    """
+    return _csv(figure_rows(figures))
+
+
+def figures_json(figures: SuiteFigures) -> str:
+    """All that tables, footnotes and pictures are made from."""
+    suite, collected = figures.suite, figures.collected
+    content = {
+        "suite": suite.name,
+        "title": suite.title,
+        "rows": suite.rows,
+        "columns": suite.columns,
+        "headline": figures.headline,
+        "missing": len(collected.cells) - collected.found,
+        "figures": figure_rows(figures),
+        "to_frozen": [asdict(one) for one in to_frozen(figures)],
+        "means_to_frozen": [asdict(one) for one in means_to_frozen(figures)],
+        "ranks": [
+            {"backbone": one.backbone, "metric": one.metric, "why_not": one.why_not or None}
+            | ({} if one.ranks is None else asdict(one.ranks) | {"apart": sorted(one.ranks.apart)})
+            for one in ranks_of(figures)
+        ],
+        "runs": run_rows(figures),
+        "notes": footnotes(figures),
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def figure_rows(figures: SuiteFigures) -> list[dict[str, Any]]:
+    """What `figures_csv` has, as values."""
+    suite = figures.suite
+    # To the frozen row always, to ROSITA where the tables have it too.
+    shown = [each for each in figures.differences if each.against == FROZEN or each in figures.shown_differences]
+    differences = [each.name for each in shown]
+    rows = []
+    for row, column, part, group, metric, figure in _figures(figures, differences):
+        names = dict(zip(suite.rows, row, strict=True))
+        names |= dict(zip(suite.columns, column or [""] * len(suite.columns), strict=True))
+        # An axis may be called as one of our columns is.
+        named = {f"axis_{axis}" if axis in _OURS else axis: name for axis, name in names.items()}
+        values = {name: metric if name == "metric" else getattr(figure, name) for name in FIGURE_COLUMNS}
+        rows.append({"suite": suite.name} | named | {"part": part, "group": group} | values)
+    return rows
+
+
+_OURS = {"suite", "part", "group", *FIGURE_COLUMNS}
+
+
+def _figures(figures: SuiteFigures, differences: Sequence[str]) -> Iterator[tuple[Names, Names, str, str, str, Figure]]:
+    """Row, column, part, group, metric and figure."""
+    for row in figures.rows:
+        for column in figures.columns:
+            for metric in (*figures.suite.metrics, *differences, *figures.cost):
+                if (figure := figures.figure(row, column, metric)) is not None:
+                    yield row, column, "", "", metric, figure
+            for part in figures.suite.parts:
+                if (figure := figures.figure(row, column, figures.headline, part)) is not None:
+                    yield row, column, part, "", figures.headline, figure
+        for group in figures.groups:
+            for metric in (*figures.suite.metrics, *differences):
+                yield row, (), "", group or "all others", metric, figures.group_figure(row, group, metric)
+
+
+def _csv(rows: Sequence[dict[str, Any]]) -> str:
+    out = io.StringIO()
+    columns = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(guarded, columns))
+    writer.writerows(_cells(row.get(name) for name in columns) for row in rows)
+    return out.getvalue()
+
+
+def _cells(values: Iterable[Any]) -> list[str]:
+    return ["" if value is None else guarded(value) if isinstance(value, str) else repr(value) for value in values]

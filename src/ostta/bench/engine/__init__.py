@@ -1,1 +1,0 @@
-"""Grids of runs: which are to be done, where they are carried out, and how far they are."""

@@ -1,0 +1,193 @@
+"""Encode data sets once and write their features to a file, from which runs need no image and no tower."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..adapter import versions
+from ..backbones.protocol import DEFAULT_TEMPLATES, Backbone
+from ..backbones.wrapped import Wrapped
+from ..core.overlay import encode
+from ..core.types import Error
+from ..data.by_name import open_dataset
+from ..data.dataset import Dataset
+from ..data.names import is_own
+from ..data.readers.features import ORIGIN
+from ..data.views import canonical
+from ..feature_files import SUFFIX, FeatureFile, Metadata, write_features
+from ..streams import Drawn, Source, draw
+from .features import FeatureStore, store_key
+from .run import open_backbone
+from .spec import RunSpec, code_of, packages_of
+
+# Images in one pass of the tower, and texts in one pass of the text tower.
+BATCH, TEXTS = 32, 256
+
+
+# Seconds between two writes of what is encoded so far.
+KEEP_EVERY = 30.0
+
+
+@dataclass(frozen=True)
+class Side:
+    """The images of one side: `source` are those to encode, out of `dataset`."""
+
+    dataset: Dataset
+    source: Source
+    known: bool
+
+
+def extract(
+    spec: RunSpec,
+    root: Path | None,
+    out: Path,
+    *,
+    known: bool = True,
+    templates: Sequence[str] = DEFAULT_TEMPLATES,
+    words: Sequence[str] = (),
+    half: bool = False,
+    batch: int = BATCH,
+    watch: Callable[[int, int, float | None], None] | None = None,
+) -> FeatureFile:
+    """Encode the images of both sides of `spec` by its backbone and write their features to `out`.
+
+    `known` says whether there is a known side. An extraction that was stopped resumes: features are kept in a folder beside `out`
+    until the file is written.
+    """
+    if out.suffix != SUFFIX:
+        raise Error(f"The features are written to a file whose name ends in {SUFFIX}, not to '{out}'.")
+    if batch < 1:
+        raise Error(f"A batch has 1 image or more, not {batch}.")
+    sides = list(_sides(spec, root, known))
+    backbone = open_backbone(spec, root)
+    classes = sides[0].dataset.classes if known else ()
+    with torch.no_grad():
+        class_embeddings = _texts(backbone, classes, templates)
+        word_embeddings = _texts(backbone, words, templates)
+    parts = out.parent / f".{out.name}.parts"
+    counter = _Counter(sum(len(side.source) for side in sides), watch)
+    rows = [_encoded(side, backbone, parts, spec, batch, counter) for side in sides]
+    labels = [np.asarray(s.source.labels) if s.known else np.full(len(s.source), -1, np.int64) for s in sides]
+    dtype = np.float16 if half else np.float32
+    metadata = Metadata(
+        backbone=backbone.id,
+        weight_hash=backbone.weight_hash,
+        # Where the embeddings were given, templates have no part in them.
+        templates=() if isinstance(backbone, Wrapped) else tuple(templates),
+        defaults={owner: dict(options) for owner, options in backbone.defaults.items()},
+        remark=backbone.remark,
+        unfamiliar=tuple(backbone.unfamiliar(classes)) if classes else (),
+        sets=tuple(_described(side) for side in sides),
+        versions=versions() | packages_of(spec),
+    )
+    written = write_features(
+        out,
+        np.concatenate(rows).astype(dtype),
+        np.concatenate(labels),
+        classes,
+        class_embeddings.astype(dtype),
+        float(backbone.logit_scale),
+        metadata,
+        tuple(words),
+        word_embeddings.astype(dtype),
+    )
+    shutil.rmtree(parts, ignore_errors=True)
+    return written
+
+
+def _sides(spec: RunSpec, root: Path | None, known: bool) -> Iterator[Side]:
+    code = code_of(spec)
+    names = ([(spec.desired, True)] if known else []) + ([(spec.undesired, False)] if spec.undesired else [])
+    for name, desired in names:
+        assert name is not None
+        # The first images of a set of the user's own may all be of one class.
+        drawn = spec.limit is not None and is_own(name)
+        dataset = open_dataset(
+            name,
+            root,
+            corruption=spec.corruption,
+            severity=spec.severity,
+            seed=spec.seed,
+            limit=None if drawn else spec.limit,
+            classes=spec.classes if desired else None,
+            named=desired,
+            code=code,
+        )
+        if dataset.origin == ORIGIN:
+            raise Error(f"'{name}' has features already: give a data set of images.")
+        if not len(dataset):
+            raise Error(f"{name} has no images.")
+        source: Source = dataset
+        if spec.limit is not None and drawn:
+            source = draw(dataset, spec.limit, spec.seed, desired=desired)
+        yield Side(dataset, source, desired)
+
+
+def _texts(backbone: Backbone, names: Sequence[str], templates: Sequence[str]) -> NDArray[np.float32]:
+    parts = [names[start : start + TEXTS] for start in range(0, len(names), TEXTS)]
+    rows = [backbone.classifier(part, templates).float().cpu().numpy() for part in parts]
+    return np.concatenate(rows) if rows else np.zeros((0, backbone.feature_width), np.float32)
+
+
+class _Counter:
+    def __init__(self, total: int, watch: Callable[[int, int, float | None], None] | None) -> None:
+        self._done, self._total, self._watch = 0, total, watch
+
+    def add(self, images: int) -> None:
+        for _ in range(images):
+            self._done += 1
+            if self._watch is not None:
+                self._watch(self._done, self._total, None)
+
+
+def _encoded(
+    side: Side, backbone: Backbone, parts: Path, spec: RunSpec, batch: int, counter: _Counter
+) -> NDArray[np.float32]:
+    """Unit features [N, D] of one side, in the order of its images."""
+    name = store_key(backbone, side.dataset, spec.plugins)
+    store = FeatureStore(parts / name, backbone.feature_width)
+    numbers = side.source.numbers.tolist() if isinstance(side.source, Drawn) else list(range(len(side.source)))
+    missing = [number for number in numbers if store.get(number) is None]
+    counter.add(len(numbers) - len(missing))
+    kept = time.monotonic()
+    try:
+        for start in range(0, len(missing), batch):
+            some = missing[start : start + batch]
+            images = [canonical(side.dataset.image(number), backbone.preprocessing) for number in some]
+            with torch.no_grad():
+                features = encode(backbone.vision, torch.stack(images).to(backbone.device)).float().cpu()
+            for number, row in zip(some, features, strict=True):
+                # The length of features that are zero or not finite is not 1.
+                if not abs(float(row.norm()) - 1) < 1e-3:
+                    raise Error(
+                        f"Image {number} of {side.dataset.name} has features that are zero or not finite: leave it out."
+                    )
+                store.add(number, row.clone())
+            counter.add(len(some))
+            if time.monotonic() - kept > KEEP_EVERY:
+                store.write()
+                kept = time.monotonic()
+    finally:
+        store.write()
+    found = [store.get(number) for number in numbers]
+    return torch.stack([row for row in found if row is not None]).numpy()
+
+
+def _described(side: Side) -> dict[str, Any]:
+    dataset = side.dataset
+    return {
+        "name": dataset.name,
+        "side": "known" if side.known else "unknown",
+        "images": len(side.source),
+        "origin": dataset.origin,
+        "note": dataset.note,
+    }

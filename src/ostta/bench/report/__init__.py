@@ -1,1 +1,0 @@
-"""Pictures and self-contained HTML pages."""

@@ -1,1 +1,0 @@
-"""One run: from its spec to its result file."""

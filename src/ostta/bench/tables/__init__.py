@@ -1,1 +1,0 @@
-"""The figures of a suite, from result files, as tables."""

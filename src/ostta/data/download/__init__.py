@@ -1,1 +1,0 @@
-"""Getting data sets from where they are published."""
