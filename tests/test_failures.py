@@ -113,7 +113,7 @@ def test_an_answer_that_fails_in_a_pool_leaves_no_trace(monkeypatch: pytest.Monk
     def fails(*_: object) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr("ostta.live.shared_step._answer", fails)
+    monkeypatch.setattr("ostta.live.shared_step._conclude", fails)
     future = pool.submit("a", images(2)[1])
     pool.run_once()
     with pytest.raises(MemoryError):

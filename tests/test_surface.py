@@ -252,12 +252,6 @@ WITHOUT = {
     "ostta.adapter.Adapter.in_use": FOR_A_POOL,
     "ostta.adapter.Adapter.views_of": FOR_A_POOL,
     "ostta.adapter.Adapter.step_encoded": "a step of `stream`, whose images were encoded ahead",
-    "ostta.adapter.Adapter.decide": FOR_A_POOL,
-    "ostta.adapter.Adapter.propose": FOR_A_POOL,
-    "ostta.adapter.Adapter.looks_again": FOR_A_POOL,
-    "ostta.adapter.Adapter.conclude": FOR_A_POOL,
-    "ostta.adapter.Adapter.rescued": FOR_A_POOL,
-    "ostta.adapter.Adapter.clock": FOR_A_POOL,
 }
 # Their methods are those of the protocol `Identifier`, which the examples of the classes call.
 CLASS_ALONE = {name for name in ostta.identifiers.__all__ if name != "IDENTIFIERS"}

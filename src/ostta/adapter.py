@@ -180,6 +180,10 @@ class Adapter:
     def identifier(self) -> Identifier:
         return self.memory.identifier
 
+    @identifier.setter
+    def identifier(self, identifier: Identifier) -> None:
+        self.memory.identifier = identifier
+
     @property
     def steps(self) -> int:
         """Images processed so far."""
