@@ -14,7 +14,7 @@ import torch
 from . import backbones
 from .assembly import build_pipeline
 from .backbones.protocol import Backbone
-from .backbones.texts import Numbers, Texts, words_by_name
+from .backbones.wrapped import Numbers, Texts, words_by_name
 from .config.profiles import apply_profile
 from .config.registry import Components, find_components
 from .config.resolve import Resolved, UserOptions, resolve

@@ -8,7 +8,7 @@ import torch
 
 from .backbones.prompts import classifier_of, words_of
 from .backbones.protocol import Backbone
-from .backbones.texts import Texts
+from .backbones.wrapped import Texts
 from .config.registry import Components
 from .config.resolve import Resolved
 from .core.levels import Levels
