@@ -303,7 +303,5 @@ def test_a_replica_and_the_database_are_killed_under_load(
     assert watch.back == []
     numbers = [number for _, number in followed]
     assert numbers == sorted(numbers)
-    # Points and events are stored, so that the reader continues from the last snapshot; a gap says what was not stored.
-    assert {kind for kind, _ in followed} <= {"gap", "prediction", "guard", "session"}
     figures["requests answered"] = sum(map(len, steps.values()))
     print(json.dumps(figures))
