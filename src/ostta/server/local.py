@@ -14,7 +14,8 @@ from ..state import versions
 from .engine import VERBS, Json, Sent, Told
 from .model import device_of, try_model
 from .problems import ProblemError
-from .sessions.build import build_adapter, checked_name, choices
+from .sessions.build import build_adapter, choices
+from .sessions.names import checked_name
 from .sessions.registry import SessionRegistry
 from .sessions.session import Session
 from .sessions.store import SessionStore
