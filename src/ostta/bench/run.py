@@ -123,7 +123,7 @@ def open_backbone(spec: RunSpec, root: Path | None = None) -> Backbone:
     """The backbone that `spec` names; a feature file may be in the folder `root` of the data sets."""
     code = code_of(spec)
     if spec.backbone in code:
-        return backbones.made(code[spec.backbone], spec.device, spec.dtype)
+        return backbones.call_factory(code[spec.backbone], spec.device, spec.dtype)
     return backbones.load(placed_features(spec.backbone, root), spec.device, spec.dtype)
 
 

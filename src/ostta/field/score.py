@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..core.banks import named
+from ..core.banks import feature_row, named
 from ..core.checks import split, stored_count
 from ..core.types import Error, Look, Scored
-from ..scores.protocol import Setting
-from ..scores.window import Floats, Singles, WindowScore, row_of
+from ..scores.base import Setting
+from ..scores.window import Floats, Singles, WindowScore
 from .model import StreamModel, fit, neighbour_count
 from .options import FieldOptions
 from .words import Words, expanded
@@ -63,7 +63,7 @@ class FieldScore(WindowScore):
         return self._word_cosines[: len(rows)]
 
     def value(self, look: Look[Any]) -> Scored:
-        model, features = self._model, row_of(look)
+        model, features = self._model, feature_row(look)
         row = features[None]
         cosines = self.cosines(row)
         word, word_cosine = (None, 0.0) if self.words is None else self.words.nearest(features)
@@ -71,10 +71,10 @@ class FieldScore(WindowScore):
         most_like = word if advantage < 0 else None
         if model is None:
             return Scored(PRIOR, {"images": float(self.seen)}, most_like)
-        centred, own = model.units.centred(row, cosines)
+        centred, own, nearness = model.units.centred(row, cosines)
         fits, votes = model.units.fit(own), model.votes(centred)
-        prior, text, neighbours = model.log_odds(fits, own.argmax(1), votes)
-        total = float(prior[0] + text[0] + neighbours[0])
+        prior, text, neighbours, near = model.log_odds(fits, own.argmax(1), votes, nearness)
+        total = float(prior[0] + text[0] + neighbours[0] + near[0])
         evidence = {
             "fit": float(fits[0]),
             "known_neighbours": float(votes[0]),
@@ -82,6 +82,7 @@ class FieldScore(WindowScore):
             "share_known": model.share,
             "from_text": float(text[0]),
             "from_neighbours": float(neighbours[0]),
+            "from_distance": float(near[0]),
             "images": float(self.seen),
         }
         if model.words is not None:

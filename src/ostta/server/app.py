@@ -12,18 +12,18 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 
-from ..adapter import versions
 from ..core.types import Error
+from ..state import versions
+from .api.openapi import described
+from .api.routes import add_routes
+from .api.shortcut import Shortcut
+from .api.uploads import Bodies
 from .engine import Engine
-from .gate import App, Gate
 from .metrics import Metrics
-from .openapi import described
+from .middleware import App, Gate
 from .problems import INTERNAL, ClientGoneError, ProblemError, one_line, to_bytes
-from .routes import add_routes
 from .security import Tokens
 from .settings import Settings
-from .shortcut import Shortcut
-from .uploads import Bodies
 
 DASHBOARD = Path(__file__).parent / "dashboard"
 
@@ -95,7 +95,7 @@ async def _problem(request: Request, raised: Exception) -> Response:
             getattr(raised, "status_code", 404), f"There is no {request.method} {one_line(request.url.path, 100)} here."
         )
     elif isinstance(raised, Error):
-        problem = ProblemError(422, one_line(str(raised)))
+        problem = ProblemError.of(raised)
     else:
         problem = ProblemError(500, INTERNAL)
     # The framework has some of its own, such as Allow; the headers of a ProblemError are a function.
