@@ -367,7 +367,7 @@ def test_the_page_shows_the_images_that_changed_sides(halves: tuple[Path, Path],
 def test_what_cannot_be_compared_is_one_sentence(folder: Path, halves: tuple[Path, Path], tmp_path: Path) -> None:
     path = file_of(folder, method="tda", corruption="snow", seed=0)
     for arguments, words in (
-        ((path, folder), "Two results or two folders"),
+        ((path, folder), "Compare two result files or two folders"),
         ((path, tmp_path / "nowhere.json"), "There is no result file"),
         ((folder, tmp_path), "There are no results in"),
     ):
