@@ -90,7 +90,7 @@ def test_what_a_session_may_be_made_of(server: Served) -> None:
         ({"classes": ["cat"], "options": [1]}, "`options`: input should be a valid dictionary"),
         ({"classes": ["cat"], "options": {"lr": 1}}, "There is no option 'lr'"),
         ({"classes": ["cat"], "options": {"accept": 2}}, "`accept` takes a probability from 0 to 1, not '2'"),
-        ({"classes": ["cat"], "options": {"accept": True}}, "`accept` takes a list, not True"),
+        ({"classes": ["cat"], "options": {"accept": True}}, "`accept` must be a list, not True"),
         ({"classes": ["cat"], "options": {"accept": {"dog": 0.9}}}, "`accept` names 'dog', which is none of the classes"),
         ({"classes": ["cat"], "method": "tda", "options": {"accept": 0.9}}, "`accept` needs probabilities"),
         ({"classes": ["cat"], "options": {"templates": ["{}"] * 8001}}, "8000 are the most"),
