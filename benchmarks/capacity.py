@@ -37,22 +37,21 @@ class Costs:
 
 def measured(found: dict[str, Any]) -> list[Costs]:
     """The embedded model as it was measured, and ViT-B/16 from its pass and the size of its sessions."""
-    row, sizes = found["sessions"][-1], found["bytes"]
+    row, sizes, stored = found["sessions"][-1], found["bytes"], found["stores"]["SQLite"][-1]
     small = Costs(
         "embedded",
         1e3 / row["processor ms an image"],
         row["kB a session"] / 1e3,
-        sizes["state, embedded"] / 1e6,
-        row["processor ms a snapshot"],
+        sizes["snapshot, embedded"] / 1e6,
+        stored["processor ms"] * sizes["snapshot, embedded"] / stored["bytes"],
         found["replicas"]["MB a replica"] - 32 * row["kB a session"] / 1e3,
     )
-    state = sizes["state, features of 512"] / 1e6
     large = Costs(
         "ViT-B/16",
         1e3 * TWO_OF_ONE / VIT_MS,
         sizes["memory of a session, features of 512"] / 1e6,
-        state,
-        small.snapshot_ms * state / small.snapshot_mb,
+        stored["bytes"] / 1e6,
+        stored["processor ms"],
         small.replica_mb + VIT_WEIGHTS,
     )
     return [small, large]
@@ -73,7 +72,7 @@ def needs(
         "cores, routers": f"{images * router_ms / 1e3:,.0f}",
         "GB, sessions": f"{cameras * costs.session_mb / 1e3:,.1f}",
         "snapshots/s": f"{snapshots:,.0f}",
-        "MB/s, shared folder": f"{snapshots * costs.snapshot_mb:,.0f}",
+        "MB/s, store": f"{snapshots * costs.snapshot_mb:,.0f}",
         "MB/s, pictures": f"{images * PICTURE_KB / 1e3:,.0f}",
     }
 

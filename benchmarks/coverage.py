@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import t as student
 
-from ostta.bench.folder import results_in
+from ostta.bench.folder import ResultFolder
 from ostta.bench.records import PAIRED, read_records
 from ostta.evaluation.intervals import LEVEL, Outcomes, Resampling, Values, interval
 from ostta.io import write_atomically
@@ -69,7 +69,8 @@ def make(data: str, out: Path) -> None:
 def outcomes(out: Path) -> dict[tuple[str, str], dict[int, Outcomes]]:
     """The records by unknown set and method, then by seed."""
     found: dict[tuple[str, str], dict[int, Outcomes]] = {}
-    for _, _, result in results_in(out, []):
+    for stored in ResultFolder(out).newest.values():
+        result = stored.result
         spec = result.spec
         name = "field" if spec.profile == "field" else spec.method
         if result.records is not None and spec.undesired is not None:

@@ -3,7 +3,8 @@
 Sessions of the profile `field` on the embedded model, their banks full, one PNG of 32 x 32 pixels each in a round, without HTTP. The
 counts take turns inside a round, and medians count, so that what else the machine does meets all of them; on a busy machine the
 time of the processor says more than the clock. Memory is the growth of the
-process; snapshots go through leases, to the folder that `--folder` names, and are synced. Replicas are processes of one thread.
+process. Snapshots go to a SQLite file in the folder that `--folder` names, and to the PostgreSQL database that `--store` names.
+Replicas are processes of one thread.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from ostta.data import open_dataset
 from ostta.io import write_atomically
 from ostta.live import StreamPool
 from ostta.server.cluster.engine import RayEngine
-from ostta.server.cluster.holder import Holder
-from ostta.server.cluster.leases import create
 from ostta.server.cluster.replica import Replicated
+from ostta.server.sessions.snapshot import compact, pack
+from ostta.server.sessions.store import SessionStore, Stored, new_id
 from ostta.server.settings import Settings
 
 from .timing import settled_memory
 
 COUNTS = (8, 32, 64, 128, 256)
-# Steps after which the banks and the guard's snapshots of `field` are full.
-FULL = 520
+# Steps after which the banks of `field` are full, right before the guard replaces its oldest snapshot.
+FULL = 1279
 # Numbers in a feature of ViT-B/16.
 WIDTH = 512
 
@@ -65,7 +66,7 @@ def full_state(folder: Path, images: list[bytes]) -> Path:
     return folder / "full.ostta"
 
 
-def wide(width: int, folder: Path, count: int = 32) -> tuple[int, float]:
+def wide(width: int, folder: Path, count: int = 32) -> tuple[int, float, ostta.Adapter]:
     """Bytes of a full state of `field` with ten classes where features have so many numbers, and kB that such a session takes."""
     torch.manual_seed(0)
     texts = torch.nn.functional.normalize(torch.randn(10, width), dim=-1)
@@ -79,7 +80,7 @@ def wide(width: int, folder: Path, count: int = 32) -> tuple[int, float]:
     before = settled_memory()
     kept = [ostta.Adapter.restore(folder / "wide.ostta", backbone) for _ in range(count)]
     grown = (settled_memory() - before) / len(kept)
-    return os.path.getsize(folder / "wide.ostta"), grown / 1e3
+    return os.path.getsize(folder / "wide.ostta"), grown / 1e3, adapter
 
 
 def sessions(counts: tuple[int, ...], rounds: int, folder: Path, images: list[bytes]) -> list[dict[str, float]]:
@@ -105,7 +106,6 @@ def sessions(counts: tuple[int, ...], rounds: int, folder: Path, images: list[by
             if turn:
                 speeds[count].append(count * repeats / (time.perf_counter() - began))
                 costs[count].append(1e3 * (time.process_time() - busy) / (count * repeats))
-    saved, used, written = snapshots(pool, min(counts), rounds, folder)
     return [
         {
             "sessions": count,
@@ -114,31 +114,36 @@ def sessions(counts: tuple[int, ...], rounds: int, folder: Path, images: list[by
             "lowest": min(speeds[count]),
             "highest": max(speeds[count]),
             "kB a session": memory.get(count, 0.0) / 1e3,
-            "ms a snapshot": saved,
-            "processor ms a snapshot": used,
-            "bytes a snapshot": written,
         }
         for count in counts
     ]
 
 
-def snapshots(pool: StreamPool, count: int, rounds: int, folder: Path) -> tuple[float, float, float]:
-    """Median milliseconds, milliseconds of the processor, and bytes of a snapshot under a lease: made, written, synced, and counted."""
-    holder = Holder(folder / "holders", "benchmark")
-    times, costs, size = [], [], 0.0
-    for number in range(count):
-        lease = create(folder / f"session{number}", holder, {})
-        for _ in range(rounds):
-            began, busy = time.perf_counter(), time.process_time()
-            with pool.held(str(number)) as adapter:
-                copied = adapter.copy_state()
-            content = copied.to_bytes()
-            lease.save({"state": content})
-            times.append(1e3 * (time.perf_counter() - began))
-            costs.append(1e3 * (time.process_time() - busy))
-            size = float(len(content))
-    holder.close()
-    return statistics.median(times), statistics.median(costs), size
+def snapshots(adapter: ostta.Adapter, place: Path | str, count: int, rounds: int) -> dict[str, float]:
+    """Snapshots a second of `count` sessions in a store: copied, packed, written and synced, one after the other."""
+    store, ids = SessionStore(place, exclusive=True), [new_id() for _ in range(count)]
+    for id in ids:
+        store.create(Stored(id, b"", {}))
+    times, size = [], 0
+    began, busy = time.perf_counter(), time.process_time()
+    for _ in range(rounds):
+        for id in ids:
+            start = time.perf_counter()
+            content = pack(compact(adapter.copy_state()).to_bytes())
+            store.save(Stored(id, content, {"name": "camera"}))
+            times.append(time.perf_counter() - start)
+            size = len(content)
+    took, used = time.perf_counter() - began, time.process_time() - busy
+    for id in ids:
+        store.delete(id)
+    store.close()
+    return {
+        "sessions": count,
+        "snapshots a second": len(times) / took,
+        "median ms": 1e3 * statistics.median(times),
+        "processor ms": 1e3 * used / len(times),
+        "bytes": size,
+    }
 
 
 def replica(link: Connection, state: Path, images: list[bytes], count: int) -> None:
@@ -224,6 +229,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1, help="of the process with all sessions")
     parser.add_argument("--folder", type=Path, help="where snapshots are written; a temporary folder if not given")
+    parser.add_argument("--store", help="address of a PostgreSQL database, whose sessions are deleted afterwards")
     parser.add_argument("--ray", action="store_true", help="two replicas on Ray too")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/scale.json"))
     given = parser.parse_args()
@@ -234,9 +240,14 @@ def main() -> None:
         pair = two_replicas(32, given.rounds, folder, images)
         through = asyncio.run(routed(16, given.rounds, folder, images)) if given.ray else None
         answer = ostta.Adapter.restore(folder / "full.ostta").predict(images[0]).to_json()
-        size, memory = wide(WIDTH, folder)
+        size, memory, adapter = wide(WIDTH, folder)
+        places = {"SQLite": folder / "store", **({} if given.store is None else {"PostgreSQL": given.store})}
+        stores = {name: [snapshots(adapter, place, many, 3) for many in (8, 64)] for name, place in places.items()}
         sizes = {
             "state, embedded": os.path.getsize(folder / "full.ostta"),
+            "snapshot, embedded": len(
+                pack(compact(ostta.Adapter.restore(folder / "full.ostta").copy_state()).to_bytes())
+            ),
             f"state, features of {WIDTH}": size,
             f"memory of a session, features of {WIDTH}": 1e3 * memory,
             "PNG, 32 x 32": statistics.mean(map(len, images)),
@@ -253,6 +264,7 @@ def main() -> None:
                 "replicas": pair,
                 "ray": through,
                 "bytes": sizes,
+                "stores": stores,
             },
             indent=1,
         ).encode(),
@@ -262,7 +274,7 @@ def main() -> None:
         table.add_row(*(f"{value:,.1f}" for value in row.values()))
     console = Console(width=140)
     console.print(table)
-    console.print(pair, through, sizes, f"threads {given.threads}, load average of the machine {busy:.1f}")
+    console.print(pair, through, sizes, stores, f"threads {given.threads}, load average of the machine {busy:.1f}")
 
 
 if __name__ == "__main__":

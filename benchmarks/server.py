@@ -139,17 +139,19 @@ def client(port: int, sessions: list[str]) -> None:
 
 # --- the server ---------------------------------------------------------------------------------------------------------------
 @contextmanager
-def serving(pool: Any, folder: Path | None, count: int) -> Iterator[tuple[int, list[str]]]:
+def serving(pool: Any, folder: Path | str | None, count: int) -> Iterator[tuple[int, list[str]]]:
     """A server in a thread of this process, with so many sessions; its port and their ids."""
     import httpx
     import uvicorn
 
-    from ostta.server import FolderStore, LocalEngine, Settings, create_app
+    from ostta.server import LocalEngine, SessionStore, Settings, create_app
     from ostta.server.logs import log_to
     from ostta.server.serving import config
 
     settings = Settings()
-    app = create_app(LocalEngine(pool, settings, None if folder is None else FolderStore(folder)), settings)
+    app = create_app(
+        LocalEngine(pool, settings, None if folder is None else SessionStore(folder, exclusive=True)), settings
+    )
     log_to(io.StringIO())
     server = uvicorn.Server(config(app, settings, host="127.0.0.1", port=0))
     thread = threading.Thread(target=server.run)
@@ -166,7 +168,7 @@ def serving(pool: Any, folder: Path | None, count: int) -> Iterator[tuple[int, l
         thread.join()
 
 
-def measure(sessions: int, seconds: float, one_round: float, folder: Path | None) -> dict[str, Any]:
+def measure(sessions: int, seconds: float, one_round: float, folder: Path | str | None) -> dict[str, Any]:
     from ostta import StreamPool
     from ostta.backbones import as_backbone
 
@@ -228,11 +230,14 @@ def main() -> None:
     parser.add_argument(
         "--threads", type=int, default=1, help="threads of torch; the embedded model is quickest with one"
     )
-    parser.add_argument("--state-dir", type=Path, help="store sessions there on the way")
+    parser.add_argument("--state-dir", type=Path, help="store sessions in a SQLite file in this folder")
+    parser.add_argument("--store", help="store sessions in the PostgreSQL database at this address")
     parser.add_argument("--out", type=Path)
     wanted = parser.parse_args()
     torch.set_num_threads(wanted.threads)
-    found = json.dumps(measure(wanted.sessions, wanted.seconds, wanted.round, wanted.state_dir), indent=2)
+    found = json.dumps(
+        measure(wanted.sessions, wanted.seconds, wanted.round, wanted.store or wanted.state_dir), indent=2
+    )
     print(found)
     if wanted.out is not None:
         wanted.out.write_text(found + "\n", encoding="utf-8")

@@ -55,13 +55,13 @@ def _url() -> str:
     """The address of a server in this process, which ends with it."""
     import uvicorn
 
-    from ostta.server import FolderStore, LocalEngine, create_app
+    from ostta.server import LocalEngine, SessionStore, create_app
     from ostta.server.logs import log_to
 
     log_to(io.StringIO())
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    app = create_app(LocalEngine(ostta.StreamPool(embedded()), store=FolderStore(Path(folder))))
+    app = create_app(LocalEngine(ostta.StreamPool(embedded()), store=SessionStore(Path(folder))))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
     threading.Thread(target=server.run, daemon=True).start()
     while not server.started:

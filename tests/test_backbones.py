@@ -27,16 +27,17 @@ from transformers import (
 )
 
 import ostta
+from helpers.errors import raises
 from ostta.backbones import Backbone, HasTextTower, HasTokenStatistics, TunesPrompts, backbone_names, load, wrap
 from ostta.backbones.embedded import load_embedded
 from ostta.backbones.embedded.stem import Stem
-from ostta.backbones.hub import model_folder
+from ostta.backbones.huggingface import model_folder
 from ostta.backbones.preprocessing import (
     CLIP_MEAN,
     CLIP_STD,
     HALVES,
     clip_preprocessing,
-    parse,
+    parse_preprocessing,
     read_preprocessing,
     siglip_preprocessing,
 )
@@ -109,14 +110,14 @@ def test_old_configs_end_at_the_highest_id(tmp_path: Path, loaded: dict[str, Any
 
 def test_a_tokenizer_that_does_not_fit_is_refused(clip_copy: Path) -> None:
     edit_config(clip_copy, "text_config", eos_token_id=7)
-    with pytest.raises(Error, match=r"tokenizer .* does not fit its text tower: it ends a prompt with token 513"):
+    with raises("tokenizer-mismatch"):
         load(clip_copy).classifier(CLASSES)
 
 
 def test_siglip_needs_a_padding_token(folders: dict[str, Path]) -> None:
     backbone: Any = load(folders["siglip"])
     backbone.tokenizer.pad_token = None
-    with pytest.raises(Error, match="names no pad_token"):
+    with raises("tokenizer-mismatch"):
         backbone.classifier(CLASSES)
 
 
@@ -143,7 +144,7 @@ def test_siglip_recommends_the_exact_search_and_cannot_tune_prompts(loaded: dict
     assert siglip.defaults == {"lda": {"search": "exact"}}
     assert clip.defaults == {}
     assert len(prompted(clip, CLASSES).free) == 1
-    with pytest.raises(Error, match="cannot tune prompts"):
+    with raises("backbone-unsupported"):
         prompted(siglip, CLASSES)
 
 
@@ -206,7 +207,7 @@ def test_a_classifier_does_not_depend_on_its_company(loaded: dict[str, Any], kin
 def test_several_templates_are_averaged_as_unit_vectors(loaded: dict[str, Any]) -> None:
     backbone = loaded["clip"]
     templates = ["a photo of a {}.", "{}", "a {one} of {} {{}"]
-    with pytest.raises(Error, match="exactly once"):
+    with raises("template-invalid"):
         backbone.classifier(CLASSES, templates)
     templates = ["a photo of a {}.", "{}", "a {small} {}!"]
     single = torch.stack([backbone.classifier(CLASSES, [template]) for template in templates])
@@ -227,23 +228,23 @@ def test_case_does_not_matter(loaded: dict[str, Any], kind: str) -> None:
 
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_a_name_that_would_be_cut_is_refused(loaded: dict[str, Any], kind: str) -> None:
-    with pytest.raises(Error, match=r"class '(z\w)+' is too long .* has \d+ tokens, and the text tower reads (77|64)"):
+    with raises("prompt-too-long"):
         loaded[kind].classifier(["cat", "zq" * 50])
 
 
 @pytest.mark.parametrize(
-    ("classes", "templates", "message"),
+    ("classes", "templates", "code"),
     [
-        (CLASSES, ["a photo"], "'a photo' must contain {} exactly once"),
-        (CLASSES, ["{} and {}"], "exactly once"),
-        (CLASSES, [], "no template"),
-        ([], ["{}"], "no classes"),
+        (CLASSES, ["a photo"], "template-invalid"),
+        (CLASSES, ["{} and {}"], "template-invalid"),
+        (CLASSES, [], "template-invalid"),
+        ([], ["{}"], "classes-invalid"),
     ],
 )
 def test_prompts_that_cannot_be_made(
-    loaded: dict[str, Any], classes: list[str], templates: list[str], message: str
+    loaded: dict[str, Any], classes: list[str], templates: list[str], code: str
 ) -> None:
-    with pytest.raises(Error, match=message):
+    with raises(code):
         loaded["clip"].classifier(classes, templates)
 
 
@@ -292,7 +293,7 @@ SIGLIP_224 = siglip_preprocessing(224)
     ],
 )  # fmt: skip
 def test_processor_configs(config: dict[str, Any], default: Preprocessing, expected: Preprocessing) -> None:
-    assert parse(config, default) == expected
+    assert parse_preprocessing(config, default) == expected
 
 
 def test_preprocessing_of_folders(loaded: dict[str, Any], clip_copy: Path) -> None:
@@ -307,19 +308,19 @@ def test_preprocessing_of_folders(loaded: dict[str, Any], clip_copy: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "code"),
     [
-        ('{"size": 64, "crop_size": 64}', "makes images of 64 pixels, but the image tower takes 32"),
-        ('{"size": {"height": 32, "width": 48}}', "48 x 32 pixels are not supported"),
-        ('{"size": {"longest_edge": 32}}', "not a processor config"),
-        ('{"image_mean": [1, 2]}', "not a processor config"),
-        ("[]", "not a processor config"),
-        ("{", "not a processor config"),
+        ('{"size": 64, "crop_size": 64}', "preprocessing-invalid"),
+        ('{"size": {"height": 32, "width": 48}}', "preprocessing-invalid"),
+        ('{"size": {"longest_edge": 32}}', "preprocessing-invalid"),
+        ('{"image_mean": [1, 2]}', "preprocessing-invalid"),
+        ("[]", "preprocessing-invalid"),
+        ("{", "preprocessing-invalid"),
     ],
 )
-def test_processor_configs_that_cannot_be_followed(tmp_path: Path, content: str, message: str) -> None:
+def test_processor_configs_that_cannot_be_followed(tmp_path: Path, content: str, code: str) -> None:
     (tmp_path / "preprocessor_config.json").write_text(content)
-    with pytest.raises(Error, match=message):
+    with raises(code):
         read_preprocessing(tmp_path, clip_preprocessing(32))
 
 
@@ -409,9 +410,7 @@ def test_a_hub_id_with_older_weights(clip_copy: Path, monkeypatch: pytest.Monkey
 def test_the_hub_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(
-        Error, match=r"hub cannot be reached: .* `hf download no/such-model --local-dir DIR` and pass DIR"
-    ):
+    with raises("hub-unreachable"):
         load("no/such-model")
 
 
@@ -430,57 +429,55 @@ def test_the_hub_says_no(monkeypatch: pytest.MonkeyPatch, problem: str) -> None:
         raise RepositoryNotFoundError("404", response=httpx.Response(404, request=request))
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
-    with pytest.raises(
-        Error, match="hub cannot be reached" if problem == "timeout" else "no model of that id on the hub"
-    ):
+    with raises("hub-unreachable" if problem == "timeout" else "backbone-not-found"):
         load("some/model")
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder", "~/nowhere-at-all", Path("nowhere")])
 def test_no_such_folder(name: str | Path) -> None:
-    with pytest.raises(Error, match="There is no folder"):
+    with raises("backbone-not-found"):
         load(name)
 
 
 def test_not_even_an_id() -> None:
-    with pytest.raises(Error, match="cannot be the id of a model on the hub"):
+    with raises("backbone-not-found"):
         load("what/is this")
-    with pytest.raises(Error, match=r"There is no backbone 'embeded': say .*, a folder, or an id"):
+    with raises("backbone-not-found"):
         load("embeded")
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "code"),
     [
-        (None, "holds no model: there is no config.json"),
-        ("{", "names no model_type"),
-        ("{}", "names no model_type"),
-        ('{"model_type": "siglip2"}', r"NaFlex.*not supported: use one of fixed resolution"),
-        ('{"model_type": "blip"}', r"'blip', which is not supported: there are CLIP, .* SigLIP"),
+        (None, "backbone-not-found"),
+        ("{", "backbone-unreadable"),
+        ("{}", "backbone-unreadable"),
+        ('{"model_type": "siglip2"}', "model-unsupported"),
+        ('{"model_type": "blip"}', "model-unsupported"),
     ],
 )
-def test_folders_without_a_usable_model(tmp_path: Path, content: str | None, message: str) -> None:
+def test_folders_without_a_usable_model(tmp_path: Path, content: str | None, code: str) -> None:
     if content is not None:
         (tmp_path / "config.json").write_text(content)
-    with pytest.raises(Error, match=message):
+    with raises(code):
         load(tmp_path)
 
 
 def test_weights_that_do_not_fit(clip_copy: Path) -> None:
     edit_config(clip_copy, "vision_config", num_hidden_layers=3)
-    with pytest.raises(Error, match=r"do not fit its config.json: vision_model.encoder.layers.2"):
+    with raises("backbone-unreadable"):
         load(clip_copy)
 
 
 def test_weights_of_another_shape(clip_copy: Path) -> None:
     edit_config(clip_copy, "vision_config", intermediate_size=60)
-    with pytest.raises(Error, match=r"fc1.bias is missing or has another shape"):
+    with raises("backbone-unreadable"):
         load(clip_copy)
 
 
 def test_without_a_tokenizer(clip_copy: Path) -> None:
     (clip_copy / "tokenizer.json").unlink()
-    with pytest.raises(Error, match="holds no tokenizer"):
+    with raises("backbone-unreadable"):
         load(clip_copy)
 
 
@@ -499,14 +496,14 @@ def test_a_tokenizer_with_too_many_words(clip_copy: Path, folders: dict[str, Pat
     weights["text_model.embeddings.token_embedding.weight"] = torch.zeros(100, 32)
     (clip_copy / "model.safetensors").unlink()
     torch.save(weights, clip_copy / "pytorch_model.bin")
-    with pytest.raises(Error, match="knows more words than the tower"):
+    with raises("tokenizer-mismatch"):
         load(clip_copy).classifier(CLASSES)
 
 
 @pytest.mark.parametrize(("file", "message"), [("model.safetensors", "model in"), ("tokenizer.json", "tokenizer in")])
 def test_damaged_files(clip_copy: Path, file: str, message: str) -> None:
     (clip_copy / file).write_bytes((clip_copy / file).read_bytes()[:100])
-    with pytest.raises(Error, match=rf"The {message} .* cannot be read: "):
+    with raises("backbone-unreadable"):
         load(clip_copy)
 
 
@@ -524,7 +521,7 @@ def test_importing_backbones_is_light() -> None:
 
 def test_without_transformers(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers.utils", None)
-    with pytest.raises(Error, match=r"pip install \"ostta\[clip\]\""):
+    with raises("library-missing"):
         load(folders["clip"])
 
 
@@ -566,9 +563,9 @@ def test_what_a_wrapped_backbone_is(tower: nn.Module) -> None:
     assert torch.equal(backbone.classifier(CLASSES), torch.eye(3, 16))
     assert backbone.vision(torch.zeros(1, 3, 8, 8)).dtype == torch.float32
     assert backbone.unfamiliar(CLASSES) == []
-    with pytest.raises(Error, match="2 classes, but 3 rows"):
+    with raises("text-features-invalid"):
         backbone.classifier(["cat", "dog"])
-    with pytest.raises(Error, match="The backbone wrapped cannot tune prompts"):
+    with raises("backbone-unsupported"):
         prompted(backbone, CLASSES)
 
 
@@ -597,24 +594,24 @@ class Odd(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "code"),
     [
-        ({"text_features": torch.eye(3, 15)}, r"gives \[1, 16\] for one image, and the text features are 15 wide"),
-        ({"text_features": torch.zeros(3, 16)}, "Row 0 of text_features is zero or not finite"),
-        ({"text_features": torch.full((3, 16), float("nan"))}, "zero or not finite"),
-        ({"text_features": torch.ones(16)}, "one row a class"),
-        ({"image_size": 9}, r"does not take a tensor of \[1, 3, 9, 9\]"),
-        ({"logit_scale": 0.0}, "logit_scale must be a positive number"),
-        ({"logit_scale": float("inf")}, "logit_scale must be a positive number"),
-        ({"mean": [0.5]}, "mean must be three numbers"),
-        ({"std": [1.0, 0.0, 1.0]}, "std must be positive"),
-        ({"vision": Odd()}, "returns a dict"),
-        ({"vision": torch.zeros}, "must be a torch.nn.Module"),
+        ({"text_features": torch.eye(3, 15)}, "image-tower-invalid"),
+        ({"text_features": torch.zeros(3, 16)}, "text-features-invalid"),
+        ({"text_features": torch.full((3, 16), float("nan"))}, "text-features-invalid"),
+        ({"text_features": torch.ones(16)}, "text-features-invalid"),
+        ({"image_size": 9}, "image-tower-invalid"),
+        ({"logit_scale": 0.0}, "wrap-invalid"),
+        ({"logit_scale": float("inf")}, "wrap-invalid"),
+        ({"mean": [0.5]}, "wrap-invalid"),
+        ({"std": [1.0, 0.0, 1.0]}, "wrap-invalid"),
+        ({"vision": Odd()}, "image-tower-invalid"),
+        ({"vision": torch.zeros}, "wrap-invalid"),
     ],
 )
-def test_what_cannot_be_wrapped(tower: nn.Module, change: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_wrapped(tower: nn.Module, change: dict[str, Any], code: str) -> None:
     given: dict[str, Any] = {"vision": tower, "text_features": torch.eye(3, 16), "image_size": 8, **change}
-    with pytest.raises(Error, match=message):
+    with raises(code):
         wrap(given.pop("vision"), given.pop("text_features"), **given)
 
 
@@ -625,9 +622,7 @@ def test_wrap_takes_text_features_by_class_name(tower: nn.Module) -> None:
     backbone = wrap(tower, {name: 3 * row.numpy() for name, row in BY_NAME.items()}, image_size=8)
     assert torch.equal(backbone.classifier(["ant", "cat"]), torch.stack([BY_NAME["ant"], BY_NAME["cat"]]))
     assert backbone.feature_width == 16
-    with pytest.raises(
-        Error, match=r"^There are no text features of the class 'bee' among those given to `wrap`: 'cat', .*\.$"
-    ):
+    with raises("class-not-stored"):
         ostta.load(backbone, ["cat", "bee"], method="zero_shot")
     assert wrap(tower, {**BY_NAME, "ant": BY_NAME["cat"]}, image_size=8).weight_hash != backbone.weight_hash
     assert wrap(None, BY_NAME).classifier(["dog"]).shape == (1, 16)
@@ -654,23 +649,23 @@ def test_wrap_takes_a_function_of_class_names(tower: nn.Module, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "code"),
     [
-        ({}, r"dictionary given to `wrap` is empty"),
-        ({"cat": torch.zeros(16)}, r"text_features\['cat'\] is zero or not finite"),
-        ({"cat": torch.ones(16), "dog": torch.ones(15)}, "have one width, but that of 'dog' 15 and that of 'cat' 16"),
-        ({"cat": torch.ones(1, 16)}, r"text_features\['cat'\] must be one embedding, \[D\], not of shape \[1, 16\]"),
-        ({"cat": "a cat"}, r"text_features\['cat'\] must be numbers"),
-        ({"cat": torch.ones(15), "dog": torch.ones(15)}, "the text features are 15 wide"),
-        (lambda names: torch.ones(len(names), 15), r"gives \[3, 15\] for 3 classes: it must give \[3, 16\]"),
-        (lambda names: torch.ones(2, 16), r"gives \[2, 16\] for 3 classes: it must give \[3, 16\]"),
-        (lambda names: {}, "must be numbers"),
-        (lambda names: names.shape, "does not take 3 names: 'list' object has no attribute 'shape'"),
-        (lambda names: torch.zeros(len(names), 16), "zero or not finite"),
+        ({}, "text-features-invalid"),
+        ({"cat": torch.zeros(16)}, "text-features-invalid"),
+        ({"cat": torch.ones(16), "dog": torch.ones(15)}, "text-features-invalid"),
+        ({"cat": torch.ones(1, 16)}, "text-features-invalid"),
+        ({"cat": "a cat"}, "text-features-invalid"),
+        ({"cat": torch.ones(15), "dog": torch.ones(15)}, "image-tower-invalid"),
+        (lambda names: torch.ones(len(names), 15), "text-features-invalid"),
+        (lambda names: torch.ones(2, 16), "text-features-invalid"),
+        (lambda names: {}, "text-features-invalid"),
+        (lambda names: names.shape, "text-features-invalid"),
+        (lambda names: torch.zeros(len(names), 16), "text-features-invalid"),
     ],
 )
-def test_text_features_that_cannot_be_used(tower: nn.Module, given: Any, message: str) -> None:
-    with pytest.raises(Error, match=message) as found:
+def test_text_features_that_cannot_be_used(tower: nn.Module, given: Any, code: str) -> None:
+    with raises(code) as found:
         wrap(tower, given, image_size=8).classifier(CLASSES)
     assert str(found.value).endswith(".")
     assert "\n" not in str(found.value)
@@ -705,9 +700,9 @@ def test_embedded_equals_the_model_that_was_saved(tmp_path: Path) -> None:
 
 
 def test_embedded_is_missing_or_damaged(tmp_path: Path) -> None:
-    with pytest.raises(Error, match="not in this installation"):
+    with raises("weights-missing"):
         load_embedded(tmp_path)
     folder = tiny_embedded(tmp_path)
     edit_config(folder, "vision_config", num_hidden_layers=1)
-    with pytest.raises(Error, match="not those of the embedded model"):
+    with raises("weights-wrong"):
         load_embedded(folder)

@@ -19,8 +19,7 @@ import torch
 
 from ostta import Error
 from ostta.backbones.checkpoints import read_checkpoint
-from ostta.backbones.maple import MaplePrompts
-from ostta.backbones.maple_files import read_prompts, read_statistics
+from ostta.backbones.maple import MaplePrompts, read_prompts, read_statistics
 
 
 def saved(content: Any, file: Path, *, zipped: bool = True) -> Path:
@@ -244,7 +243,7 @@ def test_archives_that_torch_never_writes(tmp_path: Path) -> None:
         read_prompts(file)
     file.write_bytes(whole)
     repacked(file, lambda entry, content: (entry.filename.replace("data.pkl", "other.pkl"), content))
-    with pytest.raises(Error, match=r"has one data\.pkl, and this one has 0"):
+    with pytest.raises(Error, match=r"it has 0 files data\.pkl instead of one"):
         read_prompts(file)
     file.write_bytes(whole)
     repacked(file, lambda entry, content: (entry.filename, b"big" if "byteorder" in entry.filename else content))
@@ -252,7 +251,7 @@ def test_archives_that_torch_never_writes(tmp_path: Path) -> None:
         read_prompts(file)
     file.write_bytes(whole)
     repacked(file, lambda entry, content: (entry.filename, content[:4] if "/data/" in entry.filename else content))
-    with pytest.raises(Error, match="has 4 bytes, not those of"):
+    with pytest.raises(Error, match="has 4 bytes instead of"):
         read_prompts(file)
 
 
@@ -260,7 +259,7 @@ def test_a_large_number_in_a_memo_takes_no_memory(tmp_path: Path) -> None:
     start = b"".join(pickle.dumps(item, 2) for item in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}))
     (tmp_path / "model.pth").write_bytes(start + b"\x80\x02}r" + struct.pack("<I", 2**27) + b"." + pickle.dumps([], 2))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(Error, match="holds no MaPLe prompts"):
+    with pytest.raises(Error, match="has no MaPLe prompts"):
         read_prompts(tmp_path / "model.pth")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**20  # kilobytes
 
@@ -271,7 +270,7 @@ def test_the_tar_form_of_2017(tmp_path: Path) -> None:
             entry = tarfile.TarInfo(name)
             entry.size = 4
             archive.addfile(entry, io.BytesIO(struct.pack("<i", 0)))
-    with pytest.raises(Error, match="as PyTorch wrote until 2017"):
+    with pytest.raises(Error, match="tar archive of PyTorch before 2017"):
         read_prompts(tmp_path / "model.pth")
 
 

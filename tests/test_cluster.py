@@ -1,14 +1,12 @@
-"""Sessions that move between replicas: the store behind leases, replicas without Ray, and the engine that routes to them."""
+"""Sessions that move between replicas: replicas without Ray, and the engine that routes to them."""
 
 from __future__ import annotations
 
 import asyncio
 import io
-import json
-import os
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,17 +15,14 @@ from typing import Any
 import pytest
 
 import ostta
+from helpers.errors import raises
 from ostta import Error
 from ostta.data import open_dataset
 from ostta.server.cluster.engine import RayEngine
-from ostta.server.cluster.holder import Holder
-from ostta.server.cluster.leased_store import HOLDERS, LeasedStore, adopt
-from ostta.server.cluster.leases import HeldError, MissingError
-from ostta.server.cluster.overview import Overview
 from ostta.server.cluster.replica import ReplicaBase, Replicated
 from ostta.server.problems import ProblemError
+from ostta.server.sessions.store import LostError, SessionStore
 from ostta.server.settings import Limits, Settings
-from ostta.server.store import FolderStore, LostError, Stored, new_id
 
 pytestmark = pytest.mark.skipif(find_spec("fastapi") is None, reason="the extra `serve` is not installed")
 
@@ -60,7 +55,7 @@ class Local(RayEngine):
     def __init__(self, folder: Path, backbone: Any, count: int = 2, **settings: Any) -> None:
         limits = Limits(sessions=6, waiting=8)
         super().__init__(
-            Replicated(backbone, folder, Settings(save_every=SAVE_EVERY, limits=limits, **settings), term=30),
+            Replicated(backbone, folder, Settings(save_every=SAVE_EVERY, limits=limits, **settings), lease_seconds=30),
             replicas=count,
         )
         self.patience = 5.0
@@ -70,7 +65,6 @@ class Local(RayEngine):
 
     def _deploy(self) -> None:
         self._ray = SimpleNamespace(exceptions=SimpleNamespace(RayError=DeadError))
-        adopt(self.made.folder, self._store)
         self.parts += [ReplicaBase(self.made, f"replica {number}") for number in range(self.replicas)]
         self._handle = _Handle(self)
 
@@ -84,17 +78,23 @@ class Local(RayEngine):
         await super().stop()
 
     async def kill(self, number: int) -> None:
-        """Replica `number` is gone without a word: it saves nothing, and the lock of its file is free."""
+        """Replica `number` is gone without a word: it stores nothing, and its lease has expired."""
         part = self.parts[number]
         assert part is not None
         self.parts[number] = None
         if part._publishing is not None:
             part._publishing.cancel()
-            part.engine._tick.cancel()
-        part.store.holder._stop.set()
-        os.close(part.store.holder._handle)
-        part.store.holder._handle = -1
+            part.engine._ticking.cancel()
+        expire(part.store)
+        part.store._database.close()
         part.engine.pool.close()
+
+
+def expire(store: SessionStore) -> None:
+    """End the leases of a process that runs, as if it had been silent for too long."""
+    store._stop.set()
+    store._thread.join()
+    store._run("UPDATE holders SET expires = 0 WHERE id = ?", store.holder)
 
 
 class _Handle:
@@ -154,82 +154,6 @@ def running(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 async def sent(engine: RayEngine, id: str, *images: bytes) -> list[int]:
     return [answer["step"] for answer in await engine.images(id, images, True, False)]
-
-
-# --- the store ----------------------------------------------------------------------------------------------------------------
-@pytest.fixture
-def stores(tmp_path: Path) -> Iterator[Callable[..., LeasedStore]]:
-    made = []
-
-    def make(name: str, **given: Any) -> LeasedStore:
-        made.append(LeasedStore(tmp_path, name, Holder(tmp_path / HOLDERS, name), **given))
-        return made[-1]
-
-    yield make
-    for store in made:
-        store.close()
-
-
-def test_a_store_holds_what_it_loads(stores) -> None:
-    one, other, id = stores("one"), stores("other"), new_id()
-    one.save(Stored(id, b"state", {"name": "door"}))
-    assert (one.ids(), other.ids(), other.all_ids()) == ([id], [], [id])
-    for act in (other.load, other.require_free):
-        with pytest.raises(HeldError, match="held by one"):
-            act(id)
-    assert other.about(id) == {"name": "door"}
-    one.require_free(id)
-    one.release(id)
-    assert other.load(id) == Stored(id, b"state", {"name": "door"})
-    assert (one.is_held(id), other.is_held(id)) == (False, True)
-    other.delete(id)
-    assert (other.all_ids(), one.exists(id)) == ([], False)
-    for act in (one.load, one.about, one.require_free):
-        with pytest.raises(MissingError, match="no session"):
-            act(id)
-    for strange in ("../etc", "", "A" * 32):
-        with pytest.raises(MissingError, match="no session"):
-            one.load(strange)
-
-
-def test_a_store_that_has_lost_a_lease_hears_of_it(tmp_path: Path, stores) -> None:
-    one, id = stores("one"), new_id()
-    one.save(Stored(id, b"0", {}))
-    os.unlink(tmp_path / HOLDERS / one.holder.key)  # for others it is gone
-    other = stores("other")
-    assert other.load(id).state == b"0"
-    with pytest.raises(LostError, match="another writer since lease 1"):
-        one.save(Stored(id, b"1", {}))
-    assert (one.ids(), other.about(id)) == ([], {})
-
-
-def test_a_damaged_snapshot_is_an_error_and_gives_the_lease_back(tmp_path: Path, stores) -> None:
-    one, other, id = stores("one"), stores("other"), new_id()
-    one.save(Stored(id, b"0", {}))
-    one.release(id)
-    (about,) = (tmp_path / "leased" / id).glob("*.json")
-    about.write_bytes(b"[1]")
-    with pytest.raises(Error, match="damaged: it is no JSON object"):
-        one.load(id)
-    with pytest.raises(Error, match="damaged"):  # and not HeldError
-        other.load(id)
-    about.unlink()
-    with pytest.raises(Error, match="incomplete"):
-        other.load(id)
-
-
-def test_sessions_of_a_server_of_one_process_are_taken_over(tmp_path: Path, stores) -> None:
-    plain, ids = FolderStore(tmp_path), [new_id(), new_id()]
-    for id in ids:
-        plain.save(Stored(id, id.encode(), {"name": id[:3]}))
-    one = stores("one")
-    # As one that was killed between the two left it: the new one counts.
-    one.save(Stored(ids[0], b"newer", {}))
-    one.release(ids[0])
-    assert adopt(tmp_path, one) == 2
-    assert (plain.ids(), one.all_ids(), one.ids()) == ([], sorted(ids), [])
-    assert (one.load(ids[0]).state, one.load(ids[1]).state) == (b"newer", ids[1].encode())
-    assert adopt(tmp_path, one) == 0
 
 
 # --- replicas -----------------------------------------------------------------------------------------------------------------
@@ -339,18 +263,20 @@ async def test_a_replica_that_was_taken_for_dead_writes_nothing_more(engine: Loc
     id = (await engine.create({"classes": CLASSES}))["id"]
     await sent(engine, id, *pngs[:2])
     stale = engine.parts[0]
-    os.unlink(engine.made.folder / HOLDERS / stale.store.holder.key)
+    expire(stale.store)
     engine.route = lambda id: 1
     assert await sent(engine, id, pngs[3]) == [1]  # neither of the two was stored
     # What is still under way in the first one is refused, and it forgets the session.
-    roster = stale.engine._sessions
+    registry = stale.engine.sessions_here
     with pytest.raises(LostError):
-        await roster.keeper.changed(roster.found(id).session)
-    for _ in range(100):
-        if id not in roster:
+        await registry[id].save()
+    with pytest.raises(ProblemError, match="no session"):
+        registry[id]
+    for _ in range(150):
+        if id not in registry:
             break
         await asyncio.sleep(0.02)
-    assert id not in roster
+    assert id not in registry
     engine.route = lambda id: 0
     engine.patience = 0.2
     with pytest.raises(ProblemError, match="held by another"):
@@ -368,27 +294,27 @@ async def test_a_snapshot_precedes_every_eviction(engine: Local, pngs: list[byte
     tenant = await first.tenant(id)
     # A disk that is full: the session stays, with its lease.
     write = first.store.save
-    first.store.save = lambda session: (_ for _ in ()).throw(Error("no space"))
+    first.store.save = lambda session: (_ for _ in ()).throw(Error("no space", code="store-failed"))
     await getattr(tenant, "__del__")()  # noqa: B009
     assert first.store.is_held(id)
     first.store.save = write
     follower = asyncio.create_task(anext(aiter(engine.follow(id, 10**9))))
     await getattr(tenant, "__del__")()  # noqa: B009
-    assert (first.store.ids(), id in first.engine._sessions) == ([], False)
+    assert (first.store.held_ids(), id in first.engine.sessions_here) == ([], False)
     (overview,) = await engine.sessions()
     assert (overview["steps"], overview["images_per_second"]) == (3, 0.0)
     engine.route = lambda id: 1
     assert await sent(engine, id, pngs[3]) == [4]
     assert second.store.is_held(id)
     told = await asyncio.wait_for(follower, 10)
-    assert told.kind == "gap"
+    assert told.kind == "gap"  # there is no event of that number
 
 
 @running
 async def test_limits_of_the_router(engine: Local, pngs: list[bytes]) -> None:
     engine.route = lambda id: 0
     made = [await engine.create({"classes": CLASSES}) for _ in range(6)]
-    with pytest.raises(ProblemError, match="There are 6 sessions, the most") as full:
+    with pytest.raises(ProblemError, match="There are 6 sessions") as full:
         await engine.create({"classes": CLASSES})
     assert full.value.status == 503
     answers = await asyncio.gather(*(sent(engine, made[0]["id"], pngs[0]) for _ in range(12)), return_exceptions=True)
@@ -397,29 +323,27 @@ async def test_limits_of_the_router(engine: Local, pngs: list[bytes]) -> None:
     refused = [answer for answer in answers if isinstance(answer, ProblemError)]
     assert [problem.status for problem in refused] == [429] * 4
     assert engine._waiting == {}
-    assert engine._turns._lines == {}
-    with pytest.raises(Error, match="at least one replica"):
+    assert engine._turns._turns == {}
+    with raises("replicas-invalid"):
         RayEngine(engine.made, replicas=0)
 
 
-def test_an_overview_takes_what_it_can_read(tmp_path: Path, stores) -> None:
-    store, id = stores("router"), new_id()
-    store.save(Stored(id, b"", {"shown": {"id": id, "created": 1.0, "images_per_second": 3.0}}))
-    odd = new_id()
-    store.save(Stored(odd, b"", {"shown": "nothing"}))
-    overview = Overview(tmp_path, store)
-    assert overview.sessions() == [{"id": id, "created": 1.0, "images_per_second": 0.0}]
-    (tmp_path / "live").mkdir()
-    other = stores("other")
-    live = tmp_path / "live" / f"{other.holder.key}.json"
-    for damaged in (b"", b"[]", b'{"sessions": 1, "counts": {}}'):
-        live.write_bytes(damaged)
-        assert overview.counts()["replicas"] == 0
-    live.write_text(json.dumps({"sessions": [{"id": id, "created": 2.0}], "counts": {"sessions": 1, "saves_total": 4}}))
-    assert overview.sessions() == [{"id": id, "created": 2.0}]
-    assert overview.counts() == {"replicas": 1, "sessions_open": 1, "sessions": 2, "saves_total": 4}
-    other.close()
-    assert overview.counts()["replicas"] == 0
+@running
+async def test_the_overview_has_sessions_in_no_replica(engine: Local, pngs: list[bytes]) -> None:
+    engine.route = lambda id: 0
+    id = (await engine.create({"classes": CLASSES}))["id"]
+    await sent(engine, id, pngs[0])
+    for _ in range(100):
+        if (await engine.counts()).get("images_judged_total") == 1:
+            break
+        await asyncio.sleep(0.05)
+    assert (await engine.counts())["replicas"] == 1  # the other one has not been asked for anything yet
+    await engine.parts[0].engine.leave(id)
+    await asyncio.sleep(1.1)
+    (shown,) = await engine.sessions()
+    assert (shown["id"], shown["steps"], shown["images_per_second"]) == (id, 1, 0.0)
+    counts = await engine.counts()
+    assert (counts["sessions_open"], counts["sessions"]) == (0, 1)
 
 
 def test_the_command_line_says_what_the_engine_ray_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -428,7 +352,7 @@ def test_the_command_line_says_what_the_engine_ray_needs(tmp_path: Path, monkeyp
     from ostta.cli.app import app
 
     refused = CliRunner().invoke(app, ["serve", "--engine", "ray"])
-    assert "needs a --state-dir that all machines share" in str(refused.exception)
+    assert refused.exception.code == "store-missing"
     monkeypatch.setitem(sys.modules, "ray", None)
     refused = CliRunner().invoke(app, ["serve", "--engine", "ray", "--state-dir", str(tmp_path)])
     assert "pip install 'ostta[ray]'" in str(refused.exception)

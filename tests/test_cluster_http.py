@@ -34,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
     def clustered(pool: Any, settings: Any, store: Any) -> Local:
         engine = Local(folder, pool.backbone)
-        RayEngine.__init__(engine, Replicated(pool.backbone, folder, settings, term=30), replicas=2)
+        RayEngine.__init__(engine, Replicated(pool.backbone, folder, settings, lease_seconds=30), replicas=2)
         engine.route = lambda id: 0
         return engine
 

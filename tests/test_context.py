@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch.nn import functional
 
+from helpers.errors import raises
 from ostta.backbones import load, wrap
-from ostta.backbones.context import PromptedText
-from ostta.backbones.prompts import prompted
-from ostta.core.types import Error
+from ostta.backbones.prompts import PromptedText, prompted
 from tiny_models import tiny_clip, tiny_siglip
 
 MIXED = ["cat", "great_white_shark", "ox", "dog", "aquarium fish", "Red Panda"]
@@ -103,22 +102,22 @@ def test_the_embedded_model_has_four_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("classes", "template", "sentence"),
+    ("classes", "template", "code"),
     [
-        (["cat"], "{} in a photo", r"^The template '\{\} in a photo' has no words before \{\} to tune"),
-        (["cat"], "a photo of a{}", r"its words run into the class name; put a space before \{\}\.$"),
-        (["cat"], "a photo", "must contain {} exactly once"),
-        (["cat" * 30], "a photo of a {}", "is too long"),
-        ([], "a photo of a {}", "There are no classes"),
+        (["cat"], "{} in a photo", "template-invalid"),
+        (["cat"], "a photo of a{}", "template-invalid"),
+        (["cat"], "a photo", "template-invalid"),
+        (["cat" * 30], "a photo of a {}", "prompt-too-long"),
+        ([], "a photo of a {}", "classes-invalid"),
     ],
 )
-def test_what_cannot_be_tuned_is_said(clip: Any, classes: list[str], template: str, sentence: str) -> None:
-    with pytest.raises(Error, match=sentence):
+def test_what_cannot_be_tuned_is_said(clip: Any, classes: list[str], template: str, code: str) -> None:
+    with raises(code):
         PromptedText(clip, classes, template)
 
 
 def test_other_families_are_refused_in_one_sentence(tmp_path: Path) -> None:
     tower = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 4 * 4, 5))
     for backbone in (load(tiny_siglip(tmp_path)), wrap(tower, torch.eye(2, 5), image_size=4)):
-        with pytest.raises(Error, match=r"cannot tune prompts: that needs a text tower of the CLIP family[^.]*\.$"):
+        with raises("backbone-unsupported"):
             prompted(backbone, ["cat", "dog"])

@@ -137,7 +137,7 @@ def test_views_and_features_from_the_processor(device: torch.device) -> None:
 
 
 def test_token_statistics(device: torch.device) -> None:
-    from ostta.backbones.maple_files import measure_statistics
+    from ostta.backbones.maple import measure_statistics
 
     views = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     expected, _ = measure_statistics(backbone("embedded+maple", CPU), views, 2)

@@ -15,6 +15,7 @@ import torch
 
 import ostta
 from cases import backbone, images
+from helpers.errors import raises
 from ostta import Error, backbones
 from ostta.bench.extract import extract
 from ostta.bench.requirements import missing_for
@@ -114,7 +115,7 @@ def test_methods_that_need_images_refuse_features_in_one_sentence(photos: Featur
     assert accepted == suffices
     assert {"zero_shot", "tda", "dpe"} <= accepted
     # On the tower that made them, features are refused by the method and not by the backbone.
-    with pytest.raises(Error, match="rosita looks at the images themselves"):
+    with raises("image-missing"):
         prepare(on_features(photos, backbone="embedded", method="rosita"), None, backbone("embedded"))
 
 
@@ -123,7 +124,7 @@ def test_features_go_with_the_backbone_that_made_them_only(photos: FeatureFile, 
     prepared = prepare(on_features(photos, backbone="embedded"), None, backbone("embedded"))
     assert prepared.adapter.backbone.id == "embedded"
     other = small_file(tmp_path / "other.npz")
-    with pytest.raises(Error, match="has features of mine, which the backbone embedded does not compute"):
+    with raises("features-other-backbone"):
         prepare(on_features(photos, backbone="embedded", desired=f"features:{other}"), None, backbone("embedded"))
     with pytest.raises(Error, match="has no image tower, and 'sample:mnist' has images"):
         prepare(on_features(photos, undesired="sample:mnist"), None)
@@ -145,7 +146,7 @@ def test_classes_of_one_file_can_be_known_and_unknown(photos: FeatureFile) -> No
         if label in (photos.classes.index("truck"), photos.classes.index("cat"))
     ]
     assert [chosen.image(number).values.tolist() for number in range(len(chosen))] == photos.features[rows].tolist()
-    with pytest.raises(Error, match="has no class 'unicorn'"):
+    with raises("dataset-invalid", match="has no class 'unicorn'"):
         open_dataset(f"features:{photos.path}", classes=["unicorn"])
 
 
@@ -163,9 +164,9 @@ def test_a_file_without_unknown_images_is_no_unknown_side(tmp_path: Path) -> Non
         Metadata("mine"),
     )
     assert len(open_dataset(f"features:{only.path}", named=False)) == 3
-    with pytest.raises(Error, match="has no image of a known class"):
+    with raises("dataset-invalid"):
         open_dataset(f"features:{only.path}")
-    with pytest.raises(Error, match="has no classes, so it is no backbone"):
+    with raises("classes-missing"):
         backbones.load(f"features:{only.path}")
 
 
@@ -224,13 +225,13 @@ def test_a_file_is_a_backbone_with_its_classes_and_words(photos: FeatureFile) ->
         ("sample:cifar10", LIMIT),
         ("sample:mnist", LIMIT),
     ]
-    with pytest.raises(Error, match="has no embedding of the class 'violin'"):
+    with raises("class-not-stored"):
         stored.classifier(["violin"])
-    with pytest.raises(Error, match="has embeddings of the templates"):
+    with raises("templates-not-stored"):
         ostta.load(stored, ["cat"], "zero_shot", templates=["a {}"])
-    with pytest.raises(Error, match="no image tower"):
+    with raises("image-tower-missing"):
         ostta.load(stored, ["cat"], "zero_shot").step(images(1)[0])
-    with pytest.raises(Error, match="only its features"):
+    with raises("image-missing"):
         read_image(ImageFeatures(photos.features[0]))
 
 
@@ -240,13 +241,13 @@ def test_names_are_paths_or_files_of_the_data_folder(tmp_path: Path, monkeypatch
     monkeypatch.delenv("OSTTA_DATA", raising=False)
     spec = RunSpec(backbone="features:pets", desired="features:pets", undesired="features:pets", method="tda")
     assert len(prepare(spec, tmp_path).stream) == 6
-    with pytest.raises(Error, match="give that folder as --data or as OSTTA_DATA"):
+    with raises("data-folder-missing"):
         backbones.load("features:pets")
     monkeypatch.setenv("OSTTA_DATA", str(tmp_path))
     assert backbones.load("features:pets").feature_width == 4
     monkeypatch.chdir(tmp_path / "features")
     assert RunSpec(backbone="features:pets.npz").backbone == f"features:{tmp_path / 'features' / 'pets.npz'}"
-    with pytest.raises(Error, match="a corruption changes images"):
+    with raises("dataset-unknown"):
         open_dataset("featuresc:pets.npz")
 
 
@@ -330,7 +331,7 @@ def unit_rows(*shape: int, dtype: str = "f4"):
         ({"labels": np.array([0, 1, 2, 0, 1, 0])}, "labels must be from -1 to 1"),
         ({"labels": np.array([0, 1])}, "one integer a row"),
         ({"labels": None}, "`labels` is missing"),
-        ({"classes": np.array(["cat", "cat"])}, "a name twice"),
+        ({"classes": np.array(["cat", "cat"])}, "a duplicate name"),
         ({"classes": np.array(["cat"])}, "differ in length"),
         ({"class_embeddings": unit_rows(2, 5)}, r"not \[.., 4\]"),
         ({"logit_scale": np.array(-1.0)}, "not positive"),
@@ -341,7 +342,7 @@ def unit_rows(*shape: int, dtype: str = "f4"):
     ],
 )
 def test_a_damaged_file_is_one_sentence(changes: dict, reason: str, tmp_path: Path) -> None:
-    with pytest.raises(Error, match=f"is damaged or was not written by ostta .*{reason}.*extract it again") as caught:
+    with raises("features-damaged", match=reason) as caught:
         read_features(small_file(tmp_path / "bad.npz", **changes))
     assert "\n" not in str(caught.value)
 
@@ -352,14 +353,14 @@ def test_changed_bytes_and_bombs_are_noticed(tmp_path: Path) -> None:
     bad = tmp_path / "bad.npz"
     for content in (whole[:-30], b"", b"no archive", whole[:200] + bytes([whole[200] ^ 1]) + whole[201:]):
         bad.write_bytes(content)
-        with pytest.raises(Error, match="is damaged"):
+        with raises("features-damaged"):
             read_features(bad)
     np.savez_compressed(bad, features=np.zeros((4096, 4096), "f4"))
-    with pytest.raises(Error, match="far larger than its size on the disk"):
+    with raises("features-damaged"):
         read_features(bad)
     # A file with a wrong row of features replaces no good one.
     good = (tmp_path / "good.npz").read_bytes()
-    with pytest.raises(Error, match="not of unit length"):
+    with raises("features-damaged"):
         write_features(
             tmp_path / "good.npz", np.ones((1, 4), "f4"), np.zeros(1), ["cat"], unit_rows(1, 4), 1.0, Metadata("mine")
         )

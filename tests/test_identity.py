@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from cases import images
 from ostta.bench.compare import compare, open_sides
-from ostta.bench.existing_runs import ExistingRuns
 from ostta.bench.figures import figures_of
-from ostta.bench.folder import frozen_result
+from ostta.bench.folder import ResultFolder
 from ostta.bench.footnotes import footnotes
+from ostta.bench.requirements import ReusableResults, Streams
 from ostta.bench.result import read_result
 from ostta.bench.run import ensure_result, prepare, run
 from ostta.bench.runner import plan
@@ -79,7 +79,7 @@ def test_a_result_whose_options_were_kept_as_text_is_still_found(tmp_path: Path)
     content["spec"]["options"] = {"lr": "1e-3"}
     path.write_text(json.dumps(content))
     assert read_result(path).spec == asked
-    assert ExistingRuns(tmp_path, None).has(asked)
+    assert ReusableResults(tmp_path, None, Streams(None)).has(asked)
 
 
 @pytest.fixture
@@ -215,9 +215,9 @@ def test_a_large_file_is_read_in_blocks(tmp_path: Path) -> None:
 def test_a_frozen_result_under_fog_is_not_measured_against_under_snow(tmp_path: Path) -> None:
     run(RunSpec(**SAMPLES, method="zero_shot", corruption="fog"), None, tmp_path)
     path = run(RunSpec(**SAMPLES, method="tda"), None, tmp_path)
-    assert frozen_result(read_result(path), tmp_path) is None
+    assert ResultFolder(tmp_path).frozen_for(read_result(path)) is None
     run(RunSpec(**SAMPLES, method="zero_shot"), None, tmp_path)
-    frozen = frozen_result(read_result(path), tmp_path)
+    frozen = ResultFolder(tmp_path).frozen_for(read_result(path))
     assert frozen is not None
     assert frozen.spec.corruption == "snow"
 
@@ -227,9 +227,9 @@ def test_a_result_is_reused_until_an_image_is_replaced(here: Path) -> None:
     first = ensure_result(prepare(asked, None), here / "runs")
     again = ensure_result(prepare(asked, None), here / "runs")
     assert (first.fresh, again.fresh, again.path) == (True, False, first.path)
-    assert ExistingRuns(here / "runs", None).has(asked)
+    assert ReusableResults(here / "runs", None, Streams(None)).has(asked)
     shutil.copy(here / "data" / "cat" / "1.png", here / "data" / "cat" / "3.png")
-    assert not ExistingRuns(here / "runs", None).has(asked)
+    assert not ReusableResults(here / "runs", None, Streams(None)).has(asked)
     with pytest.raises(Error, match="no longer what this run saw"):
         seen_images(read_result(first.path), None)
     assert ensure_result(prepare(asked, None), here / "runs").fresh
@@ -242,7 +242,7 @@ def test_a_copied_folder_keeps_its_identity_and_a_renamed_class_is_another_run(h
         os.utime(path, (1, 1))
     assert not ensure_result(prepare(asked, None), here / "runs").fresh
     (here / "data" / "ship").rename(here / "data" / "truck")
-    assert not ExistingRuns(here / "runs", None).has(asked)
+    assert not ReusableResults(here / "runs", None, Streams(None)).has(asked)
     assert ensure_result(prepare(asked, None), here / "runs").fresh
     assert read_result(first.path).stream.identity is not None
 
@@ -265,8 +265,8 @@ def test_files_of_an_older_version_are_shown_but_neither_reused_nor_paired_with_
     old, new = run(frozen, None, tmp_path), run(other, None, tmp_path)
     assert read_result(old).stream_identity == read_result(new).stream_identity
     without_identity(old)
-    assert not ExistingRuns(tmp_path, None).has(frozen)
-    assert frozen_result(read_result(new), tmp_path) is None
+    assert not ReusableResults(tmp_path, None, Streams(None)).has(frozen)
+    assert ResultFolder(tmp_path).frozen_for(read_result(new)) is None
     assert "not on the same stream" in compare(open_sides(old, new)).pairs[0].why_not
     figures = figures_of(str(tmp_path))
     (column,) = figures.columns
@@ -275,7 +275,7 @@ def test_files_of_an_older_version_are_shown_but_neither_reused_nor_paired_with_
     assert any("1 run without a difference" in note for note in footnotes(figures))
     # Two files of the older version are still compared with each other.
     without_identity(new)
-    assert frozen_result(read_result(new), tmp_path) is not None
+    assert ResultFolder(tmp_path).frozen_for(read_result(new)) is not None
     assert compare(open_sides(old, new)).pairs[0].why_not == ""
     assert ensure_result(prepare(frozen, None), tmp_path).fresh
 
@@ -283,7 +283,7 @@ def test_files_of_an_older_version_are_shown_but_neither_reused_nor_paired_with_
 def test_the_choice_of_fooling_images_needs_no_model_to_be_identified(tmp_path: Path, monkeypatch) -> None:
     asked = RunSpec(**SAMPLES, method="zero_shot", scenario={"kind": "fooling", "pool": 2})
     run(asked, None, tmp_path)
-    existing = ExistingRuns(tmp_path, None)
+    existing = ReusableResults(tmp_path, None, Streams(None))
     monkeypatch.setattr("ostta.bench.stream.encode", lambda *_: pytest.fail("An image was encoded."))
     assert existing.has(asked)
     assert not existing.has(RunSpec(**SAMPLES, method="zero_shot", scenario={"kind": "fooling", "pool": 3}))

@@ -22,6 +22,7 @@ from transformers import (
 
 import ostta
 from cases import images, trace
+from helpers.errors import raises
 from open_clip_models import (
     MEAN,
     SIDE,
@@ -188,22 +189,22 @@ def spread(model: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "code"),
     [
-        (lambda m, p: m, "CLIPModel alone does not say how images and texts are prepared for it: give \\(model, processor\\)"),
-        (lambda m, p: (m,), "not as 1 things"),
-        (lambda m, p: (m, p.tokenizer), "CLIPTokenizer has no tokenizer: give the model's whole processor"),
-        (lambda m, p: (m, SimpleNamespace(tokenizer=p.tokenizer)), "has no image_processor"),
-        (lambda m, p: (nn.Linear(2, 2), p), "A Linear is not a model of transformers"),
-        (lambda m, p: ("openai/clip", p), "A str is not a model of transformers"),
-        (lambda m, p: (m.vision_model, p), "not supported|has no text_model"),
-        (lambda m, p: (quantised(m), p), "weights of type torch.int8: they must be float32, bfloat16 or float16"),
-        (lambda m, p: (spread(m), p), "are on cpu and meta: all of them must be on one device"),
-        (lambda m, p: (m.double(), p), "weights of type torch.float64"),
+        (lambda m, p: m, "backbone-invalid"),
+        (lambda m, p: (m,), "backbone-invalid"),
+        (lambda m, p: (m, p.tokenizer), "model-unsupported"),
+        (lambda m, p: (m, SimpleNamespace(tokenizer=p.tokenizer)), "model-unsupported"),
+        (lambda m, p: (nn.Linear(2, 2), p), "model-unsupported"),
+        (lambda m, p: ("openai/clip", p), "model-unsupported"),
+        (lambda m, p: (m.vision_model, p), "model-unsupported"),
+        (lambda m, p: (quantised(m), p), "model-unsupported"),
+        (lambda m, p: (spread(m), p), "model-unsupported"),
+        (lambda m, p: (m.double(), p), "model-unsupported"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_taken(folders: dict[str, Path], change: Callable[[Any, Any], Any], message: str) -> None:
-    with pytest.raises(Error, match=message) as found:
+def test_what_cannot_be_taken(folders: dict[str, Path], change: Callable[[Any, Any], Any], code: str) -> None:
+    with raises(code) as found:
         ostta.load(change(*pair(folders["clip"])), CLASSES, method="rosita")
     assert "\n" not in str(found.value)
 
@@ -211,14 +212,14 @@ def test_what_cannot_be_taken(folders: dict[str, Path], change: Callable[[Any, A
 def test_half_of_a_model_or_another_family_is_refused(folders: dict[str, Path]) -> None:
     model, processor = pair(folders["clip"])
     half = CLIPVisionModelWithProjection.from_pretrained(folders["clip"])
-    with pytest.raises(Error, match=r"of type 'clip_vision_model', which is not supported: .*`ostta.backbones.wrap`"):
+    with raises("model-unsupported"):
         from_transformers(half, processor)
     model.config.model_type = "siglip2"
-    with pytest.raises(Error, match="NaFlex"):
+    with raises("model-unsupported"):
         from_transformers(model, processor)
     model.config.model_type = "clip"
     processor.image_processor.crop_size = {"height": 64, "width": 64}
-    with pytest.raises(Error, match="The image processor makes images of 64 pixels, but the image tower takes 32"):
+    with raises("preprocessing-invalid"):
         from_transformers(model, processor)
 
 
@@ -289,11 +290,9 @@ def test_an_open_clip_in_half_precision() -> None:
 
 def test_prompts_that_an_open_clip_would_cut() -> None:
     backbone = from_open_clip(open_model(), tokenizer, transform())
-    with pytest.raises(
-        Error, match=r"^The class '(?:x+)' is too long for open_clip: .* the 24 tokens that the text tower reads\.$"
-    ):
+    with raises("prompt-too-long"):
         backbone.classifier(["cat", "x" * 40], ["{}", "a {}"])
-    with pytest.raises(Error, match="reads as a sign"):
+    with raises("prompt-invalid"):
         backbone.classifier(["cat<|endoftext|>"])
     many = [f"thing {number}" for number in range(300)]
     assert backbone.classifier(many, ["{}"]).shape == (300, WIDTH)
@@ -337,27 +336,27 @@ class DoesMore(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "code"),
     [
-        ({"model": nn.Linear(2, 2)}, "A Linear is not a model of open_clip: it has no visual"),
-        ({"model": "ViT-B-32"}, "A str is not a model of open_clip"),
-        ({"model": DoesMore()}, "`encode_image` of the model does more than `visual`"),
-        ({"tokenizer": None}, "A NoneType is not a tokenizer of open_clip"),
-        ({"tokenizer": lambda texts: {"input_ids": texts}}, r"tokenizer gives dict for 1 texts: it must give a tensor \[1, L\]"),
-        ({"tokenizer": lambda texts: tokenizer(texts) + 100}, "cannot be run on an image of 32 pixels and a text: index"),
-        ({"transform": lambda image: image}, "cannot be followed: .* it has a function without steps"),
-        ({"transform": Compose(RandomResizedCrop(SIDE), ToTensor(), Normalize(MEAN, STD))}, "it has RandomResizedCrop, ToTensor, Normalize"),
-        ({"transform": transform(SIDE, InterpolationMode.LANCZOS)}, "cannot be followed: 'lanczos'"),
-        ({"transform": Compose(Resize((32, 48)), ToTensor(), Normalize(MEAN, STD))}, "48 x 32 pixels are not supported"),
-        ({"transform": Compose(Resize(SIDE), CenterCrop((SIDE, SIDE)), ToTensor(), Inverted(MEAN, STD))}, "does more than its steps say"),
+        ({"model": nn.Linear(2, 2)}, "model-unsupported"),
+        ({"model": "ViT-B-32"}, "model-unsupported"),
+        ({"model": DoesMore()}, "model-unsupported"),
+        ({"tokenizer": None}, "model-unsupported"),
+        ({"tokenizer": lambda texts: {"input_ids": texts}}, "tokenizer-mismatch"),
+        ({"tokenizer": lambda texts: tokenizer(texts) + 100}, "model-unsupported"),
+        ({"transform": lambda image: image}, "preprocessing-invalid"),
+        ({"transform": Compose(RandomResizedCrop(SIDE), ToTensor(), Normalize(MEAN, STD))}, "preprocessing-invalid"),
+        ({"transform": transform(SIDE, InterpolationMode.LANCZOS)}, "preprocessing-invalid"),
+        ({"transform": Compose(Resize((32, 48)), ToTensor(), Normalize(MEAN, STD))}, "preprocessing-invalid"),
+        ({"transform": Compose(Resize(SIDE), CenterCrop((SIDE, SIDE)), ToTensor(), Inverted(MEAN, STD))}, "preprocessing-invalid"),
         ({"transform": Compose(Resize(36), CenterCrop((36, 36)), ToTensor(), Normalize(MEAN, STD))}, ""),
     ],
 )  # fmt: skip
-def test_what_is_no_open_clip(change: dict[str, Any], message: str) -> None:
+def test_what_is_no_open_clip(change: dict[str, Any], code: str) -> None:
     given = {"model": open_model(), "tokenizer": tokenizer, "transform": transform(), **change}
-    if not message:  # an image tower without positions takes any size
+    if not code:  # an image tower without positions takes any size
         assert from_open_clip(**given).preprocessing.image_size == 36
         return
-    with pytest.raises(Error, match=message) as found:
+    with raises(code) as found:
         from_open_clip(**given)
     assert "\n" not in str(found.value)

@@ -13,13 +13,15 @@ from typer.testing import CliRunner
 
 import ostta
 from cases import CLASSES, backbone, images
-from ostta import Error
+from helpers.errors import raises
 from ostta.backbones import load
-from ostta.backbones.maple import Maple, MaplePrompts, new_prompts
-from ostta.backbones.maple_files import (
+from ostta.backbones.maple import (
     OWN_STATISTICS,
+    Maple,
+    MaplePrompts,
     load_maple,
     measure_statistics,
+    new_prompts,
     read_prompts,
     write_prompts,
     write_statistics,
@@ -182,28 +184,28 @@ def test_a_checkpoint_cannot_run_code(maple: Maple, tmp_path: Path) -> None:
 
 def test_files_that_do_not_fit_are_said_in_one_sentence(maple: Maple, folder: Path, tmp_path: Path) -> None:
     clip: Any = load(folder)
-    with pytest.raises(Error, match="There are no MaPLe prompts at"):
+    with raises("prompts-not-found"):
         load(f"{folder}+maple:{tmp_path / 'absent'}")
-    with pytest.raises(Error, match="must hold one MaPLe checkpoint; it holds none"):
+    with raises("prompts-not-found"):
         load(f"{folder}+maple:{tmp_path}")
     (tmp_path / "broken.pth").write_bytes(b"nothing of the kind")
-    with pytest.raises(Error, match="cannot be read as a PyTorch checkpoint"):
+    with raises("checkpoint-unreadable"):
         load_maple(clip, tmp_path / "broken.pth", "x")
     save_file({"ctx": torch.zeros(2, 32)}, tmp_path / "half.safetensors")
-    with pytest.raises(Error, match="holds no MaPLe prompts"):
+    with raises("prompts-unreadable"):
         load_maple(clip, tmp_path / "half.safetensors", "x")
     write_prompts(maple.tower.prompts, tmp_path / "maple.safetensors")
     save_file({"means": torch.zeros(2, 3, 4), "variances": torch.zeros(2, 3, 4)}, tmp_path / OWN_STATISTICS)
-    with pytest.raises(Error, match=r"The token means have the shape \[2, 3, 4\]"):
+    with raises("prompts-mismatch"):
         load(f"{folder}+maple:{tmp_path}")
-    with pytest.raises(Error, match=r"for towers of widths 32 and 32, text and image, and those of .* have 32 and 48"):
+    with raises("prompts-mismatch"):
         Maple(clip, MaplePrompts(32, 32), "x")
-    with pytest.raises(Error, match="The prompts have 2 tokens, and 'a' has 1"):
+    with raises("template-invalid"):
         new_prompts(clip, "a")
-    with pytest.raises(Error, match="too short for MaPLe"):
+    with raises("template-invalid"):
         maple.classifier(["cat"], ("x {}",))
     siglip = tiny_siglip(tmp_path / "siglip")
-    with pytest.raises(Error, match="MaPLe's prompts are for CLIP models"):
+    with raises("backbone-unsupported"):
         load(f"{siglip}+maple:{tmp_path}")
 
 
@@ -215,7 +217,7 @@ def test_statistics_against_all_tokens_at_once(maple: Maple, folder: Path, tmp_p
     assert count == 70
     torch.testing.assert_close(found.means, tokens.mean(1), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(found.variances, tokens.var(1, correction=0), atol=1e-5, rtol=1e-4)
-    with pytest.raises(Error, match="no images"):
+    with raises("images-missing"):
         measure_statistics(maple, iter(()))
     write_prompts(maple.tower.prompts, tmp_path / "maple.safetensors")
     write_statistics(found, tmp_path / OWN_STATISTICS, {"images": count})

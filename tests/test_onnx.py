@@ -20,9 +20,11 @@ from typer.testing import CliRunner
 
 import ostta
 from cases import CLASSES, SmallTower, adapter, backbone, images
+from helpers.errors import raises
 from ostta import Adapter, Error, backbones
 from ostta.backbones.maple import Maple, MaplePrompts
-from ostta.backbones.onnx_files import DESCRIPTION, FILES, MODEL, TEXT, _seal, file_hash
+from ostta.backbones.onnx import DESCRIPTION, FILES, MODEL, TEXT, file_hash
+from ostta.backbones.onnx import seal as sealed
 from ostta.backbones.wrapped import Wrapped
 from ostta.cli.app import app
 from ostta.core.overlay import encode
@@ -80,7 +82,7 @@ def described(folder: Path, seal: bool = True, **changes: Any) -> None:
     content = {**json.loads((folder / DESCRIPTION).read_text()), **changes}
     if seal:
         del content["sha256"]
-        content["sha256"] = _seal(content)
+        content["sha256"] = sealed(content)
     (folder / DESCRIPTION).write_text(json.dumps(content))
 
 
@@ -136,7 +138,7 @@ def test_features_and_classifier_are_those_of_the_original(kind: str, tmp_path: 
     assert made.defaults == {**original.defaults, "adapter": {"templates": templates}}
     # Templates of its own are what an adapter takes; others are not to be had.
     assert ostta.load(made, ["dog"], method="zero_shot").resolved.adapter.templates == tuple(templates)
-    with pytest.raises(Error, match=r"has class embeddings of the templates .* export it with those"):
+    with raises("templates-not-stored"):
         ostta.load(made, ["dog"], method="zero_shot", templates=["one {}"])
 
 
@@ -203,7 +205,7 @@ def test_any_of_the_stored_classes_in_any_order(exported: str) -> None:
     model, original = backbones.load(exported), backbone("embedded")
     chosen = ["truck", "cat", "airplane"]
     assert torch.allclose(model.classifier(chosen), original.classifier(chosen), atol=1e-6)
-    with pytest.raises(Error, match=r"has no embedding of the class 'zebra', only of \['airplane'.*export it"):
+    with raises("class-not-stored"):
         model.classifier(["cat", "zebra"])
 
 
@@ -272,12 +274,12 @@ def test_a_failed_export_leaves_what_was_there(
 
 def test_only_an_exported_backbone_is_ever_replaced(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ostta.backbones.onnx_export._program", lambda _: pytest.fail("it was asked after the work"))
-    with pytest.raises(Error, match="holds an exported backbone already"):
+    with raises("folder-in-use"):
         backbones.export(backbone("wrapped"), CLASSES, copied)
     (copied / "notes.txt").write_text("mine")
-    with pytest.raises(Error, match="holds other things than an exported backbone"):
+    with raises("folder-in-use"):
         backbones.export(backbone("wrapped"), CLASSES, copied, force=True)
-    with pytest.raises(Error, match="is a file"):
+    with raises("folder-in-use"):
         backbones.export(backbone("wrapped"), CLASSES, copied / "notes.txt", force=True)
     assert (copied / "notes.txt").read_text() == "mine"
 
@@ -286,7 +288,7 @@ def test_only_an_exported_backbone_is_ever_replaced(copied: Path, monkeypatch: p
 def test_features_that_differ_are_not_exported(tmp_path: Path) -> None:
     torch.manual_seed(1)
     other = backbones.wrap(SmallTower(), torch.randn(2, 16), image_size=32)
-    with pytest.raises(Error, match=r"its unit features differ by .* from those in torch, and 0\.0001 is the most"):
+    with raises("backbone-not-exportable"):
         backbones.export(other, ["cat", "dog"], tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
@@ -304,19 +306,17 @@ class FixedBatch(nn.Module):
 
 def test_what_cannot_be_exported_is_one_sentence(small: Path, tmp_path: Path) -> None:
     without = backbones.wrap(None, torch.randn(2, 4))
-    with pytest.raises(Error, match="cannot be exported: it has no image tower"):
+    with raises("backbone-not-exportable"):
         backbones.export(without, ["cat", "dog"], tmp_path / "out")
-    with pytest.raises(Error, match="cannot be exported: it is for ONNX Runtime already"):
+    with raises("backbone-not-exportable"):
         backbones.export(backbones.load(f"onnx:{small}"), ["cat"], tmp_path / "out")
-    with pytest.raises(
-        Error, match=r"^The image tower of wrapped cannot be written as ONNX: .*constant \(2\)"
-    ) as found:
+    with raises("backbone-not-exportable") as found:
         backbones.export(
             backbones.wrap(FixedBatch(), torch.randn(2, 4), image_size=8), ["cat", "dog"], tmp_path / "out"
         )
     assert "\n" not in str(found.value)
-    for classes, sentence in ((["cat", "cat"], "there twice"), ([], "list of names"), ("cat", "list of names")):
-        with pytest.raises(Error, match=sentence):
+    for classes in (["cat", "cat"], [], "cat"):
+        with raises("classes-invalid"):
             backbones.export(backbone("wrapped"), classes, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
@@ -324,8 +324,8 @@ def test_what_cannot_be_exported_is_one_sentence(small: Path, tmp_path: Path) ->
 def test_a_tower_beyond_two_gigabytes_is_refused_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ostta.backbones.onnx_export.MOST_BYTES", 1000)
-    with pytest.raises(Error, match="an ONNX file at most 2 GiB"):
+    monkeypatch.setattr("ostta.backbones.onnx_export.MAX_BYTES", 1000)
+    with raises("backbone-not-exportable"):
         backbones.export(backbone("wrapped"), CLASSES, tmp_path / "out")
 
 
@@ -334,10 +334,11 @@ def test_without_the_extra_it_is_named(
     library: str, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(Error, match=rf"need {library}: install it with .*ostta\[onnx\]"):
+    with raises("library-missing") as found:
         backbones.export(backbone("wrapped"), CLASSES, tmp_path / "out")
+    assert library in str(found.value)
     if library == "onnxruntime":
-        with pytest.raises(Error, match=r"need onnxruntime: install it with .*ostta\[onnx\]"):
+        with raises("library-missing"):
             backbones.load(f"onnx:{small}")
 
 
@@ -401,28 +402,25 @@ def test_every_number_of_the_preprocessing_is_checked(field: str, value: Any, co
 
 def test_the_description_is_sealed(copied: Path) -> None:
     described(copied, seal=False, logit_scale=99.0)
-    with pytest.raises(Error, match=r"ostta\.json is not what was written, as its hash says"):
+    with raises("backbone-damaged"):
         backbones.load(f"onnx:{copied}")
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    "change",
     [
-        (lambda rows: {"text_features": rows[:-1].clone()}, "one row for each of 10 classes"),
-        (lambda rows: {"text_features": rows.double()}, "must be float32"),
-        (lambda rows: {"text_features": rows * 2}, "not all of length one"),
-        (lambda rows: {"text_features": rows * float("nan")}, "not all of length one"),
-        (
-            lambda rows: {"text_features": torch.nn.functional.normalize(rows[:, :8])},
-            r"the class embeddings ask for \[1, 8\]",
-        ),
-        (lambda rows: {"other": rows}, "must hold 'text_features' and nothing else"),
+        lambda rows: {"text_features": rows[:-1].clone()},
+        lambda rows: {"text_features": rows.double()},
+        lambda rows: {"text_features": rows * 2},
+        lambda rows: {"text_features": rows * float("nan")},
+        lambda rows: {"text_features": torch.nn.functional.normalize(rows[:, :8])},
+        lambda rows: {"other": rows},
     ],
 )
-def test_the_embeddings_are_checked(change: Callable[[torch.Tensor], Any], sentence: str, copied: Path) -> None:
+def test_the_embeddings_are_checked(change: Callable[[torch.Tensor], Any], copied: Path) -> None:
     save_file(change(load_file(copied / TEXT)["text_features"]), copied / TEXT)
     rehashed(copied)
-    with pytest.raises(Error, match=sentence):
+    with raises("backbone-damaged"):
         backbones.load(f"onnx:{copied}")
 
 
@@ -430,15 +428,15 @@ def test_a_model_that_is_none_is_refused(copied: Path) -> None:
     for content in (b"", b"no model", (copied / MODEL).read_bytes()[:-900]):
         (copied / MODEL).write_bytes(content)
         rehashed(copied)
-        with pytest.raises(Error, match="ONNX Runtime cannot read the model") as found:
+        with raises("backbone-damaged") as found:
             backbones.load(f"onnx:{copied}")
         assert "\n" not in str(found.value)
 
 
 def test_names_that_lead_nowhere(small: Path, tmp_path: Path) -> None:
-    with pytest.raises(Error, match=r"^There is no folder .*nowhere'\.$"):
+    with raises("backbone-not-found"):
         backbones.load(f"onnx:{tmp_path / 'nowhere'}")
-    with pytest.raises(Error, match=r"holds no exported backbone: there is no ostta\.json in it"):
+    with raises("backbone-not-found"):
         backbones.load(f"onnx:{tmp_path}")
     with pytest.raises(Error, match="call it onnx:"):
         backbones.load(small)

@@ -218,7 +218,8 @@ def test_a_folder_of_photographs_becomes_a_sorted_folder_in_one_command(tmp_path
     # The first images come before enough has been seen.
     decided = {name: answer for name, answer in placed.items() if answer != "undecided"}
     assert len(decided) >= 60
-    expected = {name: name[3:-4] if name[3:-4] in known.classes else "unknown" for name in decided}
+    shown = {name: name[:-4].split("-")[2] for name in decided}
+    expected = {name: label if label in known.classes else "unknown" for name, label in shown.items()}
     assert sum(decided[name] == expected[name] for name in decided) / len(decided) > 0.6
     assert "photos" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 

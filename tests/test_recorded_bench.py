@@ -19,7 +19,7 @@ import pytest
 from ostta.bench import load_results
 from ostta.bench.compare import as_json, compare, open_sides
 from ostta.bench.figures import figures_of
-from ostta.bench.folder import frozen_result
+from ostta.bench.folder import ResultFolder
 from ostta.bench.formats import FORMATS
 from ostta.bench.naming import method_name, run_command, stream_name
 from ostta.bench.result import read_result
@@ -100,7 +100,7 @@ def _runs(folder: Path) -> dict[str, object]:
     found = {}
     for path in sorted(folder.glob("*.json")):
         result = read_result(path)
-        frozen = frozen_result(result, folder)
+        frozen = ResultFolder(folder).frozen_for(result)
         found[path.name] = {
             "key": run_key(result.spec),
             "method": method_name(result.spec),

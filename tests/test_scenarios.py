@@ -187,7 +187,7 @@ def test_domains_of_ones_own() -> None:
         ({"kind": "smooth", "corruptions": ["rain", "fog"]}, {}, "There is no corruption 'rain'"),
         ({"kind": "continual", "corruptions": []}, {}, "the list of domains is empty"),
         ({"kind": "domains", "domains": []}, {}, "the list of domains is empty"),
-        ({"kind": "frequent", "images": -5}, {}, "`images` is a whole number of at least 1, not -5"),
+        ({"kind": "frequent", "images": -5}, {}, "`images` must be an integer of at least 1, not -5"),
         ({"kind": "continual", "undesired_corruption": "rain"}, {"undesired": "sample:mnistc"}, "'rain'"),
         (
             None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +16,9 @@ import ostta
 from cases import images
 from ostta.client import calls
 from ostta.live import AsyncClient, Client
-from ostta.server import FolderStore, Limits, Settings
-from ostta.server.idempotency import AnswerCache, ImageKey
+from ostta.server import Limits, SessionStore, Settings
+from ostta.server.sessions.idempotency import AnswerCache, ImageKey
+from ostta.server.sessions.store import Answer
 from serving import Served, eventually, is_problem, pngs, served
 
 
@@ -25,8 +27,10 @@ def slow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Served]:
     """A server that gives up on an answer soon, for clients that hardly wait before they send again."""
     monkeypatch.setattr(calls, "LONGEST", 0.02)
     monkeypatch.setattr(calls, "RETRIES", 1000)
-    with served(Settings(limits=Limits(answer_seconds=0.1)), FolderStore(tmp_path)) as server:
+    store = SessionStore(tmp_path)
+    with served(Settings(limits=Limits(answer_seconds=0.1)), store) as server:
         yield server
+    store.close()
 
 
 def answered_409(server: Served) -> int:
@@ -93,22 +97,29 @@ def test_answers_from_before_there_were_probabilities_are_still_known() -> None:
     key = ImageKey("0" * 32, 7)
     cache = AnswerCache()
     cache.add(key, ostta.load("embedded", ["cat", "dog"]).step(images(1)[0]), 1)
-    (stored,) = cache.to_json()
-    answer = AnswerCache.of([stored[:-3]]).get(key)
+    ((digest, place, content),) = cache.stored(0)
+    stored = json.loads(content)
+
+    def with_values(values: list[Any]) -> AnswerCache:
+        return AnswerCache.of([Answer(digest, place, json.dumps(values))])
+
+    answer = with_values(stored[:-3]).get(key)
     assert answer is not None
     assert {**answer, "probability": 0.75, "undecided": True} == {
         **(cache.get(key) or {}), "probability": 0.75, "explanation": None,
     }  # fmt: skip
     assert (answer["probability"], answer["undecided"]) == (None, False)
-    assert AnswerCache.of([stored[:-2], stored[:5]]).get(key) is None
+    assert with_values(stored[:-2]).get(key) is None
+    assert with_values(stored[:5]).get(key) is None
 
 
 def test_a_key_is_known_after_a_restart_and_belongs_to_one_image(tmp_path: Path) -> None:
-    with served(store=FolderStore(tmp_path)) as server:
+    store = SessionStore(tmp_path)
+    with served(store=store) as server:
         id = server.session()
         first = server.http.post(f"/sessions/{id}/images", content=pngs()[0], headers={"idempotency-key": "frame-1"})
         assert "repeated" not in first.json()
-    with served(store=FolderStore(tmp_path)) as server, Client(str(server.http.base_url)) as client:
+    with served(store=store) as server, Client(str(server.http.base_url)) as client:
         again = client.send(id, pngs()[0], key="frame-1")
         assert again["repeated"] is True
         for name in (
@@ -143,7 +154,7 @@ def test_a_key_is_known_after_a_restart_and_belongs_to_one_image(tmp_path: Path)
 
 
 def test_the_last_keys_of_a_session_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ostta.server.idempotency.KEYS", 3)
+    monkeypatch.setattr("ostta.server.sessions.idempotency.KEYS", 3)
     with served() as server, Client(str(server.http.base_url)) as client:
         id = server.session()
         for number in range(4):
@@ -158,16 +169,14 @@ def test_what_was_refused_before_it_was_learned_can_be_sent_again() -> None:
 
     with served() as server:
         id = server.session()
-        line = server.engine._sessions.found(id).line
+        session = server.engine.sessions_here[id]
         moved = ProblemError(503, "The session is moving.", 1)
-        server.engine._loop.call_soon_threadsafe(line.close, moved)
+        session._loop.call_soon_threadsafe(session.close, moved)
         is_problem(server.send(id, pngs()[0]), 503, "moving")
-        server.engine._loop.call_soon_threadsafe(line.open)
+        session._loop.call_soon_threadsafe(session.open)
         assert server.send(id, pngs()[0]).json()["step"] == 1
 
 
-def test_a_damaged_list_of_keys_counts_as_none() -> None:
-    from ostta.server.idempotency import AnswerCache
-
+def test_a_damaged_answer_is_ignored() -> None:
     for content in (None, "x", [1], [["a"]], [[1, 2, 3]], {"a": 1}):
-        assert AnswerCache.of(content).to_json() == []
+        assert AnswerCache.of([Answer("0" * 32, 1, json.dumps(content))]).stored(0) == []

@@ -376,13 +376,13 @@ def test_what_waits_is_bounded_and_says_when_to_come_again(small: Served) -> Non
     with small.engine.pool.held(one):  # nothing moves
         for thread in threads[:2]:
             thread.start()
-        while small.engine._sessions.waiting < 6:
+        while small.engine.sessions_here.figures.waiting < 6:
             time.sleep(0.01)
         full = small.send(one, pngs()[0])
-        is_problem(full, 429, "6 images of this session are waiting, and 6 may")
+        is_problem(full, 429, "6 images of this session are waiting, and the limit is 6")
         assert int(full.headers["retry-after"]) >= 1
         in_all = small.http.post(f"/sessions/{two}/images", files=[("i", ("i", pngs()[0]))] * 3)
-        is_problem(in_all, 429, "8 images may wait on this server")
+        is_problem(in_all, 429, "limit of 8 waiting images on this server")
         assert float(small.http.get("/metrics").text.split("\nostta_images_waiting ")[1].split("\n")[0]) == 6
         threads[2].start()
     for thread in threads:

@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 
 import ostta
 from cases import adapter, backbone, content, images, same
+from helpers.errors import raises
 from ostta import Error
 from ostta.io import write_atomically
 from ostta.live.state_keeper import Wanted, opened
@@ -46,18 +47,18 @@ def test_round_trip_is_safetensors_with_json(tmp_path: Path) -> None:
 def test_foreign_content_is_a_sentence(bad: bytes, tmp_path: Path) -> None:
     path = tmp_path / "bad.ostta"
     path.write_bytes(bad)
-    with pytest.raises(Error, match="not a readable state file"):
+    with raises("state-unreadable"):
         ostta.Adapter.restore(path, backbone("wrapped"))
 
 
 def test_other_safetensors_other_version_and_absence(tmp_path: Path) -> None:
     save_file({"a": torch.zeros(1)}, tmp_path / "plain.ostta")
-    with pytest.raises(Error, match="not a state of ostta"):
+    with raises("state-unreadable"):
         read_state(tmp_path / "plain.ostta")
     save_file({"a": torch.zeros(1)}, tmp_path / "old.ostta", metadata={"ostta": json.dumps({"format": 99})})
-    with pytest.raises(Error, match="format 99"):
+    with raises("state-format-unknown"):
         read_state(tmp_path / "old.ostta")
-    with pytest.raises(Error, match="no state file"):
+    with raises("file-not-found"):
         read_state(tmp_path / "absent.ostta")
 
 
@@ -78,9 +79,7 @@ def test_files_of_earlier_formats_load_with_a_remark_and_go_on(name: str, tmp_pa
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         old = ostta.Adapter.restore(path, steady_backbone())
-    remark = (
-        f"{path} has state format 1, which has no hash, so not all damage to it can be noticed; `save` writes format 4."
-    )
+    remark = f"{path} has state format 1, which has no hash, so some damage cannot be detected; `save` writes format 4."
     assert [str(each.message) for each in said] == [remark] * name.startswith("format1")
     assert all(each.filename == __file__ for each in said)
     assert old.steps == STEPS
@@ -178,14 +177,14 @@ def test_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(Error, match="No space left on device"):
+    with raises("file-unwritable"):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.ostta"]
 
 
 def test_folder_that_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(Error, match="could not be written"):
+    with raises("file-unwritable"):
         write_atomically(tmp_path / "no" / "a.ostta", b"new")
 
 

@@ -16,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from helpers.errors import raises
 from ostta import Error
 from ostta.streams import Continual, Domain, Frequent, Ordered, Sample, SingleDomain, Smooth, Stream, prefetched
-from ostta.streams.corruption_path import leg, walk
 from ostta.streams.mixing import cycled, generator, interleaved, shuffled, spread
+from ostta.streams.smooth import leg, walk
 
 
 @dataclass(eq=False)
@@ -130,7 +131,7 @@ def test_frequent_shows_every_desired_image_once_and_goes_round() -> None:
     assert again.domains == ("d0", "d1")
     few = Frequent(domains(9), 5)
     assert few.domains == ("d0", "d1", "d2")
-    assert few.notes == ("The stream reaches only 3 of the 9 domains asked for.",)
+    assert few.notes == ("The stream reaches only 3 of the 9 domains.",)
 
 
 def test_frequent_spreads_too_few_undesired_images() -> None:
@@ -147,7 +148,7 @@ def test_ordered_keeps_the_order_and_repeats_undesired_images_in_rounds() -> Non
     assert sorted(unknown[:20]) == sorted(unknown[20:40]) == list(range(20))
     assert len(set(unknown[40:])) == 10
     assert stream.short_of == 0
-    assert stream.notes == ("The undesired set has 20 images, and 50 are shown: each comes about 2.5 times.",)
+    assert stream.notes == ("The unknown set has 20 images, and 50 are shown: each is shown about 2.5 times.",)
     sides = "".join("d" if s.label >= 0 else "u" for s in samples)
     assert "uu" in sides
     assert "dd" in sides
@@ -212,7 +213,7 @@ def test_starting_in_the_middle_is_skipping_without_reading(make) -> None:
         assert sum(len(source.reads) for source in clean) == len(whole) - position
     assert len(make()) == len(whole)
     for wrong in (-1, len(whole) + 1):
-        with pytest.raises(Error, match=f"cannot start at position {wrong}"):
+        with raises("stream-invalid", match=f"cannot start at position {wrong}"):
             make().starting_at(wrong)
 
 
@@ -338,13 +339,13 @@ def test_the_path_is_continuous_over_its_junctions(budget: float, seed: int, nam
         (lambda: SingleDomain(Made("known", 0), None), "known has no images"),
         (lambda: Ordered(domains(1, desired=0)[0]), "known has no images"),
         (lambda: smooth(desired=0), "known has no images"),
-        (lambda: Frequent(domains(2), 0), "`images` is a whole number of at least 1, not 0"),
-        (lambda: Frequent([*domains(1), *domains(2, desired=5)[1:]], 2), "must hold the same images, but d1 has 5"),
-        (lambda: Frequent(domains(1) * 2, 2), "list each once, not d0 twice"),
+        (lambda: Frequent(domains(2), 0), "`images` must be an integer of at least 1, not 0"),
+        (lambda: Frequent([*domains(1), *domains(2, desired=5)[1:]], 2), "must have the same images, but d1 has 5"),
+        (lambda: Frequent(domains(1) * 2, 2), "list d0 only once"),
         (lambda: Frequent([*domains(1), *domains(2, undesired=None)[1:]], 2), "or none of them"),
-        (lambda: smooth(speed=-1), "`speed` is a whole number of at least 1, not -1"),
-        (lambda: smooth(cells=0), "`cells` is a whole number of at least 1, not 0"),
-        (lambda: smooth(budget=0), "`budget` is a total severity from 0.25 to 10 in steps of 0.25, not 0"),
+        (lambda: smooth(speed=-1), "`speed` must be an integer of at least 1, not -1"),
+        (lambda: smooth(cells=0), "`cells` must be an integer of at least 1, not 0"),
+        (lambda: smooth(budget=0), "from 0.25 to 10 in steps of 0.25, not 0"),
         (lambda: smooth(budget=10.25), "not 10.25"),
         (lambda: smooth(budget=0.3), "not 0.3"),
         (lambda: smooth(budget=float("nan")), "not nan"),
@@ -352,11 +353,11 @@ def test_the_path_is_continuous_over_its_junctions(budget: float, seed: int, nam
         (lambda: Smooth(Made("known", 3), None, [], note_pair, speed=1), "at least 2 corruptions, not none"),
         *((lambda make=make: make(ratio=-0.1), "at least 0, not -0.1") for make in SCENARIOS.values()),
         *((lambda make=make: make(ratio=float("nan")), "at least 0, not nan") for make in SCENARIOS.values()),
-        *((lambda make=make: make(seed=-1), "`seed` is a whole number of at least 0") for make in SCENARIOS.values()),
+        *((lambda make=make: make(seed=-1), "`seed` must be an integer of at least 0") for make in SCENARIOS.values()),
     ],
 )
 def test_bad_input_is_a_sentence(make, words: str) -> None:
-    with pytest.raises(Error) as problem:
+    with raises("stream-invalid") as problem:
         make()
     assert words in str(problem.value)
     assert str(problem.value)[0] in "`AkDT"

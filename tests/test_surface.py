@@ -244,7 +244,7 @@ FOR_A_POOL = "a part of a step, for a pool and not for people"
 A_MODEL = "needs a model of another library; docs/backbones.md shows it"
 A_PROTOCOL = "a part of a protocol, whose class has the example"
 WITHOUT = {
-    "ostta.backbones.loaded.from_transformers": A_MODEL,
+    "ostta.backbones.huggingface.from_transformers": A_MODEL,
     "ostta.backbones.open_clip.from_open_clip": A_MODEL,
     "ostta.backbones.onnx_export.export": "takes seconds; docs/onnx.md shows it",
     "ostta.backbones.protocol.HasTextTower.embed": A_PROTOCOL,

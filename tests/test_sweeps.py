@@ -171,7 +171,7 @@ def test_samples_stand_in_only_where_nothing_was_named(tmp_path: Path) -> None:
     done = ostta("--desired", "sample:cifar10", *arguments)
     assert "the samples that ship stand in: sample:mnist." in done.stdout
     assert "stand in" not in ostta("--desired", "sample:cifar10", "--ratio", 0, *arguments).stdout
-    assert "needs the folder your data sets are in" in said(ostta("--desired", "cifar10", *arguments))
+    assert "needs the folder of your data sets" in said(ostta("--desired", "cifar10", *arguments))
     assert "is not in" in said(ostta("--data", tmp_path, *arguments))
 
 

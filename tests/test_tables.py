@@ -23,7 +23,7 @@ from ostta import Error
 from ostta.bench.collected import SuiteResults, collect_results
 from ostta.bench.data_export import tidy_rows
 from ostta.bench.figures import DELTA, SuiteFigures
-from ostta.bench.folder import read_folder
+from ostta.bench.folder import ResultFolder
 from ostta.bench.formats import FORMATS
 from ostta.bench.metric_values import metric_value, number
 from ostta.bench.paper.values import find
@@ -31,7 +31,7 @@ from ostta.bench.records import read_records
 from ostta.bench.result import Quantiles, Result, read_result
 from ostta.bench.spec import RunSpec, changed
 from ostta.bench.suite import Suite, expand, load_suite, read_suite, suite_names
-from ostta.bench.tables import Text, sheet
+from ostta.bench.tables import TableCell, sheet
 from ostta.cli import main
 from ostta.evaluation import metrics
 from ostta.pages import Grid
@@ -580,7 +580,7 @@ def test_the_page_has_every_figure_of_the_tables_once(figures: SuiteFigures) -> 
     assert "7 of 16 cells have no result" in text
 
 
-def _shown(cell: Text) -> str:
+def _shown(cell: TableCell) -> str:
     shown = page_cell(cell)
     return f"{shown.text}{shown.mark or ''}{' ' * bool(shown.small)}{shown.small}"
 
@@ -653,7 +653,7 @@ def test_one_bad_file_never_ends_a_table(suite: Suite, tmp_path: Path) -> None:
     collected = collect_results(suite, tmp_path)
     assert collected.found == 1
     strange = ["caf\ufffd.json", "deep.json", "elsewhere.json", "folder.json", "link.json", "pipe.json"]
-    assert sorted(collected.strange) == strange
+    assert sorted(collected.unreadable) == strange
     unreadable = [failure.run for failure in collected.failures if "cannot be read" in failure.reason]
     assert {"pipe.json", "link.json", "deep.json"} <= set(unreadable)
     figures = SuiteFigures(collected)
@@ -981,7 +981,7 @@ def test_streams_with_other_classes_are_told_apart_in_data_and_clean_sets_have_n
             tmp_path / f"{place}.json"
         )
     made(RunSpec(desired="folder:/d/pets", undesired="mnistc", severity=3), 50.0).write(tmp_path / "corrupted.json")
-    rows = {row["file"]: row for row in tidy_rows(read_folder(tmp_path))}
+    rows = {row["file"]: row for row in tidy_rows(ResultFolder(tmp_path))}
     assert len({row["stream"] for row in rows.values()}) == 6
     assert [rows[f"{place}.json"]["classes"] for place in range(3)] == [None, '["cat", "ship"]', '["cat", "dog"]']
     assert [rows[f"{place}.json"]["undesired_classes"] for place in (0, 3, 4)] == [None, '["dog"]', '["frog"]']

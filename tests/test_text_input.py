@@ -86,7 +86,7 @@ def test_a_backbone_says_so_itself(kind: str, templates: Any) -> None:
 
 @pytest.mark.parametrize("name", ["cat <|endoftext|>", "<|startoftext|>", "<|ENDOFTEXT|> dog"])
 def test_a_name_with_a_sign_of_the_tokenizer_is_refused(name: str) -> None:
-    with pytest.raises(ostta.Error, match=r"take it out of the class name"):
+    with raises("prompt-invalid"):
         ostta.load(backbone("embedded"), ["bird", name], method="rosita")
 
 
@@ -96,7 +96,7 @@ def test_signs_of_siglip_tokenizers_are_refused(tmp_path: Path) -> None:
         siglip = backbones.load(folder)
         siglip.classifier(["cat", "pad", "s"])
         for name in names:
-            with pytest.raises(ostta.Error, match="take it out"):
+            with raises("prompt-invalid"):
                 siglip.classifier(["bird", name])
 
 

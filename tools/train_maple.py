@@ -20,8 +20,15 @@ import torch
 from torch.nn import functional
 
 from ostta import backbones
-from ostta.backbones.maple import Maple, new_prompts
-from ostta.backbones.maple_files import OWN_PROMPTS, OWN_STATISTICS, measure_statistics, write_prompts, write_statistics
+from ostta.backbones.maple import (
+    OWN_PROMPTS,
+    OWN_STATISTICS,
+    Maple,
+    measure_statistics,
+    new_prompts,
+    write_prompts,
+    write_statistics,
+)
 from ostta.core.scores import unit
 from train_embedded import CLASSES, normalise, split
 

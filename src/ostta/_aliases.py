@@ -11,6 +11,15 @@ from types import ModuleType
 
 ALIASES = {
     "ostta.analyses": "ostta.evaluation.analyses",
+    "ostta.backbones.blocks": "ostta.backbones.towers",
+    "ostta.backbones.context": "ostta.backbones.prompts",
+    "ostta.backbones.folders": "ostta.backbones.huggingface",
+    "ostta.backbones.hub": "ostta.backbones.huggingface",
+    "ostta.backbones.loaded": "ostta.backbones.huggingface",
+    "ostta.backbones.maple_files": "ostta.backbones.maple",
+    "ostta.backbones.onnx_files": "ostta.backbones.onnx",
+    "ostta.backbones.shared": "ostta.backbones.towers",
+    "ostta.backbones.texts": "ostta.backbones.wrapped",
     "ostta.bench.run.execute": "ostta.bench.run",
     "ostta.core.options": "ostta.config.declare",
     "ostta.data.class_descriptions": "ostta.data.class_names",

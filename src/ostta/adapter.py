@@ -21,7 +21,7 @@ from . import backbones
 from .acceptance import Acceptance
 from .backbones.prompts import classifier_of, words_of
 from .backbones.protocol import Backbone
-from .backbones.texts import Numbers, Texts, words_by_name
+from .backbones.wrapped import Numbers, Texts, words_by_name
 from .config.profiles import apply_profile
 from .config.registry import Components, find_components
 from .config.resolve import SCORES_IN_HALF, Resolved, UserOptions, resolve

@@ -9,8 +9,8 @@
     logit_scale       one positive number, the temperature of the backbone
     metadata          one text, the JSON form of `Metadata`, with the SHA-256 of every other array
 
-`ostta features extract` writes such a file. `features:FILE` names it as a data set and as a backbone. Reading runs no code: arrays of
-Python objects are refused, and every array is checked before it is used.
+`ostta features extract` writes a feature file. `features:FILE` names it as a data set and as a backbone. Reading executes no code:
+arrays of Python objects are rejected, and every array is checked before it is used.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import math
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -29,7 +30,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .core.checks import UNIT_TOLERANCE, one_line, shown
+from .core.checks import UNIT_TOLERANCE, shown
+from .core.errors import translate_errors
 from .core.types import Error
 from .io import (
     absolute_path,
@@ -44,7 +46,7 @@ from .io import (
 
 PREFIX = "features:"
 SUFFIX = ".npz"
-# Where `features:NAME` is looked for in the data folder.
+# Folder of `features:NAME` in the data folder.
 FOLDER = "features"
 FORMAT = 1
 WHAT = "feature file"
@@ -63,10 +65,10 @@ Array = NDArray[Any]
 class Metadata:
     """The origin of a feature file.
 
-    backbone, weight_hash: the encoder and the SHA-256 of its weights; the hash is empty where it is not known.
-    templates:             prompt templates of the class embeddings; empty where the embeddings were given, not computed.
-    defaults, remark:      as of the backbone: recommended options by owner, and a sentence for every figure.
-    unfamiliar:            classes that the backbone is known not to understand.
+    backbone, weight_hash: the encoder and the SHA-256 of its weights; the hash is empty if it is not known.
+    templates:             prompt templates of the class embeddings; empty if the embeddings were given, not computed.
+    defaults, remark:      of the backbone: recommended options by owner, and a sentence for every figure.
+    unfamiliar:            classes that the backbone does not recognise.
     sets:                  the data sets in the file: name, side, number of images, origin and note.
     """
 
@@ -82,7 +84,7 @@ class Metadata:
 
 @dataclass(frozen=True, eq=False)
 class FeatureFile:
-    """The checked content of a feature file. `hash` is a SHA-256 of all of it; the arrays are read-only."""
+    """The checked content of a feature file. `hash` is a SHA-256 of the whole content; the arrays are read-only."""
 
     path: Path
     features: Array
@@ -101,9 +103,9 @@ class FeatureFile:
         return int(self.features.shape[1])
 
     def require_encoder(self, name: str, backbone: Any, features_suffice: bool, method: str) -> None:
-        """Raise an Error unless an adapter on `backbone` can use these features, which a person calls `name`.
+        """Raise an Error unless an adapter on `backbone` can use these features, which the user calls `name`.
 
-        Two encoders are the same if their weights are; where a hash is not known, if their names are.
+        Two encoders are the same if their weights are the same; if a hash is not known, if their names are.
         """
         own = self.metadata
         encoder, weights = getattr(backbone, "encoder", (backbone.id, backbone.weight_hash))
@@ -111,35 +113,38 @@ class FeatureFile:
         if not same or self.width != backbone.feature_width:
             raise Error(
                 f"'{name}' has features of {own.backbone}, which the backbone {backbone.id} does not compute: "
-                f"use --backbone {name}, or another file with features of that backbone."
+                f"use --backbone {name}, or another file with features of that backbone.",
+                code="features-other-backbone",
             )
         if not features_suffice:
             raise Error(
-                f"{method} looks at the images themselves, and '{name}' has features alone: use a method that needs one view and "
-                "trains nothing in the image tower, such as zero_shot, tda or dpe."
+                f"{method} needs the images, and '{name}' has only features: use a method that needs one view and trains nothing "
+                "in the image tower, such as zero_shot, tda or dpe.",
+                code="image-missing",
             )
 
 
 def features_path(name: str, root: Path | None = None) -> Path:
-    """The file that `name` means: `features:FILE.npz` is a path, `features:NAME` is DATA/features/NAME.npz.
+    """Return the path of a feature file: `features:FILE.npz` is a path, `features:NAME` is DATA/features/NAME.npz.
 
     >>> features_path("features:cats", Path("/data")).as_posix()
     '/data/features/cats.npz'
     """
-    given = name.removeprefix(PREFIX)
-    if given.endswith(SUFFIX):
-        return absolute_path(Path(given))
+    path = name.removeprefix(PREFIX)
+    if path.endswith(SUFFIX):
+        return absolute_path(Path(path))
     folder = data_folder(root)
     if folder is None:
         raise Error(
             f"'{name}' is a file in the folder of your data sets: give that folder as --data or as OSTTA_DATA, or the path of a "
-            f"file, which ends in {SUFFIX}."
+            f"file, which ends in {SUFFIX}.",
+            code="data-folder-missing",
         )
-    return absolute_path(folder) / FOLDER / f"{given}{SUFFIX}"
+    return absolute_path(folder) / FOLDER / f"{path}{SUFFIX}"
 
 
 def placed_features(name: str, root: Path | None = None) -> str:
-    """`name` with the path of its feature file from the root of the file system; a name of another kind stays as it is.
+    """Return `name` with the absolute path of its feature file; other names are returned unchanged.
 
     >>> placed_features("features:cats", Path("/data")), placed_features("embedded")
     ('features:/data/features/cats.npz', 'embedded')
@@ -158,11 +163,12 @@ def read_features(path: Path | str) -> FeatureFile:
     if not os.path.lexists(path):
         raise Error(
             f"There is no {WHAT} '{path}': `ostta features extract` writes such files, and tools/real_features.py writes those of "
-            "the suite decide/real."
+            "the suite decide/real.",
+            code="file-not-found",
         )
     check_regular(path, WHAT)
-    found = os.stat(path)
-    return _read(path, found.st_size, found.st_mtime_ns)
+    status = os.stat(path)
+    return _read(path, status.st_size, status.st_mtime_ns)
 
 
 def write_features(
@@ -176,9 +182,9 @@ def write_features(
     words: Sequence[str] = (),
     word_embeddings: Array | None = None,
 ) -> FeatureFile:
-    """Write a feature file in one step and read it back, which checks it."""
+    """Write a feature file in one step, and read it back to check it."""
     if path.suffix != SUFFIX:
-        raise Error(f"The name of a {WHAT} ends in {SUFFIX}, and '{path}' does not.")
+        raise Error(f"The name of a {WHAT} must end in {SUFFIX}, and '{path}' does not.", code="file-name-invalid")
     arrays: dict[str, Array] = {
         "features": np.ascontiguousarray(features),
         "labels": np.asarray(labels, np.int64),
@@ -194,7 +200,7 @@ def write_features(
     with file_in_one_step(path) as partial:
         with open(partial, "xb") as file:
             np.savez(file, allow_pickle=False, **arrays)
-        # Content that would not be read again replaces no file.
+        # Content that could not be read back must not replace a file.
         _checked(path, _arrays(partial))
     return read_features(path)
 
@@ -202,38 +208,27 @@ def write_features(
 # --- reading ----------------------------------------------------------------------------------------------------------
 @lru_cache(maxsize=2)
 def _read(path: Path, size: int, changed: int) -> FeatureFile:
-    """A run reads one file up to three times: as the backbone and for both sides. `size` and `changed` notice a replaced file."""
+    """Read a file that a run needs up to three times. `size` and `changed` are part of the cache key."""
     return _checked(path, _arrays(path))
 
 
 def _arrays(path: Path) -> dict[str, Array]:
-    try:
-        with open_regular(path, WHAT) as file, zipfile.ZipFile(file) as archive:
-            members = archive.infolist()
-            _require(
-                sum(member.file_size for member in members) <= _MOST_GROWTH * os.fstat(file.fileno()).st_size + 2**16,
-                "it is far larger than its size on the disk",
-            )
-            names = [member.filename.removesuffix(".npy") for member in members]
-            _require(len(set(names)) == len(names), "an array is there twice")
-            needed = [name for name in (*_ARRAYS, "metadata") if name not in _OPTIONAL]
-            missing = [name for name in needed if name not in names]
-            _require(not missing, f"the array `{missing[0] if missing else ''}` is missing")
-            _require(("words" in names) == ("word_embeddings" in names), "it has `words` without `word_embeddings`")
-            known = {
-                name: member for name, member in zip(names, members, strict=True) if name in (*_ARRAYS, "metadata")
-            }
-            found = {}
-            for name, member in known.items():
+    # zipfile and numpy raise many kinds of exceptions for damaged content.
+    with _reading(path), open_regular(path, WHAT) as file, zipfile.ZipFile(file) as archive:
+        members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+        size = sum(member.file_size for member in members.values())
+        limit = _MOST_GROWTH * os.fstat(file.fileno()).st_size + 2**16
+        _require(size <= limit, "it is far larger than its size on the disk")
+        _require(len(members) == len(archive.infolist()), "it has an array twice")
+        for name in (*_ARRAYS, "metadata"):
+            _require(name in members or name in _OPTIONAL, f"the array `{name}` is missing")
+        _require(("words" in members) == ("word_embeddings" in members), "it has `words` without `word_embeddings`")
+        arrays = {}
+        for name, member in members.items():
+            if name in (*_ARRAYS, "metadata"):
                 with archive.open(member) as content:
-                    found[name] = _array(content, name, member.file_size)
-            return found
-    except _DamageError as problem:
-        raise _damaged(path, str(problem)) from None
-    except Error:
-        raise
-    except Exception as problem:  # zipfile and numpy raise many kinds of exceptions on damaged content
-        raise _damaged(path, one_line(problem).rstrip(".") or type(problem).__name__) from None
+                    arrays[name] = _array(content, name, member.file_size)
+        return arrays
 
 
 def _array(content: IO[bytes], name: str, size: int) -> Array:
@@ -244,14 +239,14 @@ def _array(content: IO[bytes], name: str, size: int) -> Array:
     _require(dtype.kind in "fiuU", f"the array `{name}` is of type {dtype}")
     _require(all(isinstance(length, int) and length >= 0 for length in shape), f"the array `{name}` has no valid shape")
     count = math.prod(shape)
-    _require(count * dtype.itemsize == size - content.tell(), f"the array `{name}` is cut short")
-    # A copy in memory of its own; `read` also checks the CRC of the member.
+    _require(count * dtype.itemsize == size - content.tell(), f"the array `{name}` is truncated")
+    # A copy, since `read` also checks the CRC of the member.
     flat = np.frombuffer(content.read(), dtype) if count and dtype.itemsize else np.zeros(count, dtype)
     return flat.reshape(shape, order="F" if fortran else "C")
 
 
 def _checked(path: Path, arrays: Mapping[str, Array]) -> FeatureFile:
-    try:
+    with _reading(path):
         metadata, hashes, digest = _metadata(arrays["metadata"])
         for name in _ARRAYS:
             if name in arrays:
@@ -272,8 +267,6 @@ def _checked(path: Path, arrays: Mapping[str, Array]) -> FeatureFile:
         scale = arrays["logit_scale"]
         _require(scale.dtype.kind == "f" and scale.shape == (), "`logit_scale` is not a number")
         _require(math.isfinite(float(scale)) and float(scale) > 0, f"`logit_scale` is {float(scale)}, not positive")
-    except _DamageError as problem:
-        raise _damaged(path, str(problem)) from None
     words = arrays.get("word_embeddings", np.zeros((0, features.shape[1])))
     return FeatureFile(
         path,
@@ -289,17 +282,15 @@ def _checked(path: Path, arrays: Mapping[str, Array]) -> FeatureFile:
     )
 
 
-class _DamageError(Error):
-    """The part of the sentence that says what is wrong."""
+def _reading(path: Path) -> AbstractContextManager[None]:
+    """Translate all exceptions inside a block into the error of a damaged file."""
+    message = f"The {WHAT} '{path}' is damaged or was not written by ostta ({{reason}}): extract it again."
+    return translate_errors("features-damaged", message)
 
 
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise _DamageError(otherwise)
-
-
-def _damaged(path: Path, reason: str) -> Error:
-    return Error(f"The {WHAT} '{path}' is damaged or was not written by ostta ({reason}): extract it again.")
+def _require(condition: bool, reason: str) -> None:
+    if not condition:
+        raise ValueError(reason)
 
 
 def _check_matrix(name: str, rows: Array, width: int) -> None:
@@ -311,33 +302,33 @@ def _check_matrix(name: str, rows: Array, width: int) -> None:
             wrong = ~(np.abs(np.linalg.norm(block, axis=1) - 1) <= UNIT_TOLERANCE)
         if wrong.any():
             row = start + int(np.flatnonzero(wrong)[0])
-            raise _DamageError(f"row {row} of `{name}` is not finite or not of unit length")
+            raise ValueError(f"row {row} of `{name}` is not finite or not of unit length")
 
 
 def _texts(name: str, array: Array) -> tuple[str, ...]:
     _require(array.dtype.kind == "U" and array.ndim == 1, f"`{name}` is not a list of texts")
     texts = tuple(map(str, array.tolist()))
     _require(all(text.strip() and is_unicode(text) for text in texts), f"`{name}` has an empty or invalid text")
-    _require(len(set(texts)) == len(texts), f"`{name}` has a name twice")
+    _require(len(set(texts)) == len(texts), f"`{name}` has a duplicate name")
     return texts
 
 
 def _metadata(array: Array) -> tuple[Metadata, Mapping[str, Any], str]:
-    """The metadata, the SHA-256 of each array, and one of everything."""
+    """Return the metadata, the SHA-256 of each array, and the SHA-256 of the metadata text."""
     _require(array.dtype.kind == "U" and array.shape == (), "`metadata` is not a text")
     text = str(array)
     try:
         content = parse_json(text.encode("utf-8"))
     except ValueError:
-        raise _DamageError("`metadata` is not JSON") from None
+        raise ValueError("`metadata` is not JSON") from None
     _require(isinstance(content, dict), "`metadata` is not a JSON object")
     number = content.pop("format", None)
     _require(number == FORMAT, f"its format is {shown(number)}, and this version reads format {FORMAT}")
     hashes = content.pop("sha256", None)
     _require(isinstance(hashes, dict), "`metadata` has no hashes")
-    wanted = asdict(Metadata(""))
-    _require(content.keys() == wanted.keys(), f"`metadata` must have the fields {', '.join(wanted)}")
-    for name, example in wanted.items():
+    fields = asdict(Metadata(""))
+    _require(content.keys() == fields.keys(), f"`metadata` must have the fields {', '.join(fields)}")
+    for name, example in fields.items():
         kind = list if isinstance(example, tuple) else type(example)
         _require(isinstance(content[name], kind), f"`{name}` in `metadata` is {shown(content[name])}")
     for name in ("templates", "unfamiliar"):
@@ -346,7 +337,7 @@ def _metadata(array: Array) -> tuple[Metadata, Mapping[str, Any], str]:
     _require(all(isinstance(each, dict) for each in content["sets"]), "`sets` in `metadata` is not a list of objects")
     for name in ("backbone", "weight_hash", "remark"):
         _require(is_unicode(content[name]), f"`{name}` in `metadata` is not valid text")
-    lists = {name: tuple(content[name]) for name, example in wanted.items() if isinstance(example, tuple)}
+    lists = {name: tuple(content[name]) for name, example in fields.items() if isinstance(example, tuple)}
     return Metadata(**{**content, **lists}), hashes, hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 

@@ -1,35 +1,28 @@
-"""Ray, where it is installed, and the cluster that it works on."""
+"""Import Ray and connect to a Ray cluster."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from .core.types import Error
+from .core.errors import import_extra, translate_errors
 
 ADDRESS = "RAY_ADDRESS"
-# What passes through it is small; Ray's own choice would be a third of the machine's memory.
+# Only small objects are stored; Ray's default would be a third of the memory of the machine.
 _STORE_BYTES = 256_000_000
 
 
 def require_ray() -> Any:
-    """The module, or one sentence about how to get it."""
-    try:
-        # Ray would send statistics of its use.
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        import ray
-    except ModuleNotFoundError:
-        raise Error("The engine ray needs Ray, which is not installed: pip install 'ostta[ray]'.") from None
-    return ray
+    """Return the module `ray`, with its usage statistics disabled."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    return import_extra("ray", "The engine ray", "ray")
 
 
 def connect(ray: Any, cpus: int) -> None:
-    """Join the cluster at RAY_ADDRESS, or start one on this machine that may use `cpus` cores."""
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    try:
-        if os.environ.get(ADDRESS):
-            ray.init(**quiet)
-        else:
-            ray.init("local", num_cpus=cpus, include_dashboard=False, object_store_memory=_STORE_BYTES, **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as problem:
-        raise Error(f"Ray cannot be started or reached ({problem}).") from None
+    """Join the cluster at RAY_ADDRESS, or start one on this machine that uses at most `cpus` cores."""
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if not os.environ.get(ADDRESS):
+        options |= {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": _STORE_BYTES}
+    message = "Ray cannot be started or reached ({reason})."
+    with translate_errors("ray-unavailable", message, ConnectionError, RuntimeError, ValueError):
+        ray.init(None if os.environ.get(ADDRESS) else "local", **options)

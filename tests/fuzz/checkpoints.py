@@ -14,8 +14,7 @@ import torch
 from safetensors.torch import save as save_tensors
 
 import cases
-from ostta.backbones.maple import Maple, MaplePrompts
-from ostta.backbones.maple_files import OWN_PROMPTS, load_maple
+from ostta.backbones.maple import OWN_PROMPTS, Maple, MaplePrompts, load_maple
 
 from .engine import Kind
 from .mutate import damaged

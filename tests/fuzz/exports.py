@@ -17,8 +17,8 @@ from safetensors.torch import save as save_tensors
 import onnx
 import ostta
 from onnx import TensorProto, helper
-from ostta.backbones.onnx import INPUT, OUTPUT, load_onnx
-from ostta.backbones.onnx_files import DESCRIPTION, FEATURES, FILES, MODEL, TEXT, Exported, _seal, file_hash
+from ostta.backbones.onnx import DESCRIPTION, FEATURES, FILES, INPUT, MODEL, OUTPUT, TEXT, file_hash, load_onnx, seal
+from ostta.backbones.onnx_schema import Exported, PreprocessingModel
 from ostta.backbones.preprocessing import clip_preprocessing
 
 from .engine import Kind, PromiseError
@@ -35,10 +35,20 @@ class Exports(Kind):
         text = torch.nn.functional.normalize(torch.randn(len(CLASSES), WIDTH))
         self.files = {MODEL: _model(), TEXT: save_tensors({FEATURES: text})}
         about = Exported(
-            "wrapped", "0" * 64, "float32", clip_preprocessing(SIZE), 100.0, CLASSES, ("a photo of a {}.",),
-            {"lda": {"search": "exact"}}, "", ("ship",), 1e-7, {"torch": torch.__version__},
-            {name: file_hash(content) for name, content in self.files.items()},
-        )  # fmt: skip
+            backbone="wrapped",
+            weight_hash="0" * 64,
+            precision="float32",
+            preprocessing=PreprocessingModel.of(clip_preprocessing(SIZE)),
+            logit_scale=100.0,
+            classes=CLASSES,
+            templates=("a photo of a {}.",),
+            defaults={"lda": {"search": "exact"}},
+            remark="",
+            unfamiliar=("ship",),
+            largest_difference=1e-7,
+            versions={"torch": torch.__version__},
+            files={name: file_hash(content) for name, content in self.files.items()},
+        )
         self.files[DESCRIPTION] = about.to_json().encode()
 
     def mutation(self, rng: random.Random) -> bytes:
@@ -96,5 +106,5 @@ def _model() -> bytes:
 def _sealed(about: Any) -> bytes:
     if isinstance(about, dict):
         about.pop("sha256", None)
-        about["sha256"] = _seal(about)
+        about["sha256"] = seal(about)
     return json_text(about).encode("utf-8", "surrogatepass")

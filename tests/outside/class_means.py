@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 
 from ostta import Error, Verdict
-from ostta.config.resolve import Options, option
 from ostta.methods import Facts, Look, Proposal, State
+from ostta.options import Options, option
 
 
 @dataclass(frozen=True)

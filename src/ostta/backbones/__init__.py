@@ -26,10 +26,8 @@ from .choice import AUTO, Suggestion, suggest
 from .clip import Clip, TwoTowers
 from .embedded import load_embedded, load_embedded_maple
 from .features import load_features
-from .folders import load_folder
-from .hub import model_folder
-from .loaded import from_transformers
-from .maple_files import load_maple
+from .huggingface import from_transformers, load_folder, model_folder
+from .maple import load_maple
 from .onnx import PREFIX, load_onnx
 from .onnx_export import export
 from .open_clip import from_open_clip
@@ -47,16 +45,16 @@ from .protocol import (
 from .wrapped import wrap
 
 __all__ = [
-    "AUTO", "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "BackboneSource", "EncodesWords", "HasTextTower", "HasTokenStatistics", "ReadsPrompts", "RelatesNames",
-    "Suggestion", "TunesPrompts",
-    "as_backbone", "backbone_names", "check_name", "export", "from_open_clip", "from_transformers", "load", "require", "suggest", "wrap",
+    "AUTO", "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "BackboneSource", "EncodesWords", "HasTextTower",
+    "HasTokenStatistics", "ReadsPrompts", "RelatesNames", "Suggestion", "TunesPrompts", "as_backbone", "backbone_names",
+    "check_name", "export", "from_open_clip", "from_transformers", "load", "require", "suggest", "wrap",
 ]  # fmt: skip
 
-# Whatever stands for a backbone in `ostta.load`.
+# Types that `ostta.load` accepts as a backbone.
 BackboneSource = str | Path | Backbone | Callable[[], Backbone] | tuple[Any, ...]
-# What `load` knows without a download and without a path.
+# Names that `load` accepts without a download and without a path.
 SHIPPED = ("embedded", "embedded+maple", "photos")
-# What a backbone from outside must have at the least; `ostta.testing` checks what it does.
+# Attributes that a backbone of a plug-in must have; `ostta.testing` checks its behaviour.
 _PARTS = (
     "id", "vision", "preprocessing", "logit_scale", "defaults", "device", "dtype", "trainable", "restorable", "remark",
     "feature_width", "weight_hash", "classifier", "unfamiliar",
@@ -89,53 +87,60 @@ _NAMES = (
 def load(
     name_or_folder: str | Path, device: str | torch.device = "cpu", dtype: str | torch.dtype = "float32"
 ) -> Backbone:
-    """The backbone called "embedded", the one in a local folder, or the one of that id on the hub.
+    """Load a backbone by name: one that ships with ostta, a local folder, or an id on the Hugging Face hub.
 
-    "+maple:PATH" behind the name adds the MaPLe prompts of a checkpoint; the embedded one has its own, "embedded+maple".
-    "onnx:FOLDER" is what `export` wrote, and runs on the processor. "features:FILE" is a feature file, which has no towers. A name that a package registers is known too.
+    "+maple:PATH" after the name adds the MaPLe prompts of a checkpoint; "embedded+maple" has prompts that ship with
+    ostta. "onnx:FOLDER" is an exported backbone, which runs on the CPU. "features:FILE" is a feature file, which has no
+    towers. Names that installed packages register are accepted too.
 
     >>> load("embedded")  # or load("openai/clip-vit-base-patch16"), or load("models/my-clip")
     Embedded(embedded, 32 x 32 images, features of 128)
     """
     if str(name_or_folder).startswith(PREFIX):
         if device not in ("auto", "cpu", torch.device("cpu")) or dtype_named(dtype) != torch.float32:
-            raise Error(f"{name_or_folder} runs on the processor in single precision, not on {device} in {dtype}.")
+            raise Error(
+                f"{name_or_folder} runs on the CPU in single precision, not on {device} in {dtype}.",
+                code="device-unsupported",
+            )
         return load_onnx(Path(str(name_or_folder).removeprefix(PREFIX)).expanduser().resolve())
     where, precision = device_named(device), dtype_named(dtype)
     if str(name_or_folder).startswith(FEATURES):
         if precision != torch.float32:
-            raise Error(f"{name_or_folder} is used in single precision, not in {dtype}.")
+            raise Error(f"{name_or_folder} is in single precision, not in {dtype}.", code="device-unsupported")
         return load_features(features_path(str(name_or_folder)), where)
     if name_or_folder not in SHIPPED and name_or_folder in plugins.registered_names("backbone"):
-        return made(plugins.registered("backbone", str(name_or_folder)), device, dtype)
-    with learning():  # what is loaded in a caller's inference mode could never be learned from
+        return call_factory(plugins.registered("backbone", str(name_or_folder)), device, dtype)
+    with learning():  # tensors created in inference mode cannot be trained
         backbone = _load(name_or_folder)
         if (where, precision) != (torch.device("cpu"), torch.float32):
             backbone.place(where, precision)
         return backbone
 
 
-def made(make: Callable[[], Any], device: str | torch.device, dtype: str | torch.dtype = "float32") -> Backbone:
-    """The backbone that a class or a function from outside makes. It is moved if it has `place`; "auto" leaves others where they are."""
+def call_factory(
+    factory: Callable[[], Any], device: str | torch.device, dtype: str | torch.dtype = "float32"
+) -> Backbone:
+    """Return the backbone of a class or a function of a plug-in, moved to the device if it has `place`."""
     with learning():
-        backbone = make()
+        backbone = factory()
     missing = [part for part in _PARTS if not hasattr(backbone, part)]
     if missing:
-        raise Error(f"{_called(make)} gives {shown(backbone)}, which is no backbone: it has no `{missing[0]}`.")
+        raise Error(
+            f"{getattr(factory, '__qualname__', shown(factory))} returns {shown(backbone)}, which is not a backbone: "
+            "it has no "
+            f"`{missing[0]}`.",
+            code="backbone-invalid",
+        )
     where, precision = device_named(device), dtype_named(dtype)
     if (where, precision) != (backbone.device, backbone.dtype) and hasattr(backbone, "place"):
         with learning():
             backbone.place(where, precision)
-    return _kept(backbone, None if device == "auto" else device, dtype)
+    return _check_place(backbone, None if device == "auto" else device, dtype)
 
 
 def _is_backbone(given: Backbone | Callable[[], Backbone]) -> TypeGuard[Backbone]:
-    # A class has what its objects have, and is none of them.
+    # A class has the attributes of its instances, but is a factory.
     return not isinstance(given, type) and hasattr(given, "vision")
-
-
-def _called(make: object) -> str:
-    return str(getattr(make, "__qualname__", shown(make)))
 
 
 def as_backbone(
@@ -143,10 +148,10 @@ def as_backbone(
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
 ) -> Backbone:
-    """What `ostta.load` takes as a backbone: a name or folder for `load`, a backbone, what makes one, or a model loaded already.
+    """Return the backbone for the argument of `ostta.load`: a name or folder, a backbone, a factory, or a loaded model.
 
-    Such a model comes with what belongs to it: (model, processor) of transformers, (model, tokenizer, transform) of open_clip.
-    One that is named is loaded onto `device` in `dtype`; any other must be there in that precision already.
+    A loaded model is given as (model, processor) of transformers or (model, tokenizer, transform) of open_clip. A
+    backbone given by name is loaded onto `device` in `dtype`; any other must already have this device and precision.
 
     >>> as_backbone(adapter.backbone) is adapter.backbone
     True
@@ -154,36 +159,45 @@ def as_backbone(
     if isinstance(given, str | Path):
         return load(given, device or "auto", dtype or "float32")
     if isinstance(given, tuple):
-        return _kept(_over_loaded(given), device, dtype)
+        return _check_place(_from_loaded(given), device, dtype)
     if not _is_backbone(given):
         if isinstance(given, nn.Module):
             raise Error(
-                f"A {type(given).__name__} alone does not say how images and texts are prepared for it: give (model, processor) of "
-                "transformers or (model, tokenizer, transform) of open_clip, or use `ostta.backbones.wrap`."
+                f"A {type(given).__name__} alone has no preprocessing and no tokenizer: give (model, processor) of "
+                "transformers "
+                "or (model, tokenizer, transform) of open_clip, or use `ostta.backbones.wrap`.",
+                code="backbone-invalid",
             )
         if not callable(given):
-            raise Error(f"`backbone` takes a name, a folder, a backbone or what makes one, not {shown(given)}.")
-        return made(given, device or "auto", dtype or "float32")
-    return _kept(given, device, dtype)
+            raise Error(
+                f"`backbone` must be a name, a folder, a backbone or a function that returns one, not {shown(given)}.",
+                code="backbone-invalid",
+            )
+        return call_factory(given, device or "auto", dtype or "float32")
+    return _check_place(given, device, dtype)
 
 
-def _kept(backbone: Backbone, device: str | torch.device | None, dtype: str | torch.dtype | None) -> Backbone:
-    if device is not None and device_named(device) != backbone.device:
-        raise Error(
-            f"The backbone {backbone.id} is on {backbone.device} and stays there: load or wrap it on {device} in the first place."
-        )
-    if dtype is not None and dtype_named(dtype) != backbone.dtype:
-        raise Error(
-            f"The backbone {backbone.id} is in {backbone.dtype} and stays so: load it as {dtype} in the first place."
-        )
+def _check_place(backbone: Backbone, device: str | torch.device | None, dtype: str | torch.dtype | None) -> Backbone:
+    for wanted, actual in (
+        (None if device is None else device_named(device), backbone.device),
+        (None if dtype is None else dtype_named(dtype), backbone.dtype),
+    ):
+        if wanted not in (None, actual):
+            raise Error(
+                f"The backbone {backbone.id} is already on {actual}, not on {wanted}: load or wrap it on {wanted}."
+                if isinstance(actual, torch.device)
+                else f"The backbone {backbone.id} is already in {actual}, not in {wanted}: load it in {wanted}.",
+                code="device-unsupported",
+            )
     return backbone
 
 
-def _over_loaded(given: tuple[Any, ...]) -> Backbone:
+def _from_loaded(given: tuple[Any, ...]) -> Backbone:
     if len(given) not in (2, 3):
         raise Error(
-            "A model that is loaded already is given as (model, processor) of transformers or as (model, tokenizer, transform) "
-            f"of open_clip, not as {len(given)} things."
+            "A loaded model must be given as (model, processor) of transformers or as (model, tokenizer, transform) of "
+            f"open_clip, not as {len(given)} objects.",
+            code="backbone-invalid",
         )
     return from_transformers(*given) if len(given) == 2 else from_open_clip(*given)
 
@@ -205,15 +219,17 @@ def _load(name_or_folder: str | Path) -> TwoTowers | Photos:
         return _with_maple(base, Path(place).expanduser())
     if plugins.names_file(name):
         raise Error(
-            f"The backbone {name!r} is in a file, which only a command line or a suite may name: in Python, give what makes "
-            'it, or `ostta.plugins.from_file("path/file.py:Name")`.'
+            f"The backbone {name!r} is in a file, which only a command line or a suite may name: in Python, give the "
+            "function "
+            'that returns it, or `ostta.plugins.from_file("path/file.py:Name")`.',
+            code="code-not-allowed",
         )
     check_name(name_or_folder)
     return load_folder(model_folder(name), name)
 
 
 def check_name(name_or_folder: str | Path) -> None:
-    """An Error where neither a folder nor a model on the hub can be called so; nothing is opened or asked.
+    """Raise an Error if the name is neither a folder nor a possible id on the hub. Nothing is opened or requested.
 
     >>> check_name("embedded"), check_name("openai/clip-vit-base-patch16")
     (None, None)
@@ -223,16 +239,18 @@ def check_name(name_or_folder: str | Path) -> None:
     if name in known or name.startswith((PREFIX, FEATURES)) or Path(name).expanduser().is_dir():
         return
     if isinstance(name_or_folder, Path) or name.startswith((".", "/", "~")):
-        raise Error(f"There is no folder {name!r}.")
+        raise Error(f"There is no folder {name!r}.", code="backbone-not-found")
     if "/" not in name:
-        # Models on the hub have an owner; asking it about a mistyped word would only take time.
+        # Models on the hub have an owner, so no request is needed for a misspelt name.
         raise Error(
-            f'There is no backbone {name!r}: say "photos", "embedded", a folder, or an id of the hub such as {_NAMES[3][0]}.'
+            f'There is no backbone {name!r}: use "photos", "embedded", a folder, or an id on the hub such as '
+            f"{_NAMES[3][0]}.",
+            code="backbone-not-found",
         )
 
 
 def require(name: str) -> None:
-    """An Error where the files of a backbone are not here; those of a model on the hub are fetched, if they can be. Nothing is loaded.
+    """Raise an Error if the files of a backbone are missing. Models on the hub are downloaded; nothing is loaded.
 
     >>> require("embedded")
     >>> require("./nowhere")
@@ -248,23 +266,28 @@ def require(name: str) -> None:
     elif base.startswith(PREFIX):
         folder = Path(base.removeprefix(PREFIX)).expanduser()
         if not folder.is_dir():
-            raise Error(f"There is no folder {str(folder)!r}; `ostta backbone export` makes one.")
+            raise Error(
+                f"There is no folder {str(folder)!r}: write it with `ostta backbone export`.", code="backbone-not-found"
+            )
     elif not Path(base).expanduser().is_dir():
         model_folder(base)
     if plus and not Path(place).expanduser().exists():
-        raise Error(f"There are no MaPLe prompts at {place!r} for {base}: docs/maple.md says where to get them.")
+        raise Error(
+            f"There are no MaPLe prompts at {place!r} for {base}: see docs/maple.md for public checkpoints.",
+            code="prompts-not-found",
+        )
 
 
 def _with_maple(base: str, place: Path) -> TwoTowers:
     place = place.resolve()
     clip = _load(base)
     if not isinstance(clip, Clip):
-        raise Error(f"MaPLe's prompts are for CLIP models, and {base} is none.")
+        raise Error(f"MaPLe prompts require a CLIP model, which {base} is not.", code="backbone-unsupported")
     return load_maple(clip, place, f"{clip.id}+maple:{place}")
 
 
 def backbone_names() -> list[tuple[str, str, str]]:
-    """What `load` takes: name, what it is, how to get it.
+    """Return name, description and origin of everything that `load` accepts.
 
     >>> backbone_names()[0]
     ('embedded', 'small CLIP for 32 x 32 images, CIFAR-10 and CIFAR-100 classes', 'ships with ostta')

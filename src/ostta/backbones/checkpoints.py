@@ -1,8 +1,10 @@
-"""The tensors in a file of `torch.save`, read without running anything of the file's.
+"""Read the tensors in a file of `torch.save` without running any code of the file.
 
-`torch.load` is not used. Without `weights_only` it hands a TorchScript archive, which is a program, to `torch.jit.load`; with it, it
-refuses the learning-rate schedules that public checkpoints hold as live objects, unless they are allowed for the whole process.
-Here a pickle can name two things only, a tensor and a plain container. Anything else it names is replaced by an object that does nothing.
+`torch.load(weights_only=True)` with stand-ins in `torch.serialization.safe_globals` is not enough here: the list of
+globals that need a stand-in exists for zip archives only, not for the older format of public checkpoints; stand-ins
+apply to the whole process, including other threads; a dictionary key of nested tuples takes exponential time; and a
+compressed archive expands to any size. This reader accepts tensors and plain containers; every other object becomes an
+inert stand-in.
 """
 
 from __future__ import annotations
@@ -20,8 +22,7 @@ from typing import IO, Any, ClassVar
 
 import torch
 
-from ..core.checks import one_line
-from ..core.types import Error
+from ..core.errors import translate_errors
 from ..io import open_regular
 
 _KINDS = {
@@ -36,45 +37,41 @@ _KINDS = {
     "ByteStorage": torch.uint8,
     "BoolStorage": torch.bool,
 }
-# How a file in the form before the zip archives begins: these two numbers, pickled.
+# The format before zip archives starts with these two pickled numbers.
 _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001
 _ENCRYPTED = 1
 
 
 def read_checkpoint(file: Path) -> torch.Tensor | dict[str, torch.Tensor]:
-    """One tensor, where the file holds just that; else the tensors of its `state_dict`, or of its own dictionary, by name."""
-    with open_regular(file, "checkpoint") as stream:
-        try:
-            content, storage = _from_zip(stream) if stream.read(4) == b"PK\3\4" else _from_pickles(stream)
-            if isinstance(content, _Stored):
-                return content.tensor(storage)
-            state = content.get("state_dict", content) if isinstance(content, dict) else None
-            if isinstance(state, dict):
-                found = {name: stored for name, stored in state.items() if isinstance(name, str)}
-                return {name: item.tensor(storage) for name, item in found.items() if isinstance(item, _Stored)}
-        except Exception as problem:  # a damaged file ends in exceptions of several libraries
-            raise Error(
-                f"{file} cannot be read as a PyTorch checkpoint: {(one_line(problem) or type(problem).__name__)[:200]}."
-            ) from problem
-    raise Error(f"{file} is not a checkpoint: there is no `state_dict` in it.")
+    """Return the tensors of `state_dict`, or of the stored dictionary, by name; or the only tensor of the file."""
+    message = f"{file} cannot be read as a PyTorch checkpoint: {{reason}}."
+    with open_regular(file, "checkpoint") as stream, translate_errors("checkpoint-unreadable", message):
+        content, storage = _from_zip(stream) if stream.read(4) == b"PK\3\4" else _from_pickles(stream)
+        if isinstance(content, _Stored):
+            return content.tensor(storage)
+        state = content.get("state_dict", content) if isinstance(content, dict) else None
+        if not isinstance(state, dict):
+            raise ValueError("it has no `state_dict`")
+        found = {name: stored for name, stored in state.items() if isinstance(name, str)}
+        return {name: item.tensor(storage) for name, item in found.items() if isinstance(item, _Stored)}
 
 
 @dataclass(frozen=True)
 class _Storage:
-    """Numbers of one type, one after the other, which the file holds under `key`."""
+    """A sequence of numbers of one type, which the file stores under `key`."""
 
     key: str
     dtype: torch.dtype
     length: int
 
 
-# From a storage to its numbers.
+# Function from a storage to its numbers.
 _Reader = Callable[[_Storage], torch.Tensor]
 
 
 @dataclass(frozen=True)
 class _Stored:
-    """A tensor as its file describes it."""
+    """Description of a tensor in the file."""
 
     storage: _Storage
     offset: int
@@ -82,16 +79,16 @@ class _Stored:
     stride: tuple[int, ...]
 
     def tensor(self, read: _Reader) -> torch.Tensor:
-        """The tensor itself; an error unless all of it lies in its storage, each number once."""
+        """Return the tensor; an error unless it is inside its storage and uses no number twice."""
         count, numbers = math.prod(self.size), self.storage.length
         last = self.offset + sum((size - 1) * step for size, step in zip(self.size, self.stride, strict=True))
         if min(self.offset, *self.size, *self.stride, 0) < 0 or count > numbers or (count and last >= numbers):
-            raise ValueError(f"a tensor of shape {list(self.size)} does not fit in its {numbers} numbers")
+            raise ValueError(f"a tensor of shape {list(self.size)} does not fit in its storage of {numbers} numbers")
         return read(self.storage).as_strided(self.size, self.stride, self.offset)
 
 
 class _Inert:
-    """Stands for every object of a checkpoint that is not a tensor: schedulers, optimisers, configurations."""
+    """Stand-in for every object that is not a tensor, such as schedulers, optimisers and configurations."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         pass
@@ -106,25 +103,25 @@ class _Inert:
         pass
 
     def append(self, value: Any) -> None:
-        """As a list would, which some objects pretend to be."""
+        """Ignore the value; some objects have the interface of a list."""
 
 
 class _Dictionary(_Inert):
-    """Stands for `OrderedDict`."""
+    """Stand-in for `OrderedDict`."""
 
     def __call__(self, *arguments: Any) -> Any:
         return self if arguments else {}
 
 
 class _Kind(_Inert):
-    """Stands for a class of storages."""
+    """Stand-in for a class of storages."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
 
 
 class _Tensor(_Inert):
-    """Stands for the function that makes a tensor of a storage."""
+    """Stand-in for the function that builds a tensor from a storage."""
 
     def __call__(self, storage: Any, offset: Any, size: Any, stride: Any, *others: Any) -> Any:
         numbers = (offset, *size, *stride)
@@ -134,34 +131,34 @@ class _Tensor(_Inert):
 
 
 class _Parameter(_Inert):
-    """Stands for the function that makes a parameter of a tensor."""
+    """Stand-in for the function that builds a parameter from a tensor."""
 
     def __call__(self, tensor: Any, *others: Any) -> Any:
         return tensor
 
 
-# The instructions of a pickle by their codes.
+# Instructions of a pickle by their codes.
 _LOADS: dict[int, Callable[[Any], None]] = dict(pickle._Unpickler.dispatch)
 
 
 def _refused(unpickler: Any) -> None:
-    raise ValueError("it holds sets or byte arrays, which no checkpoint needs")
+    raise ValueError("it has sets or byte arrays, which no checkpoint needs")
 
 
 def _with_plain_keys(code: bytes) -> Callable[[Any], None]:
-    """An instruction that fills a dictionary, for keys that are texts or numbers: a nested tuple may take for ever to hash."""
+    """Restrict the keys of dictionaries to texts and numbers; hashing nested tuples may never end."""
     load = _LOADS[code[0]]
 
     def checked(unpickler: Any) -> None:
         waiting = unpickler.stack[-2:-1] if code == pickle.SETITEM else unpickler.stack[::2]
         if not all(isinstance(key, str | int | float | None) for key in waiting):
-            raise ValueError("a key of it is neither a text nor a number")
+            raise ValueError("a key is neither a text nor a number")
         load(unpickler)
 
     return checked
 
 
-# Of the instructions of a pickle, those that ask for room or time as a file pleases.
+# Instructions whose time or memory a file can choose.
 _CHECKED = {
     **dict.fromkeys((pickle.BYTEARRAY8, pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET), _refused),
     **{code: _with_plain_keys(code) for code in (pickle.SETITEM, pickle.SETITEMS, pickle.DICT)},
@@ -169,9 +166,10 @@ _CHECKED = {
 
 
 class _Unpickler(pickle._Unpickler):
-    """Builds plain containers and descriptions of tensors; the stand-ins are made anew each time, as a pickle may change them.
+    """Build plain containers and descriptions of tensors, with new stand-ins for each use.
 
-    The unpickler in C makes as much room as the largest number of a memo asks for: gigabytes, by five bytes of a file.
+    The base class is the Python implementation, because the one in C allocates memory for the largest index of the
+    memo, which a file of a few bytes can set to gigabytes.
     """
 
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
@@ -189,12 +187,12 @@ class _Unpickler(pickle._Unpickler):
         return _Parameter() if (module, name) == ("torch._utils", "_rebuild_parameter") else _Inert
 
     def persistent_load(self, saved: Any) -> Any:
-        # The place, such as cuda:0, does not matter. Files of 2017 may say that a storage is a part of another: not read.
+        # The device is ignored. Files of 2017 may have a storage that is part of another, which is not supported.
         word, kind, key, _, length, *part = saved
         if word != "storage" or not isinstance(kind, _Kind) or any(part):
             return None
         if type(key) is not str or type(length) is not int or length < 0:
-            raise ValueError("a storage has no name or no length")
+            raise ValueError("a storage has no valid name or length")
         return _Storage(key, kind.dtype, length)
 
 
@@ -202,12 +200,12 @@ def _from_zip(stream: IO[bytes]) -> tuple[Any, _Reader]:
     archive = zipfile.ZipFile(stream)
     names = archive.namelist()
     if any(name.endswith("constants.pkl") or "/code/" in f"/{name}" for name in names):
-        raise ValueError("it is a TorchScript archive, which is a program; give one that `torch.save` wrote")
+        raise ValueError("it is a TorchScript archive, which is a program; give a file of `torch.save`")
     found = [name for name in names if name.count("/") == 1 and name.endswith("/data.pkl")]
     if len(found) != 1:
-        raise ValueError(f"an archive of `torch.save` has one data.pkl, and this one has {len(found)}")
+        raise ValueError(f"it has {len(found)} files data.pkl instead of one")
     folder = found[0].removesuffix("data.pkl")
-    # Entries that lie over each other, or are compressed, would let a small file fill the memory.
+    # Overlapping or compressed entries would let a small file fill the memory.
     left = stream.seek(0, io.SEEK_END)
 
     def content(name: str) -> bytes:
@@ -228,11 +226,11 @@ def _from_zip(stream: IO[bytes]) -> tuple[Any, _Reader]:
 
 
 def _from_pickles(stream: IO[bytes]) -> tuple[Any, _Reader]:
-    """The form before the zip archives: a magic number, a version, the system, the content, keys, and the storages in that order."""
+    """Read the format before zip archives: magic number, version, system, content, keys, storages."""
     stream.seek(0)
     whole = io.BytesIO(stream.read())
     if whole.getvalue()[257:262] == b"ustar":
-        raise ValueError("it is a tar archive, as PyTorch wrote until 2017; save it again with a newer one")
+        raise ValueError("it is a tar archive of PyTorch before 2017; save it again with a newer version")
     storages: dict[str, _Storage] = {}
 
     class Noting(_Unpickler):
@@ -244,20 +242,20 @@ def _from_pickles(stream: IO[bytes]) -> tuple[Any, _Reader]:
 
     magic, version, system, content, keys = (Noting(whole, encoding="utf-8").load() for _ in range(5))
     if magic != _MAGIC or version != _VERSION:
-        raise ValueError("it does not begin as a file of `torch.save` does")
+        raise ValueError("it does not start like a file of `torch.save`")
     if isinstance(system, dict) and system.get("little_endian") is not (sys.byteorder == "little"):
         raise ValueError("it was written on a machine of another byte order")
     places: dict[str, bytes] = {}
     for key in keys if isinstance(keys, list) else ():
         (length,) = struct.unpack("<q", whole.read(8))
         if key not in storages or length != storages[key].length:
-            raise ValueError(f"the storage {key!r} is not the one that its tensors name")
+            raise ValueError(f"the storage {key!r} does not fit its tensors")
         places[key] = whole.read(length * storages[key].dtype.itemsize)
     return content, _once(lambda storage: places[storage.key])
 
 
 def _once(content: Callable[[_Storage], bytes]) -> _Reader:
-    """Reads each storage once, however many tensors lie in it."""
+    """Return a reader that reads each storage once."""
     known: dict[_Storage, torch.Tensor] = {}
 
     def read(storage: _Storage) -> torch.Tensor:
@@ -265,7 +263,7 @@ def _once(content: Callable[[_Storage], bytes]) -> _Reader:
             data = bytearray(content(storage))
             if len(data) != storage.length * storage.dtype.itemsize:
                 raise ValueError(
-                    f"the storage {storage.key!r} has {len(data)} bytes, not those of {storage.length} numbers"
+                    f"the storage {storage.key!r} has {len(data)} bytes instead of {storage.length} numbers"
                 )
             known[storage] = (
                 torch.frombuffer(data, dtype=storage.dtype) if data else torch.empty(0, dtype=storage.dtype)

@@ -1,30 +1,27 @@
-"""Backbones of the CLIP and SigLIP families, over the towers and tokenizers of `transformers`."""
+"""CLIP, over the towers and tokenizers of `transformers`, and the base of backbones with two towers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import nn
 
 from ..core.devices import in_single, own_precision, set_precision
 from ..core.types import Error, Preprocessing
-from .preprocessing import clip_preprocessing, siglip_preprocessing
-from .prompts import ensemble, fill, refuse_special_tokens
+from .preprocessing import clip_preprocessing
+from .prompts import PromptedText, ensemble, fill, prompt_too_long, refuse_special_tokens
 from .protocol import DEFAULT_TEMPLATES
 from .towers import ClipTower, ImageTower, TextTower, frozen, initial_weights, weight_hash
 
-if TYPE_CHECKING:
-    from .context import PromptedText
-
-# Prompts that go through the text tower at once.
+# Prompts in one batch of the text tower.
 BATCH = 256
 
 
 class Tokenizer(Protocol):
-    """What is asked of a tokenizer of `transformers`."""
+    """Attributes used of a tokenizer of `transformers`."""
 
     @property
     def all_special_tokens(self) -> Sequence[str]: ...
@@ -33,11 +30,11 @@ class Tokenizer(Protocol):
     def pad_token_id(self) -> int | None: ...
 
     def __call__(self, text: list[str], *, padding: bool, truncation: bool) -> Mapping[str, list[list[int]]]:
-        """The token ids of each text under "input_ids"."""
+        """Return the token ids of each text under "input_ids"."""
 
 
 class TwoTowers:
-    """A `Backbone` whose text tower is there as well. A family says how it tokenises and what it recommends."""
+    """Base of backbones with an image tower and a text tower; subclasses define tokenisation and default options."""
 
     trainable = True
     restorable = True
@@ -46,9 +43,9 @@ class TwoTowers:
     defaults: Mapping[str, Mapping[str, object]] = {}
 
     def __init__(self, id: str, model: nn.Module, tokenizer: Tokenizer, preprocessing: Preprocessing) -> None:
-        """`model` is a `CLIPModel` or `SiglipModel`; it is frozen here."""
+        """Take over `model`, a `CLIPModel` or `SiglipModel`, and freeze it."""
         parts: Any = frozen(model)
-        # SigLIP's towers project inside.
+        # The towers of SigLIP include the projection.
         projection = getattr(parts, "visual_projection", None)
         self.id = id
         self.vision: nn.Module = self.image_tower(parts.vision_model, projection).eval()
@@ -63,9 +60,9 @@ class TwoTowers:
         self.device, self.dtype = next(self.text.parameters()).device, torch.float32
 
     def place(self, device: torch.device, dtype: torch.dtype) -> None:
-        """Put both towers on a device and into a precision. To be called once, before anybody uses the backbone."""
+        """Move both towers to a device and a precision. Call it once, before the backbone is used."""
         if dtype != torch.float32:
-            _ = self.weight_hash  # of the weights as they are stored, not as they are rounded
+            _ = self.weight_hash  # the hash is of the stored weights, before rounding
         for tower in (self.vision, self.text):
             set_precision(tower, device, dtype)
         self._weights = initial_weights(vision=self.vision, text=self.text)
@@ -76,7 +73,7 @@ class TwoTowers:
 
     @staticmethod
     def usual_preprocessing(image_size: int) -> Preprocessing:
-        """For a model that comes without a processor config."""
+        """Return the preprocessing of a model without a processor config."""
         raise NotImplementedError
 
     def _tokens(self, prompts: list[str]) -> list[list[int]]:
@@ -93,24 +90,23 @@ class TwoTowers:
         return []
 
     def tokens(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> list[list[int]]:
-        """The prompts of the classes, in the order of `fill`, as token ids without padding; an Error if one does not fit."""
+        """Return the prompts of the classes, in the order of `fill`, as token ids without padding."""
         prompts = fill(classes, templates)
         refuse_special_tokens(prompts, self.tokenizer.all_special_tokens, self.id)
         tokens = self._tokens(prompts)
         if max(map(max, tokens)) >= self.vocabulary:
-            raise Error(f"The tokenizer of {self.id} does not fit its text tower: it knows more words than the tower.")
+            raise Error(
+                f"The tokenizer of {self.id} does not fit its text tower: it has more tokens than the tower.",
+                code="tokenizer-mismatch",
+            )
         for place, own in enumerate(tokens):
+            # Truncation would remove the end of the class name.
             if len(own) > self.context_length:
-                # The customary silent cut would take away the end of the name, or even all of it.
-                name = classes[place * len(classes) // len(prompts)]
-                raise Error(
-                    f"The class {name!r} is too long for {self.id}: its prompt has {len(own)} tokens, "
-                    f"and the text tower reads {self.context_length}."
-                )
+                raise prompt_too_long(self.id, classes, len(prompts), place, self.context_length)
         return tokens
 
     def embed(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        """Raw features of the prompts, in the order of `fill`; with graph where the text tower's weights carry one."""
+        """Return raw features of the prompts, in the order of `fill`, with a graph if `text` has one."""
         tokens = self.tokens(classes, templates)
         batches = [tokens[start : start + BATCH] for start in range(0, len(tokens), BATCH)]
         with own_precision(self.text):
@@ -123,56 +119,38 @@ class TwoTowers:
 
     @torch.no_grad()
     def read(self, prompts: Sequence[str]) -> torch.Tensor:
-        """Unit text embeddings of whole prompts."""
+        """Return unit text embeddings of whole prompts."""
         return ensemble(self.embed(prompts, ("{}",)), len(prompts))
 
 
 class Clip(TwoTowers):
-    """OpenAI's CLIP and its relatives, such as LAION's."""
+    """CLIP of OpenAI, and models of the same architecture such as those of LAION."""
 
     image_tower = ClipTower
     usual_preprocessing = staticmethod(clip_preprocessing)
 
     def prompted(self, classes: Sequence[str], template: str = DEFAULT_TEMPLATES[0]) -> PromptedText:
-        """The text tower from prompt vectors."""
-        from .context import PromptedText
-
+        """Return the prompts of `classes` as vectors that can be tuned."""
         return PromptedText(self, classes, template)
 
     def _padded(self, tokens: list[list[int]]) -> torch.Tensor:
-        """Padded to the longest prompt: the tower is causal and reads its answer at the end of the text."""
+        """Pad to the longest prompt: the tower is causal, and its features are read at the end of the text."""
         last = tokens[0][-1]
-        padded = _pad(tokens, max(map(len, tokens)), last)
-        # `transformers` keeps a rule for old configs: an `eos_token_id` of 2 means the highest id of the prompt. With a
-        # tokenizer that it does not fit, the tower would read elsewhere and all classes would look nearly the same.
+        padded = pad(tokens, max(map(len, tokens)), last)
+        # In old configs of `transformers`, an `eos_token_id` of 2 means the highest id of the prompt. With a tokenizer
+        # that does not follow this rule, features would be read at another position and be nearly equal for all
+        # classes.
         end: int = self.text.text_model.config.eos_token_id  # type: ignore[assignment, union-attr]
         found = (padded if end == 2 else padded.eq(end).int()).argmax(1)
         if found.tolist() != [len(own) - 1 for own in tokens]:
             raise Error(
                 f"The tokenizer of {self.id} does not fit its text tower: it ends a prompt with token "
-                f"{last}, and the tower looks for {'the highest id' if end == 2 else end}."
+                f"{last}, and the tower expects {'the highest id' if end == 2 else end}.",
+                code="tokenizer-mismatch",
             )
         return padded
 
 
-class Siglip(TwoTowers):
-    """SigLIP, and SigLIP 2 of fixed resolution."""
-
-    # Trained with a sigmoid and a bias: good matches have cosines near 0.1 and others below zero, where the grid has no points.
-    defaults: Mapping[str, Mapping[str, object]] = {"lda": {"search": "exact"}}
-    usual_preprocessing = staticmethod(siglip_preprocessing)
-
-    def _tokens(self, prompts: list[str]) -> list[list[int]]:
-        # Both generations were trained on lower case. SigLIP's tokenizer sees to it; SigLIP 2's, which is Gemma's, does not.
-        return super()._tokens([prompt.lower() for prompt in prompts])
-
-    def _padded(self, tokens: list[list[int]]) -> torch.Tensor:
-        """Padded to the full length on the right, as in training: the tower reads its answer at the last position."""
-        filler = self.tokenizer.pad_token_id
-        if filler is None:
-            raise Error(f"The tokenizer of {self.id} names no pad_token, which a SigLIP needs.")
-        return _pad(tokens, self.context_length, filler)
-
-
-def _pad(tokens: list[list[int]], length: int, filler: int) -> torch.Tensor:
+def pad(tokens: list[list[int]], length: int, filler: int) -> torch.Tensor:
+    """Return token ids as a tensor [prompts, length], filled up on the right."""
     return torch.tensor([own + [filler] * (length - len(own)) for own in tokens])

@@ -1,4 +1,4 @@
-"""A feature file as a backbone: no towers, but the embeddings of its classes and words, for methods that need features alone."""
+"""A feature file as a backbone: stored embeddings of classes and words, for methods that need features only."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ..core.checks import shown
 from ..core.types import Error, Preprocessing
 from ..feature_files import PREFIX, FeatureFile, read_features
+from .onnx import check_stored_classes, check_stored_templates
 from .preprocessing import CLIP_MEAN, CLIP_STD
-from .prompts import checked_templates
 from .protocol import DEFAULT_TEMPLATES
 from .wrapped import NO_TOWERS_SIZE, NoTower
 
 
 class FeaturesBackbone:
-    """What `load("features:FILE")` returns. `file` is the content of the file, `words` the embeddings of its words by name.
+    """Backbone returned by `load("features:FILE")`; `file` is the content of the file, `words` the embeddings by word.
 
-    The weight hash is of the whole file, so a state or a result belongs to exactly this content.
+    The weight hash covers the whole file, so a state or a result belongs to exactly this content.
     """
 
     restorable = True
@@ -32,7 +31,10 @@ class FeaturesBackbone:
     def __init__(self, file: FeatureFile, device: torch.device) -> None:
         if not file.classes:
             raise Error(
-                f"The feature file '{file.path}' has no classes, so it is no backbone: name a file that was extracted with --desired."
+                f"The feature file '{file.path}' has no classes and cannot serve as a backbone: name a file that was "
+                "extracted "
+                "with --desired.",
+                code="classes-missing",
             )
         metadata = file.metadata
         self.id = f"{PREFIX}{file.path}"
@@ -41,7 +43,7 @@ class FeaturesBackbone:
         self.preprocessing = Preprocessing(NO_TOWERS_SIZE, CLIP_MEAN, CLIP_STD)
         self.logit_scale = file.logit_scale
         self.remark = metadata.remark
-        # The embeddings were made with these templates, and there is no text tower to make others.
+        # The embeddings exist for these templates only.
         own = {"adapter": {**metadata.defaults.get("adapter", {}), "templates": list(metadata.templates)}}
         self.defaults: Mapping[str, Mapping[str, object]] = {
             **metadata.defaults,
@@ -55,7 +57,7 @@ class FeaturesBackbone:
 
     @property
     def encoder(self) -> tuple[str, str]:
-        """The id and the weight hash of the backbone that computed the features; the hash is empty where it is not known."""
+        """Id and weight hash of the backbone that computed the features; the hash is empty if it is not known."""
         return self.file.metadata.backbone, self.file.metadata.weight_hash
 
     @property
@@ -63,19 +65,9 @@ class FeaturesBackbone:
         return self.file.width
 
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        """The stored embeddings of `classes`, which must be classes or words of the file, in any order."""
-        stored = self.file.metadata.templates
-        if stored and checked_templates(templates) != stored:
-            raise Error(
-                f"{self.id} has embeddings of the templates {shown(list(stored))}, and there is no text tower to make others of "
-                f"{shown(list(templates))}: extract it with those."
-            )
-        missing = [name for name in classes if name not in self._rows]
-        if missing:
-            raise Error(
-                f"{self.id} has no embedding of the class {shown(missing[0])}, only of {shown(list(self.file.classes), 200)}: "
-                "extract it with all classes that you need."
-            )
+        """Return the stored embeddings of `classes`, which must be classes or words of the file, in any order."""
+        check_stored_templates(self.id, self.file.metadata.templates, templates, "extract")
+        check_stored_classes(self.id, self._rows, classes, "extract")
         return torch.stack([self._rows[name] for name in classes])
 
     def unfamiliar(self, classes: Sequence[str]) -> list[str]:
@@ -83,10 +75,10 @@ class FeaturesBackbone:
 
 
 def load_features(path: Path, device: torch.device) -> FeaturesBackbone:
-    """The backbone of the feature file at `path`."""
+    """Load the feature file at `path` as a backbone."""
     return FeaturesBackbone(read_features(path), device)
 
 
 def _by_name(names: Sequence[str], rows: NDArray[np.float32], device: torch.device) -> dict[str, torch.Tensor]:
-    # In half precision, unit rows have unit length to three digits only.
+    # Rows that were stored in half precision have length one to three digits only.
     return dict(zip(names, nn.functional.normalize(torch.from_numpy(rows).to(device), dim=1), strict=True))

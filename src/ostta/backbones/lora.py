@@ -1,10 +1,11 @@
-"""LoRA on the attention of an image tower, through peft."""
+"""LoRA on the attention of an image tower, with peft."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
+from ..core.errors import import_extra
 from ..core.overlay import twin
 from ..core.types import Error
 
@@ -12,25 +13,25 @@ TARGETS = ("q_proj", "k_proj", "v_proj")
 
 
 def with_lora(vision: nn.Module, rank: int) -> nn.Module:
-    """The tower with low-rank additions to its queries, keys and values: W x + B A x, B zero and A Kaiming, scaling 1.
+    """Return a tower with low-rank updates of queries, keys and values: W x + B A x, B = 0, A Kaiming, scaling 1.
 
-    Its modules are copies and its weights are not: the tower that was given does not change, and hardly any memory is used.
+    The result shares the weights of `vision` and copies its modules, so `vision` does not change.
     """
     if rank < 1:
-        raise Error(f"`rank` is at least 1, not {rank}.")
+        raise Error(f"`rank` must be at least 1, not {rank}.", code="option-invalid")
     found = {name.rpartition(".")[2] for name, part in vision.named_modules() if isinstance(part, nn.Linear)}
     if not set(TARGETS) <= found:
         raise Error(
-            f"LoRA needs an image tower with linear layers called {', '.join(TARGETS)}, as CLIP's, and this one has none."
+            f"LoRA requires an image tower with linear layers called {', '.join(TARGETS)}, such as CLIP: use another "
+            "backbone, "
+            "or another parameter group.",
+            code="backbone-unsupported",
         )
-    try:
-        from peft import LoraConfig, inject_adapter_in_model
-    except ImportError as problem:
-        raise Error('The group "lora" needs peft: install it with `pip install "ostta[lora]"`.') from problem
+    peft = import_extra("peft", 'The group "lora"', "lora")
     tower = twin(vision)
-    config = LoraConfig(r=rank, lora_alpha=rank, target_modules=list(TARGETS), lora_dropout=0.0, bias="none")
-    # Its own generator: the same rank starts from the same A, and nobody else's random numbers change.
+    config = peft.LoraConfig(r=rank, lora_alpha=rank, target_modules=list(TARGETS), lora_dropout=0.0, bias="none")
+    # A separate generator: the same rank starts from the same A, and the global generator does not change.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        inject_adapter_in_model(config, tower)
+        peft.inject_adapter_in_model(config, tower)
     return tower.eval().requires_grad_(False)

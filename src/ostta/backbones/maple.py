@@ -1,33 +1,46 @@
-"""MaPLe: learned prompts in both towers of a CLIP, the image side's projected from the text side's (Khattak et al. 2023).
+"""MaPLe: learned prompts in both towers of a CLIP (Khattak et al. 2023).
 
-    text:   [start, P_0, rest of the prompt] -> layer 0 -> P_1 in the place of P_0 -> layer 1 -> P_2 -> layer 2 -> ...
-    image:  [class, patches, f_0(P_0)] -> layer 0 -> f_1(P_1) in the place of f_0(P_0) -> layer 1 -> ...
+    text:   [start, P_0, rest of the prompt] -> layer 0 -> P_1 in place of P_0 -> layer 1 -> P_2 -> layer 2 -> ...
+    image:  [class, patches, f_0(P_0)] -> layer 0 -> f_1(P_1) in place of f_0(P_0) -> layer 1 -> ...
 
-The prompts belong to the image tower, as its submodule `prompts`, so that an overlay over that tower reaches all of them.
+The prompts are the submodule `prompts` of the image tower, so that an overlay of the tower covers all of them. Prompts
+and the token statistics of PromptAlign are read from public checkpoints and from safetensors files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from ..core.devices import own_precision
+from ..core.errors import translate_errors
 from ..core.types import Error
+from ..io import check_regular, write_atomically
+from .checkpoints import read_checkpoint
 from .clip import Clip
-from .context import PromptedText
-from .prompts import checked_templates, ensemble
-from .protocol import DEFAULT_TEMPLATES, Statistics
+from .prompts import PromptedText, check_templates, ensemble
+from .protocol import DEFAULT_TEMPLATES, HasTokenStatistics, Statistics
 from .towers import ClipTower, frozen, initial_weights, weight_hash
 
-# As published: two tokens, in the first three layers.
+# As published: two tokens in the first three layers.
 TOKENS, DEPTH = 2, 3
+OWN_PROMPTS, OWN_STATISTICS = "maple.safetensors", "statistics.safetensors"
+# Buffers of a checkpoint that belong to the classes of its training.
+CLASS_DEPENDENT = ("token_prefix", "token_suffix")
+IMAGES_AT_ONCE = 32
+# More layers than any CLIP has.
+MAX_LAYERS = 100
 
 
 class MaplePrompts(nn.Module):
-    """The prompts of the text tower and their projections to the image tower; parameters are named as in public checkpoints."""
+    """Prompts of the text tower and their projections to the image tower, named as in public checkpoints."""
 
     def __init__(self, text_width: int, vision_width: int, tokens: int = TOKENS, depth: int = DEPTH) -> None:
         super().__init__()
@@ -38,17 +51,17 @@ class MaplePrompts(nn.Module):
         self.compound_prompt_projections = nn.ModuleList([nn.Linear(text_width, vision_width) for _ in deeper])
 
     def text(self) -> list[torch.Tensor]:
-        """One prompt [tokens, text width] a layer."""
+        """Return one prompt [tokens, text width] a layer."""
         return [self.ctx, *self.compound_prompts_text]
 
     def visual(self) -> list[torch.Tensor]:
-        """One prompt [tokens, vision width] a layer."""
+        """Return one prompt [tokens, vision width] a layer."""
         projections = [self.proj, *self.compound_prompt_projections]
         return [project(prompt) for project, prompt in zip(projections, self.text(), strict=True)]
 
 
 class MapleTower(ClipTower):
-    """An image tower with prompts behind its patches."""
+    """Image tower with prompts after the patches."""
 
     def __init__(self, vision_model: nn.Module, visual_projection: nn.Module, prompts: MaplePrompts) -> None:
         super().__init__(vision_model, visual_projection)
@@ -63,7 +76,7 @@ class MapleTower(ClipTower):
         return self.with_tokens(pixels, 0)[0]
 
     def with_tokens(self, pixels: torch.Tensor, blocks: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Raw features, and the inputs [B, tokens, width] of the first `blocks` blocks, prompts included."""
+        """Return raw features and the inputs [B, tokens, width] of the first `blocks` blocks, prompts included."""
         seen: list[torch.Tensor] = []
         for hidden in self._inputs(pixels, self.blocks):
             if len(seen) < blocks:
@@ -71,7 +84,7 @@ class MapleTower(ClipTower):
         return self.read(hidden), seen
 
     def tokens(self, pixels: torch.Tensor, blocks: int) -> list[torch.Tensor]:
-        """The inputs of the first `blocks` blocks alone: nothing behind the last of them is worked out."""
+        """Return the inputs of the first `blocks` blocks only; later blocks are not computed."""
         return list(self._inputs(pixels, blocks))
 
     def _inputs(self, pixels: torch.Tensor, blocks: int) -> Iterator[torch.Tensor]:
@@ -85,7 +98,7 @@ class MapleTower(ClipTower):
 
 
 def _with_prompt(hidden: torch.Tensor, visual: list[torch.Tensor], number: int) -> torch.Tensor:
-    """The input of block `number`: its own prompt in the place of the last one, where there is one for that block."""
+    """Return the input of block `number`: its prompt, if it has one, replaces that of the previous block."""
     if number >= len(visual):
         return hidden
     prompt = visual[number]
@@ -93,17 +106,20 @@ def _with_prompt(hidden: torch.Tensor, visual: list[torch.Tensor], number: int) 
 
 
 class MapleText(PromptedText):
-    """The prompts of `classes` behind the learned vectors; what may be tuned lies in the image tower."""
+    """Prompts of `classes` after the learned vectors, which are parameters of the image tower."""
 
     def __init__(self, maple: Maple, classes: Sequence[str], template: str = DEFAULT_TEMPLATES[0]) -> None:
         super().__init__(maple, classes, template)
         self._tower = maple.tower
         self.free = {}
         self.vision_names = tuple(f"prompts.{name}" for name, _ in self._tower.prompts.named_parameters())
-        taken = len(self._tower.prompts.ctx)
-        if len(self._shared) <= taken:
+        replaced = len(self._tower.prompts.ctx)
+        if len(self._shared) <= replaced:
             raise Error(
-                f"The template {template!r} is too short for MaPLe: {taken} words before {{}} give way to its prompts."
+                f"The template {template!r} is too short for MaPLe, which replaces {replaced} words before {{}}: use "
+                "one such "
+                'as "a photo of a {}.".',
+                code="template-invalid",
             )
 
     def classify(self, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -116,7 +132,7 @@ class MapleText(PromptedText):
 
 
 class Maple(Clip):
-    """A CLIP with MaPLe's prompts, and the token statistics that PromptAlign aligns with, where they are known."""
+    """A CLIP with the prompts of MaPLe and, if known, the token statistics that PromptAlign aligns with."""
 
     def __init__(self, clip: Clip, prompts: MaplePrompts, id: str, statistics: Statistics | None = None) -> None:
         base: Any = clip.vision
@@ -146,18 +162,21 @@ class Maple(Clip):
         )
         if widths != fitting:
             raise Error(
-                f"The MaPLe prompts are for towers of widths {widths[0]} and {widths[1]}, text and image, and those of "
-                f"{self._clip.id} have {fitting[0]} and {fitting[1]}."
+                f"The MaPLe prompts fit towers of widths {widths[0]} (text) and {widths[1]} (image), but those of "
+                f"{self._clip.id} have {fitting[0]} and {fitting[1]}.",
+                code="prompts-mismatch",
             )
         tokens = model.embeddings.num_positions + len(prompts.ctx)
-        wanted = (len(model.encoder.layers), tokens, model.config.hidden_size)
+        expected = (len(model.encoder.layers), tokens, model.config.hidden_size)
         if self.statistics is not None:
             for name, tensor in (("means", self.statistics.means), ("variances", self.statistics.variances)):
-                # Statistics of the first blocks alone will do: alignment stops there.
-                if tensor.ndim != 3 or tensor.shape[1:] != wanted[1:] or not 1 <= len(tensor) <= wanted[0]:
+                # Statistics of the first blocks are enough: only these are aligned.
+                if tensor.ndim != 3 or tensor.shape[1:] != expected[1:] or not 1 <= len(tensor) <= expected[0]:
                     raise Error(
-                        f"The token {name} have the shape {list(tensor.shape)}: {self.id} needs up to {list(wanted)}, "
-                        "blocks, tokens and width."
+                        f"The token {name} have the shape {list(tensor.shape)}: {self.id} requires at most "
+                        f"{list(expected)}, "
+                        "blocks, tokens and width.",
+                        code="prompts-mismatch",
                     )
 
     @cached_property
@@ -180,14 +199,16 @@ class Maple(Clip):
         return MapleText(self, classes, template)
 
     def embed(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        # In the order of `fill`: all templates of the first class, then those of the second.
-        rows = [self.prompted(classes, template).classify({}) for template in checked_templates(templates)]
+        # In the order of `fill`: all templates of the first class, then those of the second class.
+        rows = [self.prompted(classes, template).classify({}) for template in check_templates(templates)]
         return torch.stack(rows, dim=1).flatten(0, 1)
 
     def read(self, prompts: Sequence[str]) -> torch.Tensor:
         raise Error(
-            f"The learned prompts of {self.id} stand in the place of a prompt's first words, so that classes have no descriptions here: "
-            "give their names alone."
+            f"The learned prompts of {self.id} replace the first words of a prompt, so classes cannot have "
+            "descriptions: give "
+            "the names of the classes without descriptions.",
+            code="backbone-unsupported",
         )
 
     @torch.no_grad()
@@ -196,16 +217,181 @@ class Maple(Clip):
 
 
 def new_prompts(clip: Clip, words: str = "a photo") -> MaplePrompts:
-    """Untrained prompts for `clip`: its first from `words`, the deeper ones small random vectors."""
+    """Return untrained prompts for `clip`: the first from `words`, the deeper ones small random vectors."""
     vision: Any = clip.vision
     text: Any = clip.text
     tower = text.text_model
     prompts = MaplePrompts(tower.config.hidden_size, vision.vision_model.config.hidden_size)
     tokens = clip.tokens([words], ("{}",))[0][1:-1]
     if len(tokens) != TOKENS:
-        raise Error(f"The prompts have {TOKENS} tokens, and {words!r} has {len(tokens)}.")
+        raise Error(f"The prompts have {TOKENS} tokens, but {words!r} has {len(tokens)}.", code="template-invalid")
     with torch.no_grad():
         prompts.ctx.copy_(tower.embeddings.token_embedding.weight[tokens])
         for prompt in prompts.compound_prompts_text:
             nn.init.normal_(prompt, std=0.02)
     return prompts
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+def load_maple(clip: Clip, place: Path, id: str) -> Maple:
+    """Return `clip` with the prompts at `place`, a checkpoint or its folder, and the statistics in the same folder."""
+    file = _prompts_file(place)
+    return Maple(clip, read_prompts(file), id, read_statistics(file.parent))
+
+
+def _prompts_file(place: Path) -> Path:
+    if place.is_file():
+        return place
+    if not place.is_dir():
+        raise Error(
+            f"There are no MaPLe prompts at {place}: name a checkpoint such as model.pth.tar-2, or its folder.",
+            code="prompts-not-found",
+        )
+    own = place / OWN_PROMPTS
+    if own.is_file():
+        return own
+    found = sorted([*place.glob("*.pth.tar*"), *place.glob("*.pth")])
+    if len(found) != 1:
+        listed = ", ".join(file.name for file in found) or "none"
+        raise Error(
+            f"The folder {place} must have one MaPLe checkpoint, but has {listed}: name the file.",
+            code="prompts-not-found",
+        )
+    return found[0]
+
+
+def read_prompts(file: Path) -> MaplePrompts:
+    """Read the prompts of a checkpoint. The classes of its training have no effect."""
+    tensors = _read_tensors(file)
+    marked = {
+        name.removeprefix("prompt_learner."): tensor for name, tensor in tensors.items() if "prompt_learner." in name
+    }
+    tensors = {name: tensor for name, tensor in (marked or tensors).items() if name not in CLASS_DEPENDENT}
+    try:
+        tokens, text_width = tensors["ctx"].shape
+        vision_width, projected = tensors["proj.weight"].shape
+    except (KeyError, ValueError):
+        tokens = text_width = vision_width = projected = 0
+    if not tokens * vision_width or projected != text_width:
+        raise _unreadable(file, "it has no `ctx` or no `proj.weight` of the expected shape")
+    depth = 1 + sum(name.startswith("compound_prompts_text.") for name in tensors)
+    if depth > MAX_LAYERS:
+        raise _unreadable(file, f"it has prompts for {depth} layers, and the limit is {MAX_LAYERS}")
+    # The shapes are compared before any number is copied, because many tensors may share one small storage.
+    with torch.device("meta"):
+        prompts = MaplePrompts(text_width, vision_width, tokens, depth)
+    with translate_errors("prompts-unreadable", f"{file} has no MaPLe prompts: {{reason}}.", RuntimeError):
+        prompts.load_state_dict({name: tensor.to("meta") for name, tensor in tensors.items()}, assign=True)
+    if sum(tensor.nbytes for tensor in tensors.values()) > file.stat().st_size:
+        raise _unreadable(file, "its tensors are larger than the file, because they share one storage")
+    prompts.load_state_dict({name: _single(tensor, name, file) for name, tensor in tensors.items()}, assign=True)
+    return prompts
+
+
+def read_statistics(folder: Path) -> Statistics | None:
+    """Read the token statistics in `folder`, in our format or as the two published tensors; None if there are none."""
+    own = folder / OWN_STATISTICS
+    if own.is_file():
+        tensors = _read_tensors(own)
+        if not {"means", "variances"} <= set(tensors):
+            raise Error(f"{own} has no token statistics: `means` or `variances` is missing.", code="prompts-unreadable")
+        return Statistics(*(_single(tensors[name], name, own) for name in ("means", "variances")))
+    means, variances = (sorted(folder.glob(f"*vis_{name}.pt")) for name in ("means", "vars"))
+    if not means and not variances:
+        return None
+    if len(means) != 1 or len(variances) != 1:
+        raise Error(
+            f"The folder {folder} must have one file *vis_means.pt and one file *vis_vars.pt.", code="prompts-not-found"
+        )
+    return Statistics(_read_tensor(means[0]), _read_tensor(variances[0]))
+
+
+def write_prompts(prompts: MaplePrompts, file: Path) -> None:
+    """Write prompts as safetensors, with the parameter names of public checkpoints."""
+    from safetensors.torch import save
+
+    content = {name: tensor.detach().contiguous() for name, tensor in prompts.state_dict().items()}
+    write_atomically(file, save(content))
+
+
+def write_statistics(statistics: Statistics, file: Path, about: dict[str, object]) -> None:
+    """Write token statistics; `about` records how they were measured."""
+    from safetensors.torch import save
+
+    content = {"means": statistics.means.contiguous(), "variances": statistics.variances.contiguous()}
+    write_atomically(file, save(content, metadata={"about": json.dumps(about)}))
+
+
+def statistics_file(name: str) -> Path:
+    """Return the file for the statistics of the backbone `name`, BASE+maple:PATH: in the folder of its prompts."""
+    _, maple, path = name.partition("+maple:")
+    if not maple:
+        raise Error(
+            "The embedded statistics ship with the package and are not overwritten: name a file with --out.",
+            code="file-required",
+        )
+    place = Path(path).expanduser()
+    return (place if place.is_dir() else place.parent) / OWN_STATISTICS
+
+
+@torch.no_grad()
+def measure_statistics(
+    backbone: HasTokenStatistics, views: Iterable[torch.Tensor], blocks: int | None = None
+) -> tuple[Statistics, int]:
+    """Return mean and variance of the tokens at the input of each block, and the number of `views` [3, H, W]."""
+    tower = backbone.tower
+    blocks = tower.blocks if blocks is None else blocks
+    count, total, squares = 0, None, None
+    iterator = iter(views)
+    while part := list(islice(iterator, IMAGES_AT_ONCE)):
+        batch = torch.stack(part)
+        with own_precision(tower):
+            # On the CPU, because some devices have no double precision.
+            tokens = torch.stack(tower.tokens(batch.to(backbone.device), blocks)).cpu().double()
+        count += len(batch)
+        total = tokens.sum(1) if total is None else total + tokens.sum(1)
+        squares = tokens.square().sum(1) if squares is None else squares + tokens.square().sum(1)
+    if total is None or squares is None:
+        raise Error("Token statistics require at least one image.", code="images-missing")
+    means = total / count
+    # Rounding can make the variance of a constant token, such as a prompt, negative.
+    variances = (squares / count - means.square()).clamp(min=0)
+    return Statistics(means.float(), variances.float()), count
+
+
+def _read_tensors(file: Path) -> dict[str, torch.Tensor]:
+    if file.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        check_regular(file, "file of tensors")
+        with translate_errors("prompts-unreadable", f"{file} cannot be read: {{reason}}."):
+            return load_file(file)
+    content = read_checkpoint(file)
+    if isinstance(content, torch.Tensor):
+        raise _unreadable(file, "it has one tensor instead of a `state_dict`")
+    return content
+
+
+def _read_tensor(file: Path) -> torch.Tensor:
+    content = read_checkpoint(file)
+    if not isinstance(content, torch.Tensor):
+        raise Error(f"{file} must have exactly one dense tensor, written by `torch.save`.", code="prompts-unreadable")
+    return _single(content, "the tensor", file)
+
+
+def _single(tensor: torch.Tensor, name: str, file: Path) -> torch.Tensor:
+    """Return `tensor` in single precision; an Error unless it has finite floating-point numbers."""
+    try:
+        single = torch.empty(tensor.shape).copy_(tensor) if tensor.is_floating_point() else None
+    except Exception:  # torch cannot convert types of four or six bits
+        single = None
+    if single is None or not single.isfinite().all():
+        raise Error(
+            f"{file} has {name} as {tensor.dtype}: it must have finite floating-point numbers.",
+            code="prompts-unreadable",
+        )
+    return single
+
+
+def _unreadable(file: Path, reason: str) -> Error:
+    return Error(f"{file} has no MaPLe prompts: {reason}.", code="prompts-unreadable")

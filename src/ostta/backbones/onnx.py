@@ -1,35 +1,50 @@
-"""A backbone that was exported for ONNX Runtime: an image tower without gradients, and the embeddings of some classes.
+"""Backbones exported for ONNX Runtime: an image tower without gradients, and the embeddings of fixed classes.
 
-It serves methods that train nothing in the tower: zero_shot, tda, dpe, oga, onzeta.
+They serve methods that train nothing in the tower: zero_shot, tda, dpe, oga, onzeta. Files of an exported backbone:
+
+ostta.json          description (`Exported`): origin, preprocessing, classes, and a SHA-256 of every file
+model.onnx          image tower: `pixels` [batch, 3, H, W] to `features` [batch, D]
+text.safetensors    `text_features` [classes, D], of length one
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from ..core.checks import shown
+from ..core.checks import UNIT_TOLERANCE, shown
+from ..core.errors import error_context, import_extra, translate_errors
 from ..core.types import Error
-from .folders import short
-from .onnx_files import Content, file_hash, read_content
-from .prompts import checked_templates
+from ..io import read_regular
+from .prompts import check_templates
 from .protocol import DEFAULT_TEMPLATES
 
+if TYPE_CHECKING:
+    from .onnx_schema import Exported
+
 PREFIX = "onnx:"
-INPUT, OUTPUT = "pixels", "features"
-NEEDS_EXTRA = 'Backbones for ONNX Runtime need {}: install it with `pip install "ostta[onnx]"`.'
+FORMAT = 1
+DESCRIPTION, MODEL, TEXT = "ostta.json", "model.onnx", "text.safetensors"
+FILES = (MODEL, TEXT)
+# Names of the tensors in the two files.
+INPUT, OUTPUT, FEATURES = "pixels", "features", "text_features"
+# Entry of the description with the hash of all other entries.
+SEAL = "sha256"
 
 
 class OnnxTower(nn.Module):
-    """Normalised images [B, 3, H, W] to raw features [B, D], through ONNX Runtime on the processor.
+    """Image tower in ONNX Runtime on the CPU: normalised images [B, 3, H, W] to raw features [B, D].
 
-    With `one_by_one` the images of a batch pass one after the other: numbers of eight bits are scaled by the largest in the
-    whole batch, so an image would be seen in another way beside other images.
+    With `one_by_one`, every image is a batch of its own. Eight-bit models need it: they scale their inputs by the
+    largest value of the batch, so the features of an image would depend on the other images.
     """
 
     def __init__(self, model: bytes, one_by_one: bool) -> None:
@@ -38,7 +53,7 @@ class OnnxTower(nn.Module):
         self._one_by_one = one_by_one
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OnnxTower:
-        # There is nothing in it that could be changed.
+        # The tower has no state that can change.
         return self
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
@@ -48,31 +63,28 @@ class OnnxTower(nn.Module):
         return torch.from_numpy(np.concatenate(found) if len(found) > 1 else found[0]).to(pixels.device)
 
     def check(self, image_size: int, width: int) -> None:
-        """Refuse a model that does not make features of `width` numbers from images of `image_size` pixels."""
-        ends = ((self._session.get_inputs(), INPUT), (self._session.get_outputs(), OUTPUT))
-        for found, name in ends:
-            if [(one.name, one.type) for one in found] != [(name, "tensor(float)")]:
-                raise Error(f"the model must have one tensor {name!r} in single precision at that end")
-        try:
-            with torch.no_grad():
-                features = self(torch.zeros(1, 3, image_size, image_size))
-        except Exception as problem:  # of the library's own kinds
+        """Raise an Error unless the model maps images of `image_size` pixels to features of `width`."""
+        for ends, name in ((self._session.get_inputs(), INPUT), (self._session.get_outputs(), OUTPUT)):
+            if [(end.name, end.type) for end in ends] != [(name, "tensor(float)")]:
+                raise Error(
+                    f"The model must have exactly one float tensor {name!r} at this end.", code="backbone-damaged"
+                )
+        message = f"The model does not accept images of {image_size} pixels ({{reason}})."
+        with torch.no_grad(), translate_errors("backbone-damaged", message):
+            features = self(torch.zeros(1, 3, image_size, image_size))
+        if features.shape != (1, width) or not bool(torch.isfinite(features).all()):
             raise Error(
-                f"the model does not take images of {image_size} pixels ({short(problem).rstrip('.')})"
-            ) from None
-        if features.shape != (1, width):
-            raise Error(
-                f"the model gives {list(features.shape)} for one image, and the class embeddings ask for [1, {width}]"
+                f"The model returns {list(features.shape)} for one grey image; the class embeddings require finite "
+                f"features of shape [1, {width}].",
+                code="backbone-damaged",
             )
-        if not bool(torch.isfinite(features).all()):
-            raise Error("the model gives features that are not finite for a grey image")
 
 
 class Onnx:
-    """What `load("onnx:FOLDER")` returns. `about` is what the folder says of itself.
+    """Backbone returned by `load("onnx:FOLDER")`; `about` is its description.
 
-    The weight hash is of the files that compute, the model and the class embeddings, not of the backbone they were made from: a
-    state goes on only where every number comes out the same.
+    The weight hash covers the exported files, not the original backbone, so that a state is restored only where every
+    feature is the same.
     """
 
     restorable = True
@@ -80,14 +92,14 @@ class Onnx:
     device = torch.device("cpu")
     dtype = torch.float32
 
-    def __init__(self, id: str, content: Content) -> None:
+    def __init__(self, id: str, content: ExportedFiles) -> None:
         self.id = id
         self.about = about = content.about
+        self.preprocessing, self.logit_scale, self.remark = about.preprocessing.build(), about.logit_scale, about.remark
         tower = OnnxTower(content.model, one_by_one=about.precision == "int8")
-        tower.check(about.preprocessing.image_size, content.text.shape[1])
+        tower.check(self.preprocessing.image_size, content.text.shape[1])
         self.vision: nn.Module = tower.eval()
-        self.preprocessing, self.logit_scale, self.remark = about.preprocessing, about.logit_scale, about.remark
-        # The templates that the embeddings were made with are the only ones to be had.
+        # The embeddings exist for these templates only.
         own = {"adapter": {**about.defaults.get("adapter", {}), "templates": list(about.templates)}}
         self.defaults: Mapping[str, Mapping[str, object]] = {**about.defaults, **(own if about.templates else {})}
         self.weight_hash = file_hash("\n".join(about.files[name] for name in sorted(about.files)).encode())
@@ -99,52 +111,141 @@ class Onnx:
         return self._text.shape[1]
 
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        """The stored embeddings of `classes`, which must be among those of the export, in any order."""
-        about = self.about
-        if about.templates and checked_templates(templates) != about.templates:
-            raise Error(
-                f"{self.id} has class embeddings of the templates {shown(list(about.templates))}, and there is no text tower to "
-                f"make others of {shown(list(templates))}: export it with those."
-            )
-        for name in classes:
-            if name not in self._rows:
-                raise Error(
-                    f"{self.id} has no embedding of the class {shown(name)}, only of {shown(list(about.classes), 200)}: "
-                    "export it with all classes that you need."
-                )
+        """Return the stored embeddings of `classes`, which must be among the exported ones, in any order."""
+        check_stored_templates(self.id, self.about.templates, templates, "export")
+        check_stored_classes(self.id, self._rows, classes, "export")
         return self._text[[self._rows[name] for name in classes]]
 
     def unfamiliar(self, classes: Sequence[str]) -> list[str]:
         return [name for name in classes if name in self.about.unfamiliar]
 
 
+@dataclass(frozen=True)
+class ExportedFiles:
+    """Checked content of the folder of an exported backbone. `model` holds the bytes that were hashed."""
+
+    about: Exported
+    model: bytes
+    text: torch.Tensor
+
+
 def load_onnx(folder: Path) -> Onnx:
-    """The backbone that `export` wrote to `folder`."""
-    runtime()
-    content = read_content(folder)
-    try:
+    """Load the backbone that `export` wrote to `folder`."""
+    require_runtime()
+    content = read_exported(folder)
+    with error_context(f"The backbone in {folder} cannot be loaded"):
         return Onnx(f"{PREFIX}{folder}", content)
-    except Error as problem:
-        raise Error(f"The backbone in {folder} cannot be loaded: {str(problem).rstrip('.')}.") from None
 
 
-def runtime() -> Any:
-    """ONNX Runtime, or a sentence where it is not installed."""
-    try:
-        import onnxruntime
-    except ImportError as problem:
-        raise Error(NEEDS_EXTRA.format("onnxruntime")) from problem
-    return onnxruntime
+def read_exported(folder: Path) -> ExportedFiles:
+    """Read and check the files of an exported backbone; an Error says what is missing or damaged."""
+    if not folder.is_dir():
+        raise Error(f"There is no folder {str(folder)!r}.", code="backbone-not-found")
+    if not is_exported(folder):
+        raise Error(
+            f"The folder {folder} has no exported backbone: {DESCRIPTION} is missing. `ostta backbone export` writes "
+            "one.",
+            code="backbone-not-found",
+        )
+    with error_context(f"The backbone in {folder} cannot be loaded"):
+        about = _read_description(read_regular(folder / DESCRIPTION, "description"))
+        model, text = (_read_hashed(folder / name, about.files[name]) for name in FILES)
+        return ExportedFiles(about, model, _read_text(text, len(about.classes)))
+
+
+def is_exported(folder: Path) -> bool:
+    """Return whether `folder` has an exported backbone."""
+    return (folder / DESCRIPTION).is_file()
+
+
+def file_hash(content: bytes) -> str:
+    """Return the SHA-256 in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def seal(content: Mapping[str, Any]) -> str:
+    """Return the hash of the entries of a description."""
+    return file_hash(json.dumps(content, sort_keys=True).encode())
+
+
+def require_runtime() -> Any:
+    """Import ONNX Runtime, or raise an Error with the command that installs it."""
+    return import_extra("onnxruntime", "A backbone for ONNX Runtime", "onnx")
+
+
+def check_stored_templates(id: str, stored: Sequence[str], templates: Sequence[str], command: str) -> None:
+    """Raise an Error if `templates` differ from the ones that the stored embeddings were made with."""
+    if stored and check_templates(templates) != tuple(stored):
+        raise Error(
+            f"{id} has embeddings of the templates {shown(list(stored))} and no text tower for "
+            f"{shown(list(templates))}: {command} it again with these templates.",
+            code="templates-not-stored",
+        )
+
+
+def check_stored_classes(id: str, stored: Mapping[str, object], classes: Sequence[str], command: str) -> None:
+    """Raise an Error if one of `classes` has no stored embedding."""
+    for name in classes:
+        if name not in stored:
+            raise Error(
+                f"{id} has no embedding of the class {shown(name)}, only of {shown(list(stored), 200)}: "
+                f"{command} it again with all classes that you need.",
+                code="class-not-stored",
+            )
+
+
+# --- reading the files ------------------------------------------------------------------------------------------------
+def _read_hashed(file: Path, expected: str) -> bytes:
+    content = read_regular(file, "file")
+    if file_hash(content) != expected:
+        raise Error(f"The hash of {file.name} is wrong: export the backbone again.", code="backbone-damaged")
+    return content
+
+
+def _read_description(content: bytes) -> Exported:
+    from ..schema import parse_object, validate
+    from .onnx_schema import Exported
+
+    with error_context(DESCRIPTION):
+        found = parse_object(content)
+        number, expected = found.pop("format", None), found.pop(SEAL, None)
+        if type(number) is not int or number != FORMAT:
+            raise Error(
+                f"The file has format {shown(number)}, and this version reads format {FORMAT}: use the version of "
+                "ostta "
+                "that wrote it, or export the backbone again.",
+                code="backbone-format-unknown",
+            )
+        if expected != seal({"format": number, **found}):
+            raise Error("The hash of the description is wrong: export the backbone again.", code="backbone-damaged")
+        return validate(Exported, found)
+
+
+def _read_text(content: bytes, classes: int) -> torch.Tensor:
+    from safetensors.torch import load
+
+    with translate_errors("backbone-damaged", f"{TEXT} cannot be read ({{reason}})."):
+        tensors = load(content)
+    text = tensors.get(FEATURES)
+    if text is None or len(tensors) > 1:
+        raise Error(f"{TEXT} must have exactly one tensor, {FEATURES!r}.", code="backbone-damaged")
+    if text.dtype != torch.float32 or text.ndim != 2 or len(text) != classes or not text.numel():
+        raise Error(
+            f"{FEATURES} is {str(text.dtype).removeprefix('torch.')} of shape {list(text.shape)}: "
+            f"it must be float32 with one row for each of {classes} classes.",
+            code="backbone-damaged",
+        )
+    if not bool(((text.norm(dim=1) - 1).abs() <= UNIT_TOLERANCE).all()):  # false for NaN
+        raise Error(f"A row of {FEATURES} does not have length one.", code="backbone-damaged")
+    return text
 
 
 def _session(model: bytes) -> Any:
-    onnxruntime = runtime()
-    options = onnxruntime.SessionOptions()
-    # As many as torch has, which follows OMP_NUM_THREADS.
+    runtime = require_runtime()
+    options = runtime.SessionOptions()
+    # As many threads as torch, which follows OMP_NUM_THREADS.
     options.intra_op_num_threads = torch.get_num_threads()
     options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # what goes wrong is raised as well
-    try:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as problem:  # of the library's own kinds
-        raise Error(f"ONNX Runtime cannot read the model ({short(problem).rstrip('.')})") from None
+    options.log_severity_level = 4  # problems are raised as well
+    with translate_errors("backbone-damaged", "ONNX Runtime cannot read the model ({reason})."):
+        return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -1,37 +1,53 @@
-"""From a backbone to a folder for ONNX Runtime."""
+"""Export a backbone to a folder for ONNX Runtime."""
 
 from __future__ import annotations
 
-import importlib
+import json
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from ..core.errors import import_extra, translate_errors
 from ..core.overlay import encode, lock_of
 from ..core.types import Error
 from ..io import folder_in_one_step, write_atomically
-from .folders import short
-from .onnx import INPUT, NEEDS_EXTRA, OUTPUT, Onnx, OnnxTower, load_onnx
-from .onnx_files import DESCRIPTION, FEATURES, FILES, MODEL, TEXT, Exported, checked_names, file_hash, is_exported
-from .prompts import checked_templates
+from .onnx import (
+    DESCRIPTION,
+    FEATURES,
+    FILES,
+    INPUT,
+    MODEL,
+    OUTPUT,
+    TEXT,
+    Onnx,
+    OnnxTower,
+    file_hash,
+    is_exported,
+    load_onnx,
+)
+from .prompts import check_class_names, check_templates
 from .protocol import DEFAULT_TEMPLATES, Backbone
 from .wrapped import NoTower, Wrapped
 
-# The version of the ONNX operators.
+if TYPE_CHECKING:
+    from .onnx_schema import Exported
+
+# Version of the ONNX operators.
 OPSET = 20
-# Unit features must be those of torch to this, where nothing is rounded to eight bits.
-EQUAL = 1e-4
-# An ONNX file is one message of protobuf, which cannot be longer.
-MOST_BYTES = 2**31 - 2**20
-# Images that are compared, in batches of these sizes: a tower that is fixed to one size is noticed.
+# Largest difference between unit features in ONNX Runtime and in torch, in single precision.
+TOLERANCE = 1e-4
+# An ONNX file is one protobuf message, which is limited to 2 GiB.
+MAX_BYTES = 2**31 - 2**20
+# Batch sizes of the comparison: several, to detect a tower that is fixed to one size.
 BATCHES = (1, 4, 3)
+LIBRARIES = ("onnxruntime", "onnx", "onnxscript")
 
 
 def export(
@@ -45,27 +61,20 @@ def export(
 ) -> Exported:
     """Write the image tower of `backbone` and the embeddings of `classes` to `folder`, for `load("onnx:FOLDER")`.
 
-    The features are compared with those of torch before the folder is there at all; `largest_difference` of the answer says how
-    well they agree. `int8` rounds the dense layers to eight bits. `force` replaces a backbone that was exported there earlier.
+    The features are compared with those of torch before the folder is created; `largest_difference` of the returned
+    description is the result. `int8` quantises the dense layers to eight bits. `force` replaces an earlier export.
 
     >>> from ostta import backbones
     >>> about = backbones.export(backbones.load("embedded"), ["cat", "dog"], "pets")  # doctest: +SKIP
     >>> backbones.load("onnx:pets").classifier(["dog", "cat"]).shape  # doctest: +SKIP
     torch.Size([2, 192])
     """
-    names, given = (
-        checked_names(list(classes) if not isinstance(classes, str) else classes),
-        checked_templates(templates),
-    )
-    if isinstance(backbone, Onnx) or isinstance(backbone.vision, NoTower):
-        has = "is for ONNX Runtime already" if isinstance(backbone, Onnx) else "has no image tower"
-        raise Error(f"The backbone {backbone.id} cannot be exported: it {has}.")
+    names, given = check_class_names(classes), check_templates(templates)
     place = Path(folder).expanduser().resolve()
-    _check_place(place, force)
-    _require("onnxruntime")
-    _require("onnx")
-    _require("onnxscript")
-    _check_size(backbone)
+    _check_backbone(backbone)
+    _check_folder(place, force)
+    for library in LIBRARIES:
+        import_extra(library, "A backbone for ONNX Runtime", "onnx")
     with torch.inference_mode(False), torch.no_grad(), lock_of(backbone.vision):
         text = backbone.classifier(names, given).detach().float().cpu().contiguous()
         program = _program(backbone)
@@ -73,113 +82,122 @@ def export(
             _write_model(program, partial / MODEL, int8)
             _write_text(text, partial / TEXT)
             content = {name: (partial / name).read_bytes() for name in FILES}
-            apart = _largest_difference(backbone, OnnxTower(content[MODEL], one_by_one=int8))
-            if not int8 and not apart <= EQUAL:
-                raise Error(
-                    f"The backbone {backbone.id} cannot be exported: its unit features differ by {apart:.1g} from those in torch, "
-                    f"and {EQUAL:g} is the most."
+            difference = _largest_difference(backbone, OnnxTower(content[MODEL], one_by_one=int8))
+            if not int8 and not difference <= TOLERANCE:
+                raise _not_exportable(
+                    backbone,
+                    f"its unit features differ by {difference:.1g} from those in torch, and the limit is {TOLERANCE:g}",
                 )
-            about = Exported(
-                backbone=backbone.id,
-                weight_hash=backbone.weight_hash,
-                precision="int8" if int8 else "float32",
-                preprocessing=backbone.preprocessing,
-                logit_scale=float(backbone.logit_scale),
-                classes=names,
-                # Where the embeddings were given, templates have no part in them.
-                templates=() if isinstance(backbone, Wrapped) else given,
-                defaults={owner: dict(options) for owner, options in backbone.defaults.items()},
-                remark=backbone.remark,
-                unfamiliar=tuple(backbone.unfamiliar(names)),
-                largest_difference=apart,
-                versions={
-                    name: metadata.version(name) for name in ("ostta", "torch", "onnxruntime", "onnx", "onnxscript")
-                },
-                files={name: file_hash(data) for name, data in content.items()},
-            )
+            about = _describe(backbone, names, given, int8, difference, content)
             write_atomically(partial / DESCRIPTION, about.to_json().encode())
             load_onnx(partial)
     return about
 
 
-# --- inside -----------------------------------------------------------------------------------------------------------
-def _check_place(place: Path, force: bool) -> None:
-    """Only what an export wrote is ever replaced."""
+def _describe(
+    backbone: Backbone,
+    classes: tuple[str, ...],
+    templates: tuple[str, ...],
+    int8: bool,
+    difference: float,
+    content: dict[str, bytes],
+) -> Exported:
+    from .onnx_schema import Exported, PreprocessingModel
+
+    return Exported(
+        backbone=backbone.id,
+        weight_hash=backbone.weight_hash,
+        precision="int8" if int8 else "float32",
+        preprocessing=PreprocessingModel.of(backbone.preprocessing),
+        logit_scale=float(backbone.logit_scale),
+        classes=classes,
+        # Embeddings that were passed to `wrap` do not depend on templates.
+        templates=() if isinstance(backbone, Wrapped) else templates,
+        defaults=json.loads(json.dumps({owner: dict(options) for owner, options in backbone.defaults.items()})),
+        remark=backbone.remark,
+        unfamiliar=tuple(backbone.unfamiliar(classes)),
+        largest_difference=difference,
+        versions={name: metadata.version(name) for name in ("ostta", "torch", *LIBRARIES)},
+        files={name: file_hash(data) for name, data in content.items()},
+    )
+
+
+def _not_exportable(backbone: Backbone, reason: str) -> Error:
+    return Error(f"The backbone {backbone.id} cannot be exported: {reason}.", code="backbone-not-exportable")
+
+
+def _check_backbone(backbone: Backbone) -> None:
+    tower = backbone.vision
+    if isinstance(backbone, Onnx):
+        raise _not_exportable(backbone, "it is already a backbone for ONNX Runtime")
+    if isinstance(tower, NoTower):
+        raise _not_exportable(backbone, "it has no image tower")
+    size = sum(tensor.numel() * tensor.element_size() for tensor in (*tower.parameters(), *tower.buffers()))
+    if size > MAX_BYTES:
+        raise _not_exportable(
+            backbone, f"its image tower has {size / 2**30:.1f} GiB, and an ONNX file is limited to 2 GiB"
+        )
+
+
+def _check_folder(place: Path, force: bool) -> None:
+    """Raise an Error unless `place` is free, empty, or an earlier export that may be replaced."""
     if not place.exists():
         return
     if not place.is_dir():
-        raise Error(f"{place} is a file: name a folder to export to.")
+        raise Error(f"{place} is a file: name a folder to export to.", code="folder-in-use")
     found = {entry.name for entry in place.iterdir()}
     if not found:
         return
     if not is_exported(place) or not found <= {DESCRIPTION, *FILES}:
         raise Error(
-            f"The folder {place} holds other things than an exported backbone: name another one, or an empty one."
+            f"The folder {place} has files that are not of an exported backbone: name another folder or an empty one.",
+            code="folder-in-use",
         )
     if not force:
         raise Error(
-            f"The folder {place} holds an exported backbone already: name another one, or replace it with `force`."
-        )
-
-
-def _require(library: str) -> None:
-    try:
-        importlib.import_module(library)
-    except ImportError as problem:
-        raise Error(NEEDS_EXTRA.format(library)) from problem
-
-
-def _check_size(backbone: Backbone) -> None:
-    tower = backbone.vision
-    size = sum(tensor.numel() * tensor.element_size() for tensor in (*tower.parameters(), *tower.buffers()))
-    if size > MOST_BYTES:
-        raise Error(
-            f"The image tower of {backbone.id} cannot be exported: it has {size / 2**30:.1f} GiB, and an ONNX file at most 2 GiB."
+            f"The folder {place} already has an exported backbone: name another folder, or replace it with `force`.",
+            code="folder-in-use",
         )
 
 
 def _program(backbone: Backbone) -> Any:
-    """The image tower as an ONNX program whose batches may have any size."""
+    """Return the image tower as an ONNX program that accepts batches of any size."""
     size = backbone.preprocessing.image_size
-    # Neither 0 nor 1, which the tracer takes for numbers that never change.
+    # Two images, because the tracer treats a batch size of 0 or 1 as constant.
     pixels = torch.zeros(2, 3, size, size, device=_device(backbone.vision))
-    try:
-        with _quiet():
-            traced = torch.export.export(
-                backbone.vision, (pixels,), dynamic_shapes=({0: torch.export.Dim("batch")},), strict=False
-            )
-            program: Any = torch.onnx.export(
-                traced, dynamo=True, opset_version=OPSET, input_names=[INPUT], output_names=[OUTPUT], verbose=False
-            )
-            from onnx_ir.passes.common import ClearMetadataAndDocStringPass
+    message = f"The image tower of {backbone.id} cannot be converted to ONNX: {{reason}}."
+    with translate_errors("backbone-not-exportable", message), _quiet():
+        traced = torch.export.export(
+            backbone.vision, (pixels,), dynamic_shapes=({0: torch.export.Dim("batch")},), strict=False
+        )
+        program: Any = torch.onnx.export(
+            traced, dynamo=True, opset_version=OPSET, input_names=[INPUT], output_names=[OUTPUT], verbose=False
+        )
+        from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
-            # Paths of this machine's files, among others.
-            ClearMetadataAndDocStringPass()(program.model)
-    except Exception as problem:  # somebody else's module, and the tracer's own kinds
-        raise Error(f"The image tower of {backbone.id} cannot be written as ONNX: {short(problem)}") from problem
+        # The metadata has paths of files on this machine.
+        ClearMetadataAndDocStringPass()(program.model)
     return program
 
 
 def _write_model(program: Any, file: Path, int8: bool) -> None:
-    try:
-        with _quiet():
-            if int8:
-                _quantise(program.model_proto, file)
-            else:
-                program.save(str(file), external_data=False)
-    except Exception as problem:  # of the libraries' own kinds
-        raise Error(f"The ONNX model cannot be written: {short(problem)}") from problem
+    message = "The ONNX model cannot be written: {reason}."
+    with translate_errors("backbone-not-exportable", message), _quiet():
+        if int8:
+            _quantise(program.model_proto, file)
+        else:
+            program.save(str(file), external_data=False)
 
 
 def _quantise(model: Any, file: Path) -> None:
-    """Write the model with dense layers of eight bits, their inputs scaled anew at every pass.
+    """Write the model with dense layers of eight bits, whose inputs are scaled at every pass.
 
-    Weights are unsigned: with signed ones, processors without VNNI add two products in sixteen bits, which overflows, and the
-    features are wrong. Convolutions stay as they are, as their kernels of eight bits are slower than those of single precision.
+    Weights are unsigned: with signed weights, CPUs without VNNI add two products in sixteen bits, which overflows. Only
+    dense layers are quantised, because convolutions in eight bits are slower than in single precision.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    del model.graph.value_info[:]  # shapes that no longer hold once the quantiser has turned weights round
+    del model.graph.value_info[:]  # the quantiser transposes weights, after which these shapes are wrong
     quantize_dynamic(model, str(file), ["MatMul", "Gemm"], per_channel=True, weight_type=QuantType.QUInt8)
 
 
@@ -190,23 +208,22 @@ def _write_text(text: torch.Tensor, file: Path) -> None:
 
 
 def _largest_difference(backbone: Backbone, tower: OnnxTower) -> float:
-    """Between unit features of the two towers, on smooth images and on noise."""
-    chance, size = torch.Generator().manual_seed(0), backbone.preprocessing.image_size
-    apart = 0.0
+    """Return the largest difference between unit features of the two towers, on smooth images with noise."""
+    generator, size = torch.Generator().manual_seed(0), backbone.preprocessing.image_size
+    largest = 0.0
     for count in BATCHES:
-        rough = torch.randn(count, 3, 4, 4, generator=chance)
-        smooth = torch.nn.functional.interpolate(rough, size=(size, size), mode="bilinear")
-        pixels = smooth + 0.3 * torch.randn(count, 3, size, size, generator=chance)
+        coarse = torch.randn(count, 3, 4, 4, generator=generator)
+        smooth = torch.nn.functional.interpolate(coarse, size=(size, size), mode="bilinear")
+        pixels = smooth + 0.3 * torch.randn(count, 3, size, size, generator=generator)
         ours = encode(backbone.vision, pixels.to(_device(backbone.vision))).float().cpu()
-        try:
+        message = f"ONNX Runtime cannot run the image tower of {backbone.id}: {{reason}}."
+        with translate_errors("backbone-not-exportable", message):
             theirs = encode(tower, pixels)
-        except Exception as problem:  # of the library's own kinds
-            raise Error(f"ONNX Runtime cannot run the image tower of {backbone.id}: {short(problem)}") from problem
         difference = float((ours - theirs).abs().max())
-        if not difference < float("inf"):  # so for NaN
-            raise Error(f"The backbone {backbone.id} cannot be exported: its features of some images are not finite.")
-        apart = max(apart, difference)
-    return apart
+        if not difference < float("inf"):  # also for NaN
+            raise _not_exportable(backbone, "its features of some images are not finite")
+        largest = max(largest, difference)
+    return largest
 
 
 def _device(tower: nn.Module) -> torch.device:
@@ -215,7 +232,7 @@ def _device(tower: nn.Module) -> torch.device:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the notes of the exporter; what matters in them is checked here and raised."""
+    """Suppress the warnings and log messages of the exporter; real problems are raised."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""From a processor config of the hub to `Preprocessing`."""
+"""Convert processor configs of the Hugging Face hub to `Preprocessing`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import translate_errors
 from ..core.types import Error, Preprocessing
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -16,45 +17,48 @@ HALVES = (0.5, 0.5, 0.5)
 
 
 def clip_preprocessing(image_size: int) -> Preprocessing:
-    """What CLIP's family does where no file says otherwise."""
+    """Return the preprocessing of CLIP models without a processor config."""
     return Preprocessing(image_size, CLIP_MEAN, CLIP_STD, fit="crop", resize=image_size)
 
 
 def siglip_preprocessing(image_size: int) -> Preprocessing:
-    """What SigLIP's family does where no file says otherwise."""
+    """Return the preprocessing of SigLIP models without a processor config."""
     return Preprocessing(image_size, HALVES, HALVES, fit="square")
 
 
 def read_preprocessing(folder: Path, default: Preprocessing) -> Preprocessing:
-    """The folder's processor config; `default` fills what it does not say, or stands in for a missing file."""
+    """Return the preprocessing of the processor config in a folder; `default` supplies missing entries."""
     for name in ("preprocessor_config.json", "processor_config.json"):
         file = folder / name
         if file.is_file():
-            try:
+            message = f"{file} is not a readable processor config: {{reason}}."
+            with translate_errors("preprocessing-invalid", message, ValueError, AttributeError):
                 content = json.loads(file.read_text(encoding="utf-8"))
-                # `transformers` 5 saves the image part inside the config of the whole processor.
+                # `transformers` 5 stores the image processor inside the config of the whole processor.
                 config = content.get("image_processor", content)
-            except (ValueError, AttributeError) as problem:
-                raise Error(f"{file} is not a processor config that can be read: {problem}.") from problem
-            return fitting(config, default, str(file))
+            return check_preprocessing(config, default, str(file))
     return default
 
 
-def fitting(config: Mapping[str, Any], default: Preprocessing, what: str) -> Preprocessing:
-    """`parse`, and an Error about `what` where it cannot be followed or makes images of another size than the tower takes."""
-    try:
-        parsed = parse(config, default)
-    except (ValueError, TypeError, AttributeError, KeyError) as problem:
-        raise Error(f"{what} is not a processor config that can be read: {problem}.") from problem
+def check_preprocessing(config: Mapping[str, Any], default: Preprocessing, source: str) -> Preprocessing:
+    """Parse a processor config; an Error about `source` if it is invalid or its images do not fit the image tower."""
+    message = f"{source} is not a readable processor config: {{reason}}."
+    with translate_errors("preprocessing-invalid", message, ValueError, TypeError, AttributeError, KeyError):
+        parsed = parse_preprocessing(config, default)
     if parsed.image_size != default.image_size:
         raise Error(
-            f"{what} makes images of {parsed.image_size} pixels, but the image tower takes {default.image_size}."
+            f"{source} produces images of {parsed.image_size} pixels, but the image tower expects "
+            f"{default.image_size}.",
+            code="preprocessing-invalid",
         )
     return parsed
 
 
-def parse(config: Mapping[str, Any], default: Preprocessing) -> Preprocessing:
-    """`size` comes as a number, as {"shortest_edge"} or as {"height", "width"}; `crop_size` as a number or a pair."""
+def parse_preprocessing(config: Mapping[str, Any], default: Preprocessing) -> Preprocessing:
+    """Parse a processor config.
+
+    `size` is a number, {"shortest_edge"} or {"height", "width"}; `crop_size` is a number or a pair.
+    """
     fit, resize = _fit_and_side(config.get("size"), default)
     image_size = resize
     if fit == "crop":
@@ -85,7 +89,7 @@ def _square(size: Any) -> int:
     if isinstance(size, int):
         return size
     if size["height"] != size["width"]:
-        raise ValueError(f"images of {size['width']} x {size['height']} pixels are not supported, only square ones")
+        raise ValueError(f"images of {size['width']} x {size['height']} pixels are not square")
     return int(size["height"])
 
 

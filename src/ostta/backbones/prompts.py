@@ -1,61 +1,108 @@
-"""From class names to prompts, and from prompt embeddings to a classifier."""
+"""From class names to prompts, from prompt embeddings to a classifier, and prompts as vectors that can be tuned."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import functional
 
+from ..core.checks import shown
+from ..core.devices import in_single, own_precision
 from ..core.types import Error
 from ..io import is_unicode
-from .protocol import Backbone, EncodesWords, ReadsPrompts, RelatesNames, TunablePrompts, TunesPrompts
+from .protocol import (
+    DEFAULT_TEMPLATES,
+    Backbone,
+    EncodesWords,
+    ReadsPrompts,
+    RelatesNames,
+    TunablePrompts,
+    TunesPrompts,
+)
+from .towers import KeysValues, causal_block, keys_values, last_block
+
+if TYPE_CHECKING:
+    from .clip import Clip
+
+# Name of the tensor that prompt tuning changes.
+CONTEXT = "context"
+# Longest part of a prompt or template in a message.
+SHOWN = 200
 
 
+# --- prompts ----------------------------------------------------------------------------------------------------------
 def fill(classes: Sequence[str], templates: Sequence[str]) -> list[str]:
-    """The prompts of the first class in every template, then those of the second, and so on."""
+    """Return the prompts of the first class in every template, then those of the second class, and so on."""
     if not classes:
-        raise Error("There are no classes: give at least one name.")
-    given = checked_templates(templates)
-    # `replace` and not `format`: other braces in a template or a name are just characters.
-    return [template.replace("{}", name.replace("_", " ")) for name in classes for template in given]
+        raise Error("There are no classes: give at least one name.", code="classes-invalid")
+    checked = check_templates(templates)
+    # `replace` instead of `format`, because other braces in a template or a name are ordinary characters.
+    return [template.replace("{}", name.replace("_", " ")) for name in classes for template in checked]
 
 
-def checked_templates(templates: Sequence[str]) -> tuple[str, ...]:
-    """The templates, of which a text alone is one; an Error where there is none, or one that cannot be filled."""
+def check_class_names(classes: Sequence[str]) -> tuple[str, ...]:
+    """Return class names as a tuple; an Error if there is none, one that is empty, or one that occurs twice."""
+    if isinstance(classes, str) or not isinstance(classes, Sequence) or not classes:
+        raise Error(
+            f'The classes must be a list of names such as ["cat", "dog"], not {shown(classes)}.', code="classes-invalid"
+        )
+    for name in classes:
+        if not isinstance(name, str) or not is_unicode(name) or not name.strip():
+            raise Error(f"{shown(name)} is not a class name: give a text that is not empty.", code="classes-invalid")
+    if len(set(classes)) < len(classes):
+        twice = next(name for place, name in enumerate(classes) if name in classes[:place])
+        raise Error(f"The class {shown(twice)} occurs twice: give every class its own name.", code="classes-invalid")
+    return tuple(classes)
+
+
+def check_templates(templates: Sequence[str]) -> tuple[str, ...]:
+    """Return the templates as a tuple; a single text is one template. Every template must have one placeholder {}."""
     if isinstance(templates, str):
         templates = (templates,)
-    if not isinstance(templates, Sequence):
-        raise Error(f'Templates are a list of texts such as "a photo of a {{}}.", not {templates!r}.')
-    if not templates:
-        raise Error('There is no template: give at least one, such as "a photo of a {}.".')
+    if not isinstance(templates, Sequence) or not templates:
+        raise Error(
+            f'The templates must be a list of texts such as "a photo of a {{}}.", not {shown(templates)}.',
+            code="template-invalid",
+        )
     for template in templates:
-        if not isinstance(template, str) or template.count("{}") != 1:
-            raise Error(f'The template {_shown(template)} must contain {{}} exactly once, as in "a photo of a {{}}.".')
-        if not is_unicode(template):
-            raise Error(f"The template {_shown(template)} is not valid Unicode text: write it anew.")
+        if not isinstance(template, str) or template.count("{}") != 1 or not is_unicode(template):
+            raise Error(
+                f'The template {shown(template, SHOWN)} must be valid text with {{}} exactly once, as in "a photo of a '
+                f'{{}}.".',
+                code="template-invalid",
+            )
     return tuple(templates)
 
 
 def refuse_special_tokens(prompts: Sequence[str], tokens: Sequence[str], id: str) -> None:
-    """A token such as <|endoftext|> inside a prompt would end it there: the tower would not read the rest of the name."""
+    """Raise an Error for a prompt with a special token such as <|endoftext|>, which would end it."""
     for prompt in prompts:
         for token in tokens:
-            # Some tokenizers fill up with a plain character, such as "!", which is as good as any other in a name.
+            # Some tokenizers pad with an ordinary character such as "!", which a name may have.
             if len(token) > 1 and token.lower() in prompt.lower():
                 raise Error(
-                    f"The prompt {_shown(prompt)} has {token!r} in it, which {id} reads as a sign and not as a word: "
-                    "take it out of the class name or the template."
+                    f"The prompt {shown(prompt, SHOWN)} has the special token {token!r} of {id}: remove it from the "
+                    "class "
+                    "name or the template.",
+                    code="prompt-invalid",
                 )
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}..."
+def prompt_too_long(id: str, classes: Sequence[str], prompts: int, place: int, limit: int) -> Error:
+    """Return the Error for the prompt at `place` of `prompts`, which has more tokens than the text tower reads."""
+    name = classes[place * len(classes) // prompts]
+    return Error(
+        f"The class {name!r} is too long for {id}: the text tower reads {limit} tokens, and its prompt has more.",
+        code="prompt-too-long",
+    )
 
 
+# --- classifiers ------------------------------------------------------------------------------------------------------
 def ensemble(features: torch.Tensor, classes: int) -> torch.Tensor:
-    """Unit rows, one a class: the renormalised mean of the unit embeddings of its prompts, which `fill` put in order."""
+    """Return one unit row a class: the renormalised mean of its unit embeddings, which are in the order of `fill`."""
     rows = functional.normalize(features, dim=-1)
     if len(rows) == classes:
         return rows
@@ -65,13 +112,14 @@ def ensemble(features: torch.Tensor, classes: int) -> torch.Tensor:
 def classifier_of(
     backbone: Backbone, classes: Sequence[str], templates: Sequence[str], prompts: Mapping[str, Sequence[str]]
 ) -> torch.Tensor:
-    """Unit rows, one a class: the renormalised mean of its `prompts`, and of its name in the templates where it has none."""
+    """Return one unit row a class, from its descriptions in `prompts`, or from its name in the templates."""
     if not prompts:
         return backbone.classifier(classes, templates)
     if not isinstance(backbone, ReadsPrompts):
         raise Error(
-            f"The backbone {backbone.id} cannot read the descriptions of classes, as it has no text tower: give the names of the "
-            "classes alone."
+            f"The backbone {backbone.id} cannot encode descriptions of classes, because it has no text tower: give the "
+            "names of the classes without descriptions.",
+            code="backbone-unsupported",
         )
     by_name = [name for name in classes if name not in prompts]
     rows = dict(zip(by_name, backbone.classifier(by_name, templates), strict=True)) if by_name else {}
@@ -85,9 +133,9 @@ def classifier_of(
 def words_of(
     backbone: Backbone, names: Sequence[str], templates: Sequence[str], classes: Sequence[str]
 ) -> Mapping[str, torch.Tensor]:
-    """Unit text features of those `names` that the backbone can encode; empty where it has no text tower.
+    """Return unit text features of the `names` that the backbone can encode; none if it has no text tower.
 
-    A backbone that knows which names cover others leaves out the names of the classes and of their parts.
+    A backbone that relates names (`RelatesNames`) omits names of the classes and of things that a class covers.
     """
     if isinstance(backbone, RelatesNames):
         names = backbone.other_words(names, classes)
@@ -100,11 +148,116 @@ def words_of(
     return dict(zip(names, backbone.classifier(names, templates), strict=True))
 
 
+# --- prompts as vectors -----------------------------------------------------------------------------------------------
 def prompted(backbone: Backbone, classes: Sequence[str]) -> TunablePrompts:
-    """The text tower of `backbone` from prompt vectors; an Error where it cannot be run from them."""
+    """Return the prompts of `classes` as vectors that can be tuned; an Error if the backbone does not support it."""
     if not isinstance(backbone, TunesPrompts):
         raise Error(
-            f"The backbone {backbone.id} cannot tune prompts: that needs a text tower of the CLIP family, "
-            'such as "openai/clip-vit-base-patch16" or "embedded".'
+            f"The backbone {backbone.id} cannot tune prompts, which requires a text tower of the CLIP family: use a "
+            "backbone "
+            'such as "openai/clip-vit-base-patch16" or "embedded".',
+            code="backbone-unsupported",
         )
     return backbone.prompted(classes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Classes whose own tokens have one length, with these token ids, [classes, length]."""
+
+    classes: list[int]
+    tokens: torch.Tensor
+
+
+class PromptedText:
+    """Prompts of `classes`, with the words of `template` before {} as vectors that can be tuned.
+
+    A prompt has a start token, context, and the tokens of the class up to the end of text. The text attention of CLIP
+    is causal, so start and context are computed once for all classes. `tests/test_context.py` compares the result with
+    the forward pass of `transformers`, which does not accept vectors.
+
+    free:          tensors that can be tuned and belong to no module: the context.
+    vision_names:  parameters of the image tower that belong to the prompts: none here.
+    """
+
+    vision_names: tuple[str, ...] = ()
+
+    def __init__(self, clip: Clip, classes: Sequence[str], template: str = DEFAULT_TEMPLATES[0]) -> None:
+        tower: Any = clip.text
+        device, self._text = clip.device, clip.text
+        self._embeddings = tower.text_model.embeddings
+        self._layers = tower.text_model.encoder.layers
+        self._norm, self._projection = tower.text_model.final_layer_norm, tower.text_projection
+        prompts = clip.tokens(classes, (template,))
+        shared = _shared_tokens(clip, template)
+        parts = [prompt[len(shared) :] for prompt in prompts if prompt[: len(shared)] == shared]
+        if len(parts) < len(prompts):
+            raise Error(
+                f"The template {template!r} cannot be tuned on {clip.id}, because its words are joined to the class "
+                "name: "
+                "put a space before {}.",
+                code="template-invalid",
+            )
+        self._shared = torch.tensor(shared, device=device)
+        self._groups = []
+        for length in sorted({len(part) for part in parts}):
+            members = [index for index, part in enumerate(parts) if len(part) == length]
+            self._groups.append(_Group(members, torch.tensor([parts[index] for index in members], device=device)))
+        by_group = torch.tensor([index for group in self._groups for index in group.classes], device=device)
+        self._order = by_group.argsort()
+        self.initial_context = self._embed(self._shared[1:]).detach()
+        self.free: dict[str, torch.Tensor] = {CONTEXT: self.initial_context}
+
+    def classify(self, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Return raw features, one row a class, with the values of `tensors` in place of those of the prompts."""
+        return self.encode(tensors[CONTEXT])
+
+    def encode(self, context: torch.Tensor, deeper: Sequence[torch.Tensor] = ()) -> torch.Tensor:
+        """Return raw features, one row a class, with `context` [n, width] in place of the first n words of the prompts.
+
+        The tensors of `deeper`, [n, width] each, take these places again at the input of the second layer, the third,
+        and so on. The computation is in the precision of the text tower, the result in single precision.
+        """
+        with own_precision(self._text):
+            return in_single(self._encode(context, deeper), self._text)
+
+    def _encode(self, context: torch.Tensor, deeper: Sequence[torch.Tensor] = ()) -> torch.Tensor:
+        start, rest = self._embed(self._shared[:1]), self._embed(self._shared[1 + len(context) :])
+        places = self._embeddings.position_embedding.weight
+        shared = (torch.cat([start, context, rest]) + places[: len(self._shared)])[None]
+        memory: list[KeysValues] = []
+        for number, layer in enumerate(self._layers):
+            if 0 < number <= len(deeper):
+                prompt = deeper[number - 1][None]
+                shared = torch.cat([shared[:, :1], prompt, shared[:, 1 + prompt.shape[1] :]], dim=1)
+            if number == len(self._layers) - 1:
+                memory.append(keys_values(layer, shared))
+            else:
+                shared, own = causal_block(layer, shared)
+                memory.append(own)
+        ends = []
+        for group in self._groups:
+            length = group.tokens.shape[1]
+            hidden = self._embed(group.tokens) + places[len(self._shared) : len(self._shared) + length]
+            for layer, before in zip(self._layers[:-1], memory[:-1], strict=True):
+                hidden, _ = causal_block(layer, hidden, before)
+            ends.append(last_block(self._layers[-1], hidden, -1, memory[-1]))
+        features: torch.Tensor = self._projection(self._norm(torch.cat(ends)[self._order]))
+        return features
+
+    def _embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        # Not cached, because an overlay may replace the embeddings.
+        words: torch.Tensor = self._embeddings.token_embedding(tokens)
+        return words
+
+
+def _shared_tokens(clip: Clip, template: str) -> list[int]:
+    """Return the start token and the tokens of the words before {}."""
+    words = template.partition("{}")[0].strip()
+    if not words:
+        raise Error(
+            f'The template {template!r} has no words before {{}} to tune: use one such as "a photo of a {{}}.".',
+            code="template-invalid",
+        )
+    tokens: list[int] = clip.tokens([words], ("{}",))[0][:-1]
+    return tokens

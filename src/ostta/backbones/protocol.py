@@ -1,4 +1,4 @@
-"""What a backbone is: an image tower and a text tower in one space, and the numbers its images need. And what some can do more."""
+"""Protocols of backbones: what every backbone has, and the additional capabilities of some."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_TEMPLATES = ("a photo of a {}.",)
 
 
 class Backbone(Protocol):
-    """Never changes: adapters hold what adapts in overlays over `vision`.
+    """An image tower and text embeddings in one space. It never changes: adapted tensors are in overlays over `vision`.
 
     >>> backbone = ostta.backbones.load("embedded")
     >>> backbone
@@ -23,15 +23,15 @@ class Backbone(Protocol):
     >>> backbone.trainable, backbone.restorable
     (True, True)
 
-    id:             how to name it to `load` again: "embedded", a hub id or a folder; "wrapped" for one made by `wrap`.
-    vision:         a module from normalised images [B, 3, H, W] to raw features [B, D]; frozen, in eval mode.
-    preprocessing:  how an image becomes its canonical view; `data.views` carries it out.
-    logit_scale:    the model's own temperature, exp(logit_scale) of CLIP.
-    defaults:       options it recommends, by method or identifier name: {"rosita": {"lr": 0.01}}.
-    device, dtype:  where the towers are, and the precision of their numbers.
+    id:             name for `load`: "embedded", an id on the hub or a folder; "wrapped" for a backbone from `wrap`.
+    vision:         module from normalised images [B, 3, H, W] to raw features [B, D]; frozen, in eval mode.
+    preprocessing:  conversion of an image to its canonical view, which `data.views` applies.
+    logit_scale:    factor of the logits, exp(logit_scale) of CLIP.
+    defaults:       recommended options by method or identifier: {"rosita": {"lr": 0.01}}.
+    device, dtype:  device and precision of the towers.
     trainable:      whether gradients reach the parameters of `vision`.
-    restorable:     whether `load(id)` gives it back; a wrapped one must be handed over.
-    remark:         what must be said beside every figure that it is part of, or empty.
+    restorable:     whether `load(id)` returns the same backbone; a wrapped one must be passed by the caller.
+    remark:         remark that is shown beside every result with this backbone, or empty.
     """
 
     id: str
@@ -47,33 +47,33 @@ class Backbone(Protocol):
 
     @property
     def feature_width(self) -> int:
-        """The length of a feature."""
+        """Width of a feature."""
 
     @property
     def weight_hash(self) -> str:
-        """SHA-256 over the initial weights, computed when first asked for."""
+        """SHA-256 of the initial weights, computed on first use."""
 
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        """Unit text embeddings, one row a class; with several templates the renormalised mean of their embeddings.
+        """Return unit text embeddings, one row a class; several templates are averaged and renormalised.
 
         >>> ostta.backbones.load("embedded").classifier(["cat", "dog"], ["a photo of a {}.", "a {} in the snow."]).shape
         torch.Size([2, 128])
         """
 
     def unfamiliar(self, classes: Sequence[str]) -> list[str]:
-        """The class names that the model is known not to understand; empty where nothing is known.
+        """Return the class names that the model is known not to understand; empty if nothing is known.
 
         >>> ostta.backbones.load("embedded").unfamiliar(["cat", "violin"])
         ['violin']
         """
 
 
-# --- what some backbones can do more: having the members of a protocol is to declare it ---------------------------------
+# --- additional capabilities: a backbone declares one by having the members of its protocol ---------------------------
 @runtime_checkable
 class HasTextTower(Protocol):
-    """Its text tower is there, so that it can be trained as well.
+    """A backbone with a text tower that can be trained.
 
-    text: the tower, a module; `embed` runs it.
+    text: module of the tower; `embed` runs it.
 
     >>> isinstance(ostta.backbones.load("embedded"), ostta.backbones.HasTextTower)
     True
@@ -83,19 +83,19 @@ class HasTextTower(Protocol):
     def text(self) -> nn.Module: ...
 
     def embed(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        """Raw features of the prompts, all templates of the first class first; with graph where the weights of `text` have one."""
+        """Return raw features of the prompts, class by class, with a graph if `text` has one."""
 
 
 @runtime_checkable
 class ReadsPrompts(Protocol):
-    """Its text tower reads whole prompts, and not only class names in templates.
+    """A backbone whose text tower encodes whole prompts, not only class names in templates.
 
     >>> isinstance(ostta.backbones.wrap(None, torch.eye(2)), ostta.backbones.ReadsPrompts)
     False
     """
 
     def read(self, prompts: Sequence[str]) -> torch.Tensor:
-        """Unit text embeddings, one row a prompt.
+        """Return unit text embeddings, one row a prompt.
 
         >>> ostta.backbones.load("embedded").read(["a photo of a cat", "a dog in the snow"]).shape
         torch.Size([2, 128])
@@ -104,14 +104,14 @@ class ReadsPrompts(Protocol):
 
 @runtime_checkable
 class EncodesWords(Protocol):
-    """It has no text tower, but text embeddings of words beside those of the classes.
+    """A backbone without a text tower that has embeddings of words other than the classes.
 
     >>> isinstance(ostta.backbones.wrap(None, torch.eye(2)), ostta.backbones.EncodesWords)
     True
     """
 
     def encode_words(self, names: Sequence[str]) -> Mapping[str, torch.Tensor]:
-        """Unit text embeddings [D] by name, of those names that it knows.
+        """Return unit text embeddings [D] of the known names, by name.
 
         >>> known = {"cat": [1.0, 0.0], "teapot": [0.0, 2.0]}
         >>> ostta.backbones.wrap(None, known).encode_words(["teapot", "kite"])
@@ -121,14 +121,14 @@ class EncodesWords(Protocol):
 
 @runtime_checkable
 class RelatesNames(Protocol):
-    """It knows which names cover others, so that a part of a class does not count as another thing.
+    """A backbone that knows which names include others, so that a kind of a class does not count as another object.
 
     >>> isinstance(ostta.backbones.load("photos"), ostta.backbones.RelatesNames)
     True
     """
 
     def other_words(self, words: Sequence[str], classes: Sequence[str]) -> Sequence[str]:
-        """The words that name none of the classes and nothing that a class covers.
+        """Return the words that neither name a class nor a kind of it.
 
         >>> ostta.backbones.load("photos").other_words(["beagle", "teapot"], ["dog"])
         ['teapot']
@@ -136,9 +136,9 @@ class RelatesNames(Protocol):
 
 
 class TunablePrompts(Protocol):
-    """The prompts of some classes as vectors that can be tuned.
+    """Prompts of classes as vectors that can be tuned.
 
-    free:          tensors that may be tuned and belong to no module.
+    free:          tensors that can be tuned and belong to no module.
     vision_names:  parameters of the image tower that belong to the prompts.
     """
 
@@ -149,49 +149,49 @@ class TunablePrompts(Protocol):
     def vision_names(self) -> Sequence[str]: ...
 
     def classify(self, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Raw features, one row a class, with `tensors` in place of the prompts' own values, by name."""
+        """Return raw features, one row a class, with the values of `tensors` in place of those of the prompts."""
 
 
 @runtime_checkable
 class TunesPrompts(Protocol):
-    """Its text tower can be run from prompt vectors.
+    """A backbone whose text tower accepts prompts as vectors.
 
     >>> isinstance(ostta.backbones.wrap(None, torch.eye(2)), ostta.backbones.TunesPrompts)
     False
     """
 
     def prompted(self, classes: Sequence[str], template: str = DEFAULT_TEMPLATES[0]) -> TunablePrompts:
-        """The prompts of `classes`, which start as the words of `template`."""
+        """Return the prompts of `classes`; their initial vectors are the words of `template`."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Of the tokens of source images at the input of each block: means and population variances, [blocks, tokens, width]."""
+    """Means and population variances of source tokens at the input of each block, [blocks, tokens, width]."""
 
     means: torch.Tensor
     variances: torch.Tensor
 
 
 class TokenTower(Protocol):
-    """An image tower whose tokens can be seen."""
+    """An image tower that returns its tokens."""
 
     @property
     def blocks(self) -> int:
-        """How many blocks it has."""
+        """Number of blocks."""
 
     def with_tokens(self, pixels: torch.Tensor, blocks: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Raw features, and the inputs [B, tokens, width] of the first `blocks` blocks, prompts included."""
+        """Return raw features and the inputs [B, tokens, width] of the first `blocks` blocks, prompts included."""
 
     def tokens(self, pixels: torch.Tensor, blocks: int) -> list[torch.Tensor]:
-        """The inputs of the first `blocks` blocks alone."""
+        """Return the inputs of the first `blocks` blocks only."""
 
 
 @runtime_checkable
 class HasTokenStatistics(Protocol):
-    """The tokens of its image tower can be held to those of source images, which PromptAlign does.
+    """A backbone whose tokens can be aligned with those of source images, as PromptAlign does.
 
-    tower:       the image tower.
-    statistics:  of its tokens on source images; None until they were taken.
+    tower:       image tower.
+    statistics:  statistics of its tokens on source images; None until they are measured.
 
     >>> isinstance(ostta.backbones.load("embedded"), ostta.backbones.HasTokenStatistics)
     False

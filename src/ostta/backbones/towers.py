@@ -1,21 +1,35 @@
-"""The two towers as plain modules, tensor in and tensor out, and the hash of their weights."""
+"""The two towers of a model as modules from tensor to tensor, their transformer layers, and the hash of their weights.
+
+The features of a CLIP are read at one position. In the last layer the other positions serve as keys and values only, so
+their queries and dense layers, five sixths of the layer, are not computed (`last_block`).
+"""
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
+from torch.nn import functional
 
-from .blocks import last_block
+from ..core.errors import translate_errors
+from ..core.modes import learning
+from ..core.types import Error
+
+PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
+
+# Keys and values of one layer, [B, heads, L, width of a head].
+KeysValues = tuple[torch.Tensor, torch.Tensor]
 
 
+# --- towers -----------------------------------------------------------------------------------------------------------
 class ImageTower(nn.Module):
-    """Normalised images [B, 3, H, W] to raw features [B, D], through a vision model of `transformers`.
+    """Vision model of `transformers`: normalised images [B, 3, H, W] to raw features [B, D].
 
-    The submodules keep the names they have there, so that stored overlays read like CLIP's own weights.
+    The submodules keep their names, so that stored overlays use the parameter names of CLIP.
     """
 
     def __init__(self, vision_model: nn.Module, visual_projection: nn.Module | None = None) -> None:
@@ -29,7 +43,7 @@ class ImageTower(nn.Module):
 
 
 class ClipTower(ImageTower):
-    """The same for a CLIP, which is read at its class token: the last layer is worked out for that token alone."""
+    """Image tower of a CLIP: the last layer is computed for the class token only."""
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         model: Any = self.vision_model
@@ -39,7 +53,7 @@ class ClipTower(ImageTower):
         return self.read(hidden)
 
     def read(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Raw features from the input of the last layer."""
+        """Return raw features from the input of the last layer."""
         model: Any = self.vision_model
         token = last_block(model.encoder.layers[-1], hidden, 0)
         features: torch.Tensor = self.visual_projection(model.post_layernorm(token))
@@ -47,7 +61,7 @@ class ClipTower(ImageTower):
 
 
 class TextTower(nn.Module):
-    """Token ids [B, L] to raw features [B, D], through a text model of `transformers`."""
+    """Text model of `transformers`: token ids [B, L] to raw features [B, D]."""
 
     def __init__(self, text_model: nn.Module, text_projection: nn.Module | None = None) -> None:
         super().__init__()
@@ -55,29 +69,142 @@ class TextTower(nn.Module):
         self.text_projection = nn.Identity() if text_projection is None else text_projection
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        # No attention mask: CLIP is causal, so what stands behind the end does not matter, and SigLIP was trained unmasked.
+        # No attention mask: CLIP is causal, so tokens after the end have no effect, and SigLIP was trained without a
+        # mask.
         features: torch.Tensor = self.text_projection(self.text_model(tokens).pooler_output)
         return features
 
 
+# --- transformer layers -----------------------------------------------------------------------------------------------
+class Attention(Protocol):
+    """Attributes used of the attention of a layer."""
+
+    q_proj: nn.Linear
+    k_proj: nn.Linear
+    v_proj: nn.Linear
+    out_proj: nn.Linear
+    num_heads: int
+    head_dim: int
+    scale: float
+
+
+class Layer(Protocol):
+    """Attributes used of a layer of CLIP, with their names in `transformers`."""
+
+    layer_norm1: nn.LayerNorm
+    self_attn: Attention
+    layer_norm2: nn.LayerNorm
+    mlp: nn.Module
+
+
+def causal_block(
+    layer: Layer, hidden: torch.Tensor, before: KeysValues | None = None
+) -> tuple[torch.Tensor, KeysValues]:
+    """Apply one layer to positions that follow those of `before`; return the output and the keys and values."""
+    normed = layer.layer_norm1(hidden)
+    own = _keys_values(layer, normed)
+    keys, values = _concatenate(before, own)
+    length, reach = hidden.shape[1], keys.shape[2]
+    # A position attends to all positions of `before`, and to this part up to itself.
+    mask = torch.ones(length, reach, dtype=torch.bool, device=hidden.device).tril(reach - length)
+    return _attend(layer, hidden, normed, (keys, values), mask), own
+
+
+def keys_values(layer: Layer, hidden: torch.Tensor) -> KeysValues:
+    """Return keys and values only, for positions whose output is not needed."""
+    return _keys_values(layer, layer.layer_norm1(hidden))
+
+
+def last_block(layer: Layer, hidden: torch.Tensor, position: int, before: KeysValues | None = None) -> torch.Tensor:
+    """Return the output of one layer at `position`, [B, width], which attends to all positions and to `before`."""
+    normed = layer.layer_norm1(hidden)
+    memory = _concatenate(before, _keys_values(layer, normed))
+    own, own_normed = (tensor[:, position, None].contiguous() for tensor in (hidden, normed))
+    return _attend(layer, own, own_normed, memory)[:, 0]
+
+
+def _attend(
+    layer: Layer, hidden: torch.Tensor, normed: torch.Tensor, memory: KeysValues, mask: torch.Tensor | None = None
+) -> torch.Tensor:
+    attention = layer.self_attn
+    queries = _heads(attention, attention.q_proj(normed))
+    mixed = functional.scaled_dot_product_attention(queries, *memory, attn_mask=mask, scale=attention.scale)
+    hidden = hidden + attention.out_proj(mixed.transpose(1, 2).flatten(2))
+    output: torch.Tensor = hidden + layer.mlp(layer.layer_norm2(hidden))
+    return output
+
+
+def _keys_values(layer: Layer, normed: torch.Tensor) -> KeysValues:
+    attention = layer.self_attn
+    return _heads(attention, attention.k_proj(normed)), _heads(attention, attention.v_proj(normed))
+
+
+def _heads(attention: Attention, projected: torch.Tensor) -> torch.Tensor:
+    return projected.view(*projected.shape[:-1], attention.num_heads, attention.head_dim).transpose(1, 2)
+
+
+def _concatenate(before: KeysValues | None, own: KeysValues) -> KeysValues:
+    if before is None:
+        return own
+    keys, values = (
+        torch.cat([old.expand(len(new), -1, -1, -1), new], dim=2) for old, new in zip(before, own, strict=True)
+    )
+    return keys, values
+
+
+# --- weights ----------------------------------------------------------------------------------------------------------
 def frozen(module: nn.Module) -> nn.Module:
-    """The module itself, in eval mode and without gradients."""
+    """Put the module into eval mode, without gradients, and return it."""
     return module.eval().requires_grad_(False)
 
 
 def initial_weights(**modules: nn.Module) -> dict[str, torch.Tensor]:
-    """References to the weights as they are now. An overlay swaps parameters, so looking later could find adapted ones."""
+    """Return references to the present weights; an overlay may replace parameters later."""
     return {
         f"{part}.{name}": tensor for part, module in modules.items() for name, tensor in module.state_dict().items()
     }
 
 
 def weight_hash(weights: Mapping[str, torch.Tensor]) -> str:
-    """SHA-256 over names, dtypes, shapes and bytes, whatever file the weights came from."""
+    """Return a SHA-256 of names, types, shapes and bytes, which does not depend on the file format of the weights."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         tensor = weights[name].detach().cpu().contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        if tensor.numel():  # an empty one cannot be seen as bytes
+        if tensor.numel():  # an empty tensor cannot be viewed as bytes
             digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def shared_copy(model: nn.Module) -> tuple[nn.Module, torch.device, torch.dtype]:
+    """Return a frozen copy of a loaded model that shares its weights, with their device and precision.
+
+    Modes, gradients and submodules of `model` stay as they are, and later changes to them do not affect the copy. Only
+    a training step, which writes into the weights, changes both.
+    """
+    weights = list(model.parameters())
+    if not weights:
+        raise Error(f"The model, a {type(model).__name__}, has no weights.", code="model-unsupported")
+    devices, odd = {tensor.device for tensor in weights}, {tensor.dtype for tensor in weights} - set(PRECISIONS)
+    if len(devices) > 1 or "meta" in {device.type for device in devices}:
+        places = " and ".join(sorted(map(str, devices)))
+        raise Error(
+            f"The weights of the model are on {places}: move all of them to one device.", code="model-unsupported"
+        )
+    if odd:
+        raise Error(
+            f"The model has weights of type {odd.pop()}: convert them to float32, bfloat16 or float16.",
+            code="model-unsupported",
+        )
+    precision = next((tensor.dtype for tensor in weights if tensor.ndim > 1), weights[0].dtype)
+    message = f"The model, a {type(model).__name__}, cannot be copied: {{reason}}."
+    with learning(), translate_errors("model-unsupported", message):
+        known: dict[int, object] = {id(tensor): nn.Parameter(_alias(tensor), requires_grad=False) for tensor in weights}
+        known |= {id(tensor): _alias(tensor) for tensor in model.buffers()}
+        copied = copy.deepcopy(model, known)
+    return copied.eval(), devices.pop(), precision
+
+
+def _alias(tensor: torch.Tensor) -> torch.Tensor:
+    # A tensor created in inference mode cannot be part of a graph, so it is copied.
+    return tensor.clone() if tensor.is_inference() else tensor.detach()

@@ -1,4 +1,4 @@
-"""Bring your own encoder: a backbone from any image tower and text embeddings of yours."""
+"""Bring your own encoder: a backbone from any image tower and given text embeddings."""
 
 from __future__ import annotations
 
@@ -6,23 +6,31 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import Protocol
 
 import torch
+from numpy.typing import ArrayLike
 from torch import nn
+from torch.nn import functional
 
+from ..core.errors import translate_errors
 from ..core.modes import learning
 from ..core.types import Error, Preprocessing
 from .preprocessing import CLIP_MEAN, CLIP_STD
 from .protocol import DEFAULT_TEMPLATES
-from .texts import ANY_CLASS, Numbers, TextFeatures, Texts, texts_of
 from .towers import frozen, weight_hash
 
-# Images of a backbone without a tower are of no use, but they are read before that is said.
+# One embedding or several: a tensor, or anything that numpy converts to numbers.
+Numbers = torch.Tensor | ArrayLike
+TextFeatures = Numbers | Mapping[str, Numbers] | Callable[[list[str]], Numbers]
+# Argument of a function of class names if the width must be known before there are classes.
+ANY_CLASS = "thing"
+# Image size of a backbone without an image tower.
 NO_TOWERS_SIZE = 1
 
 
 class ImageEmbeds(nn.Module):
-    """Takes the embeddings out of the object that `CLIPVisionModelWithProjection` and its like return."""
+    """Return `image_embeds` of the output of `CLIPVisionModelWithProjection` and similar models."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -34,7 +42,7 @@ class ImageEmbeds(nn.Module):
 
 
 class InSinglePrecision(nn.Module):
-    """A tower whose features come in another precision than the one everything else here has."""
+    """Convert the features of a tower to single precision."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -46,14 +54,17 @@ class InSinglePrecision(nn.Module):
 
 
 class NoTower(nn.Module):
-    """Stands for the image tower of a backbone that has none."""
+    """Image tower of a backbone that has none."""
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        raise Error("This backbone has no image tower: give features to `step_features`, not images.")
+        raise Error(
+            "This backbone has no image tower: give features to `step_features` instead of images.",
+            code="image-tower-missing",
+        )
 
 
 class Wrapped:
-    """What `wrap` returns."""
+    """Backbone returned by `wrap`."""
 
     id = "wrapped"
     restorable = False
@@ -94,11 +105,11 @@ class Wrapped:
         return weight_hash(self._weights)
 
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        """The given text embeddings; there is no text tower, so `templates` has no part in them."""
+        """Return the given text embeddings; `templates` have no effect without a text tower."""
         return self._texts.rows(classes).to(self.device)
 
     def encode_words(self, names: Sequence[str]) -> Mapping[str, torch.Tensor]:
-        """The given embeddings of those names that are known."""
+        """Return the given embeddings of the names that have one."""
         known = self._words.known(names)
         return dict(zip(known, self._words.rows(known).to(self.device), strict=True)) if known else {}
 
@@ -116,15 +127,16 @@ def wrap(
     std: Sequence[float] | None = None,
     word_features: Mapping[str, Numbers] | Callable[[list[str]], Numbers] | None = None,
 ) -> Wrapped:
-    """A backbone from `vision`, which maps normalised images [B, 3, image_size, image_size] to features [B, D].
+    """Build a backbone from `vision`, which maps normalised images [B, 3, image_size, image_size] to features [B, D].
 
-    `text_features` are the embeddings of the classes: a tensor [C, D] in their order, a dictionary from class names to embeddings
-    [D], or a function from a list of class names to a tensor [C, D]; their length does not matter. Images are scaled to
-    `image_size` on the short side, cropped at the centre and normalised by `mean` and `std`, which are CLIP's if not given.
-    `vision` is copied, and the copy adapts nothing of the original. Without a tower (None), adapters take features alone.
-    `word_features` are the embeddings of words beside the classes (docs/words.md), a dictionary or a function like `text_features`;
-    if not given, `text_features` is asked for words too, where it is a dictionary or a function.
-    A state file belongs to the tower and to the embeddings that were given; of a function it knows nothing.
+    `text_features` are the embeddings of the classes: a tensor [C, D] in their order, a dictionary from class names to
+    embeddings [D], or a function from a list of class names to a tensor [C, D]. They are normalised to length one.
+    `vision` is copied, so the original does not change. If `vision` is None, adapters accept features only.
+
+    Images are resized to `image_size` on the short side, cropped at the centre and normalised by `mean` and `std`, by
+    default those of CLIP. `word_features` are embeddings of words other than the classes (docs/words.md), as a
+    dictionary or a function; the default is `text_features` if it is one of these. A state file stores a hash of the
+    tower and of given embeddings; a function cannot be hashed.
 
     >>> import torch
     >>> tower = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 16))
@@ -135,22 +147,15 @@ def wrap(
     >>> wrap(tower, known, image_size=8).classifier(["cat", "ant"]).shape
     torch.Size([2, 16])
     """
-    if vision is not None and not isinstance(vision, nn.Module):
-        raise Error(f"The image tower must be a torch.nn.Module, not a {type(vision).__name__}.")
-    if vision is not None and (not isinstance(image_size, int) or isinstance(image_size, bool) or image_size < 1):
-        raise Error(f"image_size must be the side of the tower's images in pixels, such as 224, not {image_size!r}.")
+    size = _check_image_size(vision, image_size)
     if word_features is not None and not (isinstance(word_features, Mapping) or callable(word_features)):
-        raise Error(
-            f"word_features must be a dictionary from names to embeddings or a function of names, not a {type(word_features).__name__}."
-        )
+        raise _invalid("word_features", "a dictionary or a function of names", type(word_features).__name__)
     if not (math.isfinite(logit_scale) and logit_scale > 0):
-        raise Error(f"logit_scale must be a positive number, not {logit_scale}.")
-    size = image_size or NO_TOWERS_SIZE
-    preprocessing = Preprocessing(
-        size, _channels("mean", mean, CLIP_MEAN), _channels("std", std, CLIP_STD), fit="crop", resize=size
-    )
-    if min(preprocessing.std) <= 0:
-        raise Error(f"std must be positive, not {preprocessing.std}.")
+        raise _invalid("logit_scale", "a positive number", logit_scale)
+    channels = _channels("mean", mean, CLIP_MEAN), _channels("std", std, CLIP_STD)
+    if min(channels[1]) <= 0:
+        raise _invalid("std", "three positive numbers", channels[1])
+    preprocessing = Preprocessing(size, *channels, fit="crop", resize=size)
     with learning():
         texts = texts_of(text_features)
         words = texts if word_features is None else texts_of(word_features)
@@ -161,43 +166,18 @@ def wrap(
     return Wrapped(tower, texts, preprocessing, float(logit_scale), trainable, device, words)
 
 
-def _probed(vision: nn.Module, image_size: int, texts: Texts) -> tuple[nn.Module, bool, torch.device]:
-    """A copy of the tower as a map from tensor to features, whether gradients reach its parameters, and where it is.
+def _invalid(name: str, expected: str, value: object) -> Error:
+    return Error(f"`{name}` of `wrap` must be {expected}, not {value!r}.", code="wrap-invalid")
 
-    All of this is found out on a grey image, and the width of a feature too where the texts do not say it.
-    """
-    try:
-        tower = copy.deepcopy(vision).eval().float().requires_grad_()
-    except RuntimeError as problem:
-        raise Error(f"The image tower cannot be copied: {problem}") from problem
-    device = next((tensor.device for tensor in tower.parameters()), torch.device("cpu"))
-    pixels = torch.zeros(1, 3, image_size, image_size, device=device)
-    try:
-        output = tower(pixels)
-    except Exception as problem:  # somebody else's module: anything may come
-        raise Error(f"The image tower does not take a tensor of {list(pixels.shape)}: {problem}") from problem
-    if isinstance(getattr(output, "image_embeds", None), torch.Tensor):
-        tower, output = ImageEmbeds(tower), output.image_embeds
-    if not isinstance(output, torch.Tensor):
-        raise Error(
-            f"The image tower returns a {type(output).__name__}: it must return a tensor, or an object with `image_embeds`."
-        )
-    if texts.width is None:
-        texts.width = output.shape[-1] if output.ndim == 2 and len(output) == 1 else None
-        if texts.width is None:
-            raise Error(f"The image tower gives {list(output.shape)} for one image: it must give [1, D].")
-    if output.shape != (1, texts.width):
-        raise Error(
-            f"The image tower gives {list(output.shape)} for one image, and the text features are {texts.width} wide: "
-            f"it must give [1, {texts.width}]."
-        )
-    if not output.is_floating_point():
-        raise Error(f"The image tower gives features of type {output.dtype}: they must be floating-point numbers.")
-    if not bool(torch.isfinite(output).all()):
-        raise Error("The image tower gives features that are not finite for a grey image.")
-    if output.dtype != torch.float32:
-        tower = InSinglePrecision(tower)
-    return frozen(tower), output.requires_grad, device
+
+def _check_image_size(vision: object, image_size: object) -> int:
+    if vision is None:
+        return image_size if isinstance(image_size, int) and image_size > 0 else NO_TOWERS_SIZE
+    if not isinstance(vision, nn.Module):
+        raise _invalid("vision", "a torch.nn.Module", type(vision).__name__)
+    if not isinstance(image_size, int) or isinstance(image_size, bool) or image_size < 1:
+        raise _invalid("image_size", "the side of the input images in pixels, such as 224", image_size)
+    return image_size
 
 
 def _channels(
@@ -206,6 +186,169 @@ def _channels(
     if values is None:
         return default
     if len(values) != 3 or not all(math.isfinite(value) for value in values):
-        raise Error(f"{name} must be three numbers, one a channel, not {list(values)}.")
+        raise _invalid(name, "three numbers, one a channel", list(values))
     red, green, blue = map(float, values)
     return red, green, blue
+
+
+def _probed(vision: nn.Module, image_size: int, texts: Texts) -> tuple[nn.Module, bool, torch.device]:
+    """Return a copy of the tower from tensor to features, whether it can be trained, and its device.
+
+    The tower is run on a black image, which also gives the width of a feature if the texts do not.
+    """
+    with translate_errors("image-tower-invalid", "The image tower cannot be copied: {reason}.", RuntimeError):
+        tower = copy.deepcopy(vision).eval().float().requires_grad_()
+    device = next((tensor.device for tensor in tower.parameters()), torch.device("cpu"))
+    pixels = torch.zeros(1, 3, image_size, image_size, device=device)
+    message = f"The image tower does not accept a tensor of {list(pixels.shape)}: {{reason}}."
+    with translate_errors("image-tower-invalid", message):
+        output = tower(pixels)
+    if isinstance(getattr(output, "image_embeds", None), torch.Tensor):
+        tower, output = ImageEmbeds(tower), output.image_embeds
+    if not isinstance(output, torch.Tensor):
+        raise Error(
+            f"The image tower returns a {type(output).__name__}: it must return a tensor or an object with "
+            "`image_embeds`.",
+            code="image-tower-invalid",
+        )
+    if texts.width is None and output.ndim == 2:
+        texts.width = output.shape[-1]
+    if output.shape != (1, texts.width) or not output.is_floating_point() or not bool(torch.isfinite(output).all()):
+        width = "D" if texts.width is None else texts.width
+        raise Error(
+            f"The image tower returns {list(output.shape)} of type {output.dtype} for one image: it must return finite "
+            f"floating-point numbers of shape [1, {width}], the width of the text features.",
+            code="image-tower-invalid",
+        )
+    if output.dtype != torch.float32:
+        tower = InSinglePrecision(tower)
+    return frozen(tower), output.requires_grad, device
+
+
+# --- given text embeddings --------------------------------------------------------------------------------------------
+class Texts(Protocol):
+    """Source of the text embeddings.
+
+    width:    width of an embedding; None if it is not known yet.
+    weights:  tensors that the weight hash of the backbone covers.
+    """
+
+    width: int | None
+    weights: dict[str, torch.Tensor]
+
+    def rows(self, classes: Sequence[str]) -> torch.Tensor:
+        """Return unit embeddings, one row a class, as a new tensor."""
+
+    def known(self, names: Sequence[str]) -> list[str]:
+        """Return the `names` that have an embedding by name."""
+
+
+def texts_of(given: TextFeatures) -> Texts:
+    """Return the source for `text_features` of `wrap`."""
+    if isinstance(given, Mapping):
+        return ByName(given)
+    return ByFunction(given) if callable(given) else InOrder(given)
+
+
+def words_by_name(given: object) -> Texts | None:
+    """Return the source for words if `given` is a dictionary of their embeddings."""
+    return ByName(given, "words") if isinstance(given, Mapping) and given else None
+
+
+class InOrder:
+    """Embeddings by the position of the class."""
+
+    def __init__(self, given: Numbers) -> None:
+        self._rows = _unit_rows(_tensor(given, "text_features"), "text_features")
+        self.width: int | None = self._rows.shape[1]
+        self.weights = {"text_features": self._rows}
+
+    def rows(self, classes: Sequence[str]) -> torch.Tensor:
+        if len(classes) != len(self._rows):
+            raise Error(
+                f"There are {len(classes)} classes, but `wrap` was given {len(self._rows)} rows of text features.",
+                code="text-features-invalid",
+            )
+        return self._rows.clone()
+
+    def known(self, names: Sequence[str]) -> list[str]:
+        return []
+
+
+class ByName:
+    """Embeddings by class name."""
+
+    def __init__(self, given: Mapping[str, Numbers], title: str = "text_features") -> None:
+        rows = {name: _tensor(numbers, f"{title}[{name!r}]") for name, numbers in given.items()}
+        shapes = {tuple(row.shape) for row in rows.values()}
+        if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+            raise Error(
+                f"The values of {title} must be embeddings [D] of one width; they have the shapes "
+                f"{sorted(shapes)[:5]}.",
+                code="text-features-invalid",
+            )
+        self._rows = {name: _unit_rows(row[None], f"{title}[{name!r}]")[0] for name, row in rows.items()}
+        self.width: int | None = next(iter(shapes))[0]
+        self.weights = {f"text_features.{name}": row for name, row in self._rows.items()}
+
+    def rows(self, classes: Sequence[str]) -> torch.Tensor:
+        missing = [name for name in classes if name not in self._rows]
+        if missing:
+            few = ", ".join(map(repr, list(self._rows)[:5])) + (", ..." if len(self._rows) > 5 else "")
+            raise Error(
+                f"There are no text features of the class {missing[0]!r}; `wrap` was given those of {few}.",
+                code="class-not-stored",
+            )
+        return torch.stack([self._rows[name] for name in classes])
+
+    def known(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if name in self._rows]
+
+
+class ByFunction:
+    """Embeddings from a function of class names, which is called for every classifier."""
+
+    def __init__(self, function: Callable[[list[str]], Numbers]) -> None:
+        self._function = function
+        self.width: int | None = None
+        # A function cannot be hashed: the caller passes the same one to `Adapter.restore`.
+        self.weights: dict[str, torch.Tensor] = {}
+
+    def rows(self, classes: Sequence[str]) -> torch.Tensor:
+        message = f"The function given to `wrap` fails for {len(classes)} class names: {{reason}}."
+        with translate_errors("text-features-invalid", message):
+            given = self._function(list(classes))
+        found = _tensor(given, "The result of the function given to `wrap`")
+        if found.ndim != 2 or len(found) != len(classes) or self.width not in (None, found.shape[1]):
+            raise Error(
+                f"The function given to `wrap` returns {list(found.shape)} for {len(classes)} class names: it must "
+                "return "
+                f"[{len(classes)}, {'D' if self.width is None else self.width}].",
+                code="text-features-invalid",
+            )
+        return _unit_rows(found, "the result of the function")
+
+    def known(self, names: Sequence[str]) -> list[str]:
+        return list(names)
+
+
+def _tensor(given: Numbers, name: str) -> torch.Tensor:
+    message = f"{name} must be numbers, such as a tensor: {{reason}}."
+    with translate_errors("text-features-invalid", message, TypeError, ValueError, RuntimeError):
+        # A copy, because the caller may change the given tensor later.
+        return torch.as_tensor(given).detach().to(torch.float32, copy=True)
+
+
+def _unit_rows(text: torch.Tensor, name: str) -> torch.Tensor:
+    if text.ndim != 2 or not text.numel():
+        raise Error(
+            f"{name} must have one row a class, [C, D], not the shape {list(text.shape)}.", code="text-features-invalid"
+        )
+    norms = text.norm(dim=1)
+    invalid = (~torch.isfinite(norms) | (norms == 0)).nonzero().flatten().tolist()
+    if invalid:
+        raise Error(
+            f"Row {invalid[0]} of {name} is zero or not finite: every class needs an embedding.",
+            code="text-features-invalid",
+        )
+    return functional.normalize(text, dim=1)

@@ -11,11 +11,10 @@ from ..evaluation.intervals import Outcomes
 from .collected import Names
 from .figures import Figure, SuiteFigures
 from .metric_values import lower_is_better
-from .naming import stream_key
 from .records import PAIRED, read_records
 from .result import Result
 from .scenario import CoveredScenario, OneClassFirstScenario, UnknownFirstScenario
-from .spec import RunSpec
+from .spec import RunSpec, stream_key
 from .statistics import Over, Ranks, Window, average_ranks, course, recovered, streams_needed
 
 

@@ -4,46 +4,53 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ..config.registry import require_known
 from ..core.types import Error
-from .folder import Failure, read_failures, read_folder, results_in
-from .naming import method_key, method_names, short, stream_key, stream_names
+from .folder import Failure, ResultFolder, StoredResult
+from .naming import method_names, short, stream_names
 from .result import Result
-from .spec import OF_THE_STREAM, RunSpec, run_key
+from .spec import RunSpec, method_key, run_key, stream_key
 from .suite import Axis, Cell, Entry, Suite, expand, load_suite, suite_names
+
+# Entry names, one for each axis of the rows or columns.
+Names = tuple[str, ...]
+
+AXES = ("backbone", "method", "stream")
+SHOWN = ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")
 
 
 @dataclass(frozen=True)
 class SuiteResults:
-    """The cells of a suite with what a folder has of them.
+    """The cells of a suite or of a folder, with the results that exist.
 
-    `paths` has the file of each result; `shortened` are the cells whose limit was lowered below the suite's own. `command` makes what
-    is missing. `strange` are JSON files that are no results; `older` counts results that a newer file of the same spec replaced, `others`
-    those of runs that are no cells of this suite.
+    stored: the newest result of each run, by its key. shortened: the cells whose limit is below that of the suite. command: carries
+    out the missing runs. unreadable: JSON files that are not results. older: number of results that a newer file of the same run
+    replaces. others: number of results of runs that are not cells of this suite. of_folder: the cells are made from the runs of the folder.
     """
 
     suite: Suite
     folder: Path
     cells: tuple[Cell, ...]
     shortened: frozenset[int]
-    results: dict[str, Result]
-    paths: dict[str, Path]
+    stored: dict[str, StoredResult]
     failures: tuple[Failure, ...]
-    strange: tuple[str, ...]
+    unreadable: tuple[str, ...]
     older: int
     others: int
     command: str
+    of_folder: bool = False
 
     def result(self, cell: Cell) -> Result | None:
-        return self.results.get(run_key(cell.spec))
+        stored = self.stored.get(run_key(cell.spec))
+        return None if stored is None else stored.result
 
     def file_of(self, result: Result) -> str:
-        return self.paths[run_key(result.spec)].name
+        return self.stored[run_key(result.spec)].path.name
 
     @cached_property
     def found(self) -> int:
@@ -51,7 +58,7 @@ class SuiteResults:
 
     @property
     def missing(self) -> str:
-        """One sentence about the cells without a result; empty where all are there."""
+        """A sentence about the cells without a result; empty if there are none."""
         total, found = len(self.cells), self.found
         if not total:
             return f"The suite {self.suite.name} has no cells: its skip rules leave none."
@@ -64,6 +71,30 @@ class SuiteResults:
         return f"{total - found} of {total} cells have no result in {self.folder} and are shown as –; {how}"
 
 
+def collect(
+    what: str,
+    out: Path,
+    seeds: Sequence[int] | None,
+    limit: int | None,
+    only: Mapping[str, Collection[str]] | None,
+    given: Mapping[str, Any],
+) -> SuiteResults:
+    """Collect the results of the suite called `what` from `out`; if `what` is a folder, all results in it."""
+    if not is_folder(what):
+        return collect_results(load_suite(what), out, seeds, limit, only, given)
+    for option in (*given, *(["limit"] if limit is not None else [])):
+        raise Error(
+            f"--{option} is for suites, and {what} is a folder: its runs are shown as they were made.",
+            code="option-not-for-folders",
+        )
+    return folder_results(Path(what), seeds, only)
+
+
+def is_folder(what: str) -> bool:
+    """Return whether `what` is a folder of results and not a suite."""
+    return Path(what).is_dir() and not what.endswith(".toml") and what not in suite_names()
+
+
 def collect_results(
     suite: Suite,
     folder: Path,
@@ -72,45 +103,34 @@ def collect_results(
     only: Mapping[str, Collection[str]] | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> SuiteResults:
-    """Expand `suite` and read what `folder` has of it; of several results with one spec, the newest file.
+    """Expand `suite` and read its results from `folder`. Of several results of one run, the newest file counts.
 
-    `given` are fields that the runs had in place of the suite's, such as the device.
+    `given` are fields that the runs had in place of those of the suite, such as the device.
     """
     given = given or {}
-    cells = tuple(_changed(cell, given) for cell in expand(suite, seeds, limit, only))
-    full = [_changed(cell, given) for cell in expand(suite, seeds, None, only)]
-    if not folder.is_dir():
-        raise Error(
-            f"There is no folder {folder} to read results from; `{_command(suite, folder, seeds, limit, only, given)}` makes it."
-        )
-    wanted = {run_key(cell.spec) for cell in cells}
-    results: dict[str, Result] = {}
-    paths: dict[str, Path] = {}
-    strange: list[str] = []
-    older = others = 0
-    for name, path, result in results_in(folder, strange):
-        if name in wanted:
-            older += name in results
-            results[name], paths[name] = result, path
-        else:
-            others += 1
-    return SuiteResults(
-        suite,
-        folder,
-        cells,
-        frozenset(number for number, pair in enumerate(zip(cells, full, strict=True)) if pair[0].spec != pair[1].spec),
-        results,
-        paths,
-        read_failures(folder, wanted - set(results)),
-        tuple(strange),
-        older,
-        others,
-        _command(suite, folder, seeds, limit, only, given),
+    command = _command(suite, folder, seeds, limit, only, given)
+    cells, full = (
+        [replace(cell, fields={**cell.fields, **given}) for cell in expand(suite, seeds, most, only)]
+        for most in (limit, None)
     )
-
-
-def _changed(cell: Cell, given: Mapping[str, Any]) -> Cell:
-    return replace(cell, fields={**cell.fields, **given}) if given else cell
+    if not folder.is_dir():
+        raise Error(f"There is no folder {folder} to read results from; `{command}` makes it.", code="results-missing")
+    results, keys = ResultFolder(folder), {run_key(cell.spec) for cell in cells}
+    stored = {key: one for key, one in results.newest.items() if key in keys}
+    return SuiteResults(
+        suite=suite,
+        folder=folder,
+        cells=tuple(cells),
+        shortened=frozenset(
+            n for n, (one, other) in enumerate(zip(cells, full, strict=True)) if one.spec != other.spec
+        ),
+        stored=stored,
+        failures=results.failures(keys - set(stored)),
+        unreadable=tuple(results.unreadable),
+        older=results.older(keys),
+        others=sum(len(of) for key, of in results.by_key.items() if key not in keys),
+        command=command,
+    )
 
 
 def _command(
@@ -132,76 +152,57 @@ def _command(
     return " ".join(parts)
 
 
-AXES = ("backbone", "method", "stream")
-
-
-SHOWN = ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")
-
-
-@dataclass(frozen=True)
-class FoundCell(Cell):
-    """A cell whose run is there, with the spec of its file: code that it names is neither looked for nor run."""
-
-    filed: RunSpec = field(default_factory=RunSpec)
-
-    @cached_property
-    def spec(self) -> RunSpec:
-        return self.filed
-
-
 def folder_results(
     folder: Path, seeds: Sequence[int] | None = None, only: Mapping[str, Collection[str]] | None = None
 ) -> SuiteResults:
-    """What `folder` has, as if it were the results of a suite with the axes of `AXES`.
+    """Collect all results of `folder`: rows by backbone and method, columns by stream.
 
     `SuiteFigures(folder_results(folder))` has the figures. `only` keeps the given entries of an axis: {"method": ["rosita"]}.
     """
-    files = read_folder(folder)
-    if not files.results:
-        raise Error(f"There are no results in {folder}; `ostta run --out {folder}` makes one.")
-    cells = _chosen_cells(_cells(list(files.results.values())), seeds, only or {})
+    results = ResultFolder(folder).require_results()
+    newest = results.newest
+    cells = _selected(_cells([stored.result.spec for stored in newest.values()]), seeds, only or {})
     if not cells:
-        raise Error(f"None of the {len(files.results)} results in {folder} is of the seeds {seeds} and of {only}.")
-    kept = {run_key(cell.spec) for cell in cells}
-    axes = tuple(
-        Axis(name=axis, entries=tuple(Entry(name=name) for name in dict.fromkeys(_entry(cell, axis) for cell in cells)))
-        for axis in AXES
+        raise Error(
+            f"None of the {len(newest)} results in {folder} is of the seeds {seeds} and of {only}.",
+            code="results-missing",
+        )
+    keys = {run_key(cell.spec) for cell in cells}
+    names = {axis: dict.fromkeys(_entry(cell, axis) for cell in cells) for axis in AXES}
+    suite = Suite(
+        name=str(folder),
+        title=f"Results in {folder}",
+        what="all results of a folder",
+        axes=tuple(Axis(name=axis, entries=tuple(Entry(name=name) for name in names[axis])) for axis in AXES),
+        rows=AXES[:2],
+        columns=AXES[2:],
+        metrics=SHOWN,
+        windows=0,
+        seeds=tuple(sorted({cell.seed for cell in cells})),
     )
     return SuiteResults(
-        suite=Suite(
-            name=str(folder),
-            title=f"Results in {folder}",
-            what="whatever lies there",
-            labels=(),
-            axes=axes,
-            rows=AXES[:2],
-            columns=AXES[2:],
-            metrics=SHOWN,
-            windows=0,
-            seeds=tuple(sorted({cell.seed for cell in cells})),
-        ),
+        suite=suite,
         folder=folder,
         cells=tuple(cells),
         shortened=frozenset(),
-        results={key: result for key, result in files.results.items() if key in kept},
-        paths={key: path for key, path in files.paths.items() if key in kept},
-        failures=read_failures(folder),
-        strange=files.strange,
-        older=files.older,
-        others=len(files.results) - len(kept),
+        stored={key: stored for key, stored in newest.items() if key in keys},
+        failures=results.failures(),
+        unreadable=tuple(results.unreadable),
+        older=results.older(),
+        others=len(newest) - len(keys),
         command=f"ostta run --out {folder}",
+        of_folder=True,
     )
 
 
-def _cells(results: Sequence[Result]) -> list[FoundCell]:
-    specs = [result.spec for result in results]
+def _cells(specs: Sequence[RunSpec]) -> list[Cell]:
     methods, streams = method_names(specs), stream_names(specs)
     cells = []
     for spec in specs:
-        # An entry of an axis has no comma in its name, as `--only` takes several.
+        # An entry of an axis has no comma in its name, because `--only` takes several entries.
         names = (short(spec.backbone), methods[method_key(spec)], streams[stream_key(spec)])
         backbone, method, stream = (name.replace(", ", "; ").replace(",", "+") for name in names)
-        cells.append(FoundCell(spec.model_dump(), (backbone, method), (stream,), spec.seed, {"table": []}, filed=spec))
+        cells.append(Cell(spec.model_dump(), (backbone, method), (stream,), spec.seed, {"table": []}, stored=spec))
     return sorted(cells, key=lambda cell: (cell.row, cell.column, cell.seed))
 
 
@@ -209,9 +210,7 @@ def _entry(cell: Cell, axis: str) -> str:
     return (*cell.row, *cell.column)[AXES.index(axis)]
 
 
-def _chosen_cells(
-    cells: Sequence[FoundCell], seeds: Sequence[int] | None, only: Mapping[str, Collection[str]]
-) -> list[FoundCell]:
+def _selected(cells: Sequence[Cell], seeds: Sequence[int] | None, only: Mapping[str, Collection[str]]) -> list[Cell]:
     for axis, names in only.items():
         require_known(axis, AXES, "axis")
         for name in names:
@@ -223,35 +222,9 @@ def _chosen_cells(
     ]
 
 
-def is_folder(what: str) -> bool:
-    """Whether `what` is a folder of results and not a suite."""
-    return Path(what).is_dir() and not what.endswith(".toml") and what not in suite_names()
-
-
-def collect(
-    what: str,
-    out: Path,
-    seeds: Sequence[int] | None,
-    limit: int | None,
-    only: Mapping[str, Collection[str]] | None,
-    given: Mapping[str, Any],
-) -> SuiteResults:
-    """Collect the results of the suite called `what` from `out`; if `what` is a folder, all results in it."""
-    if is_folder(what):
-        if given:
-            raise Error(f"--{next(iter(given))} is for suites: the folder {what} has each run as it was made.")
-        if limit is not None:
-            raise Error(f"--limit is for suites: the folder {what} has each run with the limit that it was made with.")
-        return folder_results(Path(what), seeds, only)
-    return collect_results(load_suite(what), out, seeds, limit, only, given)
-
-
-Names = tuple[str, ...]
-
-
 @dataclass(frozen=True)
 class Place:
-    """The cells of one row and column, one for each seed, and their results as far as they are there."""
+    """The cells of one row and column, one for each seed, and their results."""
 
     cells: tuple[Cell, ...]
     results: dict[int, Result]
@@ -261,27 +234,33 @@ class Place:
     def plain(self) -> bool:
         """Whether the run is as published: the method's own score with LDA, and no option changed."""
         spec = self.cells[0].spec
-        return (
-            spec.score in (None, "max")
-            and spec.identifier == "lda"
-            and not spec.options
-            and not spec.guard
-            and spec.profile != "field"
-        )
+        own = spec.score in (None, "max") and spec.identifier == "lda" and spec.profile != "field"
+        return own and not spec.options and not spec.guard
 
     @property
-    def asked(self) -> str:
-        """What its runs are asked for, whatever the seed."""
+    def request(self) -> str:
+        """The fields that the suite sets for its runs, without the seed."""
         return repr(sorted((name, repr(value)) for name, value in self.cells[0].fields.items() if name != "seed"))
 
     @property
+    def stream(self) -> str:
+        """Backbone and stream: what the frozen row must share with this place."""
+        spec = self.cells[0].spec
+        return f"{spec.backbone} {stream_key(spec)}"
+
+    @property
     def keys(self) -> frozenset[str]:
-        """Its runs."""
+        """The keys of its runs."""
         return frozenset(run_key(result.spec) for result in self.results.values())
+
+    def on_other_stream(self, other: Place, seed: int) -> bool:
+        """Return whether both places have a run of this seed, but on different streams: other data, or an older version."""
+        one, two = self.results.get(seed), other.results.get(seed)
+        return one is not None and two is not None and one.stream_identity != two.stream_identity
 
 
 def grouped(collected: SuiteResults) -> dict[tuple[Names, Names], Place]:
-    """The places by row and column, in the order of the cells."""
+    """Return the places by row and column, in the order of the cells."""
     cells: dict[tuple[Names, Names], list[tuple[int, Cell]]] = {}
     for number, cell in enumerate(collected.cells):
         cells.setdefault((cell.row, cell.column), []).append((number, cell))
@@ -294,14 +273,3 @@ def grouped(collected: SuiteResults) -> dict[tuple[Names, Names], Place]:
             any(number in collected.shortened for number, _ in numbered),
         )
     return places
-
-
-def other_stream(ours: Place, theirs: Place, seed: int) -> bool:
-    """Whether the runs of a seed at two places are there, but saw different streams: other data, or files of an older version."""
-    one, other = ours.results.get(seed), theirs.results.get(seed)
-    return one is not None and other is not None and one.stream_identity != other.stream_identity
-
-
-def stream_of(cell: Cell) -> str:
-    """Backbone and stream of a cell: what a frozen row must share with it, whatever the method and its options."""
-    return repr([getattr(cell.spec, name) for name in ("backbone", *OF_THE_STREAM) if name != "seed"])

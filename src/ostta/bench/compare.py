@@ -13,40 +13,21 @@ import numpy as np
 from ..core.types import Error
 from ..evaluation.intervals import OF_SCORES, Outcomes, Resampling
 from ..evaluation.metrics import mean
-from .folder import read_folder
+from .folder import ResultFolder, StoredResult
 from .metric_values import metric_value
-from .naming import method_key, method_name, short, stream_key, stream_name
+from .naming import method_name, short, stream_name
 from .records import PAIRED, read_records
 from .result import Result, read_result
-from .spec import RunSpec
+from .spec import RunSpec, method_key, stream_key
 from .statistics import Evidence, of_resampled, told_apart
-
-
-@dataclass(frozen=True)
-class Filed:
-    """A result and where it lies; the records are beside it."""
-
-    path: Path
-    result: Result
-
-    @property
-    def records(self) -> Path | None:
-        """The file of records, if it is there."""
-        kept = self.result.records
-        return self.path.parent / kept if kept is not None and (self.path.parent / kept).is_file() else None
-
-    @property
-    def name(self) -> str:
-        spec = self.result.spec
-        return method_name(spec) if spec.backbone == "embedded" else f"{method_name(spec)}, {short(spec.backbone)}"
 
 
 @dataclass(frozen=True)
 class Pair:
     """One method of A against one of B, on one stream: a run of each for every seed, in the same order."""
 
-    first: tuple[Filed, ...]
-    second: tuple[Filed, ...]
+    first: tuple[StoredResult, ...]
+    second: tuple[StoredResult, ...]
 
     @property
     def stream(self) -> str:
@@ -55,7 +36,7 @@ class Pair:
 
     @property
     def name(self) -> str:
-        one, other = self.first[0].name, self.second[0].name
+        one, other = (run_name(side[0].result.spec) for side in (self.first, self.second))
         return one if one == other else f"{one} | {other}"
 
     @property
@@ -70,8 +51,8 @@ class Sides:
     first: Path
     second: Path
     pairs: tuple[Pair, ...]
-    only_first: tuple[Filed, ...] = ()
-    only_second: tuple[Filed, ...] = ()
+    only_first: tuple[StoredResult, ...] = ()
+    only_second: tuple[StoredResult, ...] = ()
 
 
 def open_sides(first: Path, second: Path) -> Sides:
@@ -80,9 +61,9 @@ def open_sides(first: Path, second: Path) -> Sides:
     if first.is_dir() != second.is_dir():
         raise Error(f"Two results or two folders can be compared, not the one and the other: {first} and {second}.")
     if not first.is_dir():
-        pair = Pair((Filed(first, read_result(first)),), (Filed(second, read_result(second)),))
+        pair = Pair((StoredResult(first, read_result(first)),), (StoredResult(second, read_result(second)),))
         return Sides(first, second, (pair,))
-    ours, theirs = _filed(first), _filed(second)
+    ours, theirs = _stored(first), _stored(second)
     found = _matched(ours, theirs, lambda spec: (_place(spec), method_key(spec)))
     found += _matched(*_left(ours, theirs, found), _place)
     left = _left(ours, theirs, found)
@@ -93,20 +74,24 @@ def open_sides(first: Path, second: Path) -> Sides:
     return Sides(first, second, tuple(_by_seed(found)), tuple(left[0]), tuple(left[1]))
 
 
-def _filed(folder: Path) -> list[Filed]:
-    files = read_folder(folder)
-    if not files.results:
-        raise Error(f"There are no results in {folder}.")
-    return [Filed(files.paths[key], result) for key, result in files.results.items()]
+def _stored(folder: Path) -> list[StoredResult]:
+    return list(ResultFolder(folder).require_results().newest.values())
+
+
+def run_name(spec: RunSpec) -> str:
+    """Return the name of a run in a comparison: its method, and the backbone if it is not the embedded one."""
+    return method_name(spec) if spec.backbone == "embedded" else f"{method_name(spec)}, {short(spec.backbone)}"
 
 
 def _place(spec: RunSpec) -> tuple[str, ...]:
     return stream_key(spec), str(spec.seed), spec.backbone
 
 
-def _matched(ours: list[Filed], theirs: list[Filed], key: Callable[[RunSpec], object]) -> list[tuple[Filed, Filed]]:
+def _matched(
+    ours: list[StoredResult], theirs: list[StoredResult], key: Callable[[RunSpec], object]
+) -> list[tuple[StoredResult, StoredResult]]:
     """Those that are alone with their key on both sides."""
-    both: list[dict[object, list[Filed]]] = [{}, {}]
+    both: list[dict[object, list[StoredResult]]] = [{}, {}]
     for side, found in zip((ours, theirs), both, strict=True):
         for filed in side:
             found.setdefault(key(filed.result.spec), []).append(filed)
@@ -114,15 +99,17 @@ def _matched(ours: list[Filed], theirs: list[Filed], key: Callable[[RunSpec], ob
     return [(first[k][0], second[k][0]) for k in first if len(first[k]) == 1 and len(second.get(k, ())) == 1]
 
 
-def _left(ours: list[Filed], theirs: list[Filed], pairs: list[tuple[Filed, Filed]]) -> tuple[list[Filed], list[Filed]]:
+def _left(
+    ours: list[StoredResult], theirs: list[StoredResult], pairs: list[tuple[StoredResult, StoredResult]]
+) -> tuple[list[StoredResult], list[StoredResult]]:
     """What of each side has no partner yet."""
     taken = {filed.path for pair in pairs for filed in pair}
     return [one for one in ours if one.path not in taken], [other for other in theirs if other.path not in taken]
 
 
-def _by_seed(pairs: Iterable[tuple[Filed, Filed]]) -> list[Pair]:
+def _by_seed(pairs: Iterable[tuple[StoredResult, StoredResult]]) -> list[Pair]:
     """Pairs that differ in their seed alone are one."""
-    grouped: dict[object, list[tuple[Filed, Filed]]] = {}
+    grouped: dict[object, list[tuple[StoredResult, StoredResult]]] = {}
     for one, other in pairs:
         specs = one.result.spec, other.result.spec
         key = tuple((stream_key(spec), method_key(spec), spec.backbone) for spec in specs)
@@ -320,7 +307,7 @@ def _outcomes(pair: Pair) -> tuple[tuple[list[Outcomes], list[Outcomes]] | None,
     return (first, second), ""
 
 
-def _read(filed: Filed) -> Outcomes:
+def _read(filed: StoredResult) -> Outcomes:
     assert filed.records is not None
     return read_records(filed.records, PAIRED).outcomes
 

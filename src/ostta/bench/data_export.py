@@ -15,12 +15,13 @@ from ..core.types import Error
 from ..evaluation.measures import MEASURES
 from ..evaluation.metrics import BEHIND, FPR95, NAMES
 from .against_frozen import means_to_frozen, ranks_of, to_frozen
-from .collected import FoundCell, Names
+from .collected import Names
 from .figures import FROZEN, Figure, SuiteFigures
-from .folder import FoundFiles, read_folder
+from .folder import ResultFolder
 from .footnotes import footnotes
-from .naming import method_name, stream_key, stream_name, stream_names, used_condition
+from .naming import method_name, stream_name, stream_names, used_condition
 from .result import Result
+from .spec import stream_key
 
 if TYPE_CHECKING:
     import pandas
@@ -78,19 +79,15 @@ def tidy_row(result: Result, file: str, stream: str | None = None) -> dict[str, 
 
 
 def results_frame(folder: Path) -> pandas.DataFrame:
-    """All results of a folder; an Error where there are none. `ostta.bench.load_results` is the public name of it."""
-    files = read_folder(folder)
-    if not files.results:
-        raise Error(f"There are no results in {folder}; `ostta run --out {folder}` makes one.")
-    return frame(tidy_rows(files))
+    """Return all results of a folder; an Error if there are none. `ostta.bench.load_results` is its public name."""
+    return frame(tidy_rows(ResultFolder(folder).require_results()))
 
 
-def tidy_rows(files: FoundFiles) -> list[dict[str, Any]]:
-    """The runs of a folder by stream, backbone, method and seed."""
-    names = stream_names(result.spec for result in files.results.values())
-    rows = [
-        tidy_row(result, files.paths[key].name, names[stream_key(result.spec)]) for key, result in files.results.items()
-    ]
+def tidy_rows(folder: ResultFolder) -> list[dict[str, Any]]:
+    """Return the newest result of each run, ordered by stream, backbone, method and seed."""
+    newest = list(folder.newest.values())
+    names = stream_names(stored.result.spec for stored in newest)
+    rows = [tidy_row(stored.result, stored.path.name, names[stream_key(stored.result.spec)]) for stored in newest]
     return sorted(rows, key=lambda row: (row["stream"], row["backbone"], row["name"], row["seed"]))
 
 
@@ -142,7 +139,7 @@ def run_rows(figures: SuiteFigures) -> list[dict[str, Any]]:
     """The runs that a suite's tables show, each once: where it stands in the tables, then what `tidy_row` says of it."""
     suite, rows = figures.suite, []
     # The axes of a folder are made from its runs, and say nothing more.
-    named = not any(isinstance(cell, FoundCell) for cell in figures.collected.cells)
+    named = not figures.collected.of_folder
     streams = stream_names(result.spec for _, _, result in figures.distinct)
     for row, column, result in figures.distinct:
         names = zip((*suite.rows, *suite.columns), (*row, *column), strict=True)

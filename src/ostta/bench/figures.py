@@ -17,7 +17,7 @@ from ..core.types import Error
 from ..evaluation.intervals import Values
 from ..evaluation.measures import MEASURES, RunColumns, find_measure, is_measure, regret, worst_tenth
 from ..evaluation.metrics import FPR95
-from .collected import Names, Place, SuiteResults, collect, grouped, other_stream, stream_of
+from .collected import Names, Place, SuiteResults, collect, grouped
 from .metric_values import METRICS, lower_is_better, metric_value
 from .paper.values import BACKBONES, PaperValue, find
 from .records import MEASURED, read_records
@@ -162,7 +162,7 @@ class SuiteFigures:
         place = self._places.get((row, column))
         if place is None or self._is_reference(method, row, column):
             return None
-        return self._references[method].get((column, stream_of(place.cells[0])))
+        return self._references[method].get((column, place.stream))
 
     @property
     def shown_differences(self) -> list[Difference]:
@@ -249,7 +249,7 @@ class SuiteFigures:
         if own is None or own.mean is None or len(known) < 2:
             return None
         ours, others = self._places[row, column], [self._places[each, column] for each in rows if each is not None]
-        if any(other_stream(ours, theirs, seed) for theirs in others for seed in ours.results):
+        if any(ours.on_other_stream(theirs, seed) for theirs in others for seed in ours.results):
             return None
         return own.mean - (min if lower_is_better(self.headline) else max)(known)
 
@@ -262,7 +262,7 @@ class SuiteFigures:
                 against = self.reference_row(method, row, column)
                 if against is not None:
                     theirs = self._places[against, column]
-                    found |= {(row, column, seed) for seed in place.results if other_stream(place, theirs, seed)}
+                    found |= {(row, column, seed) for seed in place.results if place.on_other_stream(theirs, seed)}
         return len(found)
 
     @property
@@ -288,7 +288,7 @@ class SuiteFigures:
                 method = place.cells[0].spec.method
                 # The frozen classifier has no options to speak of; a changed ROSITA is not ROSITA.
                 if method in found and (place.plain if plain else method == FROZEN):
-                    found[method].setdefault((column, stream_of(place.cells[0])), row)
+                    found[method].setdefault((column, place.stream), row)
         return found
 
     def _is_reference(self, method: str, row: Names, column: Names) -> bool:
@@ -296,8 +296,8 @@ class SuiteFigures:
         place = self._places.get((row, column))
         if place is None or place.cells[0].spec.method != method:
             return False
-        chosen = self._references[method].get((column, stream_of(place.cells[0])))
-        return chosen is not None and self._places[chosen, column].asked == place.asked
+        chosen = self._references[method].get((column, place.stream))
+        return chosen is not None and self._places[chosen, column].request == place.request
 
     def _grouped_columns(self, axes: int) -> dict[str, list[Names]]:
         """The columns by the groups of their entries on the first so many column axes; nothing where there are no groups."""
@@ -409,7 +409,7 @@ class SuiteFigures:
     def _differences(self, ours: Place, theirs: Place, metric: str, part: str = "") -> dict[int, float]:
         """Seed by seed, without the seeds whose two runs were on different streams."""
         own, base = self._values(ours, metric, part), self._values(theirs, metric, part)
-        return {seed: own[seed] - base[seed] for seed in own if seed in base and not other_stream(ours, theirs, seed)}
+        return {seed: own[seed] - base[seed] for seed in own if seed in base and not ours.on_other_stream(theirs, seed)}
 
     def _beside_paper(self, figure: Figure, place: Place, metric: str, part: str) -> Figure:
         cell = place.cells[0]
@@ -443,7 +443,7 @@ class SuiteFigures:
         """The places that are compared with each other: one column, one backbone, one stream."""
         groups: dict[tuple[Names, str], list[tuple[Names, Names]]] = {}
         for (row, column), place in self._places.items():
-            groups.setdefault((column, stream_of(place.cells[0])), []).append((row, column))
+            groups.setdefault((column, place.stream), []).append((row, column))
         yield from groups.values()
 
     def _mark(self, metric: str, part: str = "") -> None:

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from ..core.checks import one_line
-
-# In place of pydantic's, which a reader of the file would have to think about.
-_WORDS = {"extra_forbidden": "there is no such field", "missing": "it is not there, and must be"}
+from ..schema import first_problem as first_problem
+from ..schema import problem_text
 
 
 class FileModel(BaseModel):
@@ -34,26 +33,14 @@ class FileModel(BaseModel):
         return content
 
 
-def first_problem(problem: ValidationError) -> str:
-    """Where in the content and what, for the end of a sentence."""
-    return _said(problem.errors()[0])
-
-
 def all_problems(problem: ValidationError, place: Callable[[tuple[Any, ...]], str] | None = None) -> list[str]:
     """Every place and what is wrong there. `place` says a place in words, where its numbers would tell a reader little."""
     errors = problem.errors()
     inner = [error["loc"] for error in errors]
     said = [
-        _said(error, place)
+        one_line(problem_text(error, None if place is None else place(error["loc"])))
         for error in errors
         # A list that lost all it had to other problems is not itself one.
         if error["type"] != "too_short" or not any(loc[: len(error["loc"])] == error["loc"] != loc for loc in inner)
     ]
     return list(dict.fromkeys(said))
-
-
-def _said(error: Any, place: Callable[[tuple[Any, ...]], str] | None = None) -> str:
-    where = ".".join(map(str, error["loc"])) if place is None else place(error["loc"])
-    # pydantic puts these words before what a check of ours says.
-    what = _WORDS.get(error["type"], error["msg"].removeprefix("Value error, "))
-    return one_line(f"{where}: {what}" if where else what)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
@@ -16,20 +18,160 @@ from ..io import make_folder, parse_json, read_regular, readable, write_atomical
 from .result import Result, read_result
 from .spec import RunSpec, is_frozen, run_key
 
-FAILED = "failed"
+FAILED, LOCKS = "failed", ".locks"
+
+
+@dataclass(frozen=True)
+class RunInputs:
+    """What must be equal, beside the spec, for a result to be reused."""
+
+    weight_hash: str
+    stream_identity: str
+    class_names_hash: str
+
+    def made(self, result: Result) -> bool:
+        """Return whether `result` was made from these inputs. A file without a stream identity never was."""
+        return self == RunInputs(result.weight_hash, result.stream.identity or "", result.class_names_hash)
+
+
+def class_names_hash(names: Sequence[str]) -> str:
+    """Return the hash of class names in label order."""
+    return hashlib.sha256(json.dumps(list(names)).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class StoredResult:
+    """A result and its file. The records are beside it."""
+
+    path: Path
+    result: Result
+
+    @property
+    def records(self) -> Path | None:
+        """The file of records, if it exists."""
+        name = self.result.records
+        return self.path.parent / name if name is not None and (self.path.parent / name).is_file() else None
+
+
+class ResultFolder:
+    """The results of a folder. Each file is read once; `refresh` reads the files that are new since then.
+
+    containing: read only the files with this text in them. Most files of a large folder are of other streams.
+    """
+
+    def __init__(self, path: Path, containing: str = "") -> None:
+        if not path.is_dir():
+            raise Error(
+                f"There is no folder {path} to read results from; `ostta run --out {path}` makes it.",
+                code="results-missing",
+            )
+        self.path, self._containing = path, containing
+        # Names of JSON files that are not results of this version.
+        self.unreadable: list[str] = []
+        self._read: set[str] = set()
+        self._stored: list[StoredResult] = []
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the files that other processes have written since the last call, the oldest first."""
+        new = [path for path in self.path.glob("*.json") if path.name not in self._read]
+        for path in sorted(new, key=_age):
+            self._read.add(path.name)
+            try:
+                # A file that cannot be opened is not a result, whatever it contains.
+                if self._containing and self._containing not in path.read_text(encoding="utf-8", errors="replace"):
+                    continue
+                self._stored.append(StoredResult(path, read_result(path)))
+            except (Error, OSError):
+                self.unreadable.append(readable(path.name))
+        self.__dict__.pop("by_key", None)
+
+    @cached_property
+    def by_key(self) -> dict[str, list[StoredResult]]:
+        """All results of each run, the oldest first."""
+        found: dict[str, list[StoredResult]] = {}
+        for stored in self._stored:
+            found.setdefault(run_key(stored.result.spec), []).append(stored)
+        return found
+
+    @property
+    def newest(self) -> dict[str, StoredResult]:
+        """The newest result of each run. Runs are ordered by their first file."""
+        return {key: stored[-1] for key, stored in self.by_key.items()}
+
+    def older(self, keys: Collection[str] | None = None) -> int:
+        """Count the results of these runs (default: all) that a newer file replaces."""
+        return sum(len(stored) - 1 for key, stored in self.by_key.items() if keys is None or key in keys)
+
+    def existing(self, spec: RunSpec, *, records: bool = False) -> list[Result]:
+        """Return the results of a run; with `records`, those whose records exist."""
+        found = self.by_key.get(run_key(spec), [])
+        return [stored.result for stored in found if not records or stored.records is not None]
+
+    def frozen_for(self, result: Result) -> Result | None:
+        """Return the newest frozen result on the same stream, with the same weights, classes and precision.
+
+        None if there is none, or if `result` is a frozen result itself.
+        """
+        if is_frozen(result.spec):
+            return None
+        alike = [
+            other.result
+            for other in self._stored
+            if is_frozen(other.result.spec)
+            and other.result.stream_identity == result.stream_identity
+            and other.result.weight_hash == result.weight_hash
+            and other.result.class_names_hash == result.class_names_hash
+            # The other fields of the machine change the last bits of scores only.
+            and other.result.spec.dtype == result.spec.dtype
+        ]
+        return alike[-1] if alike else None
+
+    def require_results(self) -> ResultFolder:
+        """Return the folder; an Error if it has no results."""
+        if not self._stored:
+            raise Error(
+                f"There are no results in {self.path}; `ostta run --out {self.path}` makes one.", code="results-missing"
+            )
+        return self
+
+    def failures(self, keys: Collection[str] | None = None) -> tuple[Failure, ...]:
+        """Return the failed runs, or those with these keys, and the notes that cannot be read."""
+        found = []
+        for path in sorted((self.path / FAILED).glob("*.json")):
+            try:
+                content: dict[str, Any] = parse_json(read_regular(path, "failure file"))
+                spec = RunSpec.model_validate(content["spec"])
+                key, reason = run_key(spec), str(content["reason"])
+            except (Error, OSError, ValueError, KeyError, TypeError, RecursionError):
+                found.append(Failure(readable(path.name), "This note of a failed run cannot be read."))
+                continue
+            if keys is None or key in keys:
+                options = [f"{name}={value}" for name, value in spec.options.items()]
+                parts = [spec.backbone, spec.method, *options, spec.desired, spec.undesired or "closed set"]
+                found.append(Failure(", ".join([*parts, spec.scenario.kind, f"seed {spec.seed}"]), reason))
+        return tuple(found)
+
+
+def _age(path: Path) -> tuple[int, str]:
+    """Return the order of writing. A file without a status, such as a broken link, counts as the oldest."""
+    try:
+        return path.stat().st_mtime_ns, path.name
+    except OSError:
+        return 0, path.name
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that came to no result, and why."""
+    """A run that has no result, and the reason."""
 
     run: str
     reason: str
 
 
 def write_failure(out: Path, spec: RunSpec, reason: str, traceback: str | None) -> None:
-    """Write down in the folder `out` that the run failed."""
-    path = _path(out, spec)
+    """Write a note that the run failed."""
+    path = _failure_path(out, spec)
     make_folder(path.parent)
     content = {"spec": spec.model_dump(mode="json"), "reason": reason, "traceback": traceback}
     text = readable(json.dumps(content, indent=2, ensure_ascii=False))
@@ -37,44 +179,26 @@ def write_failure(out: Path, spec: RunSpec, reason: str, traceback: str | None) 
 
 
 def remove_failure(out: Path, spec: RunSpec) -> None:
-    """Remove the file of a failed run that has a result now."""
-    _path(out, spec).unlink(missing_ok=True)
+    """Remove the note of a failed run that has a result now."""
+    _failure_path(out, spec).unlink(missing_ok=True)
 
 
-def read_failures(folder: Path, wanted: Collection[str] | None = None) -> tuple[Failure, ...]:
-    """The failed runs in `folder`, or those with these keys, and the files that cannot be read."""
-    found = []
-    for path in sorted((folder / FAILED).glob("*.json")):
-        try:
-            content: dict[str, Any] = parse_json(read_regular(path, "failure file"))
-            spec = RunSpec.model_validate(content["spec"])
-            key, reason = run_key(spec), str(content["reason"])
-        except (Error, OSError, ValueError, KeyError, TypeError, RecursionError):
-            found.append(Failure(readable(path.name), "This note of a failed run cannot be read."))
-            continue
-        if wanted is None or key in wanted:
-            options = [f"{name}={value}" for name, value in spec.options.items()]
-            parts = [spec.backbone, spec.method, *options, spec.desired, spec.undesired or "closed set"]
-            found.append(Failure(", ".join([*parts, spec.scenario.kind, f"seed {spec.seed}"]), reason))
-    return tuple(found)
-
-
-def _path(out: Path, spec: RunSpec) -> Path:
+def _failure_path(out: Path, spec: RunSpec) -> Path:
     return out / FAILED / f"{run_key(spec)}.json"
 
 
-FOLDER = ".locks"
-
-
 class RunLock:
-    """A lock that is held until `release`, or until every process that has inherited it has ended."""
+    """A lock on one run of a folder. It is held until `release`, or until every process that inherited it has ended.
+
+    Systems without POSIX locks, such as Windows, have none of these locks: two programs on one folder may carry out the same run twice.
+    """
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
 
     @property
     def inherited(self) -> tuple[int, ...]:
-        """What a child process is to inherit, where the system has locks that can be."""
+        """The file descriptors that a child process inherits."""
         return (self._handle,) if _flock() else ()
 
     def release(self) -> None:
@@ -90,12 +214,12 @@ class RunLock:
 
 
 def have_locks() -> bool:
-    """Whether this system has locks that one process can hand over to another."""
+    """Return whether this system has locks that one process can hand over to another."""
     return _flock() is not None
 
 
 def try_lock(out: Path, spec: RunSpec) -> RunLock | None:
-    """The lock on the run `spec` of the folder `out`; None where another process has it."""
+    """Lock the run `spec` of the folder `out`; None if another process holds the lock."""
     handle = _open(out, spec)
     try:
         _lock(handle, wait=False)
@@ -104,27 +228,28 @@ def try_lock(out: Path, spec: RunSpec) -> RunLock | None:
         return None
     except OSError as problem:
         os.close(handle)
-        raise Error(f"The file system of {out} has no locks ({problem.strerror}): choose another folder.") from None
+        reason = f"The file system of {out} has no locks ({problem.strerror}): choose another folder."
+        raise Error(reason, code="lock-unavailable") from None
     return RunLock(handle)
 
 
 def wait_for_lock(out: Path, spec: RunSpec) -> RunLock:
-    """The lock on the run, after waiting for the process that has it."""
+    """Lock the run, after waiting for the process that holds the lock."""
     held = try_lock(out, spec)
     if held is not None:
         return held
-    warnings.warn("Another process is at work on this very run, and is waited for.", stacklevel=2)
+    warnings.warn("Another process carries out the same run. Waiting for it.", stacklevel=2)
     handle = _open(out, spec)
     _lock(handle, wait=True)
     return RunLock(handle)
 
 
 def _lock(handle: int, *, wait: bool) -> None:
-    """Lock a file; a BlockingIOError where another process has it and is not to be waited for."""
+    """Lock a file; a BlockingIOError if another process holds the lock and `wait` is False."""
     locks = _flock()
     if locks is None:
         warnings.warn(
-            "This system has no POSIX file locks: let only one program at a time work on a folder of results.",
+            "This system has no POSIX file locks: use only one program at a time on a folder of results.",
             stacklevel=3,
         )
     else:
@@ -132,7 +257,7 @@ def _lock(handle: int, *, wait: bool) -> None:
 
 
 def _flock() -> ModuleType | None:
-    """The module with the locks, where the system has it."""
+    """Return the module with the locks, if the system has it."""
     try:
         import fcntl
     except ImportError:
@@ -141,82 +266,11 @@ def _flock() -> ModuleType | None:
 
 
 def _open(out: Path, spec: RunSpec) -> int:
-    # The files stay: one that is removed while somebody waits for it would let two in.
-    folder = out / FOLDER
+    # Lock files are never removed: with one removed while a process waits for it, two processes could hold the lock.
+    folder = out / LOCKS
     make_folder(folder)
     path = folder / f"{run_key(spec)}.lock"
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as problem:
-        raise Error(f"The lock {path} cannot be made ({problem.strerror}).") from None
-
-
-def results_in(folder: Path, strange: list[str]) -> Iterator[tuple[str, Path, Result]]:
-    """The result files of `folder`, the oldest first, with their keys; what is no result is named in `strange`."""
-    for path in sorted(folder.glob("*.json"), key=_age):
-        try:
-            result = read_result(path)
-        except Error:
-            strange.append(readable(path.name))
-            continue
-        yield run_key(result.spec), path, result
-
-
-def _age(path: Path) -> tuple[int, str]:
-    """The order of writing; what cannot be looked at, such as a link to nowhere, is the oldest."""
-    try:
-        return path.stat().st_mtime_ns, path.name
-    except OSError:
-        return 0, path.name
-
-
-@dataclass(frozen=True)
-class FoundFiles:
-    """The results of a folder by run, the newest of each; `older` were replaced, `strange` are JSON files that are no results."""
-
-    folder: Path
-    results: dict[str, Result]
-    paths: dict[str, Path]
-    strange: tuple[str, ...]
-    older: int
-
-
-def read_folder(folder: Path) -> FoundFiles:
-    """All result files of `folder`; an Error where it is not there."""
-    if not folder.is_dir():
-        raise Error(f"There is no folder {folder} to read results from; `ostta run --out {folder}` makes it.")
-    results: dict[str, Result] = {}
-    paths: dict[str, Path] = {}
-    strange: list[str] = []
-    older = 0
-    for key, path, result in results_in(folder, strange):
-        older += key in results
-        results[key], paths[key] = result, path
-    return FoundFiles(folder, results, paths, tuple(strange), older)
-
-
-def frozen_result(result: Result, folder: Path) -> Result | None:
-    """The newest in `folder`, whatever its file is called; None where there is none, or `result` is one itself."""
-    if is_frozen(result.spec):
-        return None
-    found: tuple[int, Result] | None = None
-    for path in folder.glob("*.json"):
-        try:
-            # Most files of a large folder are of other streams, and need not be read in full.
-            if result.stream.hash not in path.read_text(encoding="utf-8", errors="replace"):
-                continue
-            other, written = read_result(path), path.stat().st_mtime_ns
-        except (Error, OSError):
-            continue
-        if _comparable(other, result) and (found is None or written > found[0]):
-            found = written, other
-    return None if found is None else found[1]
-
-
-def _comparable(frozen: Result, result: Result) -> bool:
-    return (
-        is_frozen(frozen.spec)
-        and all(getattr(frozen, name) == getattr(result, name) for name in ("weight_hash", "class_names_hash"))
-        and frozen.stream_identity == result.stream_identity
-        and frozen.spec.dtype == result.spec.dtype
-    )
+        raise Error(f"The lock {path} cannot be made ({problem.strerror}).", code="lock-unavailable") from None

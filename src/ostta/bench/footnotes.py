@@ -11,7 +11,7 @@ from ..evaluation.intervals import RESAMPLES
 from .against_frozen import ranks_of
 from .figures import DELTA, Difference, Figure, SuiteFigures
 from .folder import FAILED
-from .metric_values import METRICS, lower_is_better
+from .metric_values import lower_is_better, metric_name
 
 CONVENTIONS = {
     "interpolated": "FPR95 is the share of undesired images accepted where 95 % of the desired ones are, interpolated on the ROC "
@@ -145,7 +145,7 @@ def why_no_interval(figures: SuiteFigures) -> str:
     metrics = dict.fromkeys(each.metric for each in figures.shown_differences)
     other = next((metric for metric in metrics if metric not in RESAMPLED), None)
     if other is not None:
-        return f"{METRICS[other].rstrip(' ↑↓')} cannot be resampled over images"
+        return f"{metric_name(other)} cannot be resampled over images"
     results = [result for _, _, result in figures.distinct]
     bare = sum(result.records is None for result in results)
     return f"{bare} of {len(results)} runs kept no records" if bare else "the records are not of the same images"
@@ -218,10 +218,10 @@ def _cautions(figures: SuiteFigures) -> list[str]:
         )
     if collected.older:
         cautions.append(f"{collected.older} older results with the same spec as a newer one are left out.")
-    if collected.strange:
-        names = ", ".join(collected.strange[:3]) + (", ..." if len(collected.strange) > 3 else "")
+    if collected.unreadable:
+        names = ", ".join(collected.unreadable[:3]) + (", ..." if len(collected.unreadable) > 3 else "")
         cautions.append(
-            f"{len(collected.strange)} JSON files in {collected.folder} are no result files of this version: {names}."
+            f"{len(collected.unreadable)} JSON files in {collected.folder} are no result files of this version: {names}."
         )
     if collected.failures:
         cautions.append(f"{len(collected.failures)} runs failed; {collected.folder / FAILED} says why.")

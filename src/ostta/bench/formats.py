@@ -9,7 +9,7 @@ from pathlib import Path
 from .collected import is_folder
 from .data_export import figures_csv, figures_json, runs_csv
 from .figures import SuiteFigures
-from .tables import WIDTH, Block, Sheet, Text, compact_sheet, sheet
+from .tables import WIDTH, Block, Sheet, TableCell, compact_sheet, sheet
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -92,14 +92,10 @@ def _markdown_table(block: Block) -> str:
     return f"### {_md(title)}\n\n{table}" if title else table
 
 
-def _markdown_cell(cell: Text) -> str:
-    # A star says that an interval excludes zero; it is no mark of Markdown.
-    number, _, rest = cell.text.replace("*", "\\*").partition(" (")
-    text = (
-        f"{number} [{cell.mark}]" + (f" ({rest}" if rest else "")
-        if cell.mark
-        else number + (f" ({rest}" if rest else "")
-    )
+def _markdown_cell(cell: TableCell) -> str:
+    mark = f"[{cell.mark}]" if cell.mark else ""
+    # A star marks an interval that excludes zero; it is not Markdown.
+    text = " ".join(filter(None, (cell.figure, mark, cell.details))) + r"\*" * cell.star
     return f"**{text}**" if cell.bold else text
 
 
@@ -142,10 +138,9 @@ def _latex_line(cells: list[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _latex_cell(cell: Text) -> str:
-    number, space, rest = cell.text.partition(" ")
+def _latex_cell(cell: TableCell) -> str:
     mark = f"$^{{{cell.mark}}}$" if cell.mark else ""
-    text = f"{_tex(number)}{mark}{space}{_tex(rest)}"
+    text = " ".join(filter(None, (f"{_tex(cell.figure)}{mark}", _tex(cell.details)))) + "*" * cell.star
     return f"\\textbf{{{text}}}" if cell.bold else text
 
 

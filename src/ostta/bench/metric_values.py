@@ -47,6 +47,15 @@ METRICS = Headings(
 )
 
 
+def metric_name(metric: str) -> str:
+    """Return the heading of a metric without its arrow.
+
+    >>> metric_name("hm")
+    'HM'
+    """
+    return METRICS[metric].rstrip(" ↑↓")
+
+
 def lower_is_better(metric: str) -> bool:
     """Whether a lower value of `metric` is the better one.
 
@@ -152,10 +161,6 @@ def _added_parameters(result: Result) -> float | None:
 
 
 DASH = "–"
-
-
-# Behind a time that was taken beside other programs.
-BUSY = " (busy)"
 
 
 COUNTS = ("updates", "events", "classes", "bank_features", "adapted_parameters", "added_parameters")

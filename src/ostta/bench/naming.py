@@ -14,17 +14,10 @@ from ..data.catalogue import CATALOGUE
 from ..data.names import parse_name
 from .file_model import FileModel
 from .scenario import DomainsScenario
-from .spec import OF_THE_STREAM, RunSpec, name_of, sets_of, usual_draw
-
-# What of a spec is neither the stream's nor a name of its own in a table. A run's seed is part of its stream.
-_STREAM = tuple(name for name in OF_THE_STREAM if name != "seed")
-
+from .spec import RunSpec, fields_of, method_key, name_of, sets_of, stream_key, usual_draw
 
 # Scenarios with a list of corruptions.
 _LISTED = ("continual", "frequent", "smooth")
-
-
-_METHOD = ("profile", "guard", "device", "dtype", "ahead", "method", "score", "identifier", "plugins")
 
 
 def short(name: str) -> str:
@@ -95,22 +88,12 @@ def stream_names(specs: Iterable[RunSpec]) -> dict[str, str]:
     >>> [*stream_names([RunSpec(seed=0), RunSpec(seed=1), RunSpec(draw="images")]).values()]
     ['cifar10c snow / mnist (draw=order)', 'cifar10c snow / mnist (draw=images)']
     """
-    return _distinct({stream_key(spec): spec for spec in specs}, stream_name, _STREAM)
+    return _distinct({stream_key(spec): spec for spec in specs}, stream_name, fields_of("stream"))
 
 
 def method_names(specs: Iterable[RunSpec]) -> dict[str, str]:
     """As `stream_names`, of the methods, by `method_key`."""
-    return _distinct({method_key(spec): spec for spec in specs}, method_name, _METHOD)
-
-
-def stream_key(spec: RunSpec) -> str:
-    """What must be equal for two runs to be on one stream, whatever the seed."""
-    return json.dumps(spec.model_dump(mode="json", include=set(_STREAM)), sort_keys=True)
-
-
-def method_key(spec: RunSpec) -> str:
-    """What must be equal for two runs to be of one method."""
-    return json.dumps(spec.model_dump(mode="json", include={*_METHOD, "options"}), sort_keys=True)
+    return _distinct({method_key(spec): spec for spec in specs}, method_name, fields_of("method", "machine"))
 
 
 def _distinct(specs: Mapping[str, RunSpec], name: Callable[[RunSpec], str], fields: Iterable[str]) -> dict[str, str]:
@@ -151,9 +134,6 @@ _FLAGS = {
 }
 
 
-_FOR_DRAW = ("desired", "undesired", "undesired_classes", "limit", "scenario")
-
-
 def run_command(spec: RunSpec) -> str | None:
     """`ostta run` with all that it takes; None for runs that only a suite can ask for.
 
@@ -161,7 +141,7 @@ def run_command(spec: RunSpec) -> str | None:
     'ostta run --method tda --desired sample:cifar10c --undesired sample:mnist --limit 50 --set shots=5'
     """
     try:
-        fields = {name: getattr(spec, name) for name in _FOR_DRAW}
+        fields = {name: getattr(spec, name) for name in fields_of("stream") if name != "draw"}
         draw = usual_draw(fields)
     except Error:
         return None

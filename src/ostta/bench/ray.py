@@ -54,17 +54,18 @@ def cluster(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int) -> 
         ray.shutdown()
 
 
-def _carry_out(job: str) -> tuple[str, dict[str, bytes]]:
-    """On a worker: the run in a folder that nobody else sees, and the files it made, by their paths relative to that folder.
+def _carry_out(content: str) -> tuple[str, dict[str, bytes]]:
+    """Carry out a run on a worker in a temporary folder; return its files by their paths relative to that folder.
 
-    Cached features of earlier runs are copied into it if the worker can read the folder of the results.
+    Cached features of earlier runs are copied into it if the worker can read the folder of the results. The identity of the stream is
+    computed here, on the data of this machine.
     """
     with tempfile.TemporaryDirectory(prefix="ostta-") as folder:
-        asked, out = Job.model_validate_json(job), Path(folder)
-        if asked.cache_features and (asked.out / FOLDER).is_dir():
-            shutil.copytree(asked.out / FOLDER, out / FOLDER)
+        job, out = Job.model_validate_json(content), Path(folder)
+        if job.cache_features and (job.out / FOLDER).is_dir():
+            shutil.copytree(job.out / FOLDER, out / FOLDER)
         copied = set(out.rglob("*"))
-        ending = attempt(asked.model_copy(update={"out": out}))
+        ending = attempt(job.model_copy(update={"out": out, "stream_identity": None}))
         made = [path for path in out.rglob("*") if path.is_file() and path not in copied]
         # A checkpoint is of no use to the next attempt, which may be on another machine.
         files = {

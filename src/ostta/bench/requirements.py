@@ -12,38 +12,19 @@ from .. import backbones
 from ..config.plugins import names_file
 from ..core.types import Error
 from ..data.by_name import AbsentError, open_dataset
+from ..data.class_names import checked_classes
 from ..data.names import parse_name
 from ..feature_files import placed_features
-from .scenario import (
-    ContinualScenario,
-    DomainsScenario,
-    FoolingScenario,
-    FrequentScenario,
-    SingleScenario,
-    SmoothScenario,
-)
-from .spec import RunSpec, changed, code_of, run_key, sets_of
-from .stream import check_names, compose
-
-# What of a spec has nothing to do with which data it opens.
-_BESIDE_THE_DATA = {
-    "backbone",
-    "method",
-    "score",
-    "identifier",
-    "profile",
-    "options",
-    "seed",
-    "guard",
-    "device",
-    "dtype",
-    "ahead",
-}
+from .folder import ResultFolder, RunInputs, class_names_hash
+from .run import open_backbone
+from .scenario import ContinualScenario, DomainsScenario, FrequentScenario, SmoothScenario
+from .spec import RunSpec, changed, code_of, method_key, run_key, sets_of, stream_key
+from .stream import check_names, identify
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Why some runs cannot be carried out, and which, by their keys. `data`: a data set of the catalogue is absent."""
+    """Why some runs cannot be carried out, and their keys. `data`: a data set of the catalogue is absent."""
 
     reason: str
     runs: frozenset[str]
@@ -51,13 +32,13 @@ class Missing:
 
 
 class MissingError(Error):
-    """Nothing was started, as something is missing. `missing` has all of it, `total` is how many runs there would be."""
+    """Nothing was started because something is missing. `missing` lists all of it; `total` is the number of runs."""
 
     def __init__(self, missing: Sequence[Missing], total: int) -> None:
         self.missing, self.total = tuple(missing), total
         self.lost = len(frozenset().union(*(each.runs for each in missing)))
         reasons = " ".join(f"({number}) {each.reason}" for number, each in enumerate(missing, 1))
-        super().__init__(f"{self.head} {reasons} {self.way_out}".rstrip())
+        super().__init__(f"{self.head} {reasons} {self.way_out}".rstrip(), code="requirements-missing")
 
     @property
     def head(self) -> str:
@@ -65,21 +46,90 @@ class MissingError(Error):
 
     @property
     def way_out(self) -> str:
-        """Empty where no run is left."""
+        """What can be done without; empty if no run is left."""
         left = self.total - self.lost
         return f"`--keep-going` carries out the other {left}." if left else ""
 
 
-def missing_for(specs: Sequence[RunSpec], root: Path | None) -> list[Missing]:
-    """All that is missing for `specs`: names, models and data sets. Each is looked for once; a model of the hub is fetched here.
+class Streams:
+    """Composes each stream of a grid once, for all runs on it, and keeps its identity."""
 
-    Of the data sets only names and labels are read, as when a run starts.
+    def __init__(self, root: Path | None) -> None:
+        self._root = root
+        self._found: dict[str, dict[int, tuple[str, str] | Error]] = {}
+
+    def check(self, spec: RunSpec) -> None:
+        """Raise an Error if the stream cannot be composed. One seed of a stream stands for all."""
+        seeds = self._found.get(_stream(spec))
+        _value(next(iter(seeds.values()))) if seeds else self.identity(spec)
+
+    def identity(self, spec: RunSpec) -> tuple[str, str]:
+        """Return the identity of the stream, and the hash of its class names; an Error if it cannot be composed."""
+        seeds = self._found.setdefault(_stream(spec), {})
+        if spec.seed not in seeds:
+            try:
+                stream, classes = identify(spec, self._root)
+                seeds[spec.seed] = stream, class_names_hash(checked_classes(classes))
+            except Error as problem:
+                seeds[spec.seed] = problem
+        return _value(seeds[spec.seed])
+
+    def known_identity(self, spec: RunSpec) -> str | None:
+        """Return the identity of the stream if it has been composed already."""
+        found = self._found.get(_stream(spec), {}).get(spec.seed)
+        return found[0] if isinstance(found, tuple) else None
+
+
+def _stream(spec: RunSpec) -> str:
+    """Return the key of a stream. A data set in a file of code is another one if its file changes."""
+    code = {name: spec.plugins[name] for name in sets_of(spec) if name in spec.plugins}
+    return f"{stream_key(spec)} {json.dumps(code, sort_keys=True)}"
+
+
+def _value(found: tuple[str, str] | Error) -> tuple[str, str]:
+    if isinstance(found, Error):
+        raise found
+    return found
+
+
+class ReusableResults:
+    """The results of a folder that need not be computed again: those of the same weights, stream and classes as now."""
+
+    def __init__(self, out: Path, root: Path | None, streams: Streams, *, records: bool = False) -> None:
+        self._folder, self._root, self._streams, self._records = ResultFolder(out), root, streams, records
+        self._weights: dict[str, str] = {}
+
+    def has(self, spec: RunSpec) -> bool:
+        """Return whether the run has such a result. Other processes may write to the folder meanwhile."""
+        self._folder.refresh()
+        found = self._folder.existing(spec, records=self._records)
+        if not found:
+            return False
+        try:
+            inputs = RunInputs(self._weight_hash(spec), *self._streams.identity(spec))
+        except Error:
+            # The run itself reports the problem.
+            return False
+        return any(inputs.made(result) for result in found)
+
+    def _weight_hash(self, spec: RunSpec) -> str:
+        if spec.backbone not in self._weights:
+            on_cpu = changed(spec, device="cpu", dtype="float32")
+            self._weights[spec.backbone] = open_backbone(on_cpu, self._root).weight_hash
+        return self._weights[spec.backbone]
+
+
+def missing_for(specs: Sequence[RunSpec], root: Path | None, streams: Streams | None = None) -> list[Missing]:
+    """Return everything that is missing for `specs`: names, models and data sets. Each is looked up once.
+
+    A model of the hub is downloaded here. Of the data sets only names and labels are read, as when a run starts.
     """
+    streams = Streams(root) if streams is None else streams
     found: dict[str, set[str]] = {}
     known: dict[str, str | None] = {}
     absent: set[str] = set()
 
-    def ask(spec: RunSpec, what: str, look: Callable[[], object]) -> bool:
+    def require(spec: RunSpec, what: str, look: Callable[[], object]) -> bool:
         if what not in known:
             problem = _problem(look)
             known[what] = None if problem is None else str(problem)
@@ -91,17 +141,17 @@ def missing_for(specs: Sequence[RunSpec], root: Path | None) -> list[Missing]:
         return reason is None
 
     for spec in specs:
-        ask(spec, f"names {_key(spec, {'seed', 'limit'})}", partial(_require_names, spec))
-        ask(spec, f"backbone {spec.backbone}", partial(_require_backbone, spec, root))
-        conditions = f"{spec.corruption} {spec.severity}"
-        there = [ask(spec, f"set {name} {conditions}", partial(_open, spec, name, root)) for name in sets_of(spec)]
-        if all(there):
-            ask(spec, f"stream {_key(spec, _BESIDE_THE_DATA)}", partial(_compose, spec, root))
+        stream, conditions = _stream(spec), f"{spec.corruption} {spec.severity}"
+        require(spec, f"names {spec.backbone} {method_key(spec)} {stream}", partial(_require_names, spec))
+        require(spec, f"backbone {spec.backbone}", partial(_require_backbone, spec, root))
+        sets = [require(spec, f"set {name} {conditions}", partial(_open, spec, name, root)) for name in sets_of(spec)]
+        if all(sets):
+            require(spec, f"stream {stream}", partial(streams.check, spec))
     return [Missing(reason, frozenset(keys), reason in absent) for reason, keys in found.items()]
 
 
 def sets_needed(specs: Sequence[RunSpec]) -> list[tuple[str, str]]:
-    """The data sets that `specs` open, each once, with the corruption it is opened under.
+    """Return the data sets that `specs` open, each once, with the corruption under which it is opened.
 
     >>> sets_needed([RunSpec(desired="cifar10c", undesired="mnist:train", corruption="fog")])
     [('cifar10c', 'fog'), ('mnist:train', 'fog')]
@@ -123,16 +173,12 @@ def sets_needed(specs: Sequence[RunSpec]) -> list[tuple[str, str]]:
             needed[desired, corruption] = None
             if undesired is not None and spec.ratio > 0:
                 needed[undesired, scenario.undesired_corruption or corruption] = None
-    # Without a corruption, one entry is enough.
+    # A data set without corruptions needs one entry.
     return list(
         {
             (name, corruption if parse_name(name).corrupted else ""): (name, corruption) for name, corruption in needed
         }.values()
     )
-
-
-def _key(spec: RunSpec, beside: set[str]) -> str:
-    return json.dumps(spec.model_dump(mode="json", exclude=beside), sort_keys=True)
 
 
 def _problem(look: Callable[[], object]) -> Error | None:
@@ -156,10 +202,3 @@ def _open(spec: RunSpec, name: str, root: Path | None) -> None:
     open_dataset(
         name, root, corruption=spec.corruption, severity=spec.severity, limit=1, named=False, code=code_of(spec)
     )
-
-
-def _compose(spec: RunSpec, root: Path | None) -> None:
-    """What is wrong with the stream although all its data are there."""
-    # Which images fool a model it would have to be asked; here it is only about whether they are there.
-    fooling = isinstance(spec.scenario, FoolingScenario)
-    compose(changed(spec, scenario=SingleScenario()) if fooling else spec, root)

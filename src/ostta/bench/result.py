@@ -15,7 +15,7 @@ from ..evaluation.analyses import BankBytes, Distances, ReliableAccuracy
 from ..evaluation.metrics import CONVENTION
 from ..io import read_regular, readable, write_atomically
 from .file_model import FileModel, first_problem
-from .spec import OF_THE_STREAM, RunSpec
+from .spec import RunSpec, stream_key
 
 SCHEMA = 1
 
@@ -216,7 +216,7 @@ class Result(FileModel):
         sides = [
             None if side is None else (side.name, side.origin) for side in (self.stream.desired, self.stream.undesired)
         ]
-        return (self.stream.hash, "", repr(sides), repr([getattr(self.spec, name) for name in OF_THE_STREAM]))
+        return (self.stream.hash, "", repr(sides), stream_key(self.spec), str(self.spec.seed))
 
     @property
     def busy(self) -> bool:

@@ -8,7 +8,7 @@ import json
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +32,7 @@ from ..lookahead import why_not
 from ..streams import Stream, prefetched
 from .checkpoint import EVERY, Checkpoint, Reached
 from .features import FeatureCache, cache_of, check_features, has_features
-from .folder import wait_for_lock
+from .folder import RunInputs, class_names_hash, wait_for_lock
 from .log import Thinned, open_log
 from .machine import LoadMeter, hardware, peak_memory, reset_peak
 from .records import write_records
@@ -48,24 +48,6 @@ Watch = Callable[[int, int, float | None], None]
 
 
 @dataclass(frozen=True)
-class RunInputs:
-    """What must be equal, beside the spec, for a result to be reused."""
-
-    weight_hash: str
-    stream_identity: str
-    class_names_hash: str
-
-    def made(self, result: Result) -> bool:
-        """Whether `result` was made from these inputs. A file without a stream identity never was."""
-        return self == RunInputs(result.weight_hash, result.stream.identity or "", result.class_names_hash)
-
-
-def class_names_hash(names: Sequence[str]) -> str:
-    """Return the hash of class names in label order."""
-    return hashlib.sha256(json.dumps(list(names)).encode()).hexdigest()
-
-
-@dataclass(frozen=True)
 class Prepared:
     """A run that is ready to start: the adapter and its stream, with nothing stepped yet, and what a reader must be told."""
 
@@ -75,17 +57,18 @@ class Prepared:
     desired: Side
     undesired: Side | None
     remarks: tuple[str, ...]
+    stream_identity: str
 
     @property
     def inputs(self) -> RunInputs:
         return RunInputs(
-            self.adapter.backbone.weight_hash, self.stream.identity, class_names_hash(self.adapter.classes)
+            self.adapter.backbone.weight_hash, self.stream_identity, class_names_hash(self.adapter.classes)
         )
 
     @property
     def key(self) -> str:
         """Names the run's files: equal for equal spec, weights and stream."""
-        content = [identity(self.spec), self.adapter.backbone.weight_hash, self.stream.identity]
+        content = [identity(self.spec), self.adapter.backbone.weight_hash, self.stream_identity]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     def path(self, out: Path) -> Path:
@@ -97,8 +80,13 @@ class Prepared:
         return out / f"{'-'.join(tidy)}-s{self.spec.seed}-{self.key}.json"
 
 
-def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) -> Prepared:
-    """Open data and model; every mistake in `spec` comes out here, before any work, and mistyped names before anything is opened."""
+def prepare(
+    spec: RunSpec, root: Path | None, backbone: Backbone | None = None, stream_identity: str | None = None
+) -> Prepared:
+    """Open data and model. All errors in `spec` are raised here, and those in names before anything is opened.
+
+    The identity of the stream is computed from the data unless it is given.
+    """
     code = code_of(spec)
     choice = check_names(spec, code)
     model = backbone
@@ -125,6 +113,7 @@ def prepare(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
         composed.desired,
         composed.undesired,
         (adapter.backbone.remark, *composed.remarks),
+        composed.stream.identity if stream_identity is None else stream_identity,
     )
     check_features(prepared)
     return prepared
@@ -134,7 +123,7 @@ def open_backbone(spec: RunSpec, root: Path | None = None) -> Backbone:
     """The backbone that `spec` names; a feature file may be in the folder `root` of the data sets."""
     code = code_of(spec)
     if spec.backbone in code:
-        return backbones.made(code[spec.backbone], spec.device, spec.dtype)
+        return backbones.call_factory(code[spec.backbone], spec.device, spec.dtype)
     return backbones.load(placed_features(spec.backbone, root), spec.device, spec.dtype)
 
 
@@ -229,7 +218,7 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
             undesired=prepared.undesired,
             seed=prepared.spec.seed,
             draw=prepared.spec.draw,
-            identity=stream.identity,
+            identity=prepared.stream_identity,
         ),
         weight_hash=adapter.backbone.weight_hash,
         class_names_hash=class_names_hash(adapter.classes),

@@ -14,11 +14,10 @@ from ..config.registry import require_known
 from ..core.types import Error
 from ..io import make_folder
 from .checkpoint import EVERY
-from .existing_runs import ExistingRuns
 from .folder import RunLock, remove_failure, try_lock, write_failure
 from .log import check_log
 from .machine import cores, threads_from_environment
-from .requirements import MissingError, missing_for
+from .requirements import MissingError, ReusableResults, Streams, missing_for
 from .spec import RunSpec, run_key, sources_of
 from .suite import Cell, Suite, expand
 from .worker import Ending, Job, Outcome, Step, inside
@@ -160,7 +159,7 @@ def plan(
 
 def _lot(cell: Cell) -> str:
     """A sort key that mixes the runs of all axes in the same order on every machine."""
-    return hashlib.sha256(cell.asked.encode()).hexdigest()
+    return hashlib.sha256(cell.request.encode()).hexdigest()
 
 
 def run_grid(
@@ -230,7 +229,8 @@ class _Grid:
     def __init__(self, common: Job, progress: GridProgress, watch: Callable[[GridProgress], None] | None) -> None:
         self.progress, self.failed = progress, list[Ending]()
         self._common, self._watch = common, watch
-        self._existing = ExistingRuns(common.out, common.root, common.keep_records)
+        self._streams = Streams(common.root)
+        self._reusable = ReusableResults(common.out, common.root, self._streams, records=bool(common.keep_records))
 
     def jobs(self, waiting: Sequence[RunSpec], locked: list[RunSpec]) -> Iterator[tuple[Job, RunLock]]:
         """What is to be done, each with its lock, made at the moment it is asked for; what others have goes to `locked`."""
@@ -249,11 +249,13 @@ class _Grid:
                     continue
                 self.progress.start(spec)
                 self._tell()
-                yield self._common.model_copy(update={"spec": spec, "sources": sources}), lock
+                identity = self._streams.known_identity(spec)
+                update = {"spec": spec, "sources": sources, "stream_identity": identity}
+                yield self._common.model_copy(update=update), lock
 
     def able(self, waiting: Sequence[RunSpec], keep_going: bool) -> list[RunSpec]:
         """Those of `waiting` for which nothing is missing; the others have failed, or nothing is started at all."""
-        missing = missing_for(waiting, self._common.root)
+        missing = missing_for(waiting, self._common.root, self._streams)
         if missing and not keep_going:
             raise MissingError(missing, self.progress.total)
         reasons = {key: each.reason for each in missing for key in each.runs}
@@ -264,7 +266,7 @@ class _Grid:
 
     def skip(self, spec: RunSpec) -> bool:
         """Whether the result is there already; then the run has ended."""
-        if not self._existing.has(spec):
+        if not self._reusable.has(spec):
             return False
         self.end(Ending(spec=spec, state=Outcome.SKIPPED))
         return True

@@ -46,23 +46,9 @@ from ..evaluation.metrics import NAMES
 from .file_model import FileModel, all_problems, first_problem
 from .metric_values import METRICS
 from .paper.values import Filters, filters_of
-from .spec import PARTS, RunSpec, asked, usual_draw, with_profile_parts
+from .spec import PARTS, RunSpec, fields_of, usual_draw, with_code, with_profile_parts
 
 FIELDS = set(RunSpec.model_fields)
-
-
-# What makes the stream of a run: axes of nothing else are columns, unless the file says otherwise.
-_OF_STREAM = {
-    "desired",
-    "undesired",
-    "undesired_classes",
-    "corruption",
-    "severity",
-    "ratio",
-    "scenario",
-    "limit",
-    "classes",
-}
 
 
 class Entry(FileModel):
@@ -244,8 +230,10 @@ def _without(problems: Sequence[str], checked: _Checked) -> _Checked:
 
 
 def _of_stream(entries: Any) -> bool:
-    """Whether all entries of an axis set nothing but the stream."""
-    return all(isinstance(entry, dict) and set(entry.get("fields", ())) <= _OF_STREAM for entry in entries)
+    """Return whether the entries of an axis set fields of the stream only."""
+    return all(
+        isinstance(entry, dict) and set(entry.get("fields", ())) <= set(fields_of("stream")) for entry in entries
+    )
 
 
 FOLDER = Path(__file__).parent / "suites"
@@ -253,10 +241,10 @@ FOLDER = Path(__file__).parent / "suites"
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a suite, and where its figure belongs: `row` and `column` are entry names, in the order of the suite's axes.
+    """One run of a suite and its place in the tables: `row` and `column` are entry names, in the order of the suite's axes.
 
-    `fields` are those of RunSpec that are not at their default; `paper` finds the paper's figures, together with a metric. `folder` is
-    the suite's own, from which the files of code are named.
+    `fields` are the fields of RunSpec that differ from their defaults. `paper` finds the paper's figures, together with a metric.
+    Files of code are relative to `folder`. `stored` is the spec of a result file; code that it names is not executed.
     """
 
     fields: dict[str, Any]
@@ -265,18 +253,21 @@ class Cell:
     seed: int
     paper: Filters
     folder: Path | None = None
+    stored: RunSpec | None = None
 
     @cached_property
     def spec(self) -> RunSpec:
+        if self.stored is not None:
+            return self.stored
         try:
-            return asked(RunSpec(**self.fields), self.folder)
+            return with_code(RunSpec(**self.fields), self.folder)
         except ValidationError as problem:
             place = " / ".join([*self.row, *self.column])
-            raise Error(f"The run {place} is not possible ({first_problem(problem)}).") from None
+            raise Error(f"The run {place} is not possible ({first_problem(problem)}).", code="run-invalid") from None
 
     @property
-    def asked(self) -> str:
-        """What the suite says of this run: the same on every machine, wherever it has its folders."""
+    def request(self) -> str:
+        """The fields that the suite sets for this run: the same on every machine, independent of its folders."""
         return json.dumps(self.fields, sort_keys=True, default=str)
 
     def paper_part(self, part: str) -> Filters:
@@ -373,7 +364,7 @@ def expand(
 
 def runs(cells: Sequence[Cell]) -> int:
     """How many runs the cells need: cells with equal specs share one."""
-    return len({cell.asked for cell in cells})
+    return len({cell.request for cell in cells})
 
 
 def _combinations(suite: Suite, chosen: Mapping[str, Sequence[Entry]]) -> Iterator[dict[str, Entry]]:

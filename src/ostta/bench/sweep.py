@@ -19,10 +19,10 @@ from ..core.types import Error
 from ..evaluation.metrics import NAMES
 from ..io import make_folder, write_atomically
 from .naming import choice_remark, shown_stream
-from .spec import PARTS, RunSpec, changed, code_of, is_frozen, name_of
+from .spec import PARTS, RunSpec, changed, code_of, fields_of, is_frozen, name_of
 
-# What an entry says; the rest of a spec is the same for all runs.
-_OF_ENTRY = ("method", "score", "identifier", "profile", "guard", "options")
+# The fields that an entry sets. All runs share the other fields; hashes of code are not written to a suite file.
+_OF_ENTRY = tuple(name for name in fields_of("method") if name != "plugins")
 
 
 FROZEN = "zero_shot"

@@ -13,7 +13,7 @@ from .against_frozen import against_frozen, ranks_of
 from .collected import Names
 from .figures import FROZEN, Difference, Figure, SuiteFigures
 from .footnotes import BOLD, footnotes
-from .metric_values import BUSY, DASH, METRICS, lower_is_better, number
+from .metric_values import METRICS, lower_is_better, metric_name, number
 from .result import Result
 from .spec import is_frozen, name_of
 from .statistics import Ranks
@@ -23,12 +23,60 @@ Kind = Literal["own", "means", "paper", "parts", "windows", "cost"]
 
 
 @dataclass(frozen=True)
-class Text:
-    """One cell. `mark` is the number of a footnote, 0 for none; it belongs to the first word."""
+class TableCell:
+    """One figure of a table. It stays a number until a table is written.
 
-    text: str
+    low, high: its interval. spread: its standard deviation. star: the interval excludes zero, also after Holm's correction. gap: our
+    figure minus the paper's, in a cell with the paper's figure (`of_paper`). mark: number of a footnote, 0 for none. words: in place of a number.
+    """
+
+    value: float | None = None
+    metric: str = ""
+    signed: bool = False
+    low: float | None = None
+    high: float | None = None
+    over_seeds: bool = False
+    spread: float | None = None
+    star: bool = False
     bold: bool = False
+    busy: bool = False
+    of_paper: bool = False
+    gap: float | None = None
     mark: int = 0
+    words: str = ""
+    digits: int | None = None
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to show."""
+        return self.value is not None or bool(self.words)
+
+    @property
+    def figure(self) -> str:
+        """The figure alone, or a dash."""
+        return self.words or self._number(self.value, self.signed)
+
+    @property
+    def details(self) -> str:
+        """Interval, spread or gap."""
+        if not self:
+            return ""
+        if self.of_paper:
+            return f"({self._number(self.gap, True)})"
+        if self.low is not None and self.high is not None:
+            seeds = " over seeds" * self.over_seeds
+            return f"[{self._number(self.low, True)}, {self._number(self.high, True)}{seeds}]"
+        parts = [f"± {self._number(self.spread, False)}"] * (self.spread is not None) + ["(busy)"] * self.busy
+        return " ".join(parts)
+
+    @property
+    def text(self) -> str:
+        """Figure and details, with a star."""
+        return " ".join(filter(None, (self.figure, self.details))) + "*" * self.star
+
+    def _number(self, value: float | None, signed: bool) -> str:
+        if self.digits is not None and value is not None:
+            return f"{value:{'+' if signed else ''},.{self.digits}f}"
+        return number(value, self.metric, signed=signed)
 
 
 @dataclass(frozen=True)
@@ -38,7 +86,7 @@ class Block:
     title: str
     stub: Names
     groups: tuple[tuple[str, tuple[str, ...]], ...]
-    rows: tuple[tuple[Names, tuple[Text, ...]], ...]
+    rows: tuple[tuple[Names, tuple[TableCell, ...]], ...]
     kind: Kind = "own"
 
 
@@ -100,7 +148,7 @@ def compact_sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
                     figures.suite.rows,
                     ((METRICS[metric], tuple(" / ".join(column) for column in columns)),),
                     tuple(
-                        (row, tuple(Text(number(each.mean, metric), bold=each.best) for each in line))
+                        (row, tuple(TableCell(each.mean, metric, bold=each.best) for each in line))
                         for row, line in found.items()
                         if any(each.mean is not None for each in line)
                     ),
@@ -128,7 +176,7 @@ def heading(figures: SuiteFigures, metric: str) -> str:
     difference = _difference(figures, metric)
     if difference is None:
         return METRICS[metric] if is_measure(metric) else METRICS.get(metric, metric)
-    name = f"Δ {METRICS[difference.metric].rstrip(' ↑↓')}"
+    name = f"Δ {metric_name(difference.metric)}"
     return name if difference.against == FROZEN else f"{name} to {difference.against}"
 
 
@@ -136,24 +184,21 @@ def _difference(figures: SuiteFigures, name: str) -> Difference | None:
     return next((each for each in figures.differences if each.name == name), None)
 
 
-def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
-    """One row a result, in the order of `HEADINGS`."""
+def rows(results: Sequence[Result]) -> list[tuple[str, tuple[TableCell, ...]]]:
+    """Return the name of each result and its cells, in the order of `HEADINGS`; the frozen result first."""
     ordered = sorted(results, key=lambda result: not is_frozen(result.spec))
     frozen = next((result for result in ordered if is_frozen(result.spec)), None)
-    return [_row(result, frozen) for result in ordered]
+    return [(name_of(result.spec), tuple(_row(result, frozen))) for result in ordered]
 
 
-def _row(result: Result, frozen: Result | None) -> tuple[str, ...]:
+def _row(result: Result, frozen: Result | None) -> Iterator[TableCell]:
     metrics = result.metrics
-    base = frozen.metrics.hm if frozen is not None else None
-    delta = DASH if base is None or metrics.hm is None or result is frozen else f"{metrics.hm - base:+.2f}"
-    return (
-        name_of(result.spec),
-        *(number(getattr(metrics, name), name) for name in ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")),
-        delta,
-        str(result.updates),
-        number(None if result.cached_features else result.latency_ms.total.mean, "ms") + (BUSY if result.busy else ""),
-    )
+    base = frozen.metrics.hm if frozen is not None and result is not frozen else None
+    for name in ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm"):
+        yield TableCell(getattr(metrics, name), name)
+    yield TableCell(None if base is None or metrics.hm is None else metrics.hm - base, "hm", signed=True)
+    yield TableCell(words=str(result.updates))
+    yield TableCell(None if result.cached_features else result.latency_ms.total.mean, "ms", busy=result.busy)
 
 
 def _places(figures: SuiteFigures) -> Iterator[tuple[Names, Names]]:
@@ -166,11 +211,15 @@ def _figure(figures: SuiteFigures, row: Names, column: Names, metric: str, part:
 
 
 def _blocks(
-    figures: SuiteFigures, title: str, metrics: Sequence[str], text: Callable[[Figure, str, bool], Text], width: int
+    figures: SuiteFigures,
+    title: str,
+    metrics: Sequence[str],
+    text: Callable[[Figure, str, bool], TableCell],
+    width: int,
 ) -> Iterator[Block]:
     """As many columns of the suite side by side as fit."""
 
-    def cell(row: Names, column: Names, metric: str) -> Text:
+    def cell(row: Names, column: Names, metric: str) -> TableCell:
         """A difference is printed as the figures it is of, with its sign."""
         figure, difference = _figure(figures, row, column, metric), _difference(figures, metric)
         return text(figure, metric if difference is None else difference.metric, difference is not None)
@@ -201,17 +250,17 @@ def _means(figures: SuiteFigures, width: int) -> Iterator[Block]:
     worst = "highest" if lower_is_better(figures.headline) else "lowest"
     beside = ("Δ better", worst) if len({each.against for each in figures.shown_differences}) > 1 else ()
 
-    def cells(row: Names, group: str) -> Iterator[Text]:
+    def cells(row: Names, group: str) -> Iterator[TableCell]:
         for name in names:
             difference = _difference(figures, name)
             metric = name if difference is None else difference.metric
             yield _own(figures.group_figure(row, group, name), metric, difference is not None)
         if beside:
             found = [figures.to_better(row, column) for column in figures.groups[group]]
-            yield Text(number(mean(found), figures.headline, signed=True))
+            yield TableCell(mean(found), figures.headline, signed=True)
             known = [value for value in found if value is not None]
             extreme = (max if worst == "highest" else min)(known) if len(known) == len(found) else None
-            yield Text(number(extreme, figures.headline, signed=True))
+            yield TableCell(extreme, figures.headline, signed=True)
 
     groups = list(figures.groups)
     most = max(1, width // (len(names) + len(beside)))
@@ -223,7 +272,7 @@ def _means(figures: SuiteFigures, width: int) -> Iterator[Block]:
             "Means over streams",
             figures.suite.rows,
             tuple((f"{group or 'all others'} ({len(figures.groups[group])})", headings) for group in shown),
-            tuple((row, texts) for row, texts in lines if any(text.text != DASH for text in texts)),
+            tuple((row, texts) for row, texts in lines if any(texts)),
         )
 
 
@@ -232,14 +281,15 @@ def _windows(figures: SuiteFigures, width: int) -> Iterator[Block]:
     names = ("worst window", "its images", "recovered after")
     found = {place: against_frozen(figures, *place) for place in _places(figures)}
 
-    def cells(row: Names, column: Names) -> tuple[Text, ...]:
+    def cells(row: Names, column: Names) -> tuple[TableCell, ...]:
         course = found[row, column]
         if course is None:
-            return (Text(DASH),) * len(names)
+            return (TableCell(),) * len(names)
         worst = course.worst
-        text = f"{worst.value:+.1f} [{worst.low:+.1f}, {worst.high:+.1f}]{'*' if worst.below else ''}"
+        images = f"{worst.start:,}–{worst.start + figures.suite.windows:,}"
         after = "never" if course.recovered is None else f"{course.recovered:,}"
-        return Text(text), Text(f"{worst.start:,}–{worst.start + figures.suite.windows:,}"), Text(after)
+        value = TableCell(worst.value, signed=True, low=worst.low, high=worst.high, star=worst.below, digits=1)
+        return value, TableCell(words=images), TableCell(words=after)
 
     most = max(1, width // len(names))
     for start in range(0, len(figures.columns), most):
@@ -259,7 +309,7 @@ def _windows(figures: SuiteFigures, width: int) -> Iterator[Block]:
 def _parts(figures: SuiteFigures, doubts: list[str]) -> Iterator[Block]:
     """One block a column of the suite that has results: the domains side by side; then the same of the paper."""
     metric, parts = figures.headline, figures.suite.parts
-    name = METRICS[metric].rstrip(" ↑↓")
+    name = metric_name(metric)
     for title, text in (
         (f"{name}, domain by domain", _own),
         (f"The paper's {name}, domain by domain, in brackets the gap to it", partial(_paper, doubts=doubts)),
@@ -279,46 +329,53 @@ def _parts(figures: SuiteFigures, doubts: list[str]) -> Iterator[Block]:
                 tuple((row, tuple(text(figure, metric, False) for figure in line)) for row, line in found.items()),
                 "parts" if text is _own else "paper",
             )
-            if text is _own or any(cell.text != DASH for _, cells in block.rows for cell in cells):
+            if text is _own or any(cell for _, cells in block.rows for cell in cells):
                 yield block
 
 
-def _own(figure: Figure, metric: str, signed: bool) -> Text:
-    text = number(figure.mean, metric, signed=signed)
-    if figure.low is not None and figure.high is not None:
-        low, high = (number(bound, metric, signed=True) for bound in (figure.low, figure.high))
-        high += " over seeds" if figure.over == "seeds" else ""
-        return Text(f"{text} [{low}, {high}]{'*' if figure.marked else ''}")
-    text = text if figure.std is None else f"{text} ± {number(figure.std, metric)}"
-    return Text(text + (BUSY if figure.busy else ""), bold=figure.best)
+def _own(figure: Figure, metric: str, signed: bool) -> TableCell:
+    interval = figure.low is not None and figure.high is not None
+    return TableCell(
+        figure.mean,
+        metric,
+        signed,
+        low=figure.low,
+        high=figure.high,
+        over_seeds=figure.over == "seeds",
+        spread=None if interval else figure.std,
+        star=interval and figure.marked,
+        bold=figure.best and not interval,
+        busy=figure.busy,
+    )
 
 
-def _paper(figure: Figure, metric: str, signed: bool, doubts: list[str]) -> Text:
+def _paper(figure: Figure, metric: str, signed: bool, doubts: list[str]) -> TableCell:
     if figure.paper is None:
-        return Text(DASH)
+        return TableCell()
     if figure.doubt and figure.doubt not in doubts:
         doubts.append(figure.doubt)
     mark = doubts.index(figure.doubt) + 1 if figure.doubt else 0
-    paper, gap = number(figure.paper, metric, signed=signed), number(figure.gap, metric, signed=True)
-    return Text(f"{paper} ({gap})", mark=mark)
+    return TableCell(figure.paper, metric, signed, of_paper=True, gap=figure.gap, mark=mark)
 
 
 def rank_blocks(figures: SuiteFigures) -> Iterator[Block]:
     """One table for each backbone with enough streams, the best row first."""
     for one in ranks_of(figures):
         if one.ranks is not None:
-            name = METRICS[one.metric].rstrip(" ↑↓")
+            name = metric_name(one.metric)
             lines = zip(one.ranks.methods, one.ranks.average, strict=True)
             yield Block(
                 f"Average rank of {name}",
                 figures.suite.rows,
                 ((f"{one.backbone}, {one.ranks.streams} streams", ("rank ↓", "told apart from")),),
-                tuple((one.rows[method], (Text(f"{rank:.2f}"), _apart(one.ranks, method))) for method, rank in lines),
+                tuple(
+                    (one.rows[method], (TableCell(rank, digits=2), _apart(one.ranks, method))) for method, rank in lines
+                ),
             )
 
 
-def _apart(ranks: Ranks, method: str) -> Text:
+def _apart(ranks: Ranks, method: str) -> TableCell:
     worse = sum(better == method for better, _ in ranks.apart)
     better = sum(other == method for _, other in ranks.apart)
     parts = [f"{worse} worse"] * bool(worse) + [f"{better} better"] * bool(better)
-    return Text(", ".join(parts) or "none")
+    return TableCell(words=", ".join(parts) or "none")

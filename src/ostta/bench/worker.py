@@ -30,7 +30,7 @@ from .file_model import FileModel
 from .folder import RunLock
 from .machine import can_reset_peak, give_back, limited, memory_now
 from .run import Watch, ensure_result, open_backbone, prepare
-from .spec import RunSpec, know_sources, run_key
+from .spec import RunSpec, register_sources, run_key
 
 # Told of progress: the run, how many images are done, and of how many.
 Step = Callable[[RunSpec, int, int], None]
@@ -47,6 +47,8 @@ class Job(FileModel):
     checkpoint_every: int = EVERY
     cache_features: bool = False
     log: str | None = None
+    # The identity of the stream, if the driver has computed it on the same data.
+    stream_identity: str | None = None
     # The content of the files of code that the spec names: they need not be where the run is carried out.
     sources: list[str] = Field(default_factory=list)
 
@@ -75,9 +77,9 @@ class Ending(FileModel):
 def attempt(job: Job, watch: Watch | None = None, backbone: Backbone | None = None) -> Ending:
     """Carry out a locked run, on `backbone` where it is loaded already; whatever goes wrong is part of the ending."""
     try:
-        know_sources(job.sources)
+        register_sources(job.sources)
         made = ensure_result(
-            prepare(job.spec, job.root, backbone),
+            prepare(job.spec, job.root, backbone, job.stream_identity),
             job.out,
             keep_records=job.keep_records,
             watch=watch,

@@ -14,7 +14,6 @@ EXTRAS = {
     "ot": "bench",
     "pandas": "bench",
     "pyarrow": "bench",
-    "pydantic": "bench",
     "scipy": "bench",
     "sklearn": "bench",
     "threadpoolctl": "bench",

@@ -34,7 +34,7 @@ def statistics(
     Example: ostta backbone statistics --backbone openai/clip-vit-base-patch16+maple:maple --images folder:imagenet/val
     """
     from .. import backbones
-    from ..backbones.maple_files import measure_statistics, statistics_file, write_statistics
+    from ..backbones.maple import measure_statistics, statistics_file, write_statistics
     from ..data.by_name import open_dataset
     from ..data.names import is_own
     from ..data.views import canonical

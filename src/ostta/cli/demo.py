@@ -117,8 +117,8 @@ def _print(results: list[Result], title: str) -> None:
     table = Table(box=None, pad_edge=False, title=title)
     for number, heading in enumerate(HEADINGS):
         table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=True)
-    for row in rows(results):
-        table.add_row(*row)
+    for name, cells in rows(results):
+        table.add_row(name, *(cell.text for cell in cells))
     # No figure is cut short, neither in a pipe nor in a narrow window.
     Console(width=max(Console().width, 120)).print(table)
     for result in results:

@@ -59,7 +59,7 @@ def extract(
     """
     from ..backbones import DEFAULT_TEMPLATES
     from ..bench.extract import extract as extracted
-    from ..bench.spec import asked, checked_spec
+    from ..bench.spec import checked_spec, with_code
     from ..data.class_names import described, parse_classes
     from .run_progress import progress_line
 
@@ -69,7 +69,7 @@ def extract(
     others, more = ((), ()) if words is None else described(parse_classes(words))
     if descriptions or more:
         raise Error("A feature file has embeddings of names in templates: give the names without descriptions.")
-    spec = asked(
+    spec = with_code(
         checked_spec(
             backbone=backbone,
             method="zero_shot",

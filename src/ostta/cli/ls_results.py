@@ -15,13 +15,13 @@ def results(
 ) -> None:
     """The results in a folder, one line a run and seed. Example: ostta ls results ostta-runs"""
     from ..bench.data_export import tidy_rows
-    from ..bench.folder import read_folder
+    from ..bench.folder import ResultFolder
     from ..bench.metric_values import number
     from ..config.registry import require_known
     from .listing import print_table
 
     require_known(format_, ("text", "json"), "format")
-    files = read_folder(folder)
+    files = ResultFolder(folder)
     rows = tidy_rows(files)
     if format_ == "json":
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -47,5 +47,7 @@ def results(
             for row in rows
         ],
     )
-    if files.strange:
-        typer.echo(f"{len(files.strange)} JSON files are no results of this version: {', '.join(files.strange[:3])}.")
+    if files.unreadable:
+        typer.echo(
+            f"{len(files.unreadable)} JSON files are no results of this version: {', '.join(files.unreadable[:3])}."
+        )

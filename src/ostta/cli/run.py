@@ -156,7 +156,7 @@ def run(
     """
     from ..bench.log import check_log
     from ..bench.scenario import read_scenario
-    from ..bench.spec import asked, changed, checked_spec, usual_draw
+    from ..bench.spec import changed, checked_spec, usual_draw, with_code
     from ..bench.sweep import sweep_of
     from ..config.profiles import apply_profile
     from ..data.class_names import described, parse_classes
@@ -210,7 +210,7 @@ def run(
         ahead=ahead,
     )
     several = list(range(orders)) if orders is not None else parse_seeds(seeds)
-    sweep = sweep_of(asked(spec), options, several or [seed])
+    sweep = sweep_of(with_code(spec), options, several or [seed])
     if sweep.values or len(sweep.seeds) > 1:
         from .run_several import run_several
 
@@ -236,7 +236,7 @@ def _sets(desired: str | None, undesired: str | None, data: Path | None, *, need
 
 
 def _run_one(spec: RunSpec, data: Path | None, out: Path, *, records: bool | None, log: str | None) -> None:
-    from ..bench.folder import frozen_result
+    from ..bench.folder import ResultFolder
     from ..bench.metric_values import METRICS, number
     from ..bench.result import read_result
     from ..bench.run import ensure_result, prepare
@@ -252,8 +252,9 @@ def _run_one(spec: RunSpec, data: Path | None, out: Path, *, records: bool | Non
     path, result = file.path, read_result(file.path)
     if not file.fresh:
         print("Result reused: the folder has the result of this run on the same stream, weights and classes.")
-    frozen = frozen_result(result, out)
-    for heading, cell in zip(HEADINGS, rows([result] if frozen is None else [frozen, result])[-1], strict=True):
+    frozen = ResultFolder(out, containing=result.stream.hash).frozen_for(result)
+    name, cells = rows([result] if frozen is None else [frozen, result])[-1]
+    for heading, cell in zip(HEADINGS, (name, *(cell.text for cell in cells)), strict=True):
         none = heading == "ΔHM" and frozen is None and not is_frozen(spec)
         print(
             f"{heading:<10} {cell}{' (no frozen result of this stream here: --method zero_shot makes it)' if none else ''}"

@@ -58,14 +58,14 @@ def run_several(
 
 def _best(figures: SuiteFigures) -> str:
     """A sentence about the row with the best mean, the frozen one left out; empty where nothing is known."""
-    from ..bench.metric_values import METRICS, lower_is_better
+    from ..bench.metric_values import lower_is_better, metric_name
 
     (column,) = figures.columns
     found = {row: figures.figure(row, column, figures.headline) for row in figures.rows if not figures.is_frozen(row)}
     means = {row: figure.mean for row, figure in found.items() if figure is not None and figure.mean is not None}
     top = (min if lower_is_better(figures.headline) else max)(means.values(), default=None)
     best = [" / ".join(row) for row, value in means.items() if value == top]
-    name = METRICS[figures.headline].rstrip(" ↑↓")
+    name = metric_name(figures.headline)
     if len(best) > 1:
         return f"The best {name} is the same for {', '.join(best)}: nothing can be chosen by it."
     return f"The best {name} is that of {best[0]}." if best else ""

@@ -33,7 +33,14 @@ def serve(
     state_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Folder in which sessions are stored, and found again at the next start. Without it they end with the process."
+            help="Folder of the SQLite file in which sessions are stored. Without it and --store, sessions end with the process."
+        ),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            envvar="OSTTA_STORE",
+            help="Address of a PostgreSQL database in which sessions are stored, such as postgresql://user@host/database.",
         ),
     ] = None,
     token_file: Annotated[
@@ -141,14 +148,12 @@ def serve(
     if engine is EngineName.ray:
         from ..server.cluster.serving import serve_on_ray
 
-        if state_dir is None:
-            raise Error("The engine ray needs a --state-dir that all machines share: sessions move through it.")
         serve_on_ray(
-            backbone, settings, tokens, host=host, port=port, folder=state_dir, device=device, dtype=dtype,
-            replicas=replicas, threads=threads or 1, sessions=sessions_per_replica, term=lease_seconds,
+            backbone, settings, tokens, host=host, port=port, folder=state_dir, store=store, device=device, dtype=dtype,
+            replicas=replicas, threads=threads or 1, sessions=sessions_per_replica, lease_seconds=lease_seconds,
         )  # fmt: skip
         return
     serve_locally(
-        named_code(backbone), settings, tokens, host=host, port=port, folder=state_dir, device=device, dtype=dtype,
-        threads=threads,
+        named_code(backbone), settings, tokens, host=host, port=port, folder=state_dir, store=store, device=device,
+        dtype=dtype, threads=threads,
     )  # fmt: skip

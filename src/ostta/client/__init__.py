@@ -1,14 +1,15 @@
-"""The client of `ostta serve`: the same verbs for programs that wait, `Client`, and for those that do not, `AsyncClient`.
+"""The clients of `ostta serve`: `Client`, and `AsyncClient` for asynchronous programs.
 
-calls.py     what is asked, and what an answer means
-sync.py      `Client`
-later.py     `AsyncClient`
+calls.py           requests and the meaning of answers, without the network
+verbs.py           the calls that both clients have
+sync.py            `Client`
+async_client.py    `AsyncClient`
 """
 
 from __future__ import annotations
 
+from .async_client import AsyncClient
 from .calls import ServerError
-from .later import AsyncClient
 from .sync import Client
 
 __all__ = ["AsyncClient", "Client", "ServerError"]

@@ -1,35 +1,39 @@
-"""What a client asks, and what an answer means; without any network."""
+"""Requests of a client and the meaning of answers; nothing here uses the network."""
 
 from __future__ import annotations
 
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..core.errors import import_extra
 from ..core.types import Error
 from ..io import read_regular
 
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
 Json = dict[str, Any]
-# So often a call is made again where the server says that it has too much to do.
+# How often a call is repeated if the server is busy.
 RETRIES = 5
-# Seconds: the longest that is waited before a call is made again, and for an answer.
+# Seconds: the longest pause before a call is repeated, and the longest wait for an answer.
 LONGEST, TIMEOUT = 30.0, 90.0
-# Events come with signs of life between them: after so many seconds of silence the connection is broken.
+# The server sends pings between events: after this many seconds of silence the connection is broken.
 SILENCE = 60.0
-# The header with an idempotency key, and the code of a problem that leaves open whether a request was counted.
+# The header of the idempotency key, and the code of a request that may have been counted.
 KEY, MAYBE_COUNTED = "idempotency-key", "maybe-counted"
 _MAGIC = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG": "image/png", b"RIFF": "image/webp"}
 
 
 class ServerError(Error):
-    """What the server answered in the place of what was asked: its sentence, the `status`, and the `request_id` for its log.
+    """A problem that the server reported: its sentence, the `status`, and the `request_id` under which the log has it.
 
-    `code` is the kind of the problem, such as "not-found"; "maybe-counted" means that images may have been learned from.
+    `code` is the kind of the problem, such as "not-found"; "maybe-counted" means that the session may have learned from images.
 
     >>> try:
     ...     client.session("0" * 32)
@@ -64,7 +68,7 @@ class Call:
     headers: dict[str, str] = field(default_factory=dict)
 
     def arguments(self) -> dict[str, Any]:
-        """As httpx takes them."""
+        """Return the arguments for httpx."""
         return {
             "params": self.params,
             "json": self.json,
@@ -73,40 +77,37 @@ class Call:
             "headers": self.headers,
         }
 
-    def for_stream(self) -> dict[str, Any]:
-        """The same for an answer that is read as it comes."""
-        return {"params": self.params, "headers": self.headers}
+
+def import_httpx() -> Any:
+    """Import the HTTP library when the first client is created."""
+    return import_extra("httpx", "A client", "serve")
 
 
-def needed_httpx() -> Any:
-    """The library that speaks HTTP, imported when a client is made."""
-    try:
-        import httpx
-    except ModuleNotFoundError:
-        raise Error("A client needs httpx: pip install 'ostta[serve]'.") from None
-    return httpx
+def import_sse() -> Any:
+    """Import the library that reads server-sent events."""
+    return import_extra("httpx_sse", "Following a session", "serve")
 
 
 def create(classes: Any, name: str | None, options: Mapping[str, Any]) -> Call:
-    """A new session; `options` are those of `POST /sessions`."""
+    """Create a session; `options` are those of `POST /sessions`."""
     wanted = {"classes": classes, **({} if name is None else {"name": name}), **options}
     return Call("POST", "/sessions", json=wanted)
 
 
 def create_from(state: bytes | str | os.PathLike[str], name: str | None) -> Call:
-    """A new session from a state file."""
+    """Create a session from a state file."""
     return Call(
         "POST", "/sessions/import", {} if name is None else {"name": name}, content=content_of(state, "state file")
     )
 
 
 def replace_state(id: str, state: bytes | str | os.PathLike[str]) -> Call:
-    """Another state for a session."""
+    """Replace the state of a session."""
     return Call("PUT", f"/sessions/{id}/state", content=content_of(state, "state file"))
 
 
 def send(id: str, image: Any, learn: bool, evidence: bool, key: str | None) -> Call:
-    """One image as it is."""
+    """Send one image as the body of the request."""
     content = image_bytes(image)
     return Call(
         "POST",
@@ -118,27 +119,21 @@ def send(id: str, image: Any, learn: bool, evidence: bool, key: str | None) -> C
 
 
 def send_many(id: str, images: Sequence[Any], learn: bool, evidence: bool, key: str | None) -> Call:
-    """Several images, as files of a form."""
+    """Send several images as files of a form."""
     contents = [image_bytes(image) for image in images]
     files = [("image", (f"{number}", content, _type(content))) for number, content in enumerate(contents)]
     return Call("POST", f"/sessions/{id}/images", _how(learn, evidence), files=files, headers=_key(learn, key))
 
 
 def send_features(id: str, features: Sequence[Sequence[float]], learn: bool, evidence: bool, key: str | None) -> Call:
-    """Features of images."""
+    """Send features of images."""
     rows = [[float(value) for value in row] for row in features]
     content = {"features": rows}
     return Call("POST", f"/sessions/{id}/images", _how(learn, evidence), json=content, headers=_key(learn, key))
 
 
-def follow(id: str, after: int | None) -> Call:
-    """What happens in a session."""
-    headers = {"accept": "text/event-stream"}
-    return Call("GET", f"/sessions/{id}/events", {} if after is None else {"after": after}, headers=headers)
-
-
 def image_bytes(image: Any) -> bytes:
-    """The content of an image file: of bytes, of a path, or of a PIL image, which is sent as PNG."""
+    """Return the content of an image file from bytes, a path, or a PIL image, which is sent as PNG."""
     if isinstance(image, bytes | bytearray | memoryview):
         return bytes(image)
     if isinstance(image, str | os.PathLike):
@@ -147,16 +142,18 @@ def image_bytes(image: Any) -> bytes:
         buffer = BytesIO()
         image.save(buffer, "PNG")
         return buffer.getvalue()
-    raise Error(f"An image is sent as bytes, as a path or as a PIL image, not as a {type(image).__name__}.")
+    raise Error(
+        f"A {type(image).__name__} is not an image: give bytes, a path or a PIL image.", code="image-unreadable"
+    )
 
 
 def content_of(source: bytes | str | os.PathLike[str], what: str) -> bytes:
-    """The content of a file, or the bytes that were given."""
+    """Return the content of a file, or the bytes that were given."""
     return source if isinstance(source, bytes) else read_regular(Path(source), what)
 
 
 def problem_of(status: int, body: bytes, headers: Mapping[str, str]) -> ServerError:
-    """The problem that an answer tells of."""
+    """Return the problem in an answer."""
     try:
         content = json.loads(body)
         detail, request_id = str(content["detail"]), content.get("request_id")
@@ -168,7 +165,7 @@ def problem_of(status: int, body: bytes, headers: Mapping[str, str]) -> ServerEr
 
 
 def wait_after(call: Call, status: int, body: bytes, headers: Mapping[str, str], tried: int) -> float:
-    """Seconds until a call that was answered with a problem may be made again; else the problem is raised."""
+    """Return the seconds until a failed call may be repeated; if it may not, the problem is raised."""
     problem = problem_of(status, body, headers)
     wait = wait_before(problem, tried, has_key=KEY in call.headers)
     if wait is None:
@@ -177,50 +174,55 @@ def wait_after(call: Call, status: int, body: bytes, headers: Mapping[str, str],
 
 
 def wait_before(problem: ServerError, tried: int, has_key: bool = False) -> float | None:
-    """Seconds until the call may be made again; None if that is of no use, or if the images could be counted twice."""
+    """Return the seconds until a call may be repeated; None if it must not be, because images could be counted twice."""
     repeatable = problem.status in (429, 503) or (problem.code == MAYBE_COUNTED and has_key)
     if not repeatable or tried >= RETRIES:
         return None
     return min(LONGEST, (problem.retry_after or 1.0) * 1.5**tried)
 
 
-def event_of(lines: Sequence[str]) -> Json | None:
-    """One server-sent event; None for a mere sign of life."""
-    found: dict[str, str] = {}
-    for line in lines:
-        name, _, value = line.partition(":")
-        if name in ("id", "event", "data"):
-            found[name] = value.removeprefix(" ")
-    if "data" not in found:
-        return None
-    number = found.get("id", "")
-    return {
-        "id": int(number) if number.isdecimal() else None,
-        "event": found.get("event", "message"),
-        "data": json.loads(found["data"]),
-    }
+class Following:
+    """An event stream that is made again after a broken connection, from the last event on."""
+
+    def __init__(self, id: str, after: int | None, url: str) -> None:
+        self._id, self._after, self._url = id, after, url
+        self._tried = 0
+
+    def call(self) -> dict[str, Any]:
+        """Return the arguments of the next request."""
+        params = {} if self._after is None else {"after": self._after}
+        return {"method": "GET", "url": f"/sessions/{self._id}/events", "params": params, "timeout": SILENCE}
+
+    def event(self, sent: ServerSentEvent) -> Json:
+        """Return an event as the client yields it."""
+        self._tried = 0
+        number = int(sent.id) if sent.id.isdecimal() else None
+        self._after = self._after if number is None else number
+        return {"id": number, "event": sent.event, "data": json.loads(sent.data)}
+
+    def wait(self, problem: Exception | None) -> float | None:
+        """Return the seconds until the next request, or None if the session was deleted; else the problem is raised."""
+        if isinstance(problem, ServerError):
+            if problem.status == 404 and self._after is not None:
+                return None
+            if problem.status == 404 or wait_before(problem, self._tried) is None:
+                raise problem
+        elif problem is not None and self._tried >= RETRIES:
+            raise unreachable(self._url, problem)
+        self._tried += 1
+        return float(min(LONGEST, 0.2 * 2**self._tried))
 
 
-class Events:
-    """Server-sent events from the lines of an answer."""
-
-    def __init__(self, after: int | None) -> None:
-        self.last = after
-        self._lines: list[str] = []
-
-    def add(self, line: str) -> Iterator[Json]:
-        """The event that the line ends, if it does."""
-        if line:
-            self._lines.append(line)
-            return
-        event, self._lines = event_of(self._lines), []
-        if event is not None:
-            self.last = self.last if event["id"] is None else event["id"]
-            yield event
+def unreachable(url: str, problem: Exception) -> Error:
+    """The error for a server that does not answer."""
+    return Error(
+        f"The server at {url} cannot be reached ({problem or type(problem).__name__}): check the address, and that it is running.",
+        code="server-unreachable",
+    )
 
 
 def _key(learn: bool, key: str | None) -> dict[str, str]:
-    """The header with the idempotency key, a random one if none was given: a call that is made again is learned from once."""
+    """Return the header with the idempotency key, a random one if none was given."""
     return {KEY: key or secrets.token_hex(16)} if learn else {}
 
 

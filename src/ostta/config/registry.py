@@ -142,7 +142,7 @@ def require_known(name: str, known: Iterable[str], kind: str) -> str:
     """`name` if it is known, else an Error that lists what is."""
     listed = list(known)
     if name not in listed:
-        raise Error(f"There is no {kind} {name!r}{suggest(name, listed)}.")
+        raise Error(f"There is no {kind} {shown(name)}{suggest(name, listed)}.", code=f"{kind.split()[0]}-unknown")
     return name
 
 

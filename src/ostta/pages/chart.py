@@ -10,6 +10,7 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 UNITS = 1000
 TOP, BOTTOM, AXIS = 8, 34, 46
@@ -54,9 +55,22 @@ class Axis:
         return [(step * number, f"{step * number:,.{digits}f}") for number in numbers]
 
 
+Points = list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something drawn on a chart, in the units of its axes: lines, dots, filled areas or a label. `style` names classes of the style."""
+
+    kind: Literal["line", "dots", "area", "label"]
+    strokes: Sequence[Points]
+    style: str
+    text: str = ""
+
+
 @dataclass
 class Chart:
-    """Lines, dots and bars on two axes; `svg` is what a `Picture` shows. Colours are classes of the page's style.
+    """Lines, dots and bars on two axes. `svg` is for a page; `pictures.save` writes SVG, PDF and PNG files of the same charts.
 
     >>> chart = Chart(Axis(0, 10, "images seen"), Axis(0, 100))
     >>> chart.line([(0, 50), (10, 70)], "known")
@@ -67,48 +81,51 @@ class Chart:
     x: Axis
     y: Axis
     height: int = 200
-    _drawn: list[str] = field(default_factory=list)
+    title: str = ""
+    marks: list[Mark] = field(default_factory=list)
 
     def line(self, points: Iterable[tuple[float, float]], style: str, *, dots: bool = False) -> None:
-        """A curve; it has a gap where a value is not a number. `dots` marks the points as well."""
-        path, pen_up = [], True
+        """Draw a curve, with a gap where a value is not a number. `dots` marks the points as well."""
+        strokes: list[Points] = [[]]
         found = list(points)
         for x, y in found:
             if math.isfinite(y):
-                path.append(f"{'M' if pen_up else 'L'}{self._place(x, y)}")
-            pen_up = not math.isfinite(y)
-        if path:
-            self._drawn.append(f'<path class="line {style}" d="{"".join(path)}"/>')
+                strokes[-1].append((x, y))
+            elif strokes[-1]:
+                strokes.append([])
+        self._add("line", [stroke for stroke in strokes if stroke], style)
         if dots:
             self.dots([point for point in found if math.isfinite(point[1])], f"{style} large")
 
     def dots(self, points: Iterable[tuple[float, float]], style: str) -> None:
-        """One dot a point: a line of no length with round ends, which stays round however the ground is stretched."""
-        path = "".join(f"M{self._place(x, y)}h0" for x, y in points)
-        if path:
-            self._drawn.append(f'<path class="dots {style}" d="{path}"/>')
+        """Draw one dot for each point."""
+        self._add("dots", [[point] for point in points], style)
 
     def bars(self, edges: Sequence[float], heights: Sequence[float], style: str) -> None:
-        """A histogram: one more edge than heights."""
-        bottom = self._place(edges[0], self.y.low)
-        steps = "".join(
-            f"L{self._place(low, height)}L{self._place(high, height)}"
-            for low, high, height in zip(edges, edges[1:], heights, strict=False)
-        )
-        self._drawn.append(f'<path class="area {style}" d="M{bottom}{steps}L{self._place(edges[-1], self.y.low)}Z"/>')
+        """Draw a histogram. There is one more edge than heights."""
+        outline = [(edges[0], self.y.low)]
+        for low, high, height in zip(edges, edges[1:], heights, strict=False):
+            outline += [(low, height), (high, height)]
+        self._add("area", [[*outline, (edges[-1], self.y.low)]], style)
 
     def spans(self, points: Iterable[tuple[float, float, float]], style: str) -> None:
-        """Upright lines, from low to high at each place."""
-        path = "".join(f"M{self._place(x, low)}L{self._place(x, high)}" for x, low, high in points)
-        if path:
-            self._drawn.append(f'<path class="line {style}" d="{path}"/>')
+        """Draw vertical lines, from low to high at each place."""
+        self._add("line", [[(x, low), (x, high)] for x, low, high in points], style)
 
     def upright(self, x: float, style: str) -> None:
-        """A line from the bottom to the top."""
+        """Draw a line from the bottom to the top."""
         self.spans([(x, self.y.low, self.y.high)], style)
 
+    def label(self, x: float, y: float, text: str, anchor: Literal["start", "middle", "end"] = "start") -> None:
+        """Write a text at a point."""
+        self.marks.append(Mark("label", [[(x, y)]], anchor, text))
+
+    def _add(self, kind: Literal["line", "dots", "area"], strokes: Sequence[Points], style: str) -> None:
+        if strokes:
+            self.marks.append(Mark(kind, strokes, style))
+
     def svg(self, about: str) -> str:
-        """The chart; `about` is what it shows, for those who do not see it."""
+        """Return the chart for a page. `about` describes it for readers who do not see it."""
         height = self.height + TOP + BOTTOM
         levels, numbers = [], []
         for value, text in self.y.shown():
@@ -122,8 +139,17 @@ class Chart:
             f'<svg class="numbers" width="{AXIS}" height="{height}" aria-hidden="true">{"".join(numbers)}</svg>'
             f'<svg class="plot" width="100%" height="{height}" aria-hidden="true">{"".join(levels)}{"".join(marks)}{name}'
             f'<svg y="{TOP}" width="100%" height="{self.height}" viewBox="0 0 {UNITS} {self.height}" preserveAspectRatio="none" '
-            f'overflow="visible">{"".join(self._drawn)}</svg></svg></div>'
+            f'overflow="visible">{"".join(map(self._element, self.marks))}</svg></svg></div>'
         )
+
+    def _element(self, mark: Mark) -> str:
+        if mark.kind == "label":
+            (x, y), anchor = mark.strokes[0][0], mark.style
+            place = f'x="{UNITS * self.x.share(x):.0f}" y="{self._y(y):.0f}" text-anchor="{anchor}"'
+            return f"<text {place}>{html.escape(mark.text)}</text>"
+        ends = {"line": "", "area": "Z", "dots": "h0"}  # A dot is a line of no length with round ends.
+        path = "".join(f"M{'L'.join(self._place(x, y) for x, y in stroke)}{ends[mark.kind]}" for stroke in mark.strokes)
+        return f'<path class="{mark.kind} {mark.style}" d="{path}"/>'
 
     def _mark(self, value: float, text: str) -> str:
         share = self.x.share(value)

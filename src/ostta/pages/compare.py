@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from ..bench.compare import Compared, ComparedPair, Comparison, Setting
+from ..bench.compare import Compared, ComparedPair, Comparison, Setting, run_name
 from ..bench.metric_values import METRICS, number
 from ..bench.result import Result
 from ..core.types import Error
@@ -128,7 +128,7 @@ def _title(comparison: Comparison) -> str:
     first, second = comparison.sides.first.name, comparison.sides.second.name
     if len(comparison.pairs) == 1:
         pair = comparison.pairs[0].pair
-        names = pair.first[0].name, pair.second[0].name
+        names = run_name(pair.first[0].result.spec), run_name(pair.second[0].result.spec)
         first, second = names if names[0] != names[1] else (first, second)
     return f"{first} and {second}"
 

@@ -345,7 +345,7 @@ def _table(results: list[Result]) -> Table:
     order = sorted(
         range(1, len(HEADINGS)), key=lambda at: FIRST.index(HEADINGS[at]) if HEADINGS[at] in FIRST else len(FIRST)
     )
-    lines = [Row(row[0], [Cell(row[at]) for at in order], method=row[0]) for row in rows(results)]
+    lines = [Row(name, [Cell(cells[at - 1].text) for at in order], method=name) for name, cells in rows(results)]
     return Table([HEADINGS[0], *(HEADINGS[at] for at in order)], lines)
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..bench.against_frozen import ToFrozen, means_to_frozen, ranks_of, to_frozen
-from ..bench.collected import Names, is_folder
+from ..bench.collected import Names
 from ..bench.figures import SuiteFigures
 from ..bench.footnotes import why_no_interval
-from ..bench.metric_values import METRICS, lower_is_better, number
+from ..bench.metric_values import lower_is_better, metric_name, number
 from ..bench.naming import WARNING, choice_remark, needs_data, run_command
 from ..bench.result import Result
 from ..bench.statistics import Ranks
@@ -25,7 +25,7 @@ MOST_PANELS = 36
 
 def overview(figures: SuiteFigures) -> Iterator[Part]:
     """Differences to the frozen row, the means over all streams first; the headline itself where nothing is frozen."""
-    name = METRICS[figures.headline].rstrip(" ↑↓")
+    name = metric_name(figures.headline)
     differences = bool(to_frozen(figures))
     panels = list(_differences(figures, name) if differences else _values(figures, name))
     if not panels:
@@ -107,7 +107,7 @@ def choices(figures: SuiteFigures) -> Iterator[Text]:
     """One sentence or two for each group of such rows; none for suites of the paper, whose point is to show how figures vary."""
     if figures.suite.labels:
         return
-    name, lower = METRICS[figures.headline].rstrip(" ↑↓"), lower_is_better(figures.headline)
+    name, lower = metric_name(figures.headline), lower_is_better(figures.headline)
     for rows in _groups(figures):
         found: dict[tuple[Names, ...], list[str]] = {}
         results = list[Result]()
@@ -169,7 +169,7 @@ def rank_panels(figures: SuiteFigures) -> Iterator[Part]:
     found = [(one.backbone, one.ranks) for one in ranks_of(figures) if one.ranks is not None]
     if not found:
         return
-    name = METRICS[figures.headline].rstrip(" ↑↓")
+    name = metric_name(figures.headline)
     yield Text(
         f"Average rank of {name} over streams; 1 is the best. Lines: from the first to the last row that is not told apart from this one.",
         "note",
@@ -196,7 +196,7 @@ def runs_again(figures: SuiteFigures) -> Iterator[Part]:
     """The command of the whole suite, then each run, folded."""
     collected = figures.collected
     data = " --data DATA" * any(needs_data(result.spec) for _, _, result in figures.distinct)
-    if is_folder(figures.suite.name):
+    if collected.of_folder:
         page = f"ostta bench report {shlex.quote(figures.suite.name)}"
     else:
         page = collected.command.replace("ostta bench run", "ostta bench report", 1)

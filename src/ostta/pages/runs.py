@@ -15,7 +15,7 @@ from PIL import Image
 
 from ..bench.collected import Names
 from ..bench.figures import SuiteFigures
-from ..bench.metric_values import METRICS, lower_is_better
+from ..bench.metric_values import lower_is_better, metric_name
 from ..bench.records import RunRecords, read_records, score_limits
 from ..bench.result import Result
 from ..core.types import Error, compared
@@ -312,7 +312,7 @@ def image_sections(drawn: RunsDrawn, images: OpenImages | None) -> Iterator[Sect
     if not pairs or images is None:
         return
     sections, problems = list[Section](), dict[str, list[str]]()
-    name = METRICS[drawn.figures.headline].rstrip(" ↑↓")
+    name = metric_name(drawn.figures.headline)
     for column, (before, after) in pairs:
         if len(sections) == MOST_STREAMS:
             break

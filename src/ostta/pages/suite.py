@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..bench import tables as layout
 from ..bench.against_frozen import ToFrozen, means_to_frozen, to_frozen
 from ..bench.collected import is_folder
 from ..bench.figures import SuiteFigures
 from ..bench.footnotes import why_no_interval
-from ..bench.metric_values import DASH, METRICS, lower_is_better, number
+from ..bench.metric_values import lower_is_better, metric_name, number
+from ..bench.spec import image_seed
 from ..bench.suite import Suite
-from ..bench.tables import Block, Sheet, measure_blocks, sheet
+from ..bench.tables import Block, Sheet, TableCell, heading, measure_blocks, sheet
 from ..core.types import Error
 from ..data.catalogue import CATALOGUE
 from ..data.class_names import class_list
@@ -32,7 +31,7 @@ def lead(figures: SuiteFigures) -> str:
     if not single:
         return _without_frozen(figures)
     best = _best(figures, means_to_frozen(figures) or single)
-    name, metric = METRICS[best.metric].rstrip(" ↑↓"), best.metric
+    name, metric = metric_name(best.metric), best.metric
     where = f"Over {best.streams} streams" if best.streams > 1 else f"On {' / '.join(best.column) or 'this stream'}"
     values = [number(value, metric) for value in (best.value, best.frozen)]
     gain = number(best.difference, metric, signed=True)
@@ -77,7 +76,7 @@ def _marks(figures: SuiteFigures, single: Sequence[ToFrozen]) -> str:
 
 def _without_frozen(figures: SuiteFigures) -> str:
     """The best figure of all."""
-    name, lower = METRICS[figures.headline].rstrip(" ↑↓"), lower_is_better(figures.headline)
+    name, lower = metric_name(figures.headline), lower_is_better(figures.headline)
     found = [
         (figure.mean, row, column)
         for row in figures.rows
@@ -135,21 +134,20 @@ def table(block: Block, title: str = "") -> Table:
     return Table([block.stub[-1], *headings], rows, title)
 
 
-def cell(text: layout.Text) -> Cell:
-    """The figure, and what is said about it in smaller letters below; a star belongs to the figure, and no gap needs no brackets."""
-    figure, _, rest = text.text.removesuffix(f" ({DASH})").partition(" ")
-    star = "*" if rest.endswith("*") else ""
-    return Cell(figure + star, rest.removesuffix("*"), text.bold, text.mark)
+def cell(figure: TableCell) -> Cell:
+    """Return the figure, with its details in smaller letters below. A gap that does not exist is left out."""
+    details = "" if figure.of_paper and figure.gap is None else figure.details
+    return Cell(figure.figure + "*" * figure.star, details, figure.bold, figure.mark)
 
 
 def _has_figures(block: Block) -> bool:
-    return any(cell.text != DASH for _, cells in block.rows for cell in cells)
+    return any(cell for _, cells in block.rows for cell in cells)
 
 
 def _headline(figures: SuiteFigures) -> list[str]:
     """The headings that come first: the headline, and the differences of it."""
     names = [each.name for each in figures.shown_differences if each.metric == figures.headline]
-    return [layout.heading(figures, name) for name in (figures.headline, *names)]
+    return [heading(figures, name) for name in (figures.headline, *names)]
 
 
 def _ordered(block: Block, first: Sequence[str]) -> Block:
@@ -285,23 +283,19 @@ def _paper(figures: SuiteFigures, made: Sheet) -> Iterator[Part]:
 
 
 def _has_gap(block: Block) -> bool:
-    return any(re.search(r"\([+-]", cell.text) for _, cells in block.rows for cell in cells)
+    return any(cell.gap is not None for _, cells in block.rows for cell in cells)
 
 
 def _remarks(figures: SuiteFigures) -> list[str]:
-    """Those of all runs; what differs in the seed only is said once."""
-    seeds: dict[str, list[str]] = {}
+    """Return the remarks of all runs. Remarks that differ in the seed only are joined."""
+    seeds: dict[str, dict[int, None]] = {}
     for _, _, result in figures.distinct:
+        seed = image_seed(result.spec)
         for remark in result.remarks:
-            found = re.search(r"\bseed (\d+)", remark)
-            same = seeds.setdefault(re.sub(r"\bseed \d+", "seed", remark, count=1), [])
-            if found and found[1] not in same:
-                same.append(found[1])
+            before, found, after = remark.partition(f"seed {seed}")
+            seeds.setdefault(f"{before}SEEDS{after}" if found and not after[:1].isdigit() else remark, {})[seed] = None
     return [
-        re.sub(r"\bseed\b", f"seed{'s' * (len(numbers) > 1)} {', '.join(numbers)}", remark, count=1)
-        if numbers
-        else remark
-        for remark, numbers in seeds.items()
+        remark.replace("SEEDS", f"seed{'s' * (len(of) > 1)} {', '.join(map(str, of))}") for remark, of in seeds.items()
     ]
 
 

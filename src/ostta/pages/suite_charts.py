@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..bench.collected import Names
 from ..bench.figures import Figure, SuiteFigures
-from ..bench.metric_values import METRICS
+from ..bench.metric_values import metric_name
 from ..bench.result import Result
 from . import Axis, Chart, Grid, Key, Part, Picture, Text
 
@@ -74,7 +74,7 @@ def domain_charts(figures: SuiteFigures) -> Iterator[Part]:
 
 def option_charts(figures: SuiteFigures) -> Iterator[Part]:
     """The headline figure against every option that the suite varies in steps."""
-    name = METRICS[figures.headline].rstrip(" ↑↓")
+    name = metric_name(figures.headline)
     bars = "Upright lines: standard deviation over the seeds." if _several_seeds(figures) else ""
     for scale in _scales(figures):
         panels = {

@@ -1,10 +1,10 @@
-"""The server: sessions over HTTP, on one backbone.
+"""The server: sessions over HTTP on one backbone.
 
-app.py, routes.py, gate.py      the web layer, which knows the protocol in engine.py and nothing else
-security.py, uploads.py         who may come in, and what is read of what they send
-local.py                        the engine of one process, over `StreamPool`
-session.py, line.py, keeping.py one session: what is remembered, what waits, what is saved
-store.py                        where sessions live between two processes
+app.py, routes.py, gate.py     the web layer, which depends only on the protocol in engine.py
+security.py, uploads.py        authentication, and reading of request bodies
+local.py                       the engine of one process, over `StreamPool`
+cluster/                       the engine of many processes, on Ray
+sessions/                      sessions, their saving, and the store in SQLite or PostgreSQL
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from .engine import Engine
 from .local import LocalEngine
 from .problems import ProblemError
 from .security import Token, Tokens, read_tokens
+from .sessions.store import SessionStore, Stored
 from .settings import Clock, Limits, Settings
-from .store import FolderStore, SessionStore, Stored
 
 __all__ = [
-    "Clock", "Engine", "FolderStore", "Limits", "LocalEngine", "ProblemError", "SessionStore", "Settings", "Stored", "Token", "Tokens",
+    "Clock", "Engine", "Limits", "LocalEngine", "ProblemError", "SessionStore", "Settings", "Stored", "Token", "Tokens",
     "create_app", "read_tokens",
 ]  # fmt: skip

@@ -95,7 +95,7 @@ async def _problem(request: Request, raised: Exception) -> Response:
             getattr(raised, "status_code", 404), f"There is no {request.method} {one_line(request.url.path, 100)} here."
         )
     elif isinstance(raised, Error):
-        problem = ProblemError(422, one_line(str(raised)))
+        problem = ProblemError.of(raised)
     else:
         problem = ProblemError(500, INTERNAL)
     # The framework has some of its own, such as Allow; the headers of a ProblemError are a function.

@@ -80,7 +80,7 @@ class Gate:
         except ProblemError as raised:
             problem = raised
         except Error as raised:
-            problem = ProblemError(422, one_line(str(raised)))
+            problem = ProblemError.of(raised)
         except ClientGoneError:
             status = status or 499
         except Exception as raised:  # most often the application has answered it already

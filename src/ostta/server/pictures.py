@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import errno
 import io
-from collections import deque
-from typing import Any
 
 from PIL import Image
 
-from ..core.types import Error, Prediction
+from ..core.types import Error
 from ..data.images import OpenedImage
-from .points import finite
 from .problems import ProblemError
 
 FORMATS = ("JPEG", "PNG", "WEBP")
 # What is decoded at once, without going through another thread: it takes less time than that.
 SMALL = 128 * 128
-# Thumbnails: pixels a side, how many of the last images have one, and how many are shown.
-SIDE, LAST, SHOWN = 96, 200, 12
+# Pixels on each side of a thumbnail.
+SIDE = 96
 
 
 def is_image(content: bytes) -> bool:
@@ -58,31 +54,3 @@ def thumbnail_of(image: Image.Image) -> bytes:
 def small_enough(picture: OpenedImage) -> bool:
     """Whether it is decoded where it is."""
     return picture.pixels <= SMALL
-
-
-class Kept:
-    """Thumbnails of the last images of one session, in memory alone."""
-
-    def __init__(self) -> None:
-        self._last: deque[tuple[int, Prediction, bytes]] = deque(maxlen=LAST)
-
-    def add(self, step: int, prediction: Prediction, thumbnail: bytes) -> None:
-        self._last.append((step, prediction, thumbnail))
-
-    def chosen(self, which: str) -> list[dict[str, Any]]:
-        """The most or the least certain: those whose score is farthest from the line between known and unknown, or nearest to it."""
-        ordered = sorted(
-            self._last, key=lambda kept: abs(kept[1].score - (kept[1].threshold or 0.0)), reverse=which == "most"
-        )
-        return [
-            {
-                "step": step,
-                "score": finite(prediction.score),
-                "label": prediction.label,
-                "known": prediction.known,
-                "probability": finite(prediction.probability),
-                "undecided": prediction.undecided,
-                "thumbnail": f"data:image/jpeg;base64,{base64.b64encode(thumbnail).decode()}",
-            }
-            for step, prediction, thumbnail in ordered[:SHOWN]
-        ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.types import Prediction
-from .points import finite
+from .sessions.points import finite
 
 
 def to_json(prediction: Prediction, step: int, evidence: bool) -> dict[str, Any]:

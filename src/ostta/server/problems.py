@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ..core.types import Error
+
 # By status: the last part of the type, and the title.
 KINDS = {
     400: ("bad-request", "The request cannot be understood"),
@@ -43,6 +45,11 @@ class ProblemError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.status, self.detail, self.retry_after, self.code)
+
+    @classmethod
+    def of(cls, error: Error) -> ProblemError:
+        """Return the problem with what a client sent; the code of the error becomes the type of the problem."""
+        return cls(422, one_line(str(error)), code=error.code if error.code != Error.code else None)
 
     def to_dict(self, request_id: str | None = None) -> dict[str, Any]:
         """The JSON of the answer."""

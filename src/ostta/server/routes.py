@@ -11,12 +11,12 @@ from sse_starlette import EventSourceResponse
 from . import metrics as metrics_module
 from .engine import Engine, Json
 from .events import Overview, session_events
-from .idempotency import HEADER, checked_key
 from .metrics import Metrics
 from .problems import ProblemError, one_line, to_bytes
 from .security import COOKIE, SIGNED_IN, Token, Tokens
+from .sessions.idempotency import HEADER, checked_key
+from .sessions.store import is_id
 from .settings import Settings
-from .store import is_id
 from .uploads import Bodies, json_object, parsed_images
 
 # Answers a request with images for a session.
@@ -67,7 +67,8 @@ def add_routes(
             detail = found[0]["problem"]["detail"]
             if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
                 detail += " With curl, send a file with --data-binary @FILE, as -d changes it."
-            raise ProblemError(found[0]["problem"]["status"], detail)
+            problem = found[0]["problem"]
+            raise ProblemError(problem["status"], detail, code=problem["type"].rpartition("/")[2])
         return answered(found[0])
 
     @app.post("/sessions/{id}/images")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import socket
 import warnings
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from .local import LocalEngine
 from .logs import log
 from .protocol import limited
 from .security import Tokens, hosts_of, is_loopback, proxies_of, read_tokens
+from .sessions.store import SessionStore
+from .sessions.takeover import take_over
 from .settings import Settings
-from .store import FolderStore, locked
 
 __all__ = ["config", "hosts_of", "listen", "proxies_of", "require_free_port", "serve_locally", "tokens_for"]
 # Seconds for which requests that are being answered are waited for at the end.
@@ -69,6 +71,7 @@ def serve_locally(
     host: str,
     port: int,
     folder: Path | None = None,
+    store: str | None = None,
     device: str | None = None,
     dtype: str | None = None,
     threads: int | None = None,
@@ -77,16 +80,35 @@ def serve_locally(
     require_free_port(host, port)
     if threads is not None:
         torch.set_num_threads(threads)
-    with nullcontext() if folder is None else locked(folder):
-        store = None if folder is None else FolderStore(folder)
+    with opened_store(folder, store, exclusive=True) as opened:
         pool = StreamPool(backbone, queue=settings.limits.waiting, device=device, dtype=dtype)
-        engine = LocalEngine(pool, settings, store)
+        engine = LocalEngine(pool, settings, opened)
         listen(create_app(engine, settings, tokens), settings, host=host, port=port)
     if engine.unsaved:
         raise Error(
             f"{counted(len(engine.unsaved), 'session')} could not be stored at the end, as the log says: "
-            "the disk is full or cannot be written."
+            "the disk is full, or the store cannot be written.",
+            code="store-failed",
         )
+
+
+@contextmanager
+def opened_store(folder: Path | None, address: str | None, *, exclusive: bool) -> Iterator[SessionStore | None]:
+    """Open the store at `address`, or the SQLite file in `folder`; None without both.
+
+    Sessions that an earlier version left in `folder` are moved into the store.
+    """
+    place = address or folder
+    if place is None:
+        yield None
+        return
+    store = SessionStore(place, exclusive=exclusive)
+    try:
+        if folder is not None:
+            take_over(folder, store)
+        yield store
+    finally:
+        store.close()
 
 
 def config(app: App, settings: Settings, *, host: str, port: int) -> uvicorn.Config:

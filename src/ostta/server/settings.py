@@ -77,8 +77,9 @@ class Settings:
     # Seconds after which a session with steps that are not saved is saved, however few they are.
     save_seconds: float = 30.0
     keep_images: bool = False
-    # Points and events that are kept in memory of one session.
+    # Chart points and events of one session that are kept and stored: how many of each, and for how many seconds.
     points: int = 600
+    history_seconds: float = 30 * 24 * 3600.0
     # Names that this server is called by, in the Host header; beside the address it listens at.
     hosts: tuple[str, ...] = ()
     cors: tuple[str, ...] = ()

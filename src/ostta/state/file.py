@@ -1,10 +1,12 @@
-"""The file: its formats, and the hash over all that it holds.
+"""State files: their formats, and the hash of their content.
 
-Format 2 has a SHA-256 over the tensors (names, types, shapes, bytes) and the JSON text. It finds accidental damage. It does not
-stop an attacker, who can compute it again: whatever reads the content checks it too. Format 1 is the same without the hash. In
-format 3 there is a score, and options are stored by owner. In format 4 the levels have rows for the classes that were seen only.
+format 1: tensors and a JSON text
+format 2: adds a SHA-256 of the tensors (names, types, shapes, bytes) and of the JSON text
+format 3: adds the score; options are stored by owner
+format 4: the levels have rows for the classes that occurred, and the guard compares class probabilities
 
-A version reads its own format and all earlier ones. A new format adds to `UPGRADES` how a file of the one before becomes one of it.
+The hash detects accidental damage. An attacker can recompute it, so the content is checked as well. Every version reads
+its own format and all earlier ones: a new format adds a function to `UPGRADES` that converts the previous format.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,19 +25,20 @@ import torch
 from ..backbones.towers import weight_hash
 from ..config.resolve import group_by_owner
 from ..core.checks import shown
+from ..core.errors import error_context, translate_errors
 from ..core.types import Error
-from ..io import write_atomically
-from .description import ComponentClasses, Description, read_json, saved_components
+from ..io import check_regular, write_atomically
+from .description import ComponentClasses, Description, saved_components
 
 FORMAT = 4
-# The types that a state is made of, by their names in safetensors.
+# Types of the tensors of a state, by their names in safetensors.
 TYPES = ("F32", "F64", "I32", "I64", "U8")
 CONTENT, HASH = "ostta", "sha256"
 
 
 @dataclass(frozen=True, slots=True)
 class StateCopy:
-    """All that a state file holds, as it was at one moment. `steps` is how many there had been."""
+    """Content of a state file at one moment; `steps` is the number of images processed until then."""
 
     tensors: dict[str, torch.Tensor]
     description: dict[str, Any]
@@ -45,75 +49,77 @@ class StateCopy:
         return int(self.description["step"])
 
     def to_bytes(self) -> bytes:
-        """The content of the state file. What could not be read again is an Error."""
+        """Return the content of the state file; an Error if the description could not be read again."""
         from safetensors.torch import save
 
-        # A file knows no device: what was saved on one is restored on any other.
+        # A state file has no device, so that it can be restored on any.
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
         text = json.dumps({"format": FORMAT, **self.description}, ensure_ascii=False)
-        Description.read(_without_format(read_json(text)), self.given)
+        Description.read(self.description, self.given)
         return save(tensors, {CONTENT: text, HASH: _hash(tensors, text)})
 
 
 def write_state(
     path: Path, tensors: dict[str, torch.Tensor], description: dict[str, Any], given: ComponentClasses | None = None
 ) -> None:
-    """Save named tensors with their description. What could not be read again is not written."""
+    """Write a state file; nothing is written if the description could not be read again."""
     write_atomically(path, StateCopy(tensors, description, given).to_bytes())
 
 
 def read_state(path: Path, given: ComponentClasses | None = None) -> tuple[dict[str, torch.Tensor], Description]:
-    """The tensors and the description of a state file. What is in them is sound by itself; `restore` checks whether it fits."""
+    """Return the tensors and the description of a state file. `Adapter.restore` checks that they fit each other."""
+    from ..schema import parse_object
+
     tensors, metadata = _read_file(path)
     text = metadata.get(CONTENT)
     if text is None:
-        raise Error(f"{path} is a safetensors file, but not a state of ostta.")
-    try:
-        content = read_json(text)
-        found = content.get("format")
-        if type(found) is not int or not 1 <= found <= FORMAT:
+        raise Error(f"{path} is a safetensors file, but not a state of ostta.", code="state-unreadable")
+    with error_context(f"{path} cannot be restored"):
+        with error_context("its description is damaged"):
+            content = parse_object(text)
+        number = content.get("format")
+        if type(number) is not int or not 1 <= number <= FORMAT:
             raise Error(
-                f"it has state format {shown(found)}, and this version reads formats 1 to {FORMAT}: "
-                "use the version of ostta that wrote it, or start a new state"
+                f"it has state format {shown(number)}, and this version reads formats 1 to {FORMAT}: "
+                "use the version of ostta that wrote it, or start a new state.",
+                code="state-format-unknown",
             )
-        # Wherever there is a hash it must be right, whatever the format says.
-        if (found > 1 or HASH in metadata) and metadata.get(HASH) != _hash(tensors, text):
-            raise Error("its content is not what was written, as its hash says: use another copy of it")
+        # If there is a hash, it must match, whatever the format says.
+        if (number > 1 or HASH in metadata) and metadata.get(HASH) != _hash(tensors, text):
+            raise Error("its content does not match its hash: use another copy of the file.", code="state-damaged")
         content = _without_format(content)
-        for older in range(found, FORMAT):
+        for older in range(number, FORMAT):
             tensors, content = UPGRADES[older](path, tensors, content, given or ComponentClasses())
         return tensors, Description.read(content, given)
-    except Error as problem:
-        raise Error(f"{path} cannot be restored: {str(problem).removesuffix('.')}.") from None
 
 
 def stored_hash(path: Path) -> str:
-    """The hash in a state file; empty where its format has none."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            return str((file.metadata() or {}).get(HASH, ""))
-    except (SafetensorError, OSError, ValueError) as problem:
-        raise Error(f"{path} is not a readable state file ({shown(str(problem), 200)}).") from None
+    """Return the hash in a state file, or an empty string for format 1."""
+    with _opened(path) as file:
+        return str((file.metadata() or {}).get(HASH, ""))
 
 
 def _read_file(path: Path) -> tuple[dict[str, torch.Tensor], Mapping[str, str]]:
+    check_regular(Path(path), "state file")
+    with _opened(path) as file:
+        names = list(file.keys())
+        for name in names:
+            kind = file.get_slice(name).get_dtype()
+            if kind not in TYPES:
+                message = f"{path} cannot be restored: the tensor {shown(name)} has the type {shown(kind)}."
+                raise Error(message, code="state-invalid")
+        # Copies, because safetensors maps the file into memory: a later change of the file would change the tensors.
+        return {name: file.get_tensor(name).clone() for name in names}, file.metadata() or {}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
-    try:
-        if not Path(path).is_file():
-            raise Error(f"There is no state file {path}.")
-        with safe_open(str(path), framework="pt") as file:
-            names = list(file.keys())
-            for name in names:
-                kind = file.get_slice(name).get_dtype()
-                if kind not in TYPES:
-                    raise Error(f"{path} cannot be restored: the tensor {shown(name)} has the type {shown(kind)}.")
-            # Copies: what safetensors gives is a window on the file, and would change with it after the checks.
-            return {name: file.get_tensor(name).clone() for name in names}, file.metadata() or {}
-    except (SafetensorError, OSError, ValueError) as problem:
-        raise Error(f"{path} is not a readable state file ({shown(str(problem), 200)}).") from None
+    message = f"{path} is not a readable state file ({{reason}})."
+    translated = translate_errors("state-unreadable", message, SafetensorError, OSError, ValueError)
+    with translated, safe_open(str(path), framework="pt") as file:
+        yield file
 
 
 def _hash(tensors: Mapping[str, torch.Tensor], text: str) -> str:
@@ -128,7 +134,8 @@ def _from_format_1(
     path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], _: ComponentClasses
 ) -> Content:
     warnings.warn(
-        f"{path} has state format 1, which has no hash, so not all damage to it can be noticed; `save` writes format {FORMAT}.",
+        f"{path} has state format 1, which has no hash, so some damage cannot be detected; "
+        f"`save` writes format {FORMAT}.",
         stacklevel=4,
     )
     return tensors, content
@@ -137,9 +144,10 @@ def _from_format_1(
 def _from_format_2(
     _: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], given: ComponentClasses
 ) -> Content:
-    """There was no choice of a score, and options were stored by name alone."""
+    """Add the score, which could not be chosen, and group the options, which were stored by name, by owner."""
     content = {**content, "score": "msp" if content.get("identifier") == "msp" else "max"}
-    if {"method", "identifier"} <= content.keys():  # else it is said by whoever reads it next
+    # Content of other types is refused later, when the upgraded description is validated.
+    if all(isinstance(content.get(name), str) for name in ("method", "identifier")):
         choice = saved_components(content, given)
         for name in ("options", "option_sources"):
             if isinstance(content.get(name), dict):
@@ -150,9 +158,7 @@ def _from_format_2(
 def _from_format_3(
     path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], _: ComponentClasses
 ) -> Content:
-    """The levels, those of a guard's snapshots too, had a row for every class, the guard compared verdicts only, and the profile
-    `field` had another rule.
-    """
+    """Convert the levels, the checks of the guard, and the former rule of `field`."""
     if [content.get(name) for name in ("profile", "score", "identifier")] == ["field", "neighbours", "adaptive"]:
         tensors, content = _with_new_rule(path, tensors, content)
     compact = dict(tensors)
@@ -168,16 +174,17 @@ def _from_format_3(
     checks = compact.get("guard/signals/checks")
     if "guard/signals/answers" in compact and checks is not None and checks.shape[1:] == (4,):
         compact["guard/signals/trained_on"] = compact.pop("guard/signals/answers")
-        # Rows of a check: whether the adapter accepts the image, its class, and the same of the frozen model.
+        # Columns of a check: accepted and class of the adapter, accepted and class of the frozen model.
         compact["guard/signals/classes"] = checks[checks[:, 0] == 1][-96:][:, [1, 3]]
         compact["guard/signals/probabilities"] = checks[:, 0].double()
     return compact, content
 
 
 def _with_new_rule(path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any]) -> Content:
-    """The window of recent images is all that the present rule needs."""
+    """Keep the window of recent images, which is all that the present rule needs."""
     warnings.warn(
-        f"{path} was saved with an earlier rule for known and unknown images; the present rule continues from its recent images.",
+        f"{path} was saved with an earlier rule for known and unknown images; "
+        "the present rule continues from its recent images.",
         stacklevel=5,
     )
     content = {**content, "score": "field", "identifier": "field"}
@@ -189,7 +196,7 @@ def _with_new_rule(path: Path, tensors: dict[str, torch.Tensor], content: dict[s
 
 
 Content = tuple[dict[str, torch.Tensor], dict[str, Any]]
-# Format n -> what makes a file of it one of format n + 1.
+# By format n: the function that converts the content of a file to format n + 1.
 UPGRADES: dict[int, Callable[[Path, dict[str, torch.Tensor], dict[str, Any], ComponentClasses], Content]] = {
     1: _from_format_1,
     2: _from_format_2,

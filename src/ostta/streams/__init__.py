@@ -1,14 +1,12 @@
-"""How a stream is put together."""
+"""Streams: the order of known and unknown images in each scenario."""
 
 from __future__ import annotations
 
 from .changing import Continual, Frequent
-from .drawn import Drawn, draw
 from .hostile import Covered, Fooling, OneClassFirst, SortedClasses, UnknownFirst, fooling_identity
-from .ordered import Ordered
+from .mixing import Drawn, draw
 from .prefetch import prefetched
-from .shuffled import Shuffled
-from .single import SingleDomain
+from .single import Ordered, Shuffled, SingleDomain
 from .smooth import Smooth
 from .stream import Domain, Sample, Source, Stream
 

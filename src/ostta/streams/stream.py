@@ -1,9 +1,10 @@
-"""The base of every scenario: visits to domains, held as the numbers of images. Pixels are read one image at a time."""
+"""The base class of all scenarios: visits to domains, stored as image numbers. Images are read one at a time."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,16 +17,16 @@ from PIL import Image
 from ..core.types import Error
 
 UNDESIRED = -1
-# In the place of an image that is not read.
+# Replaces an image that is not read.
 NO_IMAGE = Image.new("RGB", (1, 1))
 
 Numbers = NDArray[np.int64]
-# Whether an image is to be read: by its domain, whether it is a desired one, and its number in its data set.
+# Returns whether an image must be read, from its domain, whether it is known, and its number in its data set.
 Reads = Callable[[int, bool, int], bool]
 
 
 class Source(Protocol):
-    """Images by number, each with the number of its class: what `data.open_dataset` gives."""
+    """Images by number with class labels, such as the data sets of `data.open_dataset`."""
 
     @property
     def name(self) -> str: ...
@@ -39,15 +40,15 @@ class Source(Protocol):
 
 
 def drawn_numbers(source: Source) -> Numbers | None:
-    """The numbers of a source's images in the whole set that they were drawn from; None where they are the set's own."""
+    """Return the numbers of drawn images in the whole set; None if the source is a whole set."""
     return getattr(source, "numbers", None)
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One image of a stream; `label` is its class, or -1 for undesired. `source` and `index` say where it came from.
+    """One image of a stream. `label` is its class, or -1 for an unknown image.
 
-    `domain` is the number of its domain in the stream's `domains`.
+    `source` and `index` are the name of its data set and its number there. `domain` is an index into the `domains` of the stream.
     """
 
     image: Image.Image
@@ -59,10 +60,9 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """One condition, such as snow: the desired images under it, and the unknown images that come with them.
+    """One condition, such as snow: its known images, and the unknown images that are mixed with them.
 
-    `options` are what else tells it apart from others, such as corruption and severity; they enter the hash of a
-    stream.
+    `options`, such as corruption and severity, are part of the hash of a stream.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Domain:
 
 @dataclass(frozen=True, eq=False)
 class Visit:
-    """A stretch of a stream in one domain. In `order`, n >= 0 is desired image n, and ~n < 0 is undesired image n."""
+    """A part of a stream in one domain. In `order`, n >= 0 is known image n, and ~n < 0 is unknown image n."""
 
     domain: int
     desired: Source
@@ -81,7 +81,7 @@ class Visit:
     order: Numbers
 
     def samples(self, start: int, reads: Reads | None = None) -> Iterator[Sample]:
-        """From place `start` on; a black one stands for each image that `reads` says no to."""
+        """Yield the samples from position `start`. A black image replaces each image for which `reads` returns False."""
         desired_labels = self.desired.labels
         numbers = drawn_numbers(self.desired), None if self.undesired is None else drawn_numbers(self.undesired)
         for place in self.order[start:].tolist():
@@ -96,10 +96,11 @@ class Visit:
 
 
 class Stream:
-    """A scenario put together: `visits` in order, each in one of `domains`.
+    """The images of a scenario: `visits` in order, each in one of `domains`.
 
-    `options` are all that the order was made from, for the hash. `short_of` is by how many images the undesired side
-    falls short of the ratio asked for; `notes` are sentences that a reader of figures must be told.
+    options:   everything that determines the order, for the hash.
+    short_of:  number of unknown images that the ratio requires and that are missing.
+    notes:     remarks for readers of figures on this stream.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Stream:
         self.desired_count = sum(int((visit.order >= 0).sum()) for visit in visits)
         self.undesired_count = sum(len(visit.order) for visit in visits) - self.desired_count
         self.short_of = short_of
-        missing = [f"The undesired side is {short_of} images short of the ratio asked for."] if short_of else []
+        missing = [f"The stream has {short_of} unknown images fewer than the ratio requires."] if short_of else []
         self.notes = (*missing, *notes)
 
     def __len__(self) -> int:
@@ -125,9 +126,10 @@ class Stream:
         return self.starting_at(0)
 
     def starting_at(self, position: int, reads: Reads | None = None) -> Iterator[Sample]:
-        """The stream from `position` on; nothing before it is read, nor any image that `reads` says no to."""
+        """Yield the samples from `position`. Earlier images, and images for which `reads` returns False, are not read."""
         if not 0 <= position <= len(self):
-            raise Error(f"The stream has {len(self)} images, so it cannot start at position {position}.")
+            message = f"The stream has {len(self)} images, so it cannot start at position {position}."
+            raise Error(message, code="stream-invalid")
         return self._from(position, reads)
 
     def _from(self, position: int, reads: Reads | None) -> Iterator[Sample]:
@@ -138,9 +140,9 @@ class Stream:
 
     @property
     def hash(self) -> str:
-        """SHA-256 over options, domains, names, sizes, order, and which images were drawn; not over pixels.
+        """SHA-256 over options, domains, names, sizes, order and drawn images, not over pixels.
 
-        It identifies the order only. `identity` tells whether two streams show the same images.
+        It identifies only the order. `identity` also identifies the images.
         """
         digest = hashlib.sha256(json.dumps([self.options, self.domains], sort_keys=True).encode())
         for visit in self.visits:
@@ -189,7 +191,7 @@ def _whole(source: Source, numbers: Numbers) -> tuple[Source, Numbers]:
 
 
 def update_with_drawn(digest: hashlib._Hash, visit: Visit) -> None:
-    """Take in which images were drawn. Where none were, nothing: such streams keep the hashes they have always had."""
+    """Add the numbers of drawn images. Streams of whole sets keep the hash of earlier versions."""
     for side in (visit.desired, visit.undesired):
         numbers = None if side is None else drawn_numbers(side)
         if side is not None and numbers is not None:
@@ -197,11 +199,11 @@ def update_with_drawn(digest: hashlib._Hash, visit: Visit) -> None:
             digest.update(numbers.astype("<i8").tobytes())
 
 
-def told_apart(names: Sequence[str]) -> list[str]:
-    """`names`, with a number behind those that have come before: snow, fog, snow (2)."""
-    seen: dict[str, int] = {}
-    apart = []
+def numbered_names(names: Sequence[str]) -> list[str]:
+    """Return `names` with a number after repeated ones: snow, fog, snow (2)."""
+    counts = Counter[str]()
+    numbered = []
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        apart.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return apart
+        counts[name] += 1
+        numbered.append(name if counts[name] == 1 else f"{name} ({counts[name]})")
+    return numbered

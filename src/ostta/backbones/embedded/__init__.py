@@ -1,4 +1,4 @@
-"""The small model that ships with the package: a CLIP for 32 x 32 images that knows the classes of CIFAR-10 and CIFAR-100."""
+"""The small model that ships with the package: a CLIP for 32 x 32 images, trained on CIFAR-10 and CIFAR-100."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from ...core.errors import translate_errors
 from ...core.types import Error
 from ..clip import Clip
-from ..folders import load_tokenizer, quiet
-from ..maple import Maple
-from ..maple_files import OWN_PROMPTS, load_maple
+from ..huggingface import load_tokenizer, quiet
+from ..maple import OWN_PROMPTS, Maple, load_maple
 from ..preprocessing import read_preprocessing
 from .stem import Stem
 
@@ -23,7 +23,7 @@ Content = TypeVar("Content", list[str], dict[str, dict[str, object]])
 
 
 class Embedded(Clip):
-    """A `Clip` that can say which class names it was trained on."""
+    """A `Clip` with the class names of its training."""
 
     known: frozenset[str] = frozenset()
     remark = (
@@ -36,15 +36,20 @@ class Embedded(Clip):
 
 
 def load_embedded(folder: Path = FOLDER) -> Embedded:
-    """The model in `folder`, which `tools/train_embedded.py export` wrote."""
+    """Load the model in `folder`, which `tools/train_embedded.py export` wrote."""
     if not (folder / "model.safetensors").is_file():
-        raise Error(f"The embedded model is not in this installation: {folder / 'model.safetensors'} is missing.")
+        raise Error(
+            f"The embedded model is not in this installation: {folder / 'model.safetensors'} is missing. Install the "
+            "package "
+            "again.",
+            code="weights-missing",
+        )
     with quiet():
         model, tokenizer = _model(folder), load_tokenizer(folder)
     size: int = model.config.vision_config.image_size  # type: ignore[assignment, union-attr]
     backbone = Embedded("embedded", model, tokenizer, read_preprocessing(folder, Embedded.usual_preprocessing(size)))
     backbone.known = embedded_names(folder)
-    # What was found to suit this model on images held out from its training.
+    # Options that were chosen on images held out from the training.
     backbone.defaults = _json(folder / "defaults.json", {})
     return backbone
 
@@ -55,9 +60,13 @@ def embedded_names(folder: Path = FOLDER) -> frozenset[str]:
 
 
 def load_embedded_maple(folder: Path = FOLDER) -> Maple:
-    """The same with the MaPLe prompts and token statistics that `tools/train_maple.py` made."""
+    """Load the model with the MaPLe prompts and token statistics that `tools/train_maple.py` wrote."""
     if not (folder / OWN_PROMPTS).is_file():
-        raise Error(f"The MaPLe prompts are not in this installation: {folder / OWN_PROMPTS} is missing.")
+        raise Error(
+            f"The MaPLe prompts are not in this installation: {folder / OWN_PROMPTS} is missing. Install the package "
+            "again.",
+            code="weights-missing",
+        )
     return load_maple(load_embedded(folder), folder / OWN_PROMPTS, "embedded+maple")
 
 
@@ -66,23 +75,21 @@ def _model(folder: Path) -> nn.Module:
     from transformers import CLIPConfig, CLIPModel
 
     config = CLIPConfig.from_pretrained(folder, local_files_only=True, attn_implementation="sdpa")
-    # Built without memory and filled from the file: no time goes into random weights.
+    # Built on the meta device and filled from the file, which saves the initialisation of the weights.
     with torch.device("meta"):
         model: Any = CLIPModel(config)
         model.vision_model.embeddings.patch_embedding = Stem(config.vision_config.hidden_size)
     weights = {name: tensor.float() for name, tensor in load_file(folder / "model.safetensors").items()}
-    try:
+    message = f"The weights in {folder} are not those of the embedded model: install the package again."
+    with translate_errors("weights-wrong", message, RuntimeError):
         model.load_state_dict(weights, strict=True, assign=True)
-    except RuntimeError as problem:
-        raise Error(
-            f"The weights in {folder} are not those of the embedded model; install the package again."
-        ) from problem
-    # Position numbers are not stored, so they are still without memory.
+    # Position numbers are not stored, so they are still on the meta device.
     for part in (model.text_model.embeddings, model.vision_model.embeddings):
         part.position_ids = torch.arange(part.position_embedding.num_embeddings).expand(1, -1)
     if any(buffer.is_meta for buffer in model.buffers()):
         raise Error(
-            "The embedded model cannot be built with this version of transformers; version 5.22 is known to work."
+            "The embedded model cannot be built with this version of transformers: install version 5.22.",
+            code="library-version-unsupported",
         )
     built: nn.Module = model
     return built

@@ -1,1 +1,1 @@
-"""Sessions on more than one machine: one writer each, by leases in a shared folder, and replicas on Ray Serve that hold them."""
+"""Sessions on more than one machine: replicas on Ray Serve, and the engine that routes requests to them."""

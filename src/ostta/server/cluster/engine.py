@@ -1,4 +1,4 @@
-"""The engine of a cluster: the web layer's requests, routed to the replicas that hold their sessions."""
+"""The engine of a cluster: it routes requests to the replicas that have their sessions."""
 
 from __future__ import annotations
 
@@ -7,68 +7,77 @@ import hashlib
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
 from ...core.types import Error
 from ...ray_cluster import ADDRESS, connect, require_ray
 from ..engine import Json, Sent, Told
 from ..logs import log
 from ..problems import MAYBE_COUNTED, ProblemError
-from ..store import is_id, new_id
-from .leased_store import LeasedStore, adopt
-from .leases import MissingError
-from .overview import Overview
+from ..sessions.store import MissingError, SessionStore, is_id, new_id
+from ..sessions.takeover import take_over
 from .replica import Answer, Replicated, deployment
 from .turns import Turns
 
-T = TypeVar("T")
-# Seconds between two tries where another replica holds a session: the first, and the longest.
-SOON, LATER = 0.05, 0.5
-# Seconds between two looks at the overview, or for a session that is followed and in no replica.
+# Seconds between two tries while another replica has a session: the first pause, and the longest.
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
+# Seconds between two updates of the overview, or two looks for a session that is followed and in no replica.
 TICK = 1.0
 
 
 class RayEngine:
-    """Implements `Engine`. Several processes may route to the same replicas; the one that came first starts and ends them.
+    """Implements `Engine`. Several processes may route to the same replicas; the first one starts and ends them.
 
-    `replicas`: how many; `sessions`: how many of them one replica holds at one time; others wait in the shared folder.
+    `sessions` is how many sessions one replica has at one time; the others are in the store only. `folder` may have sessions of an
+    earlier version.
     """
 
-    def __init__(self, made: Replicated, *, replicas: int = 2, sessions: int = 256) -> None:
+    def __init__(self, made: Replicated, *, replicas: int = 2, sessions: int = 256, folder: Path | None = None) -> None:
         if replicas < 1 or sessions < 1:
-            raise Error(f"There is at least one replica with one session, not {replicas} with {sessions}.")
+            raise Error(
+                f"{replicas} replicas with {sessions} sessions each are not possible: use at least one of both.",
+                code="replicas-invalid",
+            )
+        self._folder = folder
         self.made, self.replicas, self._most = made, replicas, sessions
         self.settings = made.settings
         self._turns = Turns()
         self._waiting: dict[str, int] = {}
         self._followed: set[Any] = set()
         self._stopping = self._joined = False
-        # Routers with the same folder and backbone share replicas, others do not.
-        named = hashlib.sha256(f"{made.folder}\0{made.backbone}".encode()).hexdigest()
+        # Routers with the same store and backbone share replicas.
+        named = hashlib.sha256(f"{made.store}\0{made.backbone}".encode()).hexdigest()
         self._app = f"ostta-{named[:12]}"
-        # A replica that has died is seen after a term, its successor needs time to load the model.
-        self.patience = max(made.term * 2, 30.0)
+        # The lease of a replica that has died must expire, and its successor needs time to load the model.
+        self.patience = max(made.lease_seconds * 2, 30.0)
 
-    # --- its life -----------------------------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------------------------------
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._store = LeasedStore(self.made.folder, "router")
-        self._overview = Overview(self.made.folder, self._store)
-        self._looking = asyncio.Lock()
+        self._store = await asyncio.to_thread(self._open_store)
         await asyncio.to_thread(self._deploy)
+
+    def _open_store(self) -> SessionStore:
+        store = SessionStore(self.made.store, name="router", lease_seconds=self.made.lease_seconds)
+        if self._folder is not None:
+            take_over(self._folder, store)
+        return store
 
     def _deploy(self) -> None:
         self._ray = require_ray()
         from ray import serve
 
-        adopted = adopt(self.made.folder, self._store)
-        if adopted:
-            log("sessions taken over from a server of one process", sessions=adopted)
-        # Ray's own choice would let every other program of the machine go before the replicas.
+        # By default, Ray gives replicas a lower priority than every other program of the machine.
         os.environ.setdefault("RAY_worker_niceness", "0")
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
-        # The core beside those of the replicas is for Ray Serve's own processes.
+        # One more core is for the processes of Ray Serve itself.
         connect(self._ray, self.replicas * self.made.threads + 1)
+        if isinstance(self.made.store, Path) and sum(node["Alive"] for node in self._ray.nodes()) > 1:
+            raise Error(
+                "The Ray cluster has several machines, which cannot share a SQLite file: give a PostgreSQL store with --store.",
+                code="store-invalid",
+            )
         serve.start(proxy_location="Disabled")
         self._serve = serve
         try:
@@ -87,7 +96,7 @@ class RayEngine:
 
     def _take_down(self) -> None:
         if not self._joined:
-            # Replicas store their sessions and give their leases back before they end.
+            # Replicas store their sessions and give their leases back first.
             self._serve.delete(self._app)
         if not os.environ.get(ADDRESS):
             # A cluster that was there before may have other applications.
@@ -100,16 +109,28 @@ class RayEngine:
             raise ProblemError(503, "The server is shutting down.", 5)
         await self._any("about", "ready")
 
-    # --- what is told -------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------------
     async def info(self) -> Json:
         told: Json = await self._any("about", "info")
         return {**told, "engine": "ray", "replicas": self.replicas, "limits": self.settings.limits.to_dict()}
 
     async def counts(self) -> dict[str, float]:
-        return await self._look(self._overview.counts)
+        parts, sessions = await asyncio.to_thread(lambda: (self._store.published(), self._store.count()))
+        total: dict[str, float] = {"replicas": len(parts)}
+        for part in parts:
+            for name, value in part["counts"].items():
+                total[name] = total.get(name, 0) + value
+        return {**total, "sessions_open": total.get("sessions", 0), "sessions": sessions}
 
     async def sessions(self) -> list[Json]:
-        return await self._look(self._overview.sessions)
+        """Return what replicas published in the last seconds; sessions in no replica are shown as they were last stored."""
+        parts, stored = await asyncio.to_thread(lambda: (self._store.published(), self._store.all_about()))
+        found = {one["id"]: one for part in parts for one in part["sessions"] if one["id"] in stored}
+        for id, about in stored.items():
+            shown = about.get("shown")
+            if id not in found and isinstance(shown, dict) and shown.get("id") == id:
+                found[id] = {**shown, "images_per_second": 0.0}
+        return sorted(found.values(), key=lambda session: (session["created"], session["id"]))
 
     async def session(self, id: str) -> Json:
         told: Json = await self._read("session", id)
@@ -172,7 +193,7 @@ class RayEngine:
             )
         self._waiting[id] = waiting + len(images)
         try:
-            # Images with a key are stored with the state that learned from them: a replica that takes over knows both or neither.
+            # Keys are stored with the state that learned from their images, so that another replica knows both or neither.
             repeat = key is not None or not learn
             answers: list[Json] = await self._change("images", id, list(images), learn, evidence, key, repeat=repeat)
             return answers
@@ -183,7 +204,7 @@ class RayEngine:
 
     # --- following ----------------------------------------------------------------------------------------------------
     async def follow(self, id: str, after: int | None) -> AsyncIterator[Told]:
-        """While no replica has the session nothing happens to it; when one has it again, its events go on."""
+        """Follow a session from replica to replica. While no replica has it, nothing happens to it."""
         while not self._stopping and await asyncio.to_thread(self._store.exists, id):
             stream = self._handle.options(multiplexed_model_id=id, stream=True).follow.remote(id, after)
             self._followed.add(stream)
@@ -194,9 +215,9 @@ class RayEngine:
             except (self._ray.exceptions.RayError, asyncio.CancelledError) as problem:
                 if isinstance(problem, asyncio.CancelledError) and not self._stopping:
                     raise
-                log("a session is no longer followed where it was", session=id, problem=type(problem).__name__)
+                log("event stream was interrupted", session=id, problem=type(problem).__name__)
             finally:
-                # Else the replica would go on telling, and wait for this at its end.
+                # Otherwise the replica would continue to send.
                 self._followed.discard(stream)
                 stream.cancel()
             if await asyncio.to_thread(self._store.exists, id):
@@ -212,33 +233,29 @@ class RayEngine:
             await asyncio.sleep(TICK)
 
     # --- inside -------------------------------------------------------------------------------------------------------
-    async def _look(self, function: Callable[[], T]) -> T:
-        async with self._looking:
-            return await asyncio.to_thread(function)
-
     async def _any(self, function: str, *arguments: Any) -> Any:
         return await self._patiently(lambda: getattr(self._handle, function).remote(*arguments), repeat=True)
 
     async def _make(self, what: str, *arguments: Any) -> Json:
         most = self.settings.limits.sessions
-        if self._stopping or len(await asyncio.to_thread(self._store.all_ids)) >= most:
+        if self._stopping or await asyncio.to_thread(self._store.count) >= most:
             why = (
                 "The server is shutting down."
                 if self._stopping
-                else f"There are {most} sessions, the most that this server has."
+                else f"There are {most} sessions, which is the limit of this server."
             )
             raise ProblemError(503, why, 30)
-        # An id that no replica knows goes to the one with the fewest sessions.
+        # Ray sends an unknown id to the replica with the fewest sessions.
         handle = self._handle.options(multiplexed_model_id=new_id())
         made: Json = await self._patiently(lambda: handle.make.remote(what, *arguments), repeat=False)
         return made
 
     async def _read(self, what: str, id: str, *arguments: Any) -> Any:
-        """What changes nothing is asked again where a replica has died."""
+        """Read from a session; repeated if a replica dies."""
         return await self._routed(what, id, arguments, repeat=True)
 
     async def _change(self, what: str, id: str, *arguments: Any, repeat: bool = False) -> Any:
-        """Changes of a session go one after the other, so that one that must wait is not overtaken."""
+        """Change a session; changes are sent one after the other, so that they stay in order."""
         async with self._turns.of(id):
             return await self._routed(what, id, arguments, repeat)
 
@@ -249,8 +266,8 @@ class RayEngine:
         return await self._patiently(lambda: handle.call.remote(what, id, *arguments), repeat=repeat)
 
     async def _patiently(self, send: Callable[[], Awaitable[Answer]], repeat: bool) -> Any:
-        """Ask until the replica that may answer does. One that may not has done nothing, so that nothing is counted twice."""
-        until, pause = self._loop.time() + self.patience, SOON
+        """Repeat a call until the replica with the lease answers. A replica without it does nothing, so nothing is counted twice."""
+        until, pause = self._loop.time() + self.patience, FIRST_PAUSE
         while True:
             try:
                 answer = await send()
@@ -259,7 +276,7 @@ class RayEngine:
                 if not repeat:
                     raise ProblemError(
                         409,
-                        "The replica of this session has ended during the request, which may have been counted or not.",
+                        "The replica of this session ended during the request, which may have been counted or not.",
                         1,
                         MAYBE_COUNTED,
                     ) from None
@@ -267,12 +284,14 @@ class RayEngine:
                 if answer.problem is not None:
                     raise answer.problem
                 if answer.error is not None:
-                    raise Error(answer.error)
-                if answer.held is None:
+                    raise answer.error
+                if not answer.held:
                     return answer.value
             if self._stopping or self._loop.time() > until:
                 raise ProblemError(
-                    503, "The session is held by another replica, or by one that has ended: send again later.", 5
+                    503,
+                    "The session is held by another replica, or by one that has ended: send the request again later.",
+                    5,
                 )
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LATER)
+            pause = min(2 * pause, LONGEST_PAUSE)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,192 +14,167 @@ import torch
 
 from ...config.plugins import from_file, names_file
 from ...core.types import Error
-from ...io import make_folder, write_atomically
 from ...live.pool import StreamPool
 from ..engine import Told
 from ..logs import log
 from ..problems import ProblemError
+from ..sessions.store import HeldError, LostError, MissingError, SessionStore
 from ..settings import Settings
-from ..store import LostError
-from .holder import Holder
-from .leased_store import HOLDERS, LeasedStore
-from .leases import HeldError, MissingError
 from .replica_engine import ReplicaEngine
 
-LIVE = "live"
-# Seconds between two looks at whether the overview has changed.
+# Seconds between two updates of what the overview shows of this replica.
 TICK = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Replicated:
-    """What every replica is made of; a name of a backbone, as each loads its own."""
+    """What every replica is made from. `store` is the address of PostgreSQL, or the folder of a SQLite file on one machine."""
 
     backbone: str
-    folder: Path
+    store: str | Path
     settings: Settings
     device: str | None = None
     dtype: str | None = None
     threads: int = 1
-    term: float = 10.0
+    lease_seconds: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a call: a value, or why there is none. `held`: another replica has the session, and nothing was done."""
+    """The result of a call: a value, or why there is none. `held`: another replica has the session, and nothing was done."""
 
     value: Any = None
     problem: ProblemError | None = None
-    error: str | None = None
-    held: str | None = None
+    error: Error | None = None
+    held: bool = False
 
 
 class Tenant:
-    """A session in Ray's list of what this replica has loaded. Ray calls its `__del__` when it has to make room."""
+    """A session in Ray's list of the models that this replica has loaded. Ray calls its `__del__` to evict it."""
 
     def __init__(self, engine: ReplicaEngine, id: str) -> None:
         async def leave() -> None:
             try:
                 await engine.leave(id)
             except Error as problem:
-                # It stays, with its lease, and is used from here again.
-                log("session could not leave", level="error", session=id, problem=str(problem))
+                # The session stays here with its lease.
+                log("session could not be evicted", level="error", session=id, problem=str(problem))
 
-        # Of the object and not of the class: the interpreter calls only those of classes, at moments of its own.
+        # An attribute of the object, not of the class: the interpreter itself would call a method of the class.
         setattr(self, "__del__", leave)  # noqa: B010
 
 
 class ReplicaBase:
-    """All of a replica but for `tenant`, which Ray wraps."""
+    """A replica without the decorators of Ray."""
 
     def __init__(self, made: Replicated, name: str) -> None:
         torch.set_num_threads(made.threads)
         self.made, self.name = made, name
         backbone = from_file(made.backbone) if names_file(made.backbone) else made.backbone
         pool = StreamPool(backbone, queue=made.settings.limits.waiting, device=made.device, dtype=made.dtype)
-        holder = Holder(made.folder / HOLDERS, name, term=made.term).start()
-        self.store = LeasedStore(made.folder, name, holder)
-        # How many there may be is for the router to say: here it is Ray that makes room.
+        self.store = SessionStore(made.store, name=name, lease_seconds=made.lease_seconds)
+        # The router limits the number of sessions; Ray limits how many of them are here.
         settings = replace(made.settings, limits=replace(made.settings.limits, sessions=2**31))
         self.engine = ReplicaEngine(pool, settings, self.store)
         self._starting = asyncio.Lock()
         self._publishing: asyncio.Task[None] | None = None
 
     async def tenant(self, id: str) -> Tenant:
-        """The session in Ray's list; wrapped by Ray."""
+        """Return the entry of a session in Ray's list; the decorator of Ray makes it a cache."""
         return Tenant(self.engine, id)
 
-    # --- what the router calls ------------------------------------------------------------------------------------------
+    # --- called by the router -----------------------------------------------------------------------------------------
     async def call(self, what: str, id: str, *arguments: Any) -> Answer:
-        """A function of `Engine` that concerns one session."""
+        """Call a method of `Engine` that concerns one session."""
 
         async def use() -> Any:
             return await getattr(self.engine, what)(id, *arguments)
 
-        async def told() -> Answer:
-            # Ray would note this replica as one that has the session before it is known whether it may.
-            if id not in self.store.ids():
-                self.store.require_free(id)
+        async def answer() -> Any:
+            # Checked first: Ray notes this replica as the one with the session as soon as `tenant` is called.
+            if id not in self.engine.sessions_here:
+                await asyncio.to_thread(self.store.require_free, id)
             await self.tenant(id)
-            return Answer(await self.engine.with_session(id, use))
+            return await self.engine.with_session(id, use)
 
-        return await self._answered(told)
+        return await self._answered(answer)
 
     async def make(self, what: str, *arguments: Any) -> Answer:
-        """`create` or `create_from`: the new session is this replica's."""
+        """Call `create` or `create_from`; this replica has the new session."""
 
-        async def told() -> Answer:
+        async def answer() -> Any:
             session = await getattr(self.engine, what)(*arguments)
             await self.tenant(session["id"])
-            return Answer(session)
+            return session
 
-        return await self._answered(told)
+        return await self._answered(answer)
 
     async def about(self, what: str) -> Answer:
-        """`ready` or `info`, which concern no session."""
-
-        async def told() -> Answer:
-            return Answer(await getattr(self.engine, what)())
-
-        return await self._answered(told)
+        """Call `ready` or `info`, which concern no session."""
+        return await self._answered(lambda: getattr(self.engine, what)())
 
     async def follow(self, id: str, after: int | None) -> AsyncIterator[Told]:
-        """The events of a session while it is here; none where it is not."""
+        """Yield the events of a session while it is here."""
         await self._started()
-        # One that is deleted just now is not there any more.
+        # The session may be deleted or evicted at any time.
         with suppress(ProblemError):
-            if self.store.is_held(id):
+            if id in self.engine.sessions_here:
                 async for told in self.engine.follow(id, after):
                     yield told
 
-    async def process(self) -> int:
-        """The number of this replica's process."""
-        return os.getpid()
-
     async def close(self) -> None:
-        """Store all and give all leases back."""
+        """Store all sessions and give all leases back."""
         if self._publishing is not None:
             self._publishing.cancel()
             await self.engine.leave_all()
             await self.engine.stop()
-        self.store.close()
-        self._live_file().unlink(missing_ok=True)
+        await asyncio.to_thread(self.store.close)
 
-    # --- inside -------------------------------------------------------------------------------------------------------
-    async def _answered(self, told: Any) -> Answer:
+    # --- internals ----------------------------------------------------------------------------------------------------
+    async def _answered(self, answer: Callable[[], Awaitable[Any]]) -> Answer:
         try:
             await self._started()
-            answer: Answer = await told()
-            return answer
+            return Answer(await answer())
         except ProblemError as problem:
             return Answer(problem=problem)
-        except HeldError as problem:
-            return Answer(held=problem.holder)
+        except HeldError:
+            return Answer(held=True)
         except MissingError as problem:
             return Answer(problem=ProblemError(404, str(problem)))
         except LostError as problem:
             return Answer(problem=ProblemError(503, str(problem), 1))
         except Error as problem:
-            return Answer(error=str(problem))
+            if problem.code == "store-failed":
+                return Answer(problem=ProblemError(503, "The store of this server cannot be used at this time.", 5))
+            return Answer(error=problem)
 
     async def _started(self) -> None:
         async with self._starting:
             if self._publishing is None:
                 await self.engine.start()
-                make_folder(self._live_file().parent)
                 self._publishing = asyncio.create_task(self._publish())
 
-    def _live_file(self) -> Path:
-        return self.made.folder / LIVE / f"{self.store.holder.key}.json"
-
-    def _tidy(self) -> None:
-        """Take away what replicas that were killed left for the overview."""
-        for path in self._live_file().parent.glob("*.json"):
-            if self.store.holder.is_gone(path.stem):
-                path.unlink(missing_ok=True)
-
     async def _publish(self) -> None:
-        """What the overview shows of this replica, for every router to read."""
-        last = b""
-        await asyncio.to_thread(self._tidy)
+        """Publish what the overview shows of this replica, for all routers."""
+        last: dict[str, Any] = {}
         while True:
             content = {"sessions": await self.engine.sessions(), "counts": await self.engine.counts()}
-            text = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
-            if text != last:
+            if content != last:
                 try:
-                    await asyncio.to_thread(write_atomically, self._live_file(), text)
-                    last = text
+                    await asyncio.to_thread(self.store.publish, content)
+                    last = content
                 except Error as problem:
-                    log("overview could not be written", level="warning", problem=str(problem))
+                    log("overview could not be published", level="warning", problem=str(problem))
             await asyncio.sleep(TICK)
 
 
 def deployment(serve: Any, made: Replicated, replicas: int, sessions: int, seconds: float) -> Any:
-    """What Ray Serve runs: `replicas` processes that hold at most `sessions` sessions each."""
+    """Return what Ray Serve runs: `replicas` processes with at most `sessions` sessions each."""
 
     class Replica(ReplicaBase):
         def __init__(self) -> None:
-            super().__init__(made, str(serve.get_replica_context().replica_id.unique_id))
+            replica = serve.get_replica_context().replica_id.unique_id
+            super().__init__(made, f"replica {replica} {os.getpid()}")
 
         @serve.multiplexed(max_num_models_per_replica=sessions)  # type: ignore[untyped-decorator]
         async def tenant(self, id: str) -> Tenant:
@@ -213,7 +187,7 @@ def deployment(serve: Any, made: Replicated, replicas: int, sessions: int, secon
         Replica,
         name="sessions",
         num_replicas=replicas,
-        # Those that follow events are requests too; how many images wait is bounded by the router and by the engine.
+        # Event streams are requests too. The router and the engine limit how many images wait.
         max_ongoing_requests=100_000,
         graceful_shutdown_timeout_s=seconds,
         health_check_period_s=2,

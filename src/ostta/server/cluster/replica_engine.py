@@ -9,50 +9,43 @@ from ...core.types import Error
 from ...live.pool import StreamPool
 from ..local import LocalEngine
 from ..logs import log
+from ..sessions.store import LostError, SessionStore
 from ..settings import Settings
-from ..store import LostError
-from .leased_store import LeasedStore
 from .turns import Turns
 
 T = TypeVar("T")
 
 
 class ReplicaEngine(LocalEngine):
-    """Sessions are adopted when they are asked for, and leave after a snapshot. `with_session` is how all of them are used."""
+    """Sessions are adopted when a request needs them, and leave after a snapshot. Requests use them through `with_session`."""
 
-    def __init__(self, pool: StreamPool, settings: Settings, store: LeasedStore) -> None:
+    def __init__(self, pool: StreamPool, settings: Settings, store: SessionStore) -> None:
         super().__init__(pool, settings, store, restore=False)
-        self.leased = store
+        self.leases = store
         self._turns = Turns()
 
     async def with_session(self, id: str, use: Callable[[], Awaitable[T]]) -> T:
-        """`use` the session while nobody else does, and while this replica holds its lease; HeldError where another does."""
+        """Use a session alone, while this replica has its lease. Raises `HeldError` if another process has it."""
+        registry = self.sessions_here
         async with self._turns.of(id):
-            if id in self._sessions and not self.leased.is_held(id):
+            if id in registry and not await registry.work(lambda: self.leases.is_held(id)):
                 log("lease was lost", level="warning", session=id)
-                await self._sessions.drop(id)
-            try:
-                await self.adopt(id)
-            except BaseException:
-                # A lease on what could not be restored is of no use.
-                await self._sessions.work(lambda: self.leased.release(id))
-                raise
+                await registry.drop(id)
+            await self.adopt(id)
             return await use()
 
     async def leave(self, id: str) -> None:
-        """Store the session and give its lease back. Where it cannot be stored, an Error says so, and it stays."""
+        """Store a session and give its lease back. If it cannot be stored, it stays, and an Error says so."""
         async with self._turns.of(id):
-            if id not in self._sessions:
-                return
-            try:
-                await self.release(id)
-            except LostError:
-                await self._sessions.drop(id)
-            await self._sessions.work(lambda: self.leased.release(id))
+            if id in self.sessions_here:
+                try:
+                    await self.release(id)
+                except LostError:
+                    await self.sessions_here.drop(id)
 
     async def leave_all(self) -> None:
         """Store all sessions and give all leases back."""
-        for session in self._sessions.sessions():
+        for session in self.sessions_here.sessions():
             try:
                 await self.leave(session.id)
             except Error as problem:

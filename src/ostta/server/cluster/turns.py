@@ -1,4 +1,4 @@
-"""One at a time for each session, in the order of coming."""
+"""Locks by key: one request at a time for each session, in the order of arrival."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class _Line:
+class _Turn:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
 
 
 class Turns:
-    """By key; nothing is kept of a key that nobody uses or waits for."""
+    """A lock for each key that is in use."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, _Line] = {}
+        self._turns: dict[str, _Turn] = {}
 
     @asynccontextmanager
     async def of(self, key: str) -> AsyncIterator[None]:
-        line = self._lines.setdefault(key, _Line())
-        line.users += 1
+        turn = self._turns.setdefault(key, _Turn())
+        turn.users += 1
         try:
-            async with line.lock:
+            async with turn.lock:
                 yield
         finally:
-            line.users -= 1
-            if not line.users:
-                del self._lines[key]
+            turn.users -= 1
+            if not turn.users:
+                del self._turns[key]

@@ -1,0 +1,1 @@
+"""Sessions and where they are stored."""
