@@ -134,7 +134,7 @@ def test_the_other_classes_are_its_words(photos: Photos) -> None:
 # --- what it can and cannot do ----------------------------------------------------------------------------------------------
 def test_it_is_not_a_vision_language_model(photos: Photos) -> None:
     assert not isinstance(photos, backbones.HasTextTower | backbones.ReadsPrompts | backbones.TunesPrompts)
-    with pytest.raises(ostta.Error, match="photos cannot read the descriptions"):
+    with raises("backbone-unsupported", match="photos cannot encode descriptions"):
         ostta.load(photos, {"dog": ["a photo of a dog"]})
     for method in PROMPT_METHODS:
         sentence = "PromptAlign needs MaPLe" if method in MAPLE_METHODS else "photos cannot tune prompts"
