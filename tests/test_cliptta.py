@@ -244,7 +244,7 @@ def test_a_buffer_without_accepted_images_has_no_contrast() -> None:
     [
         ({"beta_tta": 0.0, "beta_reg": 0.0, "beta_ood": 0.0}, "no loss"),
         ({"buffer": 16, "recent": 8}, "at least `buffer`"),
-        ({"memory": 0}, "`memory` is from 1"),
+        ({"memory": 0}, "`memory` must be from 1"),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any], words: str) -> None:

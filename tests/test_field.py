@@ -47,7 +47,7 @@ def fitted(texts: np.ndarray, rows: np.ndarray):
 def test_unknown_images_fit_as_well_as_the_second_best_class_of_known_ones() -> None:
     texts, rows, labels = world(300, 200, classes=10)
     model = fitted(texts, rows)
-    _, own = model.units.centred(rows, (rows @ texts.T).astype(np.float64))
+    _, own, _ = model.units.centred(rows, (rows @ texts.T).astype(np.float64))
     excess = model.units.fit(own)
     assert abs(excess[labels < 0].mean()) < 0.6
     assert 0.6 < excess[labels < 0].std() < 1.6
@@ -66,8 +66,39 @@ def test_neighbours_that_tell_nothing_count_for_nothing() -> None:
     texts, rows, _ = world(300, 0)
     model = fitted(texts, rows)
     assert model.agreement[0] - model.agreement[1] < 0.05
-    evidence = model.log_odds(np.array([1.0]), np.array([0]), np.array([0.98]))[2]
+    evidence = model.log_odds(np.array([1.0]), np.array([0]), np.array([0.98]), np.array([-1.0]))[2]
     assert abs(float(evidence[0])) < 0.5
+
+
+def test_unknown_images_that_fit_a_class_are_found_by_their_appearance() -> None:
+    rng = np.random.default_rng(0)
+    texts, labels = _unit(rng.normal(size=(10, 64))), np.concatenate([np.arange(250) % 10, np.full(250, -1)])
+    # Unknown images look alike, and each of them fits one of the classes nearly as well as known images do.
+    kind = _unit(rng.normal(size=(1, 64)))
+    centres = np.where(labels[:, None] >= 0, texts[labels], 1.2 * kind + 0.75 * texts[np.arange(500) % 10])
+    rows = _unit(centres + 0.9 * _unit(rng.normal(size=(500, 64)))).astype(np.float32)
+    cosines = (rows @ texts.T).astype(np.float64)
+    model = fit(rows, cosines, FieldOptions())
+    fits = model.units.fit(model.units.centred(rows, cosines)[1])
+    assert fits[labels < 0].mean() > 1.5
+    assert ((model.known > 0.5) == (labels >= 0)).mean() > 0.95
+
+
+def test_two_kinds_of_known_images_are_not_taken_for_unknown_ones() -> None:
+    texts, rows, _ = world(400, 0, classes=10)
+    # Half of the classes fit badly and look different from the others, as animals and vehicles do.
+    shift = _unit(np.random.default_rng(3).normal(size=(1, rows.shape[1])))
+    half = (rows @ texts.T).argmax(1) < 5
+    rows[half] = _unit(rows[half] + 1.0 * shift)
+    assert (fitted(texts, rows.astype(np.float32)).known > 0.5).mean() > 0.97
+
+
+def test_images_far_from_the_centre_are_less_probably_known() -> None:
+    texts, rows, _ = world(300, 200)
+    model = fitted(texts, rows)
+    nearness = np.array([-2.0, 0.0])
+    evidence = model.log_odds(np.ones(2), np.zeros(2, np.intp), np.full(2, 0.5), nearness)[3]
+    assert evidence[0] <= evidence[1]
 
 
 def test_the_fit_depends_on_the_window_alone_and_on_no_scale_of_the_cosines() -> None:

@@ -171,9 +171,9 @@ def test_what_cannot_be_reached_is_refused_in_one_sentence() -> None:
         adapter("unient", kind="wrapped", group="prompts")
     with raises("backbone-unsupported"):
         adapter("unient", kind="wrapped", group="lora")
-    with pytest.raises(Error, match="`rank` is from 1 to 1,024, not 0"):
+    with pytest.raises(Error, match="`rank` must be from 1 to 1,024, not 0"):
         adapter("unient", kind="embedded", group="lora", rank=0)
-    with pytest.raises(Error, match="`group` is one of layernorm, prompts, full"):
+    with pytest.raises(Error, match="`group` must be one of layernorm, prompts, full"):
         adapter("unient", kind="embedded", group="everything")
     with pytest.raises(Error, match="leave `templates` as it is"):
         adapter("unient", kind="embedded", group="prompts", templates=("a drawing of a {}.",))
@@ -253,7 +253,7 @@ def test_bad_options_of_entropy() -> None:
         ("confidence", 1.0, "from 0 to below 1"),
         ("confidence", -0.1, "from 0 to below 1"),
     ):
-        with pytest.raises(Error, match=f"`{name}` is {words}, not {value}"):
+        with pytest.raises(Error, match=f"`{name}` must be {words}, not {value}"):
             adapter("entropy", kind="embedded", **{name: value})
     assert math.isclose(adapter("entropy", kind="embedded").resolved.method.confidence, 0.7)
     assert len(CLASSES) == 10

@@ -129,9 +129,8 @@ def checks(count: int, every: bool, probability: float | None = None, **limits: 
 
 def test_disagreement_gap_and_estimate_are_of_checks() -> None:
     values = checks(CHECKS[1], True).values()
-    assert values["disagreement"] == pytest.approx(2 / 3, abs=0.02)
     # A method that trains nothing may accept more.
-    assert values["gap"] == 0
+    assert values["disagreement"] == values["gap"] == 0
     signals = checks(CHECKS[1], False, max_disagreement=0.6)
     values = signals.values()
     assert values["gap"] == pytest.approx(values["disagreement"])
@@ -180,7 +179,7 @@ def test_a_collapse_that_the_frozen_model_does_not_share_lowers_the_estimate() -
     both, own = seen(), seen()
     for number in range(CHECKS[0]):
         agreed = number % 4 > 0
-        both.checked(Check(1, 0, int(agreed), 0, 1.0), every=True)
+        both.checked(Check(int(agreed), 0, 1, 0, float(agreed)), every=True)
         own.checked(Check(1, 0 if agreed else 1, 1, number % 10 if agreed else 2, 1.0), every=True)
     assert both.values()["estimate"] == pytest.approx(0.75)
     assert own.values()["estimate"] < 0.2

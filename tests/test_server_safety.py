@@ -20,8 +20,9 @@ import pytest
 from PIL import Image
 
 import ostta
-from ostta.server import Clock, Limits, Settings, Token, Tokens, read_tokens, uploads
-from ostta.server.events import MOST_CHARACTERS, SLICE, Overview
+from ostta.server import Clock, Limits, Settings, Token, Tokens, read_tokens
+from ostta.server.api import uploads
+from ostta.server.api.events import MOST_CHARACTERS, SLICE, Overview
 from ostta.server.problems import ProblemError
 from ostta.server.security import ANYBODY, SIGNED_IN, hosts_of, is_loopback, network_of, proxies_of
 from ostta.server.serving import tokens_for

@@ -14,7 +14,7 @@ from cases import backbone
 from helpers.errors import raises
 from ostta.backbones import wrap
 from ostta.field.options import FieldOptions
-from ostta.field.word_evidence import WordModel, fit_words
+from ostta.field.side_evidence import SideModel, fit_side
 from ostta.field.words import MOST_WORDS, everyday
 
 WIDTH = 16
@@ -145,7 +145,7 @@ def test_word_evidence_is_what_two_normal_densities_add_to_the_fit():
     covariance, means = np.array([[1.0, 0.5], [0.5, 0.8]]), (np.array([3.0, 2.5]), np.array([0.0, 0.0]))
     both = np.concatenate([rng.multivariate_normal(mean, covariance, count // 2) for mean in means])
     known = np.repeat([1.0, 0.0], count // 2)
-    model = fit_words(both[:, 1], both[:, 0], known, prior=1e-6)
+    model = fit_side(both[:, 1], both[:, 0], known, prior=1e-6)
     assert model.slope == pytest.approx(0.5, abs=0.02)
     point = np.array([[1.0, 1.0], [1.5, 0.9], [2.0, 1.6]])
     joint = [multivariate_normal(mean, covariance).logpdf(point) for mean in means]
@@ -157,13 +157,13 @@ def test_word_evidence_is_what_two_normal_densities_add_to_the_fit():
 def test_words_that_tell_nothing_or_the_opposite_add_nothing():
     rng = np.random.default_rng(1)
     fit, known = rng.normal(size=5000), (rng.random(5000) < 0.5).astype(float)
-    noise = fit_words(rng.normal(size=5000) + fit, fit, known, prior=8)
+    noise = fit_side(rng.normal(size=5000) + fit, fit, known, prior=8)
     assert np.abs(noise.evidence(rng.normal(size=100), np.zeros(100))).max() < 0.1
-    assert not WordModel(0.0, (-1.0, 1.0), (1.0, 1.0)).evidence(np.linspace(-3, 3, 7), np.zeros(7)).any()
+    assert not SideModel(0.0, (-1.0, 1.0), (1.0, 1.0)).evidence(np.linspace(-3, 3, 7), np.zeros(7)).any()
 
 
 def test_word_evidence_is_constant_beyond_the_means():
-    model = WordModel(0.0, (1.0, 0.5), (-1.0, 0.5))
+    model = SideModel(0.0, (1.0, 0.5), (-1.0, 0.5))
     beyond = model.evidence(np.array([-9.0, -1.0, 1.0, 9.0]), np.zeros(4))
     assert beyond[0] == beyond[1] == -beyond[2] == -beyond[3] == pytest.approx(-8.0)
 
@@ -176,7 +176,9 @@ def test_the_evidence_of_a_prediction_adds_up():
     evidence, row = prediction.evidence, rows[-1]
     assert evidence["over_words"] == pytest.approx(float(row[:3].max() - row[3:6].max()), abs=1e-6)
     share = evidence["share_known"]
-    parts = np.log(share / (1 - share)) + sum(evidence[f"from_{part}"] for part in ("text", "neighbours", "words"))
+    parts = np.log(share / (1 - share)) + sum(
+        evidence[f"from_{part}"] for part in ("text", "neighbours", "distance", "words")
+    )
     assert prediction.score == pytest.approx(parts)
 
 

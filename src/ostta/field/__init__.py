@@ -7,42 +7,54 @@ z_c the cosine of a centred image to class c, and z' the second-largest of them,
 
 A known image's second-best class is a wrong class. An unknown image has wrong classes only, so its best class should look like a
 known image's second-best: u has mean 0 and deviation 1. No label and no list of other words is needed for this null distribution.
-(With few classes the mean of z' is corrected for the one wrong class that an unknown image has more: `model.more_classes`.)
+(With few classes the mean of z' is corrected for the one wrong class that an unknown image has more: `fit_to_text.more_classes`.)
 Known images of class c have the mean m_c > 0 and a common deviation s, which are estimated.
 
 **The recent images that look like it.** v is the share of known images among the k nearest recent images, weighted by similarity.
 Known images have known neighbours at the rate a, unknown images at the rate b; both rates are estimated. Neighbours that tell
 nothing (a = b) count for nothing.
 
+**The distance to the known images.** r is the negative distance of the image to the mean of the known images before the scaling. Part
+of r only repeats u. With the slope of r on u among images of one kind, x = r - slope u is the rest, with means and deviations x1, s1
+for known and x0, s0 for unknown images, estimated with the probabilities of the images as weights. The log-odds gain
+
+    side(r) = log N(x; x1, s1) - log N(x; x0, s0)          held constant beyond x0 and x1; zero unless x1 > x0
+
+**Words**, where there are any: d is the largest raw cosine to a class less the largest raw cosine to a word, and side(d) is added in
+the same way. A text tower that does not know the words gives both kinds the same x, so that the term vanishes.
+
 **How many unknown images there seem to be.** p is the share of known images. Half of the unknown images have u < 0, so the share
 of images with u < 0, less what the known ones contribute, limits 1 - p.
 
 **Together**, with n votes that the neighbours are worth:
 
-    log-odds = log p/(1-p)  +  log N(u; m_c, s) - log N(u; 0, 1)  +  n [v log a/b + (1-v) log (1-a)/(1-b)]
-
-**Words**, where there are any: d is the largest raw cosine to a class less the largest raw cosine to a word. Part of d only repeats
-u. With the slope of d on u among images of one kind, x = d - slope u is the rest, with means and deviations x1, s1 for known and
-x0, s0 for unknown images, estimated with the probabilities of the images as weights. The log-odds gain
-
-    log N(x; x1, s1) - log N(x; x0, s0)          held constant beyond x0 and x1; zero unless x1 > x0
-
-A text tower that does not know the words gives both kinds the same x, so that the term vanishes.
+    log-odds = log p/(1-p)  +  log N(u; m_c, s) - log N(u; 0, 1)  +  n [v log a/b + (1-v) log (1-a)/(1-b)]  +  side(r)  +  side(d)
 
 The text's term is held constant below 0 and above m_c. An image is known if its log-odds are positive; their logistic function is
 `Prediction.probability`.
 
 **Estimation.** The window of recent images is fitted anew every few images by expectation-maximisation over the probabilities of
-its images. It starts from the text alone, from the window divided in two by appearance and, with words, from the sign of d. The
-solution with the largest variational likelihood is used. Words enter after that, in one more iteration. Nothing is carried over
-from one fit to the next but the images.
+its images, from several starts: the text alone, the window divided in two by appearance and, with words, the sign of d. The solution
+with the largest sum of two terms is used: the variational likelihood, and the evidence that known and unknown images of the same best
+class look different. With N images, C classes, D effective dimensions and the share R² of the variation within classes that the
+solution explains,
 
-model.py       the fit
-score.py       the score `field`: log-odds, evidence and explanation
-word_evidence.py  what words add to the log-odds
-words/         words: where they come from, and the list that ships
-identifier.py  the identifier `field`: decision and probability
-options.py     the constants
+    appearance = D/2 (-N log(1 - R²) - C log N)          if positive, else 0
+
+The second part is the cost of one more mean for each class, by the Bayesian information criterion. Without unknown images, the images
+of one class look alike however badly they fit, so that the term is zero. One more solution drops the null distribution: it estimates
+the mean of u and the share of unknown images from the images themselves, and is considered only if its appearance term is positive. It
+finds unknown images that fit a class well. Words enter after that, in one more iteration. Nothing is carried over from one fit to the
+next but the images.
+
+model.py          the fit
+fit_to_text.py    u and its null distribution
+appearance.py     the division in two and the appearance term
+side_evidence.py  the evidence of r and d
+score.py          the score `field`: log-odds, evidence and explanation
+words/            words: where they come from, and the list that ships
+identifier.py     the identifier `field`: decision and probability
+options.py        the constants
 """
 
 from __future__ import annotations

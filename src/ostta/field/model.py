@@ -7,47 +7,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .appearance import Appearance, better_fitting, two_kinds
+from .arrays import TINY, Floats, Indices, Singles, log_normal, logit, sigmoid
+from .fit_to_text import Units, units_of
 from .options import FieldOptions
-from .word_evidence import WordModel, fit_words
+from .side_evidence import SideModel, fit_side
 
-Floats: TypeAlias = NDArray[np.float64]
-Singles: TypeAlias = NDArray[np.float32]
-Indices: TypeAlias = NDArray[np.intp]
-
-# Iterations of the fit; the votes of neighbours gain their full weight during the first ones.
-WARM, ITERATIONS = 10, 24
-# Power iterations for the first principal direction, and iterations of 2-means from it.
-DIRECTION, TWO_MEANS = 12, 8
-# Bounds of the estimated share of unknown images: none is ever impossible, and all are never certain.
+# Iterations of one fit; the votes of neighbours gain their full weight during the first ones.
+WARM, ITERATIONS = 4, 10
+# Bounds of the estimated share of unknown images: they are never excluded, and never taken for certain.
 SHARES = (0.02, 0.95)
-# Known images lie at least so many of their deviations above chance when those below chance are counted.
-CLEAR = 1.3
-TINY = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class Units:
-    """The centre of the known images, and the scale of the fit: mean and spread of the second-best class."""
-
-    centre: Singles
-    centre_cosines: Floats
-    mean: float
-    spread: float
-
-    def centred(self, rows: Singles, cosines: Floats) -> tuple[Singles, Floats]:
-        """Unit features and their cosines to the classes, after the centre is subtracted."""
-        return _centred(rows, cosines, self.centre, self.centre_cosines)
-
-    def fit(self, cosines: Floats) -> Floats:
-        """How far the best of the centred cosines [N, C] exceeds chance, in deviations."""
-        excess: Floats = (cosines.max(1) - self.mean) / self.spread
-        return excess
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +28,33 @@ class StreamModel:
 
     known:        P(known) of each image of the window.
     share:        estimated share of known images.
+    unknown_mean: mean fit of unknown images.
     class_means:  mean fit of the known images of each class.
     known_spread: standard deviation of the fit of known images.
     agreement:    share of known images among the neighbours of known and of unknown images.
-    words:        what the words add; None without words.
+    nearness:     evidence from the distance to the centre of the known images.
+    words:        evidence from the words; None without words.
     """
 
     units: Units
     features: Singles
     known: Floats
     share: float
+    unknown_mean: float
     class_means: Floats
     known_spread: float
     agreement: tuple[float, float]
+    nearness: SideModel
     options: FieldOptions
-    words: WordModel | None = None
+    words: SideModel | None = None
 
-    def log_odds(self, fit: Floats, best: Indices, votes: Floats) -> tuple[Floats, Floats, Floats]:
-        """Log-odds of known images: the prior, the text's and the neighbours' contribution."""
+    def log_odds(self, fit: Floats, best: Indices, votes: Floats, nearness: Floats) -> tuple[Floats, ...]:
+        """Log-odds of known images: contributions of the prior, the text, the neighbours and the nearness to the centre."""
         return (
-            np.full(len(fit), _logit(self.share)),
-            _text_evidence(fit, self.class_means[best], self.known_spread),
+            np.full(len(fit), logit(self.share)),
+            _text_evidence(fit, self.class_means[best], self.known_spread, self.unknown_mean),
             self.options.votes * _vote_evidence(votes, *self.agreement),
+            self.nearness.evidence(nearness, fit),
         )
 
     def votes(self, centred: Singles) -> Floats:
@@ -96,41 +73,56 @@ def fit(rows: Singles, cosines: Floats, options: FieldOptions, word_cosines: Flo
 
     `word_cosines` is the largest cosine [N] of each image to a word.
     """
-    known = np.ones(len(rows))
-    units = _units(rows, cosines, known)
+    units = units_of(rows, cosines, np.ones(len(rows)))
     # The centre and the scale belong to the known images; two rounds of the text alone find them roughly.
     for _ in range(2):
-        _, own = units.centred(rows, cosines)
-        known = _solve(units.fit(own), own.argmax(1), own.shape[1], None, None, options).known
-        units = _units(rows, cosines, np.maximum(known, SHARES[0]))
-    centred, own = units.centred(rows, cosines)
+        _, own, _ = units.centred(rows, cosines)
+        known = _Window(units.fit(own), own.argmax(1), own.shape[1], options).solve().known
+        units = units_of(rows, cosines, np.maximum(known, SHARES[0]))
+    centred, own, nearness = units.centred(rows, cosines)
     excess, best = units.fit(own), own.argmax(1)
     graph = _graph(centred, neighbour_count(len(rows), options.nearest_images))
-    starts = [None, _two_kinds(centred, excess)]
+    window = _Window(excess, best, own.shape[1], options, graph, nearness)
+    side = two_kinds(centred, int(excess.argmin()))
     advantage = None if word_cosines is None else cosines.max(1) - word_cosines
+    starts = [None, better_fitting(side, excess)]
     if advantage is not None:
         starts.append(np.where(advantage > 0, 0.9, 0.1))
-    solution = max(
-        (_solve(excess, best, own.shape[1], graph, start, options) for start in starts),
-        key=lambda found: found.objective,
-    )
+    # Images of one kind that are given to a few classes exceed the mean cosine of these classes by little.
+    kinds = better_fitting(side, (cosines - cosines.mean(0)).max(1))
+    solution = _best(window, Appearance.of(centred, best, own.shape[1]), starts, kinds)
     model = StreamModel(
         units,
         centred,
         solution.known,
         solution.share,
+        solution.unknown_mean,
         solution.class_means,
         solution.known_spread,
         solution.agreement,
+        solution.nearness,
         options,
     )
     if advantage is None:
         return model
     # The solution without words says what words tell about each kind; their evidence is then included once.
-    words = fit_words(advantage, excess, model.known, options.prior_images)
-    prior, text, neighbours = model.log_odds(excess, best, _votes(graph, model.known))
-    known = _sigmoid(prior + text + neighbours + words.evidence(advantage, excess))
-    return replace(model, known=known, words=fit_words(advantage, excess, known, options.prior_images))
+    words = fit_side(advantage, excess, model.known, options.prior_images)
+    odds = np.sum(model.log_odds(excess, best, _votes(graph, model.known), nearness), axis=0)
+    known = sigmoid(odds + words.evidence(advantage, excess))
+    return replace(model, known=known, words=fit_side(advantage, excess, known, options.prior_images))
+
+
+def _best(window: _Window, appearance: Appearance, starts: list[Floats | None], kinds: Floats) -> _Solution:
+    """Select the solution that explains the text, the neighbours and the appearance of the images best.
+
+    Unknown images may fit better than chance only in the last solution, which starts from two kinds of images. It is considered only
+    if the two kinds differ within classes, so that it cannot reject a class that merely fits badly.
+    """
+    solutions = [(found := window.solve(start), appearance.evidence(found.known)) for start in starts]
+    other = window.solve(kinds, fits_better_than_chance=True)
+    if (evidence := appearance.evidence(other.known)) > 0:
+        solutions.append((other, evidence))
+    return max(solutions, key=lambda pair: pair[0].objective + max(pair[1], 0.0))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,58 +130,76 @@ class _Solution:
     objective: float
     known: Floats
     share: float
+    unknown_mean: float
     class_means: Floats
     known_spread: float
     agreement: tuple[float, float]
+    nearness: SideModel
 
 
-def _solve(
-    excess: Floats,
-    best: Indices,
-    classes: int,
-    graph: tuple[Indices, Floats] | None,
-    start: Floats | None,
-    options: FieldOptions,
-) -> _Solution:
-    """Expectation-maximisation from one start: the text alone, or a given P(known) of each image."""
-    below = float((excess < 0).sum() + 1) / len(excess)
-    share = 1 - unknown_share(below)
-    top = max(float(np.quantile(excess, 0.8)), options.known_distance)
-    means, spread, agreement = np.full(classes, top), options.known_spread, (share, share)
-    odds = np.full(len(excess), _logit(share))
-    known = _sigmoid(odds + _text_evidence(excess, means[best], spread)) if start is None else start
-    for iteration in range(ITERATIONS):
-        warmth = 1.0 if start is not None else min(1.0, (iteration + 1) / WARM)
-        means, spread = _known_fits(excess, best, known, top, classes, options)
-        if iteration >= WARM:
-            known_below = float(known @ _below_zero(np.maximum(means[best] / spread, CLEAR))) / float(known.sum())
-            estimated = float(known.sum() + 0.75 * options.prior_images) / (len(excess) + options.prior_images)
-            share = max(estimated, 1 - unknown_share(below, known_below))
-        odds = np.full(len(excess), _logit(share))
-        if graph is not None:
-            votes = _votes(graph, known)
-            agreement = _agreement(votes, known, share, options.prior_images)
-            odds = odds + warmth * options.votes * _vote_evidence(votes, *agreement)
-        known = _sigmoid(odds + _text_evidence(excess, means[best], spread))
-    # Variational objective: text likelihood of both kinds, probability of each label given its neighbours, entropy.
-    of_known = _log_normal(excess, means[best], spread) - np.logaddexp(0, -odds)
-    of_unknown = _log_normal(excess, 0.0, 1.0) - np.logaddexp(0, odds)
-    entropy = -known * np.log(known + TINY) - (1 - known) * np.log(1 - known + TINY)
-    objective = float((known * of_known + (1 - known) * of_unknown + entropy).sum())
-    return _Solution(objective, known, share, means, spread, agreement)
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """The images of a window as the fit sees them; without a graph, by their text alone."""
 
+    excess: Floats
+    best: Indices
+    classes: int
+    options: FieldOptions
+    graph: tuple[Indices, Floats] | None = None
+    nearness: Floats | None = None
 
-def _known_fits(
-    excess: Floats, best: Indices, known: Floats, top: float, classes: int, options: FieldOptions
-) -> tuple[Floats, float]:
-    """Mean fit of the known images of each class, and their common standard deviation."""
-    prior, total = options.prior_images, float(known.sum())
-    overall = (float(known @ excess) + prior * top) / (total + prior)
-    sums, counts = np.bincount(best, known * excess, classes), np.bincount(best, known, classes)
-    means = np.maximum((sums + prior * overall) / (counts + prior), options.known_distance)
-    deviations = float(known @ (excess - means[best]) ** 2)
-    spread = math.sqrt((deviations + prior * options.known_spread**2) / (total + prior))
-    return means, max(spread, options.known_spread)
+    def solve(self, start: Floats | None = None, fits_better_than_chance: bool = False) -> _Solution:
+        """Expectation-maximisation from one start: the text alone, or a given P(known) of each image.
+
+        `fits_better_than_chance` estimates the mean fit and the share of unknown images from their own probabilities.
+        """
+        excess, best, prior = self.excess, self.best, self.options.prior_images
+        below = float((excess < 0).sum() + 1) / len(excess)
+        share = 1 - unknown_share(below) if start is None or not fits_better_than_chance else float(start.mean())
+        top = max(float(np.quantile(excess, 0.8)), self.options.known_distance)
+        means, spread, agreement = np.full(self.classes, top), self.options.known_spread, (share, share)
+        odds, nearness, unknown_mean = np.full(len(excess), logit(share)), SideModel.none(), 0.0
+        known = sigmoid(odds + _text_evidence(excess, means[best], spread, 0.0)) if start is None else start
+        for iteration in range(ITERATIONS):
+            warmth = 1.0 if start is not None else min(1.0, (iteration + 1) / WARM)
+            means, spread = self._known_fits(known, top)
+            estimated = float(known.sum() + 0.75 * prior) / (len(excess) + prior)
+            if fits_better_than_chance:
+                share, unknown_mean = (
+                    estimated,
+                    max(float((1 - known) @ excess) / (float((1 - known).sum()) + prior), 0),
+                )
+            elif iteration >= WARM:
+                known_below = float(known @ _below_zero(means[best] / spread)) / float(known.sum())
+                share = max(estimated, 1 - unknown_share(below, known_below))
+            odds = np.full(len(excess), logit(share))
+            if self.graph is not None and self.nearness is not None:
+                votes = _votes(self.graph, known)
+                agreement = _agreement(votes, known, share, prior)
+                nearness = fit_side(self.nearness, excess, known, prior)
+                side = self.options.votes * _vote_evidence(votes, *agreement) + nearness.evidence(self.nearness, excess)
+                odds = odds + warmth * side
+            known = sigmoid(odds + _text_evidence(excess, means[best], spread, unknown_mean))
+        objective = self._objective(known, odds, means, spread, unknown_mean)
+        return _Solution(objective, known, share, unknown_mean, means, spread, agreement, nearness)
+
+    def _known_fits(self, known: Floats, top: float) -> tuple[Floats, float]:
+        """Mean fit of the known images of each class, and their common standard deviation."""
+        excess, best, options = self.excess, self.best, self.options
+        prior, total = options.prior_images, float(known.sum())
+        overall = (float(known @ excess) + prior * top) / (total + prior)
+        sums, counts = np.bincount(best, known * excess, self.classes), np.bincount(best, known, self.classes)
+        means = np.maximum((sums + prior * overall) / (counts + prior), options.known_distance)
+        deviations = float(known @ (excess - means[best]) ** 2)
+        spread = math.sqrt((deviations + prior * options.known_spread**2) / (total + prior))
+        return means, max(spread, options.known_spread)
+
+    def _objective(self, known: Floats, odds: Floats, means: Floats, spread: float, unknown_mean: float) -> float:
+        """Variational objective: text likelihood of both kinds, probability of each label given its neighbours, entropy."""
+        of_known = log_normal(self.excess, means[self.best], spread) - np.logaddexp(0, -odds)
+        of_unknown = log_normal(self.excess, unknown_mean, 1.0) - np.logaddexp(0, odds)
+        entropy = -known * np.log(known + TINY) - (1 - known) * np.log(1 - known + TINY)
+        return float((known * of_known + (1 - known) * of_unknown + entropy).sum())
 
 
 def unknown_share(below: float, known_below: float = 0.0) -> float:
@@ -206,50 +216,7 @@ def unknown_share(below: float, known_below: float = 0.0) -> float:
 
 def _below_zero(means: Floats) -> Floats:
     """Probability that a normal variable with unit variance is below zero; a logistic approximation."""
-    return _sigmoid(-1.702 * means)
-
-
-def _units(rows: Singles, cosines: Floats, known: Floats) -> Units:
-    weights = known / known.sum()
-    centre, centre_cosines = (weights.astype(np.float32) @ rows), weights @ cosines
-    own = _centred(rows, cosines, centre, centre_cosines)[1]
-    second = _second_best(own)
-    mean = float(weights @ second)
-    spread = max(float(np.sqrt(weights @ (second - mean) ** 2)), 1e-6)
-    return Units(centre, centre_cosines, mean + more_classes(own.shape[1]) * spread, spread)
-
-
-def _second_best(cosines: Floats) -> Floats:
-    """Second-largest cosine of each image. With one class, its lower half takes the place."""
-    if cosines.shape[1] == 1:
-        return np.minimum(cosines[:, 0], np.median(cosines[:, 0]))
-    second: Floats = np.partition(cosines, -2, 1)[:, -2]
-    return second
-
-
-@cache
-def more_classes(classes: int) -> float:
-    """How much better an unknown image fits its best class than a known image its second-best, in deviations.
-
-    An unknown image has one wrong class more, and a known image is pushed away from the wrong ones by the centring: twice the
-    difference between the expected maxima of C and of C - 1 normal variables. It matters for few classes only.
-
-    >>> [round(more_classes(count), 2) for count in (2, 3, 10)]
-    [1.13, 0.56, 0.11]
-    """
-    return 2 * (_expected_maximum(classes) - _expected_maximum(classes - 1)) if classes > 1 else 0.0
-
-
-def _expected_maximum(count: int) -> float:
-    values = np.linspace(-8, 8, 4001)
-    below = np.array([0.5 * (1 + math.erf(value / math.sqrt(2))) for value in values.tolist()]) ** count
-    return float((np.diff(below, prepend=0.0) * values).sum())
-
-
-def _centred(rows: Singles, cosines: Floats, centre: Singles, centre_cosines: Floats) -> tuple[Singles, Floats]:
-    left = rows - centre
-    lengths = np.sqrt(np.einsum("nd,nd->n", left, left))[:, None] + 1e-12
-    return left / lengths, (cosines - centre_cosines) / lengths
+    return sigmoid(-1.702 * means)
 
 
 def _graph(centred: Singles, count: int) -> tuple[Indices, Floats]:
@@ -289,42 +256,8 @@ def _vote_evidence(votes: Floats, of_known: float, of_unknown: float) -> Floats:
     return evidence
 
 
-def _text_evidence(excess: Floats, means: Floats, spread: float) -> Floats:
-    """Log-likelihood ratio of the fit; constant beyond the two means, so that it never decreases."""
-    inside = np.clip(excess, 0.0, means)
-    return _log_normal(inside, means, spread) - _log_normal(inside, 0.0, 1.0)
-
-
-def _log_normal(values: Floats, mean: Floats | float, spread: float) -> Floats:
-    density: Floats = -0.5 * ((values - mean) / spread) ** 2 - np.log(spread)
-    return density
-
-
-def _two_kinds(centred: Singles, excess: Floats) -> Floats:
-    """A second start: the window divided in two by appearance, the better-fitting part as known."""
-    left = centred - centred.mean(0)
-    direction = left[int(excess.argmin())]
-    for _ in range(DIRECTION):
-        direction = (left @ direction) @ left
-        direction = direction / (np.linalg.norm(direction) + 1e-12)
-    side = left @ direction > 0
-    for _ in range(TWO_MEANS):
-        if side.all() or not side.any():
-            break
-        first, second = centred[side].mean(0), centred[~side].mean(0)
-        new = centred @ (first - second) > (first @ first - second @ second) / 2
-        if (new == side).all():
-            break
-        side = new
-    if side.any() and not side.all() and excess[side].mean() < excess[~side].mean():
-        side = ~side
-    return np.where(side, 0.9, 0.1)
-
-
-def _sigmoid(values: Floats) -> Floats:
-    result: Floats = 1 / (1 + np.exp(-np.clip(values, -30, 30)))
-    return result
-
-
-def _logit(share: float) -> float:
-    return float(np.log(share / (1 - share)))
+def _text_evidence(excess: Floats, means: Floats, spread: float, unknown_mean: float) -> Floats:
+    """Log-likelihood ratio of the fit; constant beyond the two means, and zero if known images fit no better than unknown ones."""
+    inside = np.clip(excess, np.minimum(unknown_mean, means), means)
+    ratio = log_normal(inside, means, spread) - log_normal(inside, unknown_mean, 1.0)
+    return np.where(means > unknown_mean, ratio, 0.0)

@@ -71,10 +71,10 @@ class FieldScore(WindowScore):
         most_like = word if advantage < 0 else None
         if model is None:
             return Scored(PRIOR, {"images": float(self.seen)}, most_like)
-        centred, own = model.units.centred(row, cosines)
+        centred, own, nearness = model.units.centred(row, cosines)
         fits, votes = model.units.fit(own), model.votes(centred)
-        prior, text, neighbours = model.log_odds(fits, own.argmax(1), votes)
-        total = float(prior[0] + text[0] + neighbours[0])
+        prior, text, neighbours, near = model.log_odds(fits, own.argmax(1), votes, nearness)
+        total = float(prior[0] + text[0] + neighbours[0] + near[0])
         evidence = {
             "fit": float(fits[0]),
             "known_neighbours": float(votes[0]),
@@ -82,6 +82,7 @@ class FieldScore(WindowScore):
             "share_known": model.share,
             "from_text": float(text[0]),
             "from_neighbours": float(neighbours[0]),
+            "from_distance": float(near[0]),
             "images": float(self.seen),
         }
         if model.words is not None:

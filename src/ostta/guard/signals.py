@@ -7,14 +7,14 @@ diversity     of a method that trains: (n - 1) of its accepted images, relative 
               It leads no further than to skipped updates: training on few classes harms the others, answering does not
 disagreement  share of images that the frozen model judges differently: another verdict, or another class
 gap           difference between the share of accepted images and the frozen model's. A decision with a probability counts by its
-              probability. If nothing is trained, only a lower share counts: with few unknown images, the LDA of the frozen model
-              rejects half of the known ones
+              probability
 estimate      1 - disagreement / min(evenness, 1)^3: AETTA's estimate of the accuracy, with the frozen model instead of dropout
 step, drift   how far recent updates move the parameters, and how far they are from the start, relative to their norm there
 separation    distance between the two means of the scores, relative to its usual value
 not_finite    number of recent updates that were discarded because a value was not finite
 
-An image on which the decision is undecided is not compared.
+An image on which the decision is undecided is not compared. If nothing is trained, an image that only the frozen model rejects counts
+for neither disagreement nor gap: with few unknown images, the LDA of the frozen model rejects half of the known ones.
 """
 
 from __future__ import annotations
@@ -209,7 +209,8 @@ class Signals:
 
 def _compared(checks: list[Check], trains: bool) -> dict[str, float]:
     known, index, frozen_known, frozen_index, probability = np.array(checks).T
-    differs = (known != frozen_known) | ((known == 1) & (index != frozen_index))
+    counted = known != frozen_known if trains else known < frozen_known
+    differs = counted | ((known == 1) & (frozen_known == 1) & (index != frozen_index))
     share, frozen_share = float(probability.mean()), float(frozen_known.mean())
     gap = abs(frozen_share - share) if trains else max(frozen_share - share, 0.0)
     return {"disagreement": float(differs.mean()), "gap": gap, "share": share, "frozen_share": frozen_share}

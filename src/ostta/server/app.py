@@ -14,16 +14,16 @@ from fastapi.staticfiles import StaticFiles
 
 from ..adapter import versions
 from ..core.types import Error
+from .api.openapi import described
+from .api.routes import add_routes
+from .api.shortcut import Shortcut
+from .api.uploads import Bodies
 from .engine import Engine
-from .gate import App, Gate
 from .metrics import Metrics
-from .openapi import described
+from .middleware import App, Gate
 from .problems import INTERNAL, ClientGoneError, ProblemError, one_line, to_bytes
-from .routes import add_routes
 from .security import Tokens
 from .settings import Settings
-from .shortcut import Shortcut
-from .uploads import Bodies
 
 DASHBOARD = Path(__file__).parent / "dashboard"
 

@@ -13,7 +13,8 @@ from ..live.pool import StreamPool
 from .engine import VERBS, Json, Sent, Told
 from .model import device_of, try_model
 from .problems import ProblemError
-from .sessions.build import build_adapter, checked_name, choices
+from .sessions.build import build_adapter, choices
+from .sessions.names import checked_name
 from .sessions.registry import SessionRegistry
 from .sessions.session import Session
 from .sessions.store import SessionStore

@@ -17,9 +17,9 @@ from ..core.types import Error
 from ..core.words import counted
 from ..live.pool import StreamPool
 from .app import create_app
-from .gate import App
 from .local import LocalEngine
 from .logs import log
+from .middleware import App
 from .protocol import limited
 from .security import Tokens, hosts_of, is_loopback, proxies_of, read_tokens
 from .sessions.store import SessionStore

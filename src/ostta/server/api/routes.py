@@ -8,15 +8,16 @@ from typing import Annotated, Literal
 from fastapi import Depends, FastAPI, Header, Query, Request, Response
 from sse_starlette import EventSourceResponse
 
-from . import metrics as metrics_module
-from .engine import Engine, Json
+from .. import metrics as metrics_module
+from ..engine import Engine, Json
+from ..metrics import Metrics
+from ..problems import ProblemError, one_line, to_bytes
+from ..security import COOKIE, SIGNED_IN, Token, Tokens
+from ..sessions.idempotency import HEADER, checked_key
+from ..sessions.store import is_id
+from ..settings import Settings
 from .events import Overview, session_events
-from .metrics import Metrics
-from .problems import ProblemError, one_line, to_bytes
-from .security import COOKIE, SIGNED_IN, Token, Tokens
-from .sessions.idempotency import HEADER, checked_key
-from .sessions.store import is_id
-from .settings import Settings
+from .models import NewSession, Rename, parsed
 from .uploads import Bodies, json_object, parsed_images
 
 # Answers a request with images for a session.
@@ -139,9 +140,9 @@ def add_routes(
 
     @app.post("/sessions", status_code=201)
     async def create(request: Request) -> Response:
-        wanted = json_object(await body_of(request, limits.json))
-        may_create(request.state.token, wanted.get("name"))
-        return created(await engine.create(wanted))
+        content = json_object(await body_of(request, limits.json))
+        may_create(request.state.token, content.get("name"))
+        return created(await engine.create(parsed(NewSession, content).model_dump(exclude_none=True)))
 
     @app.post("/sessions/import", status_code=201)
     async def create_from(request: Request, name: str | None = None) -> Response:
@@ -166,11 +167,10 @@ def add_routes(
     async def rename(request: Request, id: str) -> Response:
         await allowed(request, id)
         content = json_object(await body_of(request, limits.json))
-        if set(content) != {"name"}:
-            raise ProblemError(422, 'The body is {"name": "a new name"}.')
+        name = parsed(Rename, content).name
         if id not in request.state.token.patterns:
-            may_create(request.state.token, content["name"])
-        return answered(await engine.rename(id, content["name"]))
+            may_create(request.state.token, name)
+        return answered(await engine.rename(id, name))
 
     @app.delete("/sessions/{id}", status_code=204)
     async def delete(request: Request, id: str) -> Response:

@@ -14,11 +14,11 @@ from python_multipart import MultipartParser
 from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import parse_options_header
 
-from ..core.checks import shown
-from ..io import parse_json
-from .engine import Sent
-from .problems import ClientGoneError, ProblemError, one_line
-from .settings import Limits
+from ...core.checks import shown
+from ...io import parse_json
+from ..engine import Sent
+from ..problems import ClientGoneError, ProblemError, one_line
+from ..settings import Limits
 
 # It tells the log of every odd byte in a form; who sent it is told in one sentence.
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from fastapi import Request
 
-from .gate import App, Receive, Scope, Send
+from ..middleware import App, Receive, Scope, Send
 from .routes import Judge
 
 _IMAGES = re.compile(r"/sessions/([0-9a-f]{32})/images")

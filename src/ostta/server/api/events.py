@@ -9,9 +9,9 @@ from typing import Any
 
 from sse_starlette import EventSourceResponse
 
-from .engine import Engine, Json, Told
-from .logs import log
-from .security import Token
+from ..engine import Engine, Json, Told
+from ..logs import log
+from ..security import Token
 
 # Seconds between two signs of life.
 PING = 15

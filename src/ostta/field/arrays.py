@@ -1,0 +1,35 @@
+"""Array types and elementary functions that the parts of the model share."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Singles: TypeAlias = NDArray[np.float32]
+Indices: TypeAlias = NDArray[np.intp]
+
+TINY = 1e-9
+
+
+def sigmoid(values: Floats) -> Floats:
+    """Logistic function."""
+    result: Floats = 1 / (1 + np.exp(-np.clip(values, -30, 30)))
+    return result
+
+
+def logit(share: float) -> float:
+    """Log-odds of a probability.
+
+    >>> logit(0.5)
+    0.0
+    """
+    return float(np.log(share / (1 - share)))
+
+
+def log_normal(values: Floats, mean: Floats | float, spread: float) -> Floats:
+    """Log-density of a normal distribution, without its constant term."""
+    density: Floats = -0.5 * ((values - mean) / spread) ** 2 - np.log(spread)
+    return density
