@@ -25,7 +25,7 @@ from ostta.core.types import Look
 from ostta.methods import METHODS
 from ostta.methods.entropy import Entropy
 from ostta.methods.rosita import RositaOptions
-from ostta.sources.item import missing_item
+from ostta.sources.source import missing_item
 
 
 def test_gradients_reach_only_the_layernorms() -> None:

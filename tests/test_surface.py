@@ -293,8 +293,8 @@ def test_the_list_of_public_things_is_no_empty_one() -> None:
     assert {
         "ostta.adapter.load", "ostta.adapter.Adapter.step", "ostta.core.types.Prediction.to_dict", "ostta.live.pool.StreamPool.held",
         "ostta.evaluation.loop.Records.to_pandas", "ostta.adapter.Adapter.restore", "ostta.backbones.wrapped.wrap", "ostta.identifiers.lda.LDA",
-        "ostta.backbones.protocol.Backbone.classifier", "ostta.core.types.Error", "ostta.sources.opening.open",
-        "ostta.sources.source.Source.new_events", "ostta.sources.item.Item.require_image",
+        "ostta.backbones.protocol.Backbone.classifier", "ostta.core.types.Error", "ostta.sources.factory.open",
+        "ostta.sources.source.Source.new_events", "ostta.sources.source.Item.require_image",
     } <= names  # fmt: skip
     assert set(WITHOUT) <= names
 
