@@ -19,11 +19,11 @@ from ostta.bench.naming import run_command
 from ostta.bench.result import read_result
 from ostta.bench.run import ensure_result, prepare
 from ostta.bench.spec import RunSpec, changed
+from ostta.config.registry import ALL_METHODS as METHODS
+from ostta.config.registry import ALL_SCORES as SCORES
 from ostta.live.answers import open_stream
 from ostta.live.state_keeper import Wanted
 from ostta.lookahead import DEFAULT_AHEAD, batch_size
-from ostta.methods import METHODS
-from ostta.scores import SCORES
 from ostta.sources import Item, Source
 from ostta.sources import open as open_source
 from ostta.sources.live import Live
@@ -60,7 +60,7 @@ def one_by_one(one: ostta.Adapter, pictures: list) -> list[Prediction]:
         try:
             found.append(one.step(picture))
         except Error as problem:
-            found.append(ostta.adapter.nothing(str(problem)))
+            found.append(ostta.step.unseen_prediction(str(problem)))
     return found
 
 

@@ -19,7 +19,7 @@ from ostta import backbones
 from ostta.backbones.photos import ALL_CLASSES, Photos, load_photos
 from ostta.backbones.photos.names import CLASSES, load_names
 from ostta.cli import main
-from ostta.methods import METHODS
+from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.testing import check_backbone, methods
 from ostta.testing.subject import Subject, images
 from streaming import stream

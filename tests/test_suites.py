@@ -24,9 +24,9 @@ from ostta.cli.app import app
 from ostta.cli.grid_progress import tell_missing
 from ostta.cli.parsing import parse_only
 from ostta.config.registry import ALL_IDENTIFIERS as IDENTIFIERS
+from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.config.resolve import list_options_classes as options_by_owner
 from ostta.data.corruptions import corruption_names
-from ostta.methods import METHODS
 
 LATEX = Path(__file__).resolve().parents[2] / "shared" / "paper" / "rosita.tex.txt"
 NAMES = suite_names()

@@ -21,6 +21,8 @@ ALIASES = {
     "ostta.backbones.shared": "ostta.backbones.towers",
     "ostta.backbones.texts": "ostta.backbones.wrapped",
     "ostta.bench.run.execute": "ostta.bench.run",
+    "ostta.core.cuts": "ostta.core.otsu",
+    "ostta.core.images": "ostta.contrib.image_memory",
     "ostta.core.options": "ostta.config.declare",
     "ostta.data.class_descriptions": "ostta.data.class_names",
     "ostta.data.class_lists": "ostta.data.class_names",
@@ -32,19 +34,28 @@ ALIASES = {
     "ostta.data.generated": "ostta.data.corruptions.dataset",
     "ostta.evaluate": "ostta.evaluation.loop",
     "ostta.files": "ostta.io",
+    "ostta.identifiers.protocol": "ostta.identifiers.base",
     "ostta.intervals": "ostta.evaluation.intervals",
     "ostta.live.client": "ostta.client",
     "ostta.live.cluster": "ostta.server.cluster",
     "ostta.live.server": "ostta.server",
     "ostta.measures": "ostta.evaluation.measures",
+    "ostta.methods.cliptta": "ostta.contrib.cliptta",
+    "ostta.methods.protocol": "ostta.methods.base",
+    "ostta.methods.tuning": "ostta.methods.base",
     "ostta.metrics": "ostta.evaluation.metrics",
     "ostta.options": "ostta.config.resolve",
     "ostta.plugins": "ostta.config.plugins",
     "ostta.profiles": "ostta.config.profiles",
     "ostta.registry": "ostta.config.registry",
     "ostta.regular_files": "ostta.io",
+    "ostta.scores.dart": "ostta.contrib.dart",
+    "ostta.scores.protocol": "ostta.scores.base",
     "ostta.significance": "ostta.evaluation.significance",
 }
+
+# Names that packages exported before their module moved, by the package that exports them now.
+MOVED_NAMES = {"ostta.scores": {"Dart": "ostta.contrib", "DartOptions": "ostta.contrib"}}
 
 
 def current_name(name: str) -> str | None:
@@ -80,7 +91,10 @@ class AliasFinder(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Register the finder once."""
+    """Register the finder once, and add the names that moved to where they were."""
     if not any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
         # First: a package that moved has a folder, in which the usual finder would find its modules a second time.
         sys.meta_path.insert(0, AliasFinder())
+    for package, names in MOVED_NAMES.items():
+        for name, home in names.items():
+            setattr(sys.modules[package], name, getattr(sys.modules[home], name))

@@ -12,8 +12,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 
-from ..adapter import versions
 from ..core.types import Error
+from ..state import versions
 from .api.openapi import described
 from .api.routes import add_routes
 from .api.shortcut import Shortcut
