@@ -57,7 +57,7 @@ def test_values_make_a_grid_but_for_options_that_are_lists() -> None:
     assert entries["lr=0.003 k=3"].options == {"losses": ["re", "d"], "lr": 0.003, "k": 3}
     lists = sweep_of(RunSpec(**SAMPLES), {"losses": ["re", "re,d"]}, [0])
     assert list(lists.entries()) == ["zero_shot", "losses=re", "losses=re+d"]
-    with raises("option-twice"):
+    with raises("option-conflict"):
         sweep_of(RunSpec(**SAMPLES), {"lr": ["1e-3,0.001"]}, [0])
 
 
@@ -278,7 +278,7 @@ def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
 
 def test_tensorboard_missing_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    with raises("package-missing"):
+    with raises("library-missing"):
         open_log(f"tensorboard:{tmp_path}", "run", 1)
 
 

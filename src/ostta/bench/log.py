@@ -38,13 +38,13 @@ class TensorBoard:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise Error(
-                "The log tensorboard needs TensorBoard: pip install 'ostta[tensorboard]'.", code="package-missing"
+                "The log tensorboard needs TensorBoard: pip install 'ostta[tensorboard]'.", code="library-missing"
             ) from None
         try:
             self._writer: Any = SummaryWriter(str(folder), purge_step=first if first > 1 else None)
         except OSError as problem:
             raise Error(
-                f"The log in {folder} cannot be written ({problem.strerror}).", code="file-unwritable"
+                f"The log in {folder} cannot be written ({problem.strerror}).", code="file-not-written"
             ) from None
 
     def step(self, done: int, prediction: Prediction, hm: float | None) -> None:

@@ -184,7 +184,7 @@ def run(
     if undesired is not None and undesired_classes is not None:
         raise Error(
             "Give --undesired, another data set, or --undesired-classes, classes of the desired one; not both.",
-            code="option-twice",
+            code="option-conflict",
         )
     if orders is not None:
         if seeds is not None or draw is not None or seed != 0:
@@ -199,7 +199,7 @@ def run(
     names, descriptions = (None, ()) if classes is None else described(parse_classes(classes))
     options = parse_values(set_ or [])
     if descriptions and "descriptions" in options:
-        raise Error("`descriptions` is given twice: the file of --classes has them too.", code="option-twice")
+        raise Error("`descriptions` is given twice: the file of --classes has them too.", code="option-conflict")
     stream: dict[str, Any] = {
         "desired": known,
         "undesired": None if ratio <= 0 else known if undesired_classes is not None else unknown,

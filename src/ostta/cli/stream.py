@@ -241,5 +241,5 @@ def _options(pairs: list[str], accept: list[str]) -> dict[str, Any]:
 
     options = parse_options(pairs)
     if accept and {"accept", "adapter.accept"} & options.keys():
-        raise Error("`accept` is given twice, by --accept and by --set: use one of them.", code="option-twice")
+        raise Error("`accept` is given twice, by --accept and by --set: use one of them.", code="option-conflict")
     return {**options, "accept": accept} if accept else options

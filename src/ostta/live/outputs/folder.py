@@ -58,7 +58,7 @@ class OutputFolder:
         if find_spec("pyarrow") is None:
             raise Error(
                 '`--out` writes a parquet file, which needs pyarrow: install it with `pip install "ostta[bench]"`.',
-                code="package-missing",
+                code="library-missing",
             )
         self.name = _name(wanted.path, journal)
         self.digest = Digest(accept=accept)
@@ -133,7 +133,7 @@ class OutputFolder:
             if not self._table.is_empty():
                 raise Error(
                     f"{self.path} has the predictions of another stream: give another folder, or the --state that it was made with.",
-                    code="folder-in-use",
+                    code="output-mismatch",
                 )
             progress = self._table.begin()
             self._journal.note(self.name, progress)
