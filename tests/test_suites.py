@@ -447,7 +447,7 @@ def test_the_page_lists_every_suite_with_its_runs(suites: dict[str, Suite]) -> N
     listed = {}
     for short, paper, embedded in re.findall(r"^\| `([\w-]+)` \|.*\| ([\d–]+) \| ([\d–]+)[^|]*\|$", page, re.MULTILINE):
         listed |= {f"paper/{short}": paper, f"embedded/{short}": embedded}
-    listed |= dict(re.findall(r"^\| `(decide/[\w-]+)` \|.*\| ([\d]+) \|$", page, re.MULTILINE))
+    listed |= dict(re.findall(r"^\| `((?:decide|photos)/[\w-]+)` \|.*\| ([\d]+) \|$", page, re.MULTILINE))
     assert {name: int(count) for name, count in listed.items() if count != "–"} == {
         name: runs(expand(suite)) for name, suite in suites.items()
     }

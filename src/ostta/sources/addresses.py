@@ -222,7 +222,8 @@ def multipart_images(stream: IO[bytes], boundary: bytes, largest: int) -> Iterat
     """Yield the images of a response of the type multipart/x-mixed-replace ("MJPEG"), each of at most `largest` bytes.
 
     >>> import io
-    >>> body = b"--x\\r\\nContent-Type: image/jpeg\\r\\nContent-Length: 3\\r\\n\\r\\nONE\\r\\n--x\\r\\n\\r\\nTWO\\r\\n--x--\\r\\n"
+    >>> first = b"--x\\r\\nContent-Type: image/jpeg\\r\\nContent-Length: 3\\r\\n\\r\\nONE\\r\\n"
+    >>> body = first + b"--x\\r\\n\\r\\nTWO\\r\\n--x--\\r\\n"
     >>> list(multipart_images(io.BytesIO(body), b"x", 100))
     [b'ONE', b'TWO']
     """

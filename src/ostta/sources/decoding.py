@@ -13,7 +13,8 @@ from ..core.errors import import_extra
 from ..data.images import MAX_MEGAPIXELS
 from .source import unreadable
 
-# FFmpeg's names of the accepted formats. Other formats refer to further files, such as `concat`, or are not recorded videos.
+# FFmpeg's names of the accepted formats. Other formats refer to further files, such as `concat`, or are not recorded
+# videos.
 FORMATS = "mov,matroska,avi,mpeg,mpegts,mpegvideo,m4v,h264,hevc,mjpeg,mpjpeg,asf,flv,ogg"
 # Allow FFmpeg to open a local file, but no other file that it names.
 LOCAL_ONLY = {"format_whitelist": FORMATS, "protocol_whitelist": "file"}

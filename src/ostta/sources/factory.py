@@ -30,13 +30,13 @@ def open(
     skip: Skip | None = None,
     retries: int | None = None,
 ) -> Source:
-    """Open images, folders, globs, lists, archives, videos, feature files, a camera or an address as one source, in this order.
+    """Open images, folders, globs, lists, archives, videos, feature files, a camera or an address as one source.
 
     every:    take one frame in `every` of videos and live sources.
     follow:   wait for new images in folders.
-    skip:     `skip(key)` returns whether an item has been processed already. Such items are not read, and a video resumes at the
-              first frame that is not skipped.
-    retries:  number of consecutive attempts to restore the connection of a live source before an Error; unlimited if None.
+    skip:     `skip(key)` returns whether an item has been processed already. Such items are not read, and a video
+              resumes at the first frame that is not skipped.
+    retries:  number of consecutive attempts to restore a live connection before an Error; unlimited if None.
 
     >>> image.save("cat.png")
     >>> for prediction in adapter.stream(ostta.sources.open("cat.png")):
@@ -68,7 +68,10 @@ def open(
 
 
 class SourceSequence(Source):
-    """Several sources in sequence, each opened when it starts. A source that cannot be opened yields an item with the reason."""
+    """Several sources in sequence, each opened when it starts.
+
+    A source that cannot be opened yields an item with the reason.
+    """
 
     def __init__(self, names: Sequence[str | int], open_one: Callable[[str | int], Source], waits: bool) -> None:
         super().__init__(", ".join([*map(str, names[:3]), *(["..."] if len(names) > 3 else [])]))
@@ -116,7 +119,10 @@ def _is_file_name(source: SourceName) -> bool:
 
 
 def _check_files(sources: Sequence[SourceName], open_one: Callable[[str | int], Source]) -> None:
-    """Check folders, archives and lists before the first of several sources is read. A damaged video yields an item instead."""
+    """Check folders, archives and lists before the first of several sources is read.
+
+    A damaged video yields an item instead.
+    """
     for source in sources:
         opened = open_one(os.fspath(source) if not isinstance(source, int) else source)
         if not isinstance(opened, Video):
@@ -178,7 +184,10 @@ def _open_one(name: str | int, *, every: int, skip: Skip | None, retries: int | 
 
 
 def _is_source(path: Path) -> bool:
-    """Return whether a path that matches a glob is opened. Lists are not, since most text files are not lists of images."""
+    """Return whether a path that matches a glob is opened.
+
+    Lists are not, since most text files are not lists of images.
+    """
     return path.is_dir() or path.suffix.lower() in SUFFIXES | {".tar"} or is_image(path)
 
 
@@ -207,7 +216,8 @@ def _check_live_is_last(names: Sequence[str | int]) -> None:
         if isinstance(name, int) or _camera_of(name) is not None or scheme_of(name) in RTSP:
             shown_name = name if isinstance(name, int) else without_password(name)
             raise _unknown(
-                f"{shown_name} is live and has no end: give only one live source, as the last one. For several live sources use "
+                f"{shown_name} is live and has no end: give only one live source, as the last one. For several live "
+                "sources use "
                 "ostta.StreamPool."
             )
 

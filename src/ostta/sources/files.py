@@ -245,7 +245,10 @@ def _address_item(address: str) -> Item:
 
 
 def _walk(folder: Path, skipped: SkippedFiles) -> Iterator[Item]:
-    """Yield the images of a folder and its subfolders in the order of names. Only the listings of open folders are in memory."""
+    """Yield the images of a folder and its subfolders in the order of names.
+
+    Only the listings of open folders are in memory.
+    """
     # Without recursion: folders may be nested more deeply than function calls.
     left = [iter([(str(folder), True)])]
     while left:

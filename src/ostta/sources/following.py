@@ -33,8 +33,8 @@ class _Seen(NamedTuple):
 class FollowedFolders(Source):
     """The images of folders and their subfolders, in the order of arrival, beginning with the existing images.
 
-    A file is complete if it is unchanged in two scans and can be decoded. A file that is unchanged for ten seconds and cannot be
-    decoded is yielded too, so that the problem is reported.
+    A file is complete if it is unchanged in two scans and can be decoded. A file that is unchanged for ten seconds and
+    cannot be decoded is yielded too, so that the problem is reported.
     """
 
     waits = True
@@ -127,7 +127,10 @@ class FollowedFolders(Source):
 
 
 def _scan_folder(folder: str) -> Iterator[_Seen]:
-    """Yield the files below a folder. Raise an OSError if `folder` itself cannot be read; entries that disappear are skipped."""
+    """Yield the files below a folder.
+
+    Raise an OSError if `folder` itself cannot be read; entries that disappear are skipped.
+    """
     left = [folder]
     while left:
         here = left.pop()

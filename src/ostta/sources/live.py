@@ -1,4 +1,4 @@
-"""Live sources: a thread reads, the newest frames are queued, older frames are dropped, and lost connections are restored."""
+"""Live sources: a thread queues the newest frames, drops older ones, and restores lost connections."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ class _Frame:
 
 
 class Live(Source):
-    """A camera or a stream. The first connection must succeed; a lost connection is restored, in at most `retries` attempts in a row."""
+    """A camera or a stream.
+
+    The first connection must succeed; a lost connection is restored, in at most `retries` attempts in a row.
+    """
 
     live = waits = True
 
@@ -193,7 +196,8 @@ class _Reader:
         self._source.drop()
         dropped = self.drops.count()
         if dropped:
-            sentence = f"{counted(dropped, 'frame')} of {self._source.name} were dropped: they arrive faster than they are processed."
+            frames = f"{counted(dropped, 'frame')} of {self._source.name}"
+            sentence = f"{frames} were dropped: they arrive faster than they are processed."
             self._source.add_event("dropped", sentence, {"frames": dropped})
 
 

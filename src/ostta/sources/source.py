@@ -24,8 +24,9 @@ class Item:
     """One image of a source.
 
     name:     a path, "clip.mp4#120" for frame 120, or an address.
-    key:      identifies the content and is the same after a restart. For a file it consists of path, size and modification time, for
-              a frame also of its number. It is empty if an image cannot be read again, as from a camera.
+    key:      identifies the content and is the same after a restart. For a file it consists of path, size and
+              modification time, for a frame also of its number. It is empty if an image cannot be read again, as from
+              a camera.
     time:     seconds: since 1970 for files (modification) and live sources (arrival), since the start for a video.
     path:     the file, if the image is a file.
     problem:  the reason why there is no image, if it is known already.
@@ -59,9 +60,9 @@ class Item:
 class Source(ABC):
     """Images from outside in sequence, created by `ostta.sources.open`.
 
-    A recorded source (`live` is False) yields every image. A live source drops images if the consumer is too slow, and `dropped` is
-    their number. `waits` is True if the next image may not exist yet: for live sources, followed folders and standard input.
-    `events` are the last events: frames "dropped", a connection "lost" and "reconnected".
+    A recorded source (`live` is False) yields every image. A live source drops images if the consumer is too slow, and
+    `dropped` is their number. `waits` is True if the next image may not exist yet: for live sources, followed folders
+    and standard input. `events` are the last events: frames "dropped", a connection "lost" and "reconnected".
 
     >>> image.save("cat.png")
     >>> with ostta.sources.open("cat.png") as source:
@@ -160,7 +161,10 @@ def unreadable(message: str) -> Error:
 
 
 def file_item(path: Path) -> Item:
-    """Return the item of a file, which is read when the image is used. A missing file has no key, since it may appear."""
+    """Return the item of a file, which is read when the image is used.
+
+    A missing file has no key, since it may appear.
+    """
     try:
         status = os.stat(path)
     except (OSError, ValueError):

@@ -49,7 +49,10 @@ MOST_PENDING = 4_096
 
 
 class Video(Source):
-    """The frames of a video file, one in `every`, without drops. Skipped frames are passed by a seek if the seek is exact."""
+    """The frames of a video file, one in `every`, without drops.
+
+    Skipped frames are passed by a seek if the seek is exact.
+    """
 
     def __init__(self, path: Path, every: int, skip: Skip | None) -> None:
         super().__init__(str(path), skip)
@@ -136,10 +139,11 @@ class Damage:
 
 
 class Numbers:
-    """Numbers of frames. The number of a frame is the number of packets that are shown before it, so lost frames leave gaps.
+    """Numbers of frames.
 
-    If reading starts in the middle, `first` is the number of the frame that is shown at `begin`. Frames without a presentation time
-    are counted in their order.
+    The number of a frame is the number of packets that are shown before it, so lost frames leave gaps. If reading
+    starts in the middle, `first` is the number of the frame that is shown at `begin`. Frames without a presentation
+    time are counted in their order.
     """
 
     def __init__(self, first: int = 0, begin: int | None = None) -> None:
@@ -167,7 +171,10 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The position of frame `number`. `seeks` are the times of key frames to start at, the best first; it may be empty."""
+    """The position of frame `number`.
+
+    `seeks` are the times of key frames to start at, the best first; it may be empty.
+    """
 
     number: int
     shown_at: int | None
@@ -179,7 +186,7 @@ class Place:
 
 
 def find_place(container: Any, stream: Any, every: int, skips: Callable[[int], bool]) -> Place | None:
-    """Return the first frame that is not skipped, from packets that are not decoded; None if the packets have no times."""
+    """Return the first frame that is not skipped, without decoding; None if the packets have no times."""
     number, times, keys = 0, [], []
     try:
         for packet in container.demux(stream):
@@ -202,8 +209,9 @@ def find_place(container: Any, stream: Any, every: int, skips: Callable[[int], b
     if number >= len(times):
         return Place(number, None, ())
     before = sorted((key for key in keys if key <= times[number]), reverse=True)
-    # Start one key frame earlier than necessary: some encoders refresh an image gradually, and it is complete only one key frame later.
-    # Earlier ones follow, since a seek in a container without an index may lead behind the requested time.
+    # Start one key frame earlier than necessary: some encoders refresh an image gradually, and it is complete only one
+    # key frame later. Earlier ones follow, since a seek in a container without an index may lead behind the requested
+    # time.
     return Place(number, times[number], tuple(before[1:8:3]))
 
 
@@ -219,7 +227,10 @@ def _frames_from(container: Any, stream: Any, place: Place, seek: int, damage: D
 def _frames(
     container: Any, stream: Any, numbers: Numbers, damage: Damage, key_until: int | None = None
 ) -> Iterator[tuple[int, Any]]:
-    """Yield decoded frames with their numbers. With `key_until`, start at a key frame that is shown until then, if there is one."""
+    """Yield decoded frames with their numbers.
+
+    With `key_until`, start at a key frame that is shown until then, if there is one.
+    """
     try:
         for packet in container.demux(stream):
             if key_until is not None:
