@@ -47,7 +47,7 @@ from ostta.bench.verify import verify
 from ostta.bench.worker import Ending, Job, Outcome, attempt
 from ostta.cli.app import app
 from ostta.core.types import Error, Prediction, Timing, Verdict
-from ostta.evaluation.loop import Records
+from ostta.evaluation.records import Records
 from ostta.methods import METHODS
 from ostta.streams import Sample
 

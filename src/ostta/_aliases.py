@@ -31,6 +31,8 @@ ALIASES = {
     "ostta.data.from_catalogue": "ostta.data.by_name",
     "ostta.data.generated": "ostta.data.corruptions.dataset",
     "ostta.evaluate": "ostta.evaluation.loop",
+    "ostta.evaluation.significance": "ostta.evaluation.intervals",
+    "ostta.evaluation.weighted_figures": "ostta.evaluation.resampling",
     "ostta.files": "ostta.io",
     "ostta.intervals": "ostta.evaluation.intervals",
     "ostta.live.client": "ostta.client",
@@ -43,7 +45,7 @@ ALIASES = {
     "ostta.profiles": "ostta.config.profiles",
     "ostta.registry": "ostta.config.registry",
     "ostta.regular_files": "ostta.io",
-    "ostta.significance": "ostta.evaluation.significance",
+    "ostta.significance": "ostta.evaluation.intervals",
 }
 
 
