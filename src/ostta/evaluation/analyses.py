@@ -16,7 +16,7 @@ from ..adapter import Adapter
 from ..core.banks import FeatureBank
 from ..core.errors import translate_errors
 from ..core.types import Error, Verdict
-from ..methods.tuning import TunedState
+from ..methods.base import HoldsTrained
 from .loop import Records
 
 Floats = NDArray[np.float64]
@@ -178,7 +178,7 @@ def bank_bytes(adapter: Adapter) -> BankBytes:
 def adapted_parameters(adapter: Adapter) -> int | None:
     """Return the number of adapted parameters; None if the method adapts none."""
     state = adapter.state
-    return sum(tensor.numel() for tensor in state.overlay.parameters()) if isinstance(state, TunedState) else None
+    return sum(tensor.numel() for tensor in state.overlay.parameters()) if isinstance(state, HoldsTrained) else None
 
 
 def _checked(features: ArrayLike, side: str) -> Floats:
