@@ -316,7 +316,10 @@ def average_ranks(values: Mapping[str, Sequence[float]], *, higher_is_better: bo
 
     streams = len(next(iter(values.values()), ()))
     if len(values) < 2 or streams < 2 or any(len(each) != streams for each in values.values()):
-        raise Error("Average ranks need at least two methods with figures on the same streams, at least two of them.")
+        raise Error(
+            "Average ranks need at least two methods with figures on the same two or more streams.",
+            code="ranks-impossible",
+        )
     names = list(values)
     table = np.array([values[name] for name in names], np.float64) * (1 if higher_is_better else -1)
     average = rankdata(-table, axis=0).mean(axis=1)
