@@ -23,7 +23,7 @@ from ostta.bench.result import Result
 from ostta.bench.spec import RunSpec
 from ostta.bench.stream import Composed, SeenImages, compose, seen_images, stream_images, uncorrupted
 from ostta.bench.suite import Suite, expand, read_suite
-from ostta.evaluation.loop import Records
+from ostta.evaluation.records import Records
 from ostta.pages import Axis, Chart, Page, Picture, Section, Text, html_page
 from ostta.pages.demo import demo_page
 from ostta.pages.suite import suite_report

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..adapter import Adapter
 from ..core.types import Error, Event, Prediction, Timing, Verdict
-from ..evaluation.loop import Records
+from ..evaluation.records import Records
 from ..io import make_folder, parse_json, write_atomically
 from .result import Load
 

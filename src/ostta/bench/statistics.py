@@ -13,8 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.types import Error
-from ..evaluation.intervals import LEVEL, METRICS, OF_SCORES, Interval, Outcomes, Resampling, Values, interval
-from ..evaluation.significance import ALPHA, holm, over_images, over_seeds
+from ..evaluation.intervals import (
+    ALPHA,
+    LEVEL,
+    METRICS,
+    OF_SCORES,
+    Interval,
+    Outcomes,
+    Resampling,
+    Values,
+    holm,
+    interval,
+    over_images,
+    over_seeds,
+)
 from .records import PAIRED, read_records
 from .result import Result
 from .spec import run_key
