@@ -130,14 +130,14 @@ def test_what_trains_the_text_side_takes_names_alone(method: str, options: dict[
 
 
 @pytest.mark.parametrize(
-    ("tower", "words"),
+    ("tower", "code"),
     [
-        (lambda: ostta.backbones.wrap(None, torch.eye(3)), "cannot read the descriptions"),
-        (lambda: backbone("embedded+maple"), "stand in the place of a prompt's first words"),
+        (lambda: ostta.backbones.wrap(None, torch.eye(3)), "backbone-unsupported"),
+        (lambda: backbone("embedded+maple"), "backbone-unsupported"),
     ],
 )
-def test_backbones_that_cannot_read_them(tower: Any, words: str) -> None:
-    with pytest.raises(ostta.Error, match=words):
+def test_backbones_that_cannot_read_them(tower: Any, code: str) -> None:
+    with raises(code):
         ostta.load(tower(), {"cat": ["a kitten"], "dog": ["a puppy"], "ship": ["a boat"]}, method="zero_shot")
 
 

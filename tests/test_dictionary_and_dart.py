@@ -34,7 +34,7 @@ def look(*numbers: float) -> Look[Any]:
 
 def step(score: Any, one: Look[Any], verdict: Verdict = Verdict.UNRELIABLE_DESIRED) -> float:
     scored = score.value(one)
-    score.take(one, scored, Decision(verdict, None, None, None))
+    score.remember(one, scored, Decision(verdict, None, None, None))
     return float(scored.value)
 
 
@@ -250,10 +250,10 @@ def test_a_state_goes_on_as_if_nothing_had_been(name: str, tmp_path: Path) -> No
     ("name", "options", "words"),
     [
         ("dictionary", {"capacity": 4}, "`capacity` is at least `kth`, not 4 with 5"),
-        ("dictionary", {"capacity": 10**9}, "`capacity` is from 1 to 65,536"),
+        ("dictionary", {"capacity": 10**9}, "`capacity` must be from 1 to 65,536"),
         ("dictionary", {"base": "energy"}, "one of softmax, max, msp"),
         ("dart", {"kept": 10}, "`kept` is at least `gather`, not 10 with 64"),
-        ("dart", {"follow": 0}, "`follow` is above 0"),
+        ("dart", {"follow": 0}, "`follow` must be above 0"),
     ],
 )
 def test_options_that_cannot_be(name: str, options: dict[str, Any], words: str) -> None:

@@ -136,7 +136,7 @@ def test_the_option_sets_the_limit() -> None:
         adapter.step(picture)
     assert adapter.steps == 0
     assert ostta.load("embedded", ["cat", "dog"], method="zero_shot", max_megapixels=0.005).step(picture).reason
-    with pytest.raises(Error, match="`max_megapixels` is above 0, not -1"):
+    with pytest.raises(Error, match="`max_megapixels` must be above 0, not -1"):
         ostta.load("embedded", ["cat", "dog"], max_megapixels=-1, method="rosita")
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import ostta
 from cases import CLASSES, backbone
+from helpers.errors import raises
 from ostta.cli import main
 from ostta.config.declare import UNCHANGED, Bounds, Option, Options, describe_type, list_options, option, profile_values
 from ostta.config.registry import find_components
@@ -83,12 +84,12 @@ def test_bounds_hold_what_they_say(bounds: Bounds, words: str, inside: tuple, ou
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Outside(rate=0), "`rate` is above 0 and at most 2, not 0."),
-        (lambda: Outside(rate=float("nan")), "`rate` is above 0 and at most 2, not nan."),
-        (lambda: Outside(rate="fast"), "`rate` takes a number, not 'fast'."),
-        (lambda: Further(more=True), "`more` takes a whole number, not True."),
-        (lambda: Further(rate=-1), "`rate` is at least 0, not -1."),
-        (lambda: RositaOptions(losses=5), "`losses` takes a list, each one of re, d, u, not 5."),
+        (lambda: Outside(rate=0), "`rate` must be above 0 and at most 2, not 0."),
+        (lambda: Outside(rate=float("nan")), "`rate` must be above 0 and at most 2, not nan."),
+        (lambda: Outside(rate="fast"), "`rate` must be a number, not 'fast'."),
+        (lambda: Further(more=True), "`more` must be a whole number, not True."),
+        (lambda: Further(rate=-1), "`rate` must be at least 0, not -1."),
+        (lambda: RositaOptions(losses=5), "`losses` must be a list, each one of re, d, u, not 5."),
         (lambda: RositaOptions(k=10, undesired_bank=10), "`undesired_bank` must exceed `k` (10)"),
     ],
 )
@@ -166,7 +167,11 @@ def test_all_fields_of_an_object_are_explicit() -> None:
 @pytest.mark.parametrize(
     ("options", "keywords", "words"),
     [
-        (TPTOptions(), {}, "`options` takes objects of RositaOptions, LDAOptions or AdapterOptions here"),
+        (
+            TPTOptions(),
+            {},
+            "`options` must be values by name or objects of RositaOptions, LDAOptions or AdapterOptions",
+        ),
         (RositaOptions, {}, "not <class 'ostta.methods.rosita.RositaOptions'>."),
         ("lr=1", {}, "not 'lr=1'."),
         (None, {}, "not None."),
@@ -176,8 +181,8 @@ def test_all_fields_of_an_object_are_explicit() -> None:
         ({"lr": 1}, {"lr": 2}, "`lr` is given twice: `options` has it too."),
         ({"seed": 1}, {}, "There is no option 'seed'"),
         ({3: 1}, {}, "There is no option 3"),
-        (RositaOptions(normaliser="both"), {}, "`normaliser` is one of k, matches, not 'both'."),
-        (RositaOptions(entropy_scale="much"), {}, "`entropy_scale` takes a number, not 'much'."),
+        (RositaOptions(normaliser="both"), {}, "`normaliser` must be one of k, matches, not 'both'."),
+        (RositaOptions(entropy_scale="much"), {}, "`entropy_scale` must be a number, not 'much'."),
     ],
 )
 def test_wrong_objects_are_sentences(options: Any, keywords: dict, words: str) -> None:
@@ -188,7 +193,7 @@ def test_wrong_objects_are_sentences(options: Any, keywords: dict, words: str) -
 
 
 def test_an_object_of_a_class_that_inherits_is_another_owners() -> None:
-    with pytest.raises(Error, match="takes objects of TPTOptions, LDAOptions or AdapterOptions here"):
+    with raises("options-invalid"):
         resolve(find_components("tpt", None, "lda"), "reference", PAlignOptions(), {})
 
 

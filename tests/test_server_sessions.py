@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
-import os
-import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -578,110 +572,3 @@ def test_the_command_line_says_how_to_serve(tmp_path: Path, monkeypatch: pytest.
     refused = CliRunner().invoke(app, ["serve", "--host", "0.0.0.0"])
     assert isinstance(refused.exception, ostta.Error)
     assert "--token-file" in str(refused.exception)
-
-
-# --- kills ----------------------------------------------------------------------------------------------------------------------
-@contextmanager
-def process(folder: Path, save_every: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`ostta serve` as a process of its own, and its address."""
-    command = [
-        sys.executable,
-        "-c",
-        "from ostta.cli import main; main()",
-        "serve",
-        "--port",
-        "0",
-        "--state-dir",
-        str(folder),
-    ]
-    command += ["--save-every", str(save_every), "--device", "cpu"]
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    ) as running:
-        try:
-            assert running.stderr is not None
-            url = None
-            for line in running.stderr:
-                if not line.startswith("{"):  # a remark of a library
-                    continue
-                content = json.loads(line)
-                if content["message"] == "sessions restored":
-                    assert content["unreadable"] == 0, "a stored session was damaged"
-                if content["message"] == "listening":
-                    url = content["url"]
-                    break
-            assert url is not None, "the server did not start"
-            threading.Thread(target=running.stderr.read, daemon=True).start()
-            yield running, url
-        finally:
-            running.kill()
-
-
-@pytest.mark.slow
-def test_the_command_serves_and_stops_on_sigterm(tmp_path: Path) -> None:
-    """Slow, as it starts a process."""
-    with process(tmp_path, 100) as (running, url):
-        with httpx.Client(base_url=url, timeout=60) as http:
-            id = http.post("/sessions", json={"classes": CLASSES}).json()["id"]
-            assert http.post(f"/sessions/{id}/images", content=pngs()[0]).json()["step"] == 1
-        running.send_signal(signal.SIGTERM)
-        assert running.wait(30) == 0
-    with opened(tmp_path) as store:
-        assert ostta_steps(store, id) == 1
-
-
-@pytest.mark.slow
-def test_ten_kills_under_load_lose_no_session_and_few_steps(tmp_path: Path) -> None:
-    """Slow, as a process is started and killed ten times while four clients send: each time all sessions are back, at most N steps behind."""
-    sessions, save_every, rng = 8, 10, random.Random(0)
-    answered: dict[str, int] = {}
-    answers, worst = 0, 0
-    for round_ in range(11):
-        with process(tmp_path, save_every) as (running, url):
-            with httpx.Client(base_url=url, timeout=60) as http:
-                if not answered:
-                    for number in range(sessions):
-                        wanted = {"classes": CLASSES, **METHODS[number % 4], "seed": number}
-                        answered[http.post("/sessions", json=wanted).json()["id"]] = 0
-                found = {one["id"]: one["steps"] for one in http.get("/sessions").json()["sessions"]}
-            assert found.keys() == answered.keys()
-            for id, steps in found.items():
-                worst = max(worst, answered[id] - steps)
-                assert answered[id] - steps <= save_every
-                # An image whose answer was under way when the process was killed may have been stored.
-                assert steps <= answered[id] + 1
-                answered[id] = steps
-            if round_ == 10:
-                break
-            threads = [Load(url, ids, answered) for ids in (list(answered)[first::4] for first in range(4))]
-            wanted_answers, until = rng.randint(80, 200), time.monotonic() + 120
-            while sum(thread.answers for thread in threads) < wanted_answers:
-                assert time.monotonic() < until, "there was hardly any load"
-                time.sleep(0.005)
-            running.kill()
-            for thread in threads:
-                thread.join()
-                assert thread.problem is None, thread.problem
-            answers += sum(thread.answers for thread in threads)
-    print(f"{answers} answers, {sum(answered.values())} steps kept, at most {worst} of a session lost at a kill")
-
-
-class Load(threading.Thread):
-    """Sends images to sessions, one after the other, until the server is gone."""
-
-    def __init__(self, url: str, ids: list[str], answered: dict[str, int]) -> None:
-        super().__init__()
-        self._url, self._ids, self._answered = url, ids, answered
-        self.answers, self.problem = 0, None
-        self.start()
-
-    def run(self) -> None:
-        with suppress(httpx.TransportError), httpx.Client(base_url=self._url, timeout=60) as http:
-            while self.problem is None:
-                id = self._ids[self.answers % len(self._ids)]
-                answer = http.post(f"/sessions/{id}/images", content=pngs()[self.answers % 60])
-                if answer.status_code == 200:
-                    self._answered[id] = answer.json()["step"]
-                    self.answers += 1
-                else:
-                    self.problem = answer.text

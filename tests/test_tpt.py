@@ -186,10 +186,10 @@ def test_what_makes_no_sense_is_one_sentence(method: str, tmp_path: Path) -> Non
     with pytest.raises(Error, match="leave `templates` as it is"):
         tuned(method, templates=("a drawing of a {}.",))
     for wrong, words in (
-        ({"share": 0.0}, "`share` is above 0 and at most 1, not 0"),
-        ({"lr": -1.0}, "`lr` is above 0, "),
+        ({"share": 0.0}, "`share` must be above 0 and at most 1, not 0"),
+        ({"lr": -1.0}, "`lr` must be above 0, "),
     ):
         with pytest.raises(Error, match=words):
             tuned(method, **wrong)
-    with pytest.raises(Error, match="`views` is from 2 to 1,024, not 1"):
+    with pytest.raises(Error, match="`views` must be from 2 to 1,024, not 1"):
         tuned(method, views=1)

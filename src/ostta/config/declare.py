@@ -1,14 +1,14 @@
-"""What an option is, said once, in the field that holds it: meaning, bounds, and where paper and published code disagree.
+"""Declare options: meaning, bounds, and where the paper and the published code disagree, in the field of a dataclass.
 
     @dataclass(frozen=True)
     class MyOptions(Options):
-        '''Defaults are the published code's.'''
+        '''Defaults of the published code.'''
 
         lr: float = option(1e-3, above=0, about="rate of plain SGD")
         weight: float = option(0.5, paper=1.0, number="D2", about="factor of the contrast")
 
-Profiles, `ostta ls options`, `ostta ls profiles`, `help(MyOptions)` and the checks of bounds all read these declarations. A plain
-dataclass will do where there is nothing to say but types and defaults.
+Profiles, `ostta ls options`, `ostta ls profiles`, `help(MyOptions)` and the checks of bounds read these declarations. A
+plain dataclass is enough if options have only types and defaults.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_h
 from ..core.checks import shown
 from ..core.types import Error
 
-# `reference` is the defaults; `paper` has what the text of the paper says where the published code does something else; `field` is
-# what we recommend outside a benchmark.
+# `reference`: the defaults. `paper`: values of the paper where the published code differs. `field`: recommended values
+# outside a benchmark.
 PROFILES = ("reference", "paper", "field")
-# In place of a value that is the default's: an option's value may be None.
+# Marks that a profile keeps the default, because None may be a value of an option.
 UNCHANGED: Any = object()
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The numbers that an option takes; `at_least` and `at_most` are among them, `above` and `below` are not."""
+    """Bounds of a number: `at_least` and `at_most` are inclusive, `above` and `below` exclusive."""
 
     at_least: float | None = None
     at_most: float | None = None
@@ -44,7 +44,7 @@ class Bounds:
     below: float | None = None
 
     def __contains__(self, value: float) -> bool:
-        # Written so that NaN is in no bounds.
+        # The comparisons are false for NaN.
         return (
             (self.at_least is None or value >= self.at_least)
             and (self.at_most is None or value <= self.at_most)
@@ -56,7 +56,7 @@ class Bounds:
         return self != Bounds()
 
     def __str__(self) -> str:
-        """In words, as they follow "is" or "a number".
+        """Return the bounds as text that follows "must be" or "a number".
 
         >>> str(Bounds(1, 10_000)), str(Bounds(at_least=0, below=1)), str(Bounds(at_most=1, above=0))
         ('from 1 to 10,000', 'from 0 to below 1', 'above 0 and at most 1')
@@ -71,15 +71,15 @@ class Bounds:
 
 @dataclass(frozen=True, kw_only=True)
 class OptionDeclaration:
-    """What is said of an option beside its name, type and default.
+    """Declaration of an option beside its name, type and default.
 
-    about:      what it means.
-    number:     of the disagreement of paper and published code that it is about, in docs/disagreements.md.
-    paper:      its value in the profile `paper`, which otherwise keeps the default.
-    field:      its value in the profile `field`, which otherwise keeps the default.
-    bug:        a bug of the published code that the default mends; the value "reference" brings it back.
-    published:  what the published code does, where the default is something else and it is no bug.
-    bounds:     of a number.
+    about:      meaning of the option.
+    number:     number of the disagreement between paper and published code, in docs/disagreements.md.
+    paper:      value in the profile `paper`; by default the default.
+    field:      value in the profile `field`; by default the default.
+    bug:        bug of the published code that the default fixes; the value "reference" restores it.
+    published:  behaviour of the published code if the default differs for another reason than a bug.
+    bounds:     bounds of a number.
     """
 
     about: str = ""
@@ -91,10 +91,10 @@ class OptionDeclaration:
     bounds: Bounds = Bounds()
 
     def __str__(self) -> str:
-        """In one line, for `help`."""
+        """Return one line for `help`."""
         notes = (str(self.bounds), self.number, None if self.paper is UNCHANGED else f"the paper has {self.paper}")
-        said = "; ".join(note for note in notes if note)
-        return f"{self.about} ({said})" if said else self.about
+        joined = "; ".join(note for note in notes if note)
+        return f"{self.about} ({joined})" if joined else self.about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,15 +107,15 @@ class Option(OptionDeclaration):
 
     @property
     def takes(self) -> str:
-        """Its type and its bounds in words."""
+        """Type and bounds as text."""
         return f"{describe_type(self.hint)} {self.bounds}".rstrip()
 
     def text(self, value: Any) -> str:
-        """`value` as `--set` takes it."""
+        """Return `value` as text for `--set`."""
         if isinstance(value, bool):
             return str(value).lower()
         if isinstance(value, tuple):
-            # Text may have commas of its own, so that several texts are written as JSON.
+            # Texts may have commas, so several texts are written as JSON.
             free = get_args(self.hint)[:1] == (str,)
             return json.dumps(value) if free and len(value) != 1 else ",".join(map(self.text, value))
         return str(value)
@@ -136,52 +136,53 @@ def option(
     above: float | None = None,
     below: float | None = None,
 ) -> T:
-    """The field of an option. `bounds` is short for `at_least` and `at_most`; for the rest see `Declared` and `Bounds`."""
+    """Return the dataclass field of an option; `bounds` stands for `at_least` and `at_most`."""
     if bounds is not None:
         at_least, at_most = bounds
     limits = Bounds(at_least, at_most, above, below)
-    said = OptionDeclaration(
+    declaration = OptionDeclaration(
         about=about, number=number, paper=paper, field=field, bug=bug, published=published, bounds=limits
     )
-    # As with `dataclasses.field`, type checkers are told of the value that the field will have.
-    declared: Any = dataclasses.field(default=default, metadata={OptionDeclaration: said})
+    # As with `dataclasses.field`, type checkers see the type of the value.
+    declared: Any = dataclasses.field(default=default, metadata={OptionDeclaration: declaration})
     return declared  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class Options:
-    """What options classes inherit: numbers are held to their bounds, and `help` lists what was declared."""
+    """Base of options classes: checks the bounds of numbers, and adds the declarations to the docstring."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "__dataclass_fields__" in vars(cls):  # made once more, with slots
+        if "__dataclass_fields__" in vars(cls):  # `dataclass` creates a second class for slots
             return
         declared: dict[str, Field[Any]] = {}
         for base in reversed(cls.__mro__[1:]):
             declared |= vars(base).get("__dataclass_fields__", {})
-        # `dataclass` has not seen this class yet, so that its own fields are still where they were written.
+        # `dataclass` runs later, so the fields are still class attributes.
         declared |= {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
         lines = [f"    {name}: {declaration_of(one)}" for name, one in declared.items()]
-        cls.__doc__ = "\n".join([cls.__doc__ or "What can be chosen.", *([""] if lines else []), *lines])
+        cls.__doc__ = "\n".join([cls.__doc__ or "Options.", *([""] if lines else []), *lines])
 
     def __post_init__(self) -> None:
         for one in fields(self):
             limits, value = declaration_of(one).bounds, getattr(self, one.name)
             several = isinstance(one.default, tuple)
             if (limits and not _is_number(value)) or (several and not isinstance(value, tuple | list)):
-                raise Error(f"`{one.name}` takes {describe_type(types_of(type(self))[one.name])}, not {shown(value)}.")
+                expected = describe_type(types_of(type(self))[one.name])
+                raise Error(f"`{one.name}` must be {expected}, not {shown(value)}.", code="option-invalid")
             if limits and value not in limits:
-                raise Error(f"`{one.name}` is {limits}, not {value}.")
+                raise Error(f"`{one.name}` must be {limits}, not {value}.", code="option-invalid")
 
 
 def declaration_of(one: Field[Any]) -> OptionDeclaration:
-    """What was declared of a field: nothing, where it was declared without `option`."""
+    """Return the declaration of a field; an empty one if it was declared without `option`."""
     declared: OptionDeclaration = one.metadata.get(OptionDeclaration, OptionDeclaration())
     return declared
 
 
 def list_options(options: type[Any]) -> list[Option]:
-    """All options of an options class, in the order of their declaration."""
+    """Return the options of an options class in the order of their declaration."""
     defaults, hints = options(), types_of(options)
     return [
         Option(name=one.name, hint=hints[one.name], default=getattr(defaults, one.name), **vars(declaration_of(one)))
@@ -190,7 +191,7 @@ def list_options(options: type[Any]) -> list[Option]:
 
 
 def profile_values(options: type[Any], profile: str) -> dict[str, Any]:
-    """What a profile sets of the options of a class."""
+    """Return the values that a profile sets for an options class."""
     if profile == "reference":
         return {}
     values = {one.name: getattr(declaration_of(one), profile) for one in fields(options)}
@@ -202,7 +203,7 @@ def _is_number(value: object) -> bool:
 
 
 def types_of(options: type[Any]) -> dict[str, Any]:
-    """The type of each option; worked out once, as reading annotations takes longer than all the rest."""
+    """Return the type of each option. The result is cached, because evaluating annotations is slow."""
     return _types_of(cast(Hashable, options))
 
 
@@ -210,7 +211,7 @@ _types_of = cache(get_type_hints)
 
 
 def describe_type(hint: Any) -> str:
-    """What a value of that type is, for a sentence."""
+    """Return the type as text for a message."""
     if get_origin(hint) is Literal:
         return f"one of {', '.join(map(str, get_args(hint)))}"
     if get_origin(hint) is tuple:

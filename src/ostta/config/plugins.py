@@ -1,8 +1,9 @@
-"""Code from outside the package: what installed packages register, and files that a person names.
+"""Plug-ins: entry points of installed packages, and Python files that a person names.
 
-A package registers by entry points of the groups `ostta.methods`, `ostta.scores`, `ostta.identifiers`, `ostta.backbones`,
-`ostta.datasets` and `ostta.evaluation.measures`. A person may also name a file, `path/file.py:Name`, on the command line, in a suite or in
-Python: naming it runs it. What a state file, a result file or anybody else says goes through `registered`, which runs no file.
+A package registers by entry points of the groups `ostta.methods`, `ostta.scores`, `ostta.identifiers`,
+`ostta.backbones`, `ostta.datasets` and `ostta.measures`. A person may also name a file, `path/file.py:Name`, on the
+command line, in a suite or in Python, which runs the file. Names in state files, result files and requests go through
+`registered`, which runs no file.
 """
 
 from __future__ import annotations
@@ -10,26 +11,30 @@ from __future__ import annotations
 import hashlib
 import sys
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
 from ..core.checks import shown
+from ..core.errors import reason_of
 from ..core.types import Error
 from ..io import absolute_path, read_regular
 
 Kind = Literal["method", "score", "identifier", "backbone", "dataset", "measure"]
 _MODULE = "ostta_file_"
-# What was run, by its hash: the module, and its source for workers that do not have the file.
+# Files that were run: modules by path and hash, and sources by hash for workers that do not have the file.
 _RUN: dict[tuple[str, str], types.ModuleType] = {}
 _SOURCES: dict[str, bytes] = {}
 
 
-# --- entry points -------------------------------------------------------------------------------------------------------
+# --- entry points
+# -------------------------------------------------------------------------------------------------------
 @cache
 def _entry_points(kind: Kind) -> dict[str, metadata.EntryPoint]:
-    """By name; of two packages that register the same name, the first one has it."""
+    """Return entry points by name. If two packages register one name, the first one counts."""
     found: dict[str, metadata.EntryPoint] = {}
     for each in metadata.entry_points(group=f"ostta.{kind}s"):
         found.setdefault(each.name, each)
@@ -37,35 +42,34 @@ def _entry_points(kind: Kind) -> dict[str, metadata.EntryPoint]:
 
 
 def registered_names(kind: Kind) -> list[str]:
-    """The names that installed packages have registered."""
+    """Return the names that installed packages register."""
     return list(_entry_points(kind))
 
 
 def registered(kind: Kind, name: str) -> Any:
-    """What a package has registered under `name`, which is one of `registered_names`."""
+    """Load the entry point `name`, which is one of `registered_names`."""
     entry = _entry_points(kind)[name]
-    try:
+    package = "an installed package" if entry.dist is None else f"the package {entry.dist.name}"
+    with _foreign_code(f"The {kind} {name!r} of {package} cannot be loaded"):
         return entry.load()
-    except Exception as problem:  # somebody else's code: anything may come
-        package = "an installed package" if entry.dist is None else f"the package {entry.dist.name}"
-        raise Error(f"The {kind} {name!r} of {package} cannot be loaded: {_said(problem)}") from problem
 
 
 def registered_as(kind: Kind, thing: type[Any]) -> str | None:
-    """The name that a class is registered by, if it is."""
+    """Return the name under which a class is registered, or None."""
     place = f"{thing.__module__}:{thing.__qualname__}"
     return next((name for name, each in _entry_points(kind).items() if each.value == place), None)
 
 
 def package(kind: Kind, name: str) -> str:
-    """The package that registered `name`, with its version, such as "birds 1.0"; empty where nobody did, or nobody knows."""
+    """Return the package of a registered name and its version, such as "birds 1.0", or an empty text."""
     entry = _entry_points(kind).get(name)
     return "" if entry is None or entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
 
 
-# --- files --------------------------------------------------------------------------------------------------------------
+# --- files
+# --------------------------------------------------------------------------------------------------------------
 def names_file(name: object) -> bool:
-    """Whether `name` is of the form path/file.py:Name.
+    """Return whether `name` has the form path/file.py:Name.
 
     >>> names_file("mine.py:Mine"), names_file("rosita"), names_file("folder:mine.py")
     (True, False, False)
@@ -77,71 +81,82 @@ def names_file(name: object) -> bool:
 
 
 def placed_file(name: str, folder: Path | None = None) -> str:
-    """`name` with its path from the root; a relative one is meant from `folder`, or from the current one."""
+    """Return `name` with an absolute path. A relative path starts at `folder`, by default the current one."""
     path, _, thing = name.rpartition(":")
     return f"{absolute_path(Path(path), folder)}:{thing}"
 
 
 def from_file(name: str, sha256: str | None = None) -> Any:
-    """What is called so in a file: `from_file("methods/mine.py:Mine")`. This runs the file, once for each content it has.
+    """Return an object of a Python file: `from_file("methods/mine.py:Mine")`. The file is run once for each content.
 
-    With `sha256`, only the content with that hash: another one is an Error.
+    `sha256` restricts the file to the content with this hash.
     """
     if not names_file(name):
-        raise Error(f"A file and what is meant in it are named as path/file.py:Name, not {shown(name)}.")
+        raise Error(
+            f"An object in a file must be named as path/file.py:Name, not {shown(name)}.", code="plugin-invalid"
+        )
     place, _, thing = placed_file(name).rpartition(":")
     source = source_of(name, sha256)
     hashed = hashlib.sha256(source).hexdigest()
     module = _RUN.get((place, hashed)) or _run(Path(place), source, hashed)
     if not hasattr(module, thing):
         own = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-        raise Error(f"There is no {thing!r} in {place}; it has {', '.join(own) or 'nothing of its own'}.")
+        raise Error(
+            f"There is no {thing!r} in {place}; the file defines {', '.join(own) or 'nothing'}.", code="plugin-invalid"
+        )
     return getattr(module, thing)
 
 
 def file_hash(name: str) -> str:
-    """The SHA-256 of the file that `name` is in, as it is now."""
+    """Return the SHA-256 of the present content of the file in `name`."""
     return hashlib.sha256(source_of(name)).hexdigest()
 
 
 def source_of(name: str, sha256: str | None = None) -> bytes:
-    """The content of the file that `name` is in; with `sha256`, the content of that hash."""
+    """Return the content of the file in `name`; with `sha256`, the content with this hash."""
     if sha256 in _SOURCES:
         return _SOURCES[sha256]
     place = placed_file(name).rpartition(":")[0]
     source = read_regular(Path(place), "Python file")
     if sha256 is not None and hashlib.sha256(source).hexdigest() != sha256:
-        raise Error(f"The file {place} is not what it was when this run was asked for: its SHA-256 was {sha256}.")
+        raise Error(
+            f"The file {place} has changed since the run was planned: its SHA-256 was {sha256}.", code="plugin-changed"
+        )
     return source
 
 
 def know_source(source: bytes) -> None:
-    """Take the content of a file that came from elsewhere: `from_file` with its hash uses it in place of the file."""
+    """Store the content of a file from another machine; `from_file` with its hash uses it instead of the file."""
     _SOURCES[hashlib.sha256(source).hexdigest()] = source
 
 
 def file_name(thing: Any) -> str | None:
-    """`file.py:Name` of something that came by `from_file`, without its folder; None for anything else."""
+    """Return `file.py:Name` of an object from `from_file`, or None."""
     module = sys.modules.get(thing.__module__) if str(thing.__module__).startswith(_MODULE) else None
     return None if module is None or module.__file__ is None else f"{Path(module.__file__).name}:{thing.__qualname__}"
 
 
 def _run(path: Path, source: bytes, hashed: str) -> types.ModuleType:
-    # The name has the path too: two files of one content are two modules.
+    # The name depends on the path too: two files with the same content are two modules.
     both = f"{path} {hashed}"
     module = types.ModuleType(f"{_MODULE}{hashlib.sha256(both.encode()).hexdigest()[:16]}")
     module.__file__ = str(path)
-    # Dataclasses and type hints look their module up.
+    # Dataclasses and type hints look up their module.
     sys.modules[module.__name__] = module
     try:
-        exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
-    except Exception as problem:  # as above
+        with _foreign_code(f"The file {path} cannot be run"):
+            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
+    except Error:
         del sys.modules[module.__name__]
-        raise Error(f"The file {path} cannot be run: {_said(problem)}") from problem
+        raise
     _RUN[str(path), hashed], _SOURCES[hashed] = module, source
     return module
 
 
-def _said(problem: Exception) -> str:
-    words = " ".join(str(problem).split())[:200].rstrip(".!: ")
-    return f"{type(problem).__name__}{': ' if words else ''}{words}."
+@contextmanager
+def _foreign_code(message: str) -> Iterator[None]:
+    """Turn any exception of a plug-in, an `Error` too, into an `Error` that names its type."""
+    try:
+        yield
+    except Exception as problem:
+        raise Error(f"{message}: {type(problem).__name__}: {reason_of(problem)}.", code="plugin-failed") from problem

@@ -1,4 +1,4 @@
-"""What a profile chooses of method, score and identifier where they are not named; its options are declared beside each option."""
+"""Profiles: the method, score and identifier that apply if none is named. Options declare their own profile values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Named = str | type[Any] | None
 
 @dataclass(frozen=True, slots=True)
 class ComponentNames:
-    """A profile, and what it leads to; a score of None is the one that the identifier needs, or `max`."""
+    """A profile with its components; a score of None is the one that the identifier requires."""
 
     profile: str
     method: str | type[Any]
@@ -22,8 +22,8 @@ class ComponentNames:
     identifier: str | type[Any]
 
 
-# Each choice of `field` has a table behind it, in docs/deciding.md.
-_CHOICES: dict[str, tuple[str, str | None, str]] = {
+# docs/deciding.md has the measurements behind `field`.
+_DEFAULTS: dict[str, tuple[str, str | None, str]] = {
     "reference": ("rosita", None, "lda"),
     "paper": ("rosita", None, "lda"),
     "field": ("zero_shot", "field", "field"),
@@ -40,7 +40,9 @@ ABOUT = {
 def apply_profile(
     profile: str | None, method: Named = None, score: Named = None, identifier: Named = None
 ) -> ComponentNames:
-    """What is named, and for the rest what the profile says. With nothing named at all the profile is `field`, else `reference`.
+    """Return the named components, with those of the profile for the rest.
+
+    The default profile is `field` if no component is named, otherwise `reference`.
 
     >>> apply_profile(None), apply_profile(None, method="tda").identifier
     (ComponentNames(profile='field', method='zero_shot', score='field', identifier='field'), 'lda')
@@ -49,17 +51,17 @@ def apply_profile(
     """
     if profile is None:
         profile = "field" if method is None and score is None and identifier is None else "reference"
-    own_method, own_score, own_identifier = _CHOICES[require_known(profile, PROFILES, "profile")]
+    own_method, own_score, own_identifier = _DEFAULTS[require_known(profile, PROFILES, "profile")]
     if identifier is None:
-        # The identifier `field` judges its own score only.
+        # The identifier `field` requires its own score.
         identifier = "lda" if score not in (None, own_score) and own_identifier == "field" else own_identifier
-    if score is None and not _needs_another(identifier, own_score):
+    if score is None and not _requires_another(identifier, own_score):
         score = own_score
     return ComponentNames(profile, own_method if method is None else method, score, identifier)
 
 
-def _needs_another(identifier: Named, score: str | None) -> bool:
-    """Whether a named identifier can judge another score only. A file is not run to find out."""
+def _requires_another(identifier: Named, score: str | None) -> bool:
+    """Return whether a named identifier requires another score. Files are not run to find out."""
     if identifier is None or score is None or names_file(identifier):
         return False
     return find_component("identifier", identifier).of.needs not in (None, score)

@@ -1,4 +1,4 @@
-"""Methods, scores and identifiers by name or by class, whether they ship with ostta or come from outside."""
+"""Find methods, scores and identifiers by name or by class, from the package and from plug-ins."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ from collections.abc import Iterable
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal
 
-from ..contrib import Adaptive, Neighbours
+from ..contrib import CLIPTTA, Adaptive, Dart, Neighbours
 from ..core.checks import shown
+from ..core.former_names import accept_former_name
 from ..core.types import Error
 from ..field import FieldIdentifier, FieldScore
 from ..identifiers import IDENTIFIERS, Identifier
-from ..methods import METHODS
+from ..methods import METHODS, Method
 from ..scores import SCORES, Score
 from . import plugins
 
-# All that ships, what is recommended first.
-ALL_SCORES: dict[str, type[Score]] = {"field": FieldScore, **SCORES, "neighbours": Neighbours}
+# Components of the package; the recommended one is first.
+ALL_METHODS: dict[str, type[Method]] = {**METHODS, "cliptta": CLIPTTA}
+ALL_SCORES: dict[str, type[Score]] = {"field": FieldScore, **SCORES, "dart": Dart, "neighbours": Neighbours}
 ALL_IDENTIFIERS: dict[str, type[Identifier]] = {"field": FieldIdentifier, **IDENTIFIERS, "adaptive": Adaptive}
 ComponentKind = Literal["method", "score", "identifier"]
 COMPONENT_KINDS: tuple[ComponentKind, ...] = ("identifier", "score", "method")
-# What a class must have at the least; `ostta.testing` checks what it does.
+# Attributes that a class must have; `ostta.testing` checks its behaviour.
 _PARTS = {
     "method": ("Options", "facts", "start", "overlay", "look", "propose", "commit"),
-    "score": ("Options", "about", "value", "take", "memories", "reset", "tensors", "load"),
-    "identifier": ("Options", "about", "needs", "peek", "take", "observe", "reset", "tensors", "load"),
+    "score": ("Options", "about", "value", "remember", "memories", "reset", "tensors", "load"),
+    "identifier": ("Options", "about", "needs", "peek", "remember", "reset", "tensors", "load"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A method, a score or an identifier: its class, and its name in files and sentences.
+    """A method, a score or an identifier: its class `of`, and its name in files and messages.
 
-    A class that nobody registered is called `package.module:Name`, and one from a file `file.py:Name`.
+    The name of an unregistered class is `package.module:Name`, or `file.py:Name` if it was read from a file.
     """
 
     name: str
@@ -42,22 +44,22 @@ class Component:
 
     @property
     def options(self) -> type[Any]:
-        """Its options class."""
+        """Options class of the component."""
         options: type[Any] = self.of.Options
         return options
 
     @property
     def given(self) -> type[Any] | None:
-        """The class, where a state file must be given it as its name is not registered; else None."""
+        """The class if it is not registered, so that it must be passed to restore a state; otherwise None."""
         return self.of if ":" in self.name else None
 
 
 def find_component(kind: ComponentKind, wanted: str | type[Any]) -> Component:
-    """The method, score or identifier of that name, or of that class. A text never makes a file be run."""
+    """Return the component with this name or class. A name never runs a file."""
     if isinstance(wanted, str):
         return _by_name(kind, wanted)
     if not inspect.isclass(wanted):
-        raise Error(f"`{kind}` takes a name or a class, not {shown(wanted)}.")
+        raise Error(f"`{kind}` must be a name or a class, not {shown(wanted)}.", code="component-invalid")
     _require_parts(kind, wanted)
     for name, own in _built_in(kind).items():
         if own is wanted:
@@ -70,7 +72,7 @@ def find_component(kind: ComponentKind, wanted: str | type[Any]) -> Component:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """Which method, score and identifier work together."""
+    """A method, a score and an identifier that work together."""
 
     method: Component
     score: Component
@@ -81,7 +83,7 @@ class Components:
 
 
 def find_components(method: str | type[Any], score: str | type[Any] | None, identifier: str | type[Any]) -> Components:
-    """The three by name or by class. Without a score, the one that the identifier needs, or `max`.
+    """Return the three components; the default score is the one that the identifier requires, or `max`.
 
     >>> find_components("rosita", None, "msp").score.name
     'msp'
@@ -94,38 +96,45 @@ def find_components(method: str | type[Any], score: str | type[Any] | None, iden
 
 
 def check_components(method: Component, score: Component | None, identifier: Component) -> Components:
-    """An Error where the identifier can judge another score only."""
+    """Return the components; an Error if the identifier requires another score."""
     needed: str | None = identifier.of.needs
     if score is None:
         score = _by_name("score", needed or "max")
     if needed is not None and score.name != needed:
-        raise Error(f"The identifier {identifier.name!r} judges the score {needed!r} only, not {score.name!r}.")
+        raise Error(
+            f"The identifier {identifier.name!r} requires the score {needed!r}, not {score.name!r}.",
+            code="components-incompatible",
+        )
     return Components(method, score, identifier)
 
 
 def find_saved_component(kind: ComponentKind, saved: str, given: str | type[Any] | None) -> Component:
-    """What a file calls `saved`: it is found by that name if it is registered, else it must be given."""
+    """Return the component with the name `saved` in a file; the caller must pass its class if it is not registered."""
     if given is None:
         if ":" in saved and saved not in component_names(kind):
             raise Error(
-                f"it was made with the {kind} {shown(saved, 300)}, which is not registered: pass its class as `{kind}=`."
+                f"it was saved with the {kind} {shown(saved, 300)}, which is not registered: pass its class as "
+                f"`{kind}=`.",
+                code="component-not-registered",
             )
         return _by_name(kind, saved)
     found = find_component(kind, given)
-    # A class may have moved to another module; a registered name is a promise.
+    # Only the name is compared, because a class may move to another module.
     if saved.rpartition(":")[2] != found.name.rpartition(":")[2]:
-        raise Error(f"it was made with the {kind} {shown(saved, 300)}, not with {found.name!r}.")
+        raise Error(
+            f"it was saved with the {kind} {shown(saved, 300)}, not with {found.name!r}.", code="component-mismatch"
+        )
     return found
 
 
 def component_names(kind: ComponentKind) -> list[str]:
-    """Everything that is registered: what ships, then what packages add. Nobody can take a name that ships."""
+    """Return all registered names: those of the package first, which plug-ins cannot replace."""
     own = list(_built_in(kind))
     return [*own, *(name for name in plugins.registered_names(kind) if name not in own)]
 
 
 def list_components(kind: ComponentKind) -> tuple[list[Component], list[str]]:
-    """All that is registered, and a sentence about each that cannot be had."""
+    """Return all registered components, and a message for each that cannot be loaded."""
     found, problems = [], []
     for name in component_names(kind):
         try:
@@ -134,12 +143,12 @@ def list_components(kind: ComponentKind) -> tuple[list[Component], list[str]]:
             problems.append(str(problem))
     for name in plugins.registered_names(kind):
         if name in _built_in(kind):
-            problems.append(f"A package registers the {kind} {name!r}, which ships with ostta: it is passed over.")
+            problems.append(f"A package registers the {kind} {name!r}, a name of ostta itself: it is ignored.")
     return found, problems
 
 
 def require_known(name: str, known: Iterable[str], kind: str) -> str:
-    """`name` if it is known, else an Error that lists what is."""
+    """Return `name`; an Error with suggestions if it is not in `known`."""
     listed = list(known)
     if name not in listed:
         raise Error(f"There is no {kind} {shown(name)}{suggest(name, listed)}.", code=f"{kind.split()[0]}-unknown")
@@ -147,13 +156,13 @@ def require_known(name: str, known: Iterable[str], kind: str) -> str:
 
 
 def suggest(name: str, known: list[str]) -> str:
-    """The end of a sentence about a name that is not known."""
+    """Return the end of a message about an unknown name: the closest name, or all of them."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}" if close else f"; there are {', '.join(sorted(known))}"
 
 
 def _built_in(kind: ComponentKind) -> dict[str, type[Any]]:
-    shipped: dict[ComponentKind, Any] = {"method": METHODS, "score": ALL_SCORES, "identifier": ALL_IDENTIFIERS}
+    shipped: dict[ComponentKind, Any] = {"method": ALL_METHODS, "score": ALL_SCORES, "identifier": ALL_IDENTIFIERS}
     return dict(shipped[kind])
 
 
@@ -164,18 +173,26 @@ def _by_name(kind: ComponentKind, name: str) -> Component:
     if plugins.names_file(name):
         raise Error(
             f"The {kind} {shown(name, 300)} is in a file, which only a command line or a suite may name: "
-            f'in Python, give the class, or `ostta.plugins.from_file("path/file.py:Name")`.'
+            f'in Python, give the class, or `ostta.plugins.from_file("path/file.py:Name")`.',
+            code="code-not-allowed",
         )
     found = plugins.registered(kind, require_known(name, component_names(kind), kind))
     if not inspect.isclass(found):
-        raise Error(f"The {kind} {name!r} that a package registers is no class, but {shown(found)}.")
+        raise Error(f"The {kind} {name!r} of a package must be a class, not {shown(found)}.", code="component-invalid")
     _require_parts(kind, found)
     return Component(name, found)
 
 
 def _require_parts(kind: ComponentKind, given: type[Any]) -> None:
+    if kind != "method":
+        accept_former_name(given)
     for part in _PARTS[kind]:
         if not hasattr(given, part):
-            raise Error(f"The class {given.__qualname__} is no {kind}: it has no `{part}`.")
+            raise Error(
+                f"The class {given.__qualname__} is not a valid {kind}: it has no `{part}`.", code="component-invalid"
+            )
     if not inspect.isclass(given.Options) or not is_dataclass(given.Options):
-        raise Error(f"The `Options` of {given.__qualname__} must be a dataclass, not {shown(given.Options)}.")
+        raise Error(
+            f"`Options` of {given.__qualname__} must be a dataclass, not {shown(given.Options)}.",
+            code="component-invalid",
+        )

@@ -1,7 +1,7 @@
-"""Which options apply: explicit option > backbone's default > profile > default of the dataclass.
+"""Resolve options: explicit value > default of the backbone > profile > default of the options class.
 
-Methods, scores and identifiers declare their options as frozen dataclasses; this module finds whose an option is, reads text values
-by the declared type, and remembers where each value came from, so that a result file can say so. All options classes are here:
+This module assigns each given option to its owner, parses text by the declared type, and records the source of each
+value for result files. All options classes can be imported from here:
 
 >>> RositaOptions(lr=1e-4).lr
 0.0001
@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
 from ..acceptance import accept_lines
-from ..contrib import AdaptiveOptions, NeighboursOptions
+from ..contrib import AdaptiveOptions, CLIPTTAOptions, DartOptions, NeighboursOptions
 from ..core.checks import shown
 from ..core.types import Error
 from ..field import FieldIdentifierOptions, FieldOptions
 from ..guard.options import GuardOptions
 from ..identifiers import AdaNDOptions, AllOptions, DAFOptions, LDAOptions, MSPOptions
 from ..io import is_unicode, parse_json
-from ..methods.cliptta import CLIPTTAOptions
 from ..methods.dpe import DPEOptions
 from ..methods.entropy import EntropyOptions
 from ..methods.oga import OGAOptions
@@ -37,7 +36,6 @@ from ..methods.tpt import TPTCOptions, TPTOptions
 from ..methods.unient import UniEntOptions
 from ..methods.zero_shot import ZeroShotOptions
 from ..scores import (
-    DartOptions,
     DetectorOptions,
     DictionaryOptions,
     EnergyOptions,
@@ -49,52 +47,53 @@ from .declare import PROFILES, Options, describe_type, option, profile_values, t
 from .registry import COMPONENT_KINDS, Components, find_components, list_components, require_known, suggest
 
 __all__ = [
-    "AdaNDOptions", "AdapterOptions", "AdaptiveOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions", "DartOptions", "DetectorOptions",
-    "DictionaryOptions", "EnergyOptions", "EntropyOptions", "FieldIdentifierOptions", "FieldOptions", "GuardOptions", "LDAOptions", "MCMOptions", "MSPOptions", "MaxOptions", "MaxSoftmaxOptions", "NeighboursOptions", "OGAOptions", "OnZetaOptions", "Options", "PAlignCOptions", "PAlignOptions", "PrototypesOptions",
-    "Resolved", "RositaOptions", "TDAOptions", "TPTCOptions", "TPTOptions", "UniEntOptions", "ZeroShotOptions", "option", "resolve",
+    "AdaNDOptions", "AdapterOptions", "AdaptiveOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions",
+    "DartOptions", "DetectorOptions", "DictionaryOptions", "EnergyOptions", "EntropyOptions",
+    "FieldIdentifierOptions", "FieldOptions", "GuardOptions", "LDAOptions", "MCMOptions", "MSPOptions", "MaxOptions",
+    "MaxSoftmaxOptions", "NeighboursOptions", "OGAOptions", "OnZetaOptions", "Options", "PAlignCOptions",
+    "PAlignOptions", "PrototypesOptions", "Resolved", "RositaOptions", "TDAOptions", "TPTCOptions", "TPTOptions",
+    "UniEntOptions", "ZeroShotOptions", "option", "resolve",
 ]  # fmt: skip
 
-# The methods whose scores the published code takes in half precision on a GPU; `precision=mixed` does so here (D32).
-SCORES_IN_HALF = frozenset({"zero_shot", "tda", "dpe"})
-# More than this is no number in single precision, and torch refuses to multiply by it.
+# Larger numbers have no representation in single precision.
 LARGEST = 1e38
 
 
 @dataclass(frozen=True)
 class AdapterOptions(Options):
-    """Options of the adapter itself."""
+    """Options of the adapter."""
 
     answer_from: Literal["after", "before"] = option(
         "after",
         number="D30",
-        about="the class is named after the update, or before it; the score is always from before",
+        about="whether the class is predicted before or after the update; the score is always from before",
     )
     answer: Literal["own", "levelled"] = option(
         "own",
         field="levelled",
-        about="the class is the best of the method's own logits, or of what is left when the level that the stream gives to "
-        "each class is taken away; score and updates are the method's either way",
+        about="own: the class with the largest logit of the method; levelled: the mean logit that each class has on the "
+        "stream is subtracted first; score and updates do not change",
     )
     templates: tuple[str, ...] = option(
         ("a photo of a {}.",),
         number="D28",
-        about="prompt templates, each with one {}; several, as a list (on the command line a JSON list), are averaged",
+        about="prompt templates, each with one {}; several templates (a JSON list on the command line) are averaged",
     )
     descriptions: tuple[str, ...] = option(
         (),
-        about='prompts of classes in the place of their names in the templates, a text for each such class, as "cat: a photo of a '
-        'house cat; a kitten", which are averaged; `classes` as a dictionary, or a file of them, sets it',
+        about='prompts of a class that replace its name in the templates and are averaged, as "cat: a photo of a house '
+        'cat; a kitten"; `classes` as a dictionary or a file of descriptions sets it',
     )
     precision: Literal["single", "mixed"] = option(
         "single",
         number="D32",
         published="mixed",
-        about="half precision for recorded classes and frozen scores, as on the authors' GPU; silent in the paper",
+        about="half precision for recorded classes and frozen scores if mixed, as on the authors' GPU; not in the paper",
     )
     accept: tuple[str, ...] = option(
         (),
-        about='smallest probability with which an image is answered as known, as "0.8", or for one class as "person: 0.9"; '
-        "one half where nothing is given",
+        about='smallest probability of an image that is accepted as known, as "0.8", or for one class as "person: '
+        '0.9"; 0.5 by default',
     )
     class_probabilities: bool = option(
         False, about="put the probabilities of all classes, by name, into each prediction"
@@ -104,29 +103,26 @@ class AdapterOptions(Options):
     reset_every: int = option(
         0,
         bounds=(0, 10**15),
-        about="after so many updates what was trained goes back to the start, with all scores and features it gave; 0 is never",
+        about="number of updates after which trained parameters, scores and features are reset; 0 means never",
     )
     max_megapixels: float = option(
         64.0,
         above=0,
-        about="a larger image is refused, from its header alone; images of data sets are refused above 64 in any case",
+        about="images with more megapixels are refused before decoding; images of data sets are limited to 64",
     )
 
 
-# Where an option's value can have come from.
+# Sources of the value of an option.
 SOURCES = ("explicit", "backbone", "profile", "default")
-# Options by whose they are: "method", "score", "identifier" and "adapter", and "guard" where it is on; and by their names.
+# Options by owner ("method", "score", "identifier", "adapter" and, if it is on, "guard") and name.
 OptionsByOwner = dict[str, dict[str, Any]]
-# Options that had another name, by what has them: the old names, and the new.
+# Renamed options by method: old name to new name.
 RENAMED = {"tda": {"score": "score_of"}, "dpe": {"score": "score_of"}, "entropy": {"answer": "named_from"}}
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """The options in force, and for each, by owner and name, where its value came from, one of `SOURCES`.
-
-    `guard` is None where it is off.
-    """
+    """Resolved options, and the source of each value (one of `SOURCES`); `guard` is None if it is off."""
 
     method: Any
     score: Any
@@ -144,7 +140,7 @@ class Resolved:
         }
 
 
-# What can be given at once: values by name, an options object, or several. Of an object, all its fields count as given.
+# Options of a user: values by name, an options object, or several objects. All fields of an object count as given.
 UserOptions = Mapping[str, Any] | Options | Sequence[Options]
 
 
@@ -156,11 +152,10 @@ def resolve(
     keywords: Mapping[str, Any] | None = None,
     guard: bool = False,
 ) -> Resolved:
-    """The options of what was chosen by the order of precedence. Text values are read by the field's type.
+    """Resolve the options of the components by precedence. Text is parsed by the type of the option.
 
-    `guard`: whether it is on, and has options.
-
-    Where two owners have an option of one name, as may happen with code from outside, it is given as `score.name` or alike.
+    `guard` says whether the guard is on and has options. If two owners have an option of the same name, it is given as
+    `score.name`, for example.
     """
     require_known(profile, PROFILES, "profile")
     owned = options_classes(choice, guard)
@@ -187,13 +182,13 @@ def resolve(
 
 
 def options_classes(choice: Components, guard: bool = False) -> dict[str, Any]:
-    """The options classes of what was chosen, the adapter's, and the guard's where it is on."""
+    """Return the options classes of the components, of the adapter, and of the guard if it is on."""
     own: dict[str, Any] = {owner: part.options for owner, part in choice.parts().items()}
     return {**own, "adapter": AdapterOptions, **({"guard": GuardOptions} if guard else {})}
 
 
 def _of_owners(choice: Components, explicit: Mapping[str, Any], guard: bool) -> OptionsByOwner:
-    """Values that were given by name, or as owner.name, by whose options they are."""
+    """Group values that were given by name, or as owner.name, by owner."""
     owned = {
         owner: [field.name for field in dataclasses.fields(options)]
         for owner, options in options_classes(choice, guard).items()
@@ -204,27 +199,33 @@ def _of_owners(choice: Components, explicit: Mapping[str, Any], guard: bool) -> 
         new = name if given == "adapter" else _new_name(choice.method.name, name, value)
         having = [owner for owner in owned if new in owned[owner] and given in ("", owner)]
         if not having and given in ("", "guard") and name in types_of(GuardOptions):
-            raise Error(f"`{name}` is an option of the guard, which is off: give it with `guard=True`.")
+            raise Error(
+                f"`{name}` is an option of the guard, which is off: give it with `guard=True`.", code="guard-off"
+            )
         if not having:
-            raise Error(_no_option(choice, full, [each for names in owned.values() for each in names]))
+            known = [each for names in owned.values() for each in names]
+            raise Error(_unknown_option(choice, full, known), code="option-unknown")
         if len(having) > 1:
             ways = " or ".join(f"`{owner}.{new}`" for owner in having)
-            raise Error(f"`{new}` is an option of the {' and of the '.join(having)}: say {ways}.")
+            raise Error(
+                f"`{new}` is an option of the {' and of the '.join(having)}: write {ways}.", code="option-ambiguous"
+            )
         if new in found[having[0]]:
-            raise Error(f"`{new}` is given twice.")
+            raise Error(f"`{new}` is given twice.", code="option-repeated")
         found[having[0]][new] = value
     return found
 
 
-def _no_option(choice: Components, name: Any, known: list[str]) -> str:
-    """What to say of an option that nothing chosen has."""
+def _unknown_option(choice: Components, name: Any, known: list[str]) -> str:
+    """Return the message about an option that no owner has."""
     having = [found.name for found in list_components("method")[0] if name in types_of(found.options)]
-    hint = f"; it is one of {', '.join(having)}: name the method" if having else suggest(str(name), known)
-    return f"There is no option {name!r} for {choice.method.name} with {choice.score.name} and {choice.identifier.name}{hint}."
+    hint = f"; it is an option of {', '.join(having)}: name the method" if having else suggest(str(name), known)
+    components = f"{choice.method.name} with {choice.score.name} and {choice.identifier.name}"
+    return f"There is no option {name!r} for {components}{hint}."
 
 
 def _new_name(method: str, name: str, value: Any) -> str:
-    """The name of an option today. An old name that the adapter has now is its own where the value is."""
+    """Return the present name of an option. A name that the adapter uses now is the adapter's if the value fits it."""
     renamed = RENAMED.get(method, {}).get(name)
     own = types_of(AdapterOptions).get(name)
     if renamed is None or (own is not None and value in get_args(own)):
@@ -233,7 +234,7 @@ def _new_name(method: str, name: str, value: Any) -> str:
 
 
 def _explicit(classes: Sequence[type[Any]], given: UserOptions, keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Every value that was given, by its name."""
+    """Return all given values by name."""
     explicit = dict(keywords)
     if isinstance(given, Mapping):
         _add(explicit, given, "`options`")
@@ -243,7 +244,9 @@ def _explicit(classes: Sequence[type[Any]], given: UserOptions, keywords: Mappin
         if type(one) not in classes:
             names = [options.__name__ for options in classes if dataclasses.fields(options)]
             raise Error(
-                f"`options` takes objects of {', '.join(names[:-1])} or {names[-1]} here, or values by name, not {shown(one)}."
+                f"`options` must be values by name or objects of {', '.join(names[:-1])} or {names[-1]}, not "
+                f"{shown(one)}.",
+                code="options-invalid",
             )
         values = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
         _add(explicit, values, f"the object of {type(one).__name__}, which sets all its options,")
@@ -253,14 +256,14 @@ def _explicit(classes: Sequence[type[Any]], given: UserOptions, keywords: Mappin
 def _add(explicit: dict[str, Any], values: Mapping[str, Any], source: str) -> None:
     for name in values:
         if name in explicit:
-            raise Error(f"`{name}` is given twice: {source} has it too.")
+            raise Error(f"`{name}` is given twice: {source} has it too.", code="option-repeated")
     explicit.update(values)
 
 
 def canonical(
     method: str | type[Any], score: str | type[Any] | None, identifier: str | type[Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """`given` with each value as its type says, whether it came as text or as a number; what does not fit stays as it is.
+    """Return `given` with values converted to the types of the options; invalid values stay unchanged.
 
     >>> canonical("rosita", None, "lda", {"lr": "1e-3", "losses": "re,d"})
     {'lr': 0.001, 'losses': ['re', 'd']}
@@ -269,10 +272,10 @@ def canonical(
         return {}
     try:
         owned = options_classes(find_components(method, score, identifier), guard=True)
-    except Error:  # whoever uses it will say so
+    except Error:  # raised again when the components are used
         return dict(given)
     hints: dict[str, Any] = {}
-    for owner, options in reversed(owned.items()):  # what was chosen comes before the guard, which may be off
+    for owner, options in reversed(owned.items()):  # components take precedence over the guard, which may be off
         for name, hint in types_of(options).items():
             hints |= {name: hint, f"{owner}.{name}": hint}
     today = {name: _new_name(str(method), name, value) for name, value in given.items()}
@@ -280,7 +283,7 @@ def canonical(
 
 
 def with_old_names(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """`given` as it would have been written before options were renamed."""
+    """Return `given` with the names of options before they were renamed."""
     old = {new: name for name, new in RENAMED.get(method, {}).items()}
     return {old.get(name, name): value for name, value in given.items()}
 
@@ -290,16 +293,15 @@ def _canonical(name: str, value: Any, hint: Any) -> Any:
         return value
     try:
         read = read_value(name, value, hint)
-    except Error:
-        # Whoever uses it will say so.
+    except Error:  # raised again when the value is used
         return value
     return list(read) if isinstance(read, tuple) else read
 
 
 def list_options_classes() -> dict[str, Any]:
-    """The options classes of all scores, identifiers and methods, of the adapter and of the guard, by their names."""
+    """Return the options classes of all scores, identifiers and methods, of the adapter and of the guard, by name."""
     every = [found for kind in COMPONENT_KINDS for found in list_components(kind)[0]]
-    # A score and an identifier may have one name; then no more than one of them has options.
+    # If a score and an identifier have the same name, at most one of them has options.
     having = {found.name: found.options for found in every if dataclasses.fields(found.options)}
     return {
         **{found.name: found.options for found in every},
@@ -310,11 +312,11 @@ def list_options_classes() -> dict[str, Any]:
 
 
 def read_value(name: str, value: Any, hint: Any) -> Any:
-    """`value` as the type `hint` says, from text or from Python; an Error where it does not fit."""
+    """Convert `value`, text or a Python object, to the type `hint`; an Error if it does not fit."""
     origin = get_origin(hint)
     if origin is Literal:
         if value not in get_args(hint):
-            raise Error(f"`{name}` is one of {', '.join(map(str, get_args(hint)))}, not {value!r}.")
+            raise Error(f"`{name}` must be {describe_type(hint)}, not {value!r}.", code="option-invalid")
         return value
     if origin is tuple:
         inner = get_args(hint)[0]
@@ -338,18 +340,18 @@ def read_value(name: str, value: Any, hint: Any) -> Any:
             return value
     except (TypeError, ValueError, KeyError, OverflowError):
         pass
-    raise Error(f"`{name}` takes {describe_type(hint)}, not {value!r}.")
+    raise Error(f"`{name}` must be {describe_type(hint)}, not {value!r}.", code="option-invalid")
 
 
 def _entries(name: str, value: Any, inner: Any) -> list[Any]:
-    """The entries of an option that takes several: of a list, of a JSON list as text, or of any other text.
+    """Return the entries of a list option, given as a list, as the text of a JSON list, or as other text.
 
-    Words and numbers are separated by commas. Free text, whose type is `str`, may have commas of its own and is one entry.
+    Choices and numbers are separated by commas. Free text (type `str`) may have commas and is a single entry.
     """
     if isinstance(value, list | tuple):
         return list(value)
     if not isinstance(value, str):
-        raise Error(f"`{name}` takes a list, not {value!r}.")
+        raise Error(f"`{name}` must be a list, not {value!r}.", code="option-invalid")
     if value.lstrip().startswith("["):
         with suppress(ValueError):
             listed: list[Any] = parse_json(value)
@@ -359,7 +361,7 @@ def _entries(name: str, value: Any, inner: Any) -> list[Any]:
 
 
 def group_by_owner(choice: Components, flat: Mapping[str, Any]) -> OptionsByOwner:
-    """Options that a file of an earlier version holds by name alone, by whose they are; what nobody knows is the method's."""
+    """Group options of earlier file formats, stored by name, by owner; unknown options go to the method."""
     found: OptionsByOwner = {owner: {} for owner in options_classes(choice)}
     owned = {owner: types_of(options) for owner, options in options_classes(choice).items()}
     for name, value in flat.items():
@@ -369,7 +371,7 @@ def group_by_owner(choice: Components, flat: Mapping[str, Any]) -> OptionsByOwne
 
 
 def rebuild(choice: Components, values: Mapping[str, Mapping[str, Any]], sources: OptionsByOwner) -> Resolved:
-    """The options that a state file recorded, values and sources alike, whatever today's profiles and defaults say."""
+    """Return the options of a state file with their recorded values and sources."""
     flat = {f"{owner}.{name}": value for owner, named in values.items() for name, value in named.items()}
     resolved = resolve(choice, "reference", flat, {}, guard="guard" in values)
     return dataclasses.replace(

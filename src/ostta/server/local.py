@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from ..adapter import Adapter, versions
+from ..adapter import Adapter
 from ..core.types import Error, Event
 from ..live.pool import StreamPool
+from ..state import versions
 from .engine import VERBS, Json, Sent, Told
 from .model import device_of, try_model
 from .problems import ProblemError
-from .sessions.build import build_adapter, checked_name, choices
+from .sessions.build import build_adapter, choices
+from .sessions.names import checked_name
 from .sessions.registry import SessionRegistry
 from .sessions.session import Session
 from .sessions.store import SessionStore

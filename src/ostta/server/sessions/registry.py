@@ -16,8 +16,8 @@ from ..logs import log
 from ..problems import ProblemError, one_line
 from ..settings import Settings
 from .arrivals import Arrivals
-from .build import checked_name
 from .figures import Figures
+from .names import checked_name
 from .restore import restored
 from .saving import Shared
 from .session import SHUTTING_DOWN, Session

@@ -1,0 +1,1 @@
+"""The HTTP interface: addresses, models of bodies and answers, uploads, event streams."""
