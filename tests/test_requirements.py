@@ -34,11 +34,13 @@ def _imported() -> set[str]:
                 modules.add(node.module.partition(".")[0])
             elif (
                 isinstance(node, ast.Call)
-                and ast.unparse(node.func) in ("importlib.import_module", "_require")
+                and ast.unparse(node.func) in ("importlib.import_module", "import_extra")
                 and isinstance(node.args[0], ast.Constant)  # else inside a function that is itself called with a name
             ):
                 # A name with a dot before it is a module of the package itself.
                 modules.add(ast.literal_eval(node.args[0]).partition(".")[0] or "ostta")
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LIBRARIES":
+                modules |= set(ast.literal_eval(node.value))
     others = modules - set(sys.stdlib_module_names) - {"ostta"}
     return {canonicalize_name(PACKAGES.get(module, module)) for module in others}
 

@@ -60,12 +60,12 @@ def test_a_text_alone_is_one_template_for_every_text_tower(kind: str) -> None:
 @pytest.mark.parametrize(
     ("templates", "words"),
     [
-        (5, "takes a list, not 5"),
-        (None, "takes a list, not None"),
-        ({"a {}": 1}, "takes a list"),
-        ([5], "takes text, not 5"),
-        ("\ud800 {}", "takes text"),
-        (["\ud800 {}"], "takes text"),
+        (5, "must be a list, not 5"),
+        (None, "must be a list, not None"),
+        ({"a {}": 1}, "must be a list"),
+        ([5], "must be text, not 5"),
+        ("\ud800 {}", "must be text"),
+        (["\ud800 {}"], "must be text"),
         ("[" * 100_000, "exactly once"),
         ("a {} <|endoftext|>, seen from afar.", "<|endoftext|>"),
     ],
