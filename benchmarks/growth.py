@@ -78,7 +78,7 @@ class Searching(LDA):
         self.bank.push(score)
         return replace(decision, verdict=self.verdict)
 
-    def take(self, score: float) -> None:
+    def remember(self, score: float, *_: object) -> None:
         pass
 
 
