@@ -10,6 +10,7 @@ from contextlib import suppress
 EXTRAS = {
     "typer": "all",
     "rich": "all",
+    "loky": "bench",
     "matplotlib": "bench",
     "ot": "bench",
     "pandas": "bench",
