@@ -1,4 +1,5 @@
-# make demo    the main job on the embedded model and data: table on the screen, report.html in ostta-demo/
+# make demo    the main job on the embedded model and data: table on the screen, report.html in ostta-demo/;
+#              `ostta demo photos` is the same on photographs
 # make test    lint, types, import contracts and tests
 # make test-all   the same with the tests that take long: processes that are killed, a Ray cluster, a real RTSP server
 # make docs    the pages as a site, in site/index.html

@@ -91,7 +91,7 @@ class Scripted:
     def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         return Decision(self.verdicts[self.step % len(self.verdicts)], 0.5, 0.6, 0.4)
 
-    def take(self, score: float, evidence: Evidence = NO_EVIDENCE) -> None:
+    def remember(self, score: float, evidence: Evidence = NO_EVIDENCE) -> None:
         self.step += 1
 
     def reset(self) -> None:

@@ -25,7 +25,7 @@ def identifiers() -> dict[str, float]:
         for objective in ("weighted", "unweighted"):
             identifier = LDA(LDAOptions(search=search, objective=objective))  # type: ignore[arg-type]
             for score in scores:
-                identifier.take(score)
+                identifier.remember(score)
             stream = iter(scores * 1000)
             sides[f"LDA {search} {objective}, 512 scores"] = lambda i=identifier, s=stream: i.observe(next(s))  # type: ignore[misc]
     return alternate(sides, 15, 200)

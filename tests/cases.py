@@ -9,12 +9,12 @@ import torch
 
 import ostta
 from ostta import Decision, Verdict
+from ostta.config.registry import ALL_METHODS as METHODS
+from ostta.config.registry import ALL_SCORES as SCORES
 from ostta.core.types import Look
 from ostta.data.views import Views
 from ostta.identifiers import IDENTIFIERS
-from ostta.methods import METHODS
-from ostta.methods.protocol import Proposal
-from ostta.scores import SCORES
+from ostta.methods.base import Proposal
 from ostta.testing.subject import CLASSES, SmallTower, Subject, content, differing, images, small_backbone, trace
 
 __all__ = ["CLASSES", "SmallTower", "content", "images", "trace"]
@@ -91,7 +91,7 @@ class Given:
     def peek(self, score: float, evidence: object = None) -> Decision:
         return Decision(self.verdict, None, None, None)
 
-    def take(self, score: float, evidence: object = None) -> None:
+    def remember(self, score: float, evidence: object = None) -> None:
         pass
 
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -106,13 +106,13 @@ class Given:
 
 def learned(one: ostta.Adapter, views: torch.Tensor, verdict: Verdict) -> ostta.Prediction:
     """A step with a verdict that is given."""
-    one.identifier = Given(verdict)  # type: ignore[assignment]
+    one.memory.identifier = Given(verdict)  # type: ignore[assignment]
     return one.step_views(views)
 
 
 def proposed(one: ostta.Adapter, views: torch.Tensor, verdict: Verdict) -> tuple[Look, Proposal]:
     """What the method makes of an image with a verdict that is given; nothing changes."""
-    look = one._look_now(Views.of_tensor(views))
+    look = one.pipeline.look_now(Views.of_tensor(views))
     return look, one.method.propose(one.state, look, Decision(verdict, None, None, None))
 
 

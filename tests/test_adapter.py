@@ -18,14 +18,14 @@ from cases import CLASSES, Given, SmallTower, adapter, backbone, content, images
 from helpers.errors import raises
 from ostta import Error, ImageError, InUseError, Verdict
 from ostta.config.registry import ALL_IDENTIFIERS as IDENTIFIERS
+from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.config.registry import ALL_SCORES as SCORES
 from ostta.config.resolve import list_options_classes
 from ostta.core.scores import cosines
 from ostta.core.types import Look
-from ostta.methods import METHODS
 from ostta.methods.entropy import Entropy
 from ostta.methods.rosita import RositaOptions
-from ostta.sources.item import missing_item
+from ostta.sources.source import missing_item
 
 
 def test_gradients_reach_only_the_layernorms() -> None:
@@ -78,7 +78,7 @@ def test_a_step_that_breaks_off_leaves_no_trace(monkeypatch: pytest.MonkeyPatch,
 
 def test_rejected_images_keep_the_answer_from_before(monkeypatch: pytest.MonkeyPatch) -> None:
     one = adapter("unient")
-    monkeypatch.setattr("ostta.adapter.answer", lambda *given: -given[-1] @ given[-2].overlay.classifier.T)
+    monkeypatch.setattr(one.method, "answer", lambda *given: -given[-1] @ given[-2].overlay.classifier.T)
     for image in images(30):
         best = one.predict(image).index
         prediction = one.step(image)
@@ -351,13 +351,17 @@ def test_the_answer_after_an_update_has_the_logits_of_the_method(answer: str, po
     if pooled:
         pool.add("a", one)
     for image in images(4):
-        one.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
-        level = 0 if one.levels is None else torch.from_numpy(one.levels.strength() * one.levels.level())
+        one.memory.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
+        level = (
+            0
+            if one.memory.levels is None
+            else torch.from_numpy(one.memory.levels.strength() * one.memory.levels.level())
+        )
         found = pool.step({"a": image})["a"] if pooled else one.step(image)
         assert found.adapted
         assert found.index == len(CLASSES) - 1
         # What the method sees in this image from now on.
-        expected = one._look_now(one._views_of_image(image)).logits.detach() - level
+        expected = one.pipeline.look_now(one.views_of(image)).logits.detach() - level
         assert list(found.class_scores.values()) == pytest.approx(expected.tolist(), abs=1e-2)
 
 

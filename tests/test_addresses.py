@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from cases import adapter, images
-from ostta import Error
-from ostta.sources import decoding, live, web
+from helpers.errors import raises
+from ostta.sources import addresses, decoding, live
 from ostta.sources import open as open_source
-from ostta.sources.mjpeg import images_of
+from ostta.sources.addresses import multipart_images
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -104,7 +104,7 @@ def test_several_addresses_one_of_which_refuses(server: Server) -> None:
     good = server.at("/a.jpg", gives(jpeg(), "image/jpeg"))
     bad = server.at("/b.jpg", lambda request: request.send_error(404))
     found = list(open_source(good, bad, good))
-    assert [item.problem for item in found] == [None, f"{bad} cannot be read: the server says 404 Not Found.", None]
+    assert [item.problem for item in found] == [None, f"{bad} cannot be read: the server answered 404 Not Found.", None]
 
 
 def test_addresses_in_a_list(server: Server, tmp_path: Path) -> None:
@@ -116,9 +116,13 @@ def test_addresses_in_a_list(server: Server, tmp_path: Path) -> None:
     found = list(open_source(listed))
     assert [item.name for item in found] == [good, bad, str(tmp_path / "c.png"), "ftp://host/d.jpg", "http://"]
     assert found[0].image == jpeg()
-    assert [item.problem for item in found[:3]] == [None, f"{bad} cannot be read: the server says 404 Not Found.", None]
-    assert found[3].problem == "ftp://host/d.jpg cannot be read: addresses in a list begin with http or https."
-    assert "is no address" in str(found[4].problem)
+    assert [item.problem for item in found[:3]] == [
+        None,
+        f"{bad} cannot be read: the server answered 404 Not Found.",
+        None,
+    ]
+    assert found[3].problem == "ftp://host/d.jpg cannot be read: addresses in a list must begin with http or https."
+    assert "is not an address" in str(found[4].problem)
 
 
 def test_a_password_is_used_and_never_shown(server: Server) -> None:
@@ -136,14 +140,14 @@ def test_a_password_is_used_and_never_shown(server: Server) -> None:
     server.at("/a.jpg", answer)
     (item,) = open_source(f"http://me:s%40cret@127.0.0.1:{server.port}/a.jpg")
     assert item.name == f"http://me:***@127.0.0.1:{server.port}/a.jpg"
-    with pytest.raises(Error, match="the server says 401") as caught:
+    with raises("source-unreadable", match="the server answered 401") as caught:
         open_source(f"http://me:wr0ng@127.0.0.1:{server.port}/a.jpg")
     assert "wr0ng" not in str(caught.value)
 
 
 def test_answers_that_are_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "LARGEST", 1 << 20)
-    monkeypatch.setattr(web, "PATIENCE", 0.5)
+    monkeypatch.setattr(addresses, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(addresses, "TIMEOUT_SECONDS", 0.5)
     wait = threading.Event()
 
     def silent(request: BaseHTTPRequestHandler) -> None:
@@ -159,17 +163,20 @@ def test_answers_that_are_refused(server: Server, monkeypatch: pytest.MonkeyPatc
     loop = server.at("/loop", leads_to("/loop"))
     ladder = [server.at(f"/{step}", leads_to(f"/{step + 1}")) for step in range(9)]
     for address, words in (
-        (loop, "leads on to more than 5 other addresses, or in a circle"),
-        (ladder[0], "leads on to more than 5 other addresses, or in a circle"),
-        (server.at("/file", leads_to("file:///etc/passwd")), "leads on to"),
-        (server.at("/ftp", leads_to("ftp://127.0.0.1/x")), "cannot be reached: it leads to something else than http"),
-        (server.at("/page", gives(b"<html>", "text/html")), "gives text/html, which is neither an image nor a video"),
+        (loop, "redirects more than 5 times, or in a circle"),
+        (ladder[0], "redirects more than 5 times, or in a circle"),
+        (server.at("/file", leads_to("file:///etc/passwd")), "redirects more than 5"),
+        (
+            server.at("/ftp", leads_to("ftp://127.0.0.1/x")),
+            "cannot be reached: it redirects to an address that is not http",
+        ),
+        (server.at("/page", gives(b"<html>", "text/html")), "has the type text/html"),
         (server.at("/silent", silent), "no answer within 0.5 seconds"),
         ("http://127.0.0.1:1/", "cannot be reached: Connection refused"),
         ("http://name.invalid/", "cannot be reached: "),
         (server.at("/endless", endless), "has more than 1 megabytes"),
     ):
-        with pytest.raises(Error, match=words) as caught:
+        with raises("source-unreadable", match=words) as caught:
             list(open_source(address))
         assert len(str(caught.value).splitlines()) == 1
     wait.set()
@@ -202,7 +209,7 @@ def streams(pictures: list[bytes], wait: threading.Event, *, lengths: bool, boun
 @pytest.mark.parametrize("lengths", [True, False])
 @pytest.mark.parametrize("boundary", ["frame", "--frame"])
 def test_a_stream_of_jpegs(lengths: bool, boundary: str, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "WAITING", 100)
+    monkeypatch.setattr(live, "QUEUE_LENGTH", 100)
     go_on = threading.Event()
     pictures = [jpeg(0), jpeg(1), jpeg(2), jpeg(3)]
     address = server.at("/live", streams(pictures, go_on, lengths=lengths, boundary=boundary))
@@ -215,7 +222,7 @@ def test_a_stream_of_jpegs(lengths: bool, boundary: str, server: Server, monkeyp
 
 
 def test_a_stream_of_jpegs_that_ends_is_connected_to_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "WAITS", (0.0,))
+    monkeypatch.setattr(live, "RETRY_DELAYS", (0.0,))
     go_on = threading.Event()
     go_on.set()
     address = server.at("/live", streams([jpeg(0), jpeg(1)], go_on, lengths=True))
@@ -228,12 +235,12 @@ def test_a_stream_of_jpegs_that_ends_is_connected_to_again(server: Server, monke
 
 def test_parts_that_are_no_images_or_too_large() -> None:
     body = b"x\r\n--b\r\nContent-Type: text/plain\r\n\r\nhello\r\n--b\r\nContent-Type: image/jpeg\r\n\r\nA\nB\r\n--b\r\n\r\nhalf"
-    assert list(images_of(io.BytesIO(body), b"b", 100)) == [b"A\nB"]
+    assert list(multipart_images(io.BytesIO(body), b"b", 100)) == [b"A\nB"]
     for part in (b"Content-Length: 999\r\n\r\n", b"\r\n" + b"x" * 200):
-        with pytest.raises(Error, match="An image of the stream has more than"):
-            list(images_of(io.BytesIO(b"--b\r\n" + part), b"b", 100))
-    with pytest.raises(Error, match="lines of headers"):
-        list(images_of(io.BytesIO(b"--b\r\n" + b"a: b\r\n" * 200), b"b", 100))
+        with raises("source-unreadable"):
+            list(multipart_images(io.BytesIO(b"--b\r\n" + part), b"b", 100))
+    with raises("source-unreadable"):
+        list(multipart_images(io.BytesIO(b"--b\r\n" + b"a: b\r\n" * 200), b"b", 100))
 
 
 # --- videos -------------------------------------------------------------------------------------------------------------------
@@ -256,7 +263,7 @@ def test_a_playlist_does_not_lead_to_files_of_this_machine(server: Server, tmp_p
     secret = video(tmp_path / "secret.ts", frames=30)
     playlist = f"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:1.2,\nfile://{secret}\n#EXT-X-ENDLIST\n"
     address = server.at("/live.m3u8", gives(playlist.encode(), "application/vnd.apple.mpegurl"))
-    with pytest.raises(Error):
+    with raises("source-unreadable"):
         list(islice(open_source(address, retries=0), 1))
 
 
@@ -269,17 +276,17 @@ def test_a_playlist_is_read_and_a_list_of_files_is_not(server: Server, tmp_path:
     with open_source(address, retries=0) as source:
         assert next(iter(source)).image.shape == (64, 64, 3)
     listed = f"ffconcat version 1.0\nfile {segment}\n"
-    with pytest.raises(Error, match="it is not in a video format that is read"):
+    with raises("source-unreadable"):
         list(open_source(server.at("/list.mp4", gives(listed.encode(), "video/mp4"))))
 
 
 # --- rtsp ---------------------------------------------------------------------------------------------------------------------
 def test_an_rtsp_address_that_refuses_or_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "PATIENCE", 0.5)
-    with pytest.raises(Error, match=r"^rtsp://me:\*\*\*@127.0.0.1:1/x cannot be opened: connection refused\.$"):
+    monkeypatch.setattr(decoding, "TIMEOUT_SECONDS", 0.5)
+    with raises("source-unreadable", match=r"^rtsp://me:\*\*\*@127.0.0.1:1/x cannot be opened: connection refused\.$"):
         open_source("rtsp://me:secret@127.0.0.1:1/x")
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        with pytest.raises(Error, match=r"^rtsp://127.0.0.1:\d+/x cannot be opened: [^\n]*\.$"):
+        with raises("source-unreadable", match=r"^rtsp://127.0.0.1:\d+/x cannot be opened: [^\n]*\.$"):
             open_source(f"rtsp://127.0.0.1:{silent.getsockname()[1]}/x")

@@ -28,7 +28,7 @@ from ostta.core.types import Decision, Prediction
 from ostta.evaluation import analyses
 from ostta.evaluation.analyses import BankBytes, ReliableAccuracy, distances
 from ostta.evaluation.loop import Records
-from ostta.methods.protocol import Proposal
+from ostta.methods.base import Proposal
 from ostta.streams import Sample
 
 RNG = np.random.default_rng(0)

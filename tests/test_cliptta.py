@@ -12,9 +12,10 @@ import torch
 import ostta
 from cases import CLASSES, Given, adapter, backbone, content, images, same, trace
 from ostta import Decision, Error, Verdict
-from ostta.core.images import ImageBuffer, ImageMemory
+from ostta.contrib.image_memory import ImageBuffer, ImageMemory
 from ostta.core.losses import contrastive_entropy, mixed_entropy, outlier_exposure
 from ostta.core.optimisers import Optimiser
+from ostta.core.otsu import otsu_split
 from ostta.core.scores import entropy, unit
 from ostta.data.views import Views, canonical, from_levels, to_levels
 from ostta.live import StreamPool
@@ -152,7 +153,7 @@ def test_images_refuse_what_cannot_be() -> None:
 # --- the method -------------------------------------------------------------------------------------------------------
 def test_the_loss_is_its_terms_written_out() -> None:
     one, given = adapter("cliptta", kind="embedded", buffer=4, recent=16), Given()
-    one.identifier = given  # type: ignore[assignment]
+    one.memory.identifier = given  # type: ignore[assignment]
     pictures = images(12)
     verdicts = [Verdict.RELIABLE_DESIRED, Verdict.UNRELIABLE_UNDESIRED, Verdict.UNRELIABLE_DESIRED] * 4
     for image, given.verdict in zip(pictures[:11], verdicts, strict=False):
@@ -160,7 +161,7 @@ def test_the_loss_is_its_terms_written_out() -> None:
     state, method, text = one.state, one.method, one.classifier
     assert state.updates == 2
     view = Views.of_image(pictures[11], one.backbone.preprocessing, 0, 11)
-    look = one._look_now(view)
+    look = one.pipeline.look_now(view)
     proposal = method.propose(state, look, Decision(Verdict.RELIABLE_DESIRED, None, None, None))
     gradient = proposal.gradient
     assert gradient is not None
@@ -185,7 +186,7 @@ def test_the_loss_is_its_terms_written_out() -> None:
     share = max(4 / 16, 1 / 3)
     mean = (1 - share) * state.mean + share * (scale * own).softmax(1).mean(0)
     u = own.log_softmax(1).max(1).values
-    line, _, _ = method._otsu.search(state.scores.sorted_with(float(u[-1])))
+    line = otsu_split(state.scores.sorted_with(float(u[-1]))).threshold
     others = torch.from_numpy(state.scores.scores()[:-3]).float()
     expected = contrast + (mean * mean.log()).sum() + outlier_exposure(u, others, line, 0.005)
     assert float(found.detach()) == pytest.approx(float(expected), rel=1e-4)
@@ -225,12 +226,12 @@ def test_the_memory_is_bounded_whatever_the_number_of_classes() -> None:
 
 def test_a_buffer_without_accepted_images_has_no_contrast() -> None:
     one, given = adapter("cliptta", buffer=2), Given(Verdict.RELIABLE_UNDESIRED)
-    one.identifier = given  # type: ignore[assignment]
+    one.memory.identifier = given  # type: ignore[assignment]
     found = [one.step(image) for image in images(6)]
     assert [p.diagnostics for p in found if p.adapted] == 3 * [{"accepted": 0, "drawn": 0}]
     assert all(math.isfinite(p.loss or 0) for p in found)
     silent = adapter("cliptta", buffer=2, beta_reg=0.0, beta_ood=0.0)
-    silent.identifier = given  # type: ignore[assignment]
+    silent.memory.identifier = given  # type: ignore[assignment]
     before = silent.state.overlay
     said = [silent.step(image).reason for image in images(4)]
     assert said == 2 * ["the buffer is still filling", said[1]]

@@ -39,7 +39,7 @@ def adapter(method: str, text: torch.Tensor, scale: float = SCALE, **options: ob
 
 
 def step(one: ostta.Adapter, features: torch.Tensor, verdict: Verdict) -> ostta.Prediction:
-    one.identifier = Given(verdict)  # type: ignore[assignment]
+    one.memory.identifier = Given(verdict)  # type: ignore[assignment]
     return one.step_features(features)
 
 

@@ -19,8 +19,8 @@ from cases import (
 )
 from ostta import Error
 from ostta.config.registry import ALL_IDENTIFIERS as IDENTIFIERS
+from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.config.registry import ALL_SCORES as SCORES
-from ostta.methods import METHODS
 from ostta.testing import check_backbone, check_identifier, check_method, check_score, methods
 
 # `test_methods_conform` asks all of a method on the quickest backbone.

@@ -12,7 +12,7 @@ import torch
 
 from cases import Given, adapter
 from ostta import Verdict
-from ostta.methods import METHODS
+from ostta.config.registry import ALL_METHODS as METHODS
 
 D, UD, UU, U = Verdict
 VIEWS = 16
@@ -85,7 +85,7 @@ def test_a_step_costs_what_it_must(method: str, kind: str) -> None:
     if METHODS[method].views > 2:
         options = {"views": VIEWS}
     one, given = adapter(method, kind=kind, **options), Given()
-    one.identifier = given  # type: ignore[assignment]
+    one.memory.identifier = given  # type: ignore[assignment]
     views = torch.randn(one.method.views, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     if one.method.views <= 2:
         for given.verdict in (U, D):  # fill the banks

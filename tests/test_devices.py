@@ -18,9 +18,9 @@ import pretended
 from cases import CLASSES, EARLY, SmallTower, content, images
 from ostta import Error
 from ostta.config.registry import ALL_IDENTIFIERS as IDENTIFIERS
+from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.core.devices import device_named, dtype_named
 from ostta.live import StreamPool
-from ostta.methods import METHODS
 
 pytestmark = pytest.mark.device
 STEPS = 24

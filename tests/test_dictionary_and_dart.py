@@ -34,7 +34,7 @@ def look(*numbers: float) -> Look[Any]:
 
 def step(score: Any, one: Look[Any], verdict: Verdict = Verdict.UNRELIABLE_DESIRED) -> float:
     scored = score.value(one)
-    score.take(one, scored, Decision(verdict, None, None, None))
+    score.remember(one, scored, Decision(verdict, None, None, None))
     return float(scored.value)
 
 

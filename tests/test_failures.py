@@ -15,9 +15,9 @@ from torch import nn
 import ostta
 from cases import CLASSES, SmallTower, adapter, backbone, content, images, learned, same, trace
 from ostta import Error, Verdict
+from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.core.overlay import encode
 from ostta.live import StreamPool
-from ostta.methods import METHODS
 
 TEXT = torch.randn(len(CLASSES), 16, generator=torch.Generator().manual_seed(0))
 
@@ -95,10 +95,10 @@ def test_an_answer_that_fails_leaves_no_trace(
         return encode(vision, pixels, overlay)
 
     with monkeypatch.context() as patched:
-        patched.setattr("ostta.adapter.encode", fails_without_graph)
+        patched.setattr("ostta.step.encode", fails_without_graph)
         with pytest.raises(problem):
             learned(one, views, Verdict.RELIABLE_DESIRED)
-    one.identifier = adapter(method).identifier
+    one.memory.identifier = adapter(method).identifier
     one.identifier.load({name.removeprefix("identifier/"): t for name, t in before.items() if "identifier" in name})
     assert same(before, content(one))
     assert learned(one, views, Verdict.RELIABLE_DESIRED).adapted
@@ -113,7 +113,7 @@ def test_an_answer_that_fails_in_a_pool_leaves_no_trace(monkeypatch: pytest.Monk
     def fails(*_: object) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr("ostta.live.shared_step._answer", fails)
+    monkeypatch.setattr("ostta.live.shared_step._conclude", fails)
     future = pool.submit("a", images(2)[1])
     pool.run_once()
     with pytest.raises(MemoryError):
@@ -152,7 +152,7 @@ def test_a_dead_step_is_given_up_and_said_and_predict_changes_nothing() -> None:
     dead = alive.moved(torch.full_like(value, 1e25) for value in alive.parameters())
     views = torch.randn(1, 3, 32, 32)
     expected = one.predict_views(views).score
-    one._before = ostta.methods.protocol.Trained(alive, one.state.optimiser, 0.0)
+    one.memory.previous = ostta.methods.gradient.Trained(alive, one.state.optimiser, 0.0)
     one.state.overlay = dead
     before = content(one)
     assert one.predict_views(views).score == expected

@@ -24,12 +24,12 @@ from ostta.bench.run import ensure_result, prepare
 from ostta.bench.spec import RunSpec
 from ostta.bench.stream import compose
 from ostta.bench.suite import expand, load_suite
+from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.data import open_dataset, read_image
 from ostta.data.dataset import Dataset
 from ostta.data.images import ImageFeatures
 from ostta.evaluation.loop import evaluate
 from ostta.feature_files import FeatureFile, Metadata, _hash, read_features, write_features
-from ostta.methods import METHODS
 from test_cli import ostta as command
 
 LIMIT = 16

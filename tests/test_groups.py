@@ -22,7 +22,7 @@ from ostta.core.groups import block_names, layernorm_names
 from ostta.core.optimisers import Optimiser
 from ostta.core.scores import entropy
 from ostta.core.types import Verdict
-from ostta.methods.trained_overlay import Group, Tuned
+from ostta.methods.trained_overlay import Group, TrainedOverlay
 
 GROUPS = get_args(Group)
 # Paper (LoRA, LayerNorm) and arithmetic on the architecture.
@@ -61,10 +61,10 @@ def vit_b16() -> Clip:
 
 
 def names_of(clip: Any, group: str, rank: int = 16) -> dict[str, int]:
-    """As `Tuned` chooses them, on a model that cannot be run."""
+    """As `TrainedOverlay` chooses them, on a model that cannot be run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Tuned, "_require_one_template", lambda self: None)
-        tuned = Tuned(clip, torch.zeros(1, 512, device="meta"), ["cat"], group, rank)  # type: ignore[arg-type]
+        patch.setattr(TrainedOverlay, "_require_one_template", lambda self: None)
+        tuned = TrainedOverlay(clip, torch.zeros(1, 512, device="meta"), ["cat"], group, rank)  # type: ignore[arg-type]
     return {name: tensor.numel() for name, tensor in tuned.tensors.items()}
 
 
@@ -145,7 +145,7 @@ def test_a_group_survives_a_restart(group: str, tmp_path: Any) -> None:
     first.save(tmp_path / "state.ostta")
     second = ostta.Adapter.restore(tmp_path / "state.ostta", backbone("embedded"))
     assert half + [p.index for p in second.stream(images(10)[5:])] == expected
-    assert same(whole._tensors(), second._tensors())
+    assert same(whole.pipeline.tensors(), second.pipeline.tensors())
 
 
 def test_lora_starts_as_the_tower_itself_and_leaves_it_alone() -> None:

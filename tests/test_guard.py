@@ -22,7 +22,7 @@ from ostta.guard.guard import MESSAGES
 from ostta.guard.shadow import Shadow
 from ostta.guard.signals import ACCEPTED, CHECKS, RARE, Check, Signals, effective_classes
 from ostta.live import StreamPool
-from ostta.methods.protocol import Failure
+from ostta.methods.gradient import Failure
 
 TEXTS = torch.eye(10, 16)
 NAMES = [f"class {number}" for number in range(10)]
@@ -55,7 +55,7 @@ def ambiguous(count: int, start: int = 0) -> list[torch.Tensor]:
 def training(**options: Any) -> ostta.Adapter:
     """ROSITA, told that every image is surely known, so that each one is an update."""
     one = adapter("rosita", losses=("re",), guard=True, **options)
-    one.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
+    one.memory.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
     return one
 
 
@@ -223,7 +223,7 @@ def test_means_that_close_in_are_a_warning_only() -> None:
 def test_prompts_of_the_text_tower_drift_too() -> None:
     """`tpt_c` on a CLIP sees images through the frozen tower; what it trains is in the text tower."""
     one = adapter("tpt_c", kind="embedded", guard=True, check_every=2, lr=1.0, views=2, share=1.0)
-    one.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
+    one.memory.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
     for image in images(4):
         assert one.step(image).adapted
     values = one.guard.signals.values()
@@ -239,7 +239,7 @@ def test_the_shadow_is_the_frozen_classifier_to_the_bit() -> None:
     for step, image in enumerate(usual(600), 1):
         found = frozen.step_features(image)
         judged = shadow.judge(torch.tensor(found.features), step)
-        shadow.take(judged, step)
+        shadow.remember(judged, step)
         told = (judged.scored.value, judged.decision.threshold, judged.decision.verdict, judged.index)
         assert told == (found.score, found.threshold, found.verdict, found.index)
 
@@ -286,7 +286,7 @@ def test_a_model_that_answers_one_class_is_frozen_and_the_event_says_what_would_
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(one.method, "look", collapsed)
-        one.identifier = Given(Verdict.UNRELIABLE_DESIRED)  # type: ignore[assignment]
+        one.memory.identifier = Given(Verdict.UNRELIABLE_DESIRED)  # type: ignore[assignment]
         found = [one.step_features(features(n % 10, n)) for n in range(64)]
     events = [event for prediction in found for event in prediction.events]
     assert [event.kind for event in events] == ["warn", "skip", "freeze"]
@@ -387,13 +387,13 @@ def test_failed_updates_do_not_replace_the_snapshots() -> None:
     stream = images(17)
     for image in stream[:4]:
         one.step(image)
-    one.steps += ACCEPTED[0]  # as if the first snapshot were older than all that the signals cover
+    one.memory.steps += ACCEPTED[0]  # as if the first snapshot were older than all that the signals cover
     for image in stream[4:8]:
         one.step(image)
     kept = [snapshot.step for snapshot in one.guard.snapshots]
     assert len(kept) == 2
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("ostta.adapter.take", lambda *_: Failure("not finite"))
+        patched.setattr("ostta.step.gradient_step", lambda *_: Failure("not finite"))
         assert "not finite" in str(one.step(stream[8]).reason)
         assert [snapshot.step for snapshot in one.guard.snapshots] == kept
         found = [one.step(image) for image in stream[9:17]]
@@ -403,7 +403,7 @@ def test_failed_updates_do_not_replace_the_snapshots() -> None:
 def test_resets_are_events_with_and_without_a_guard() -> None:
     for guard in (False, True):
         one = adapter("rosita", losses=("re",), reset_every=3, guard=guard)
-        one.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
+        one.memory.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
         found = [one.step(image) for image in images(7)]
         assert kinds(found) == ["reset", "reset"]
         assert found[2].events[0].evidence == {"reset": 3.0}
@@ -558,7 +558,7 @@ class Remembers:
         mean = float(self.total[0] / max(float(self.total[1]), 1))
         return ostta.core.types.Scored(float(look.logits.max()) - mean)
 
-    def take(self, look: Any, scored: Any, decision: Any) -> None:
+    def remember(self, look: Any, scored: Any, decision: Any) -> None:
         self.total += torch.tensor([float(look.logits.max()), 1.0], dtype=torch.float64)
 
     def memories(self) -> dict[str, Any]:
@@ -590,7 +590,7 @@ def test_a_frozen_forward_on_one_image_in_so_many_and_none_where_nothing_is_trai
         for guard in (False, True):
             one = adapter(method, kind="embedded", guard=guard, **({"check_every": 5} if guard else {}))
             if method == "rosita":
-                one.identifier = Given(Verdict.UNRELIABLE_DESIRED)  # type: ignore[assignment]
+                one.memory.identifier = Given(Verdict.UNRELIABLE_DESIRED)  # type: ignore[assignment]
             count = [0]
             hook = one.backbone.vision.register_forward_hook(lambda m, i, o, c=count: c.__setitem__(0, c[0] + len(o)))
             if guard:
@@ -606,7 +606,7 @@ def test_a_frozen_forward_on_one_image_in_so_many_and_none_where_nothing_is_trai
 
 def test_a_method_that_has_trained_nothing_yet_pays_for_no_check() -> None:
     one = adapter("rosita", kind="embedded", guard=True, check_every=1)
-    one.identifier = Given(Verdict.UNRELIABLE_DESIRED)  # type: ignore[assignment]
+    one.memory.identifier = Given(Verdict.UNRELIABLE_DESIRED)  # type: ignore[assignment]
     count = [0]
     hook = one.backbone.vision.register_forward_hook(lambda *_: count.__setitem__(0, count[0] + 1))
     for image in images(5):

@@ -30,7 +30,7 @@ class Clocked:
     def step(self, images: int, takes: float) -> None:
         for _ in range(images):
             self.now += takes
-            self._adapter.steps += 1
+            self._adapter.memory.steps += 1
             self.keeper.stepped()
 
 

@@ -108,7 +108,7 @@ def test_verdicts_follow_means_or_threshold() -> None:
     def verdict(score: float, **options: str) -> str:
         identifier = LDA(LDAOptions(**options))
         for value in bank:
-            identifier.take(value)
+            identifier.remember(value)
         return identifier.peek(score).verdict.value
 
     assert verdict(0.40) == "reliable_desired"
@@ -134,7 +134,7 @@ def test_the_reliability_ablation_moves_verdicts_and_not_the_reported_means() ->
         assert found.verdict.value == ("reliable_desired" if score >= found.threshold else "reliable_undesired")
     on_the_line = LDA(LDAOptions(reliable="threshold"))
     for score in (0.1, 0.1, 0.1):
-        on_the_line.take(score)
+        on_the_line.remember(score)
     decision = on_the_line.peek(0.11)
     assert (decision.threshold, decision.verdict.value) == (0.11, "unreliable_desired")
 
@@ -149,7 +149,7 @@ def said(identifier: LDA, scores: list[float]) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for score in scores:
-            identifier.take(score)
+            identifier.remember(score)
     return [str(warning.message) for warning in caught]
 
 
@@ -158,7 +158,7 @@ def test_scores_beyond_the_grid_are_said_once(scale: float, value: float, place:
     identifier = LDA(scale=scale)
     assert said(identifier, [value] * (ENOUGH - 1)) == []
     with pytest.warns(UserWarning, match=rf"^All of the last {ENOUGH} scores lie {place}.*`search=exact`[^.]*\.$"):
-        identifier.take(value)
+        identifier.remember(value)
     assert said(identifier, [value] * 1000) == []
     identifier.reset()
     assert said(identifier, [value] * 100) == []

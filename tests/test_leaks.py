@@ -79,11 +79,11 @@ def test_the_steps_of_rosita_and_tda_keep_nothing_in_any_object_of_the_process()
 
 def test_a_leak_in_a_real_step_is_seen_and_its_absence_too(monkeypatch: pytest.MonkeyPatch) -> None:
     one, planted = adapter("rosita"), Planted()
-    turn, take = turn_of(one), one.identifier.take
+    turn, remember = turn_of(one), one.identifier.remember
     # Many steps, here and below: what comes and goes may have some fifty references with it.
     assert leak(turn, warm=200, steps=150) is None
     monkeypatch.setattr(
-        one.identifier, "take", lambda score, evidence: (take(score, evidence), planted.kept.append(score))
+        one.identifier, "remember", lambda score, evidence: (remember(score, evidence), planted.kept.append(score))
     )
     assert growth(turn, warm=2, steps=150).references > 75
 

@@ -33,7 +33,7 @@ def answers(logits: np.ndarray, levels: Levels) -> np.ndarray:
     found = []
     for row in logits:
         found.append(int(levels.without(torch.from_numpy(row)).argmax()))
-        levels.take(torch.from_numpy(row), True)
+        levels.remember(torch.from_numpy(row), True)
     return np.array(found)
 
 
@@ -56,7 +56,7 @@ def test_the_level_is_the_mean_of_the_rows_with_half_of_the_own() -> None:
             k = int(left.argmax())
             counts[k] = min(counts[k] + 1, MEMORY)
             rows[k] += (z - rows[k]) / counts[k]
-        levels.take(torch.from_numpy(z), True)
+        levels.remember(torch.from_numpy(z), True)
 
 
 def test_a_raised_class_is_answered_less_often_and_more_is_right() -> None:
@@ -88,7 +88,7 @@ def test_only_classes_that_were_seen_have_a_row() -> None:
     tracemalloc.start()
     levels = Levels(many)
     for number, label in enumerate((7, 3, 7, 19_000)):  # each image is clearer than the ones before
-        levels.take(10.0**number * torch.nn.functional.one_hot(torch.tensor(label), many).double(), True)
+        levels.remember(10.0**number * torch.nn.functional.one_hot(torch.tensor(label), many).double(), True)
     size = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert size < 100 * 8 * many
@@ -101,7 +101,7 @@ def test_only_classes_that_were_seen_have_a_row() -> None:
 
 def test_one_class_has_no_level() -> None:
     levels = Levels(1)
-    levels.take(torch.tensor([0.3]), True)
+    levels.remember(torch.tensor([0.3]), True)
     assert levels.without(torch.tensor([0.3])).item() == pytest.approx(0.3)
 
 

@@ -13,16 +13,17 @@ from PIL import Image
 
 import ostta
 from cases import CLASSES, SmallTower, adapter, backbone, images, trace, usual
+from helpers.errors import raises
 from ostta import Error, Prediction
 from ostta.bench.naming import run_command
 from ostta.bench.result import read_result
 from ostta.bench.run import ensure_result, prepare
 from ostta.bench.spec import RunSpec, changed
+from ostta.config.registry import ALL_METHODS as METHODS
+from ostta.config.registry import ALL_SCORES as SCORES
 from ostta.live.answers import open_stream
 from ostta.live.state_keeper import Wanted
 from ostta.lookahead import DEFAULT_AHEAD, batch_size
-from ostta.methods import METHODS
-from ostta.scores import SCORES
 from ostta.sources import Item, Source
 from ostta.sources import open as open_source
 from ostta.sources.live import Live
@@ -59,7 +60,7 @@ def one_by_one(one: ostta.Adapter, pictures: list) -> list[Prediction]:
         try:
             found.append(one.step(picture))
         except Error as problem:
-            found.append(ostta.adapter.nothing(str(problem)))
+            found.append(ostta.step.unseen_prediction(str(problem)))
     return found
 
 
@@ -235,7 +236,7 @@ def test_towers_that_cannot_take_a_batch_get_single_images(tower: type[SmallTowe
 
 def test_a_backbone_without_a_tower_says_so() -> None:
     one = ostta.load(ostta.backbones.wrap(None, torch.eye(2)), ["cat", "dog"], "zero_shot")
-    with pytest.raises(ostta.Error, match="no image tower"):
+    with raises("image-tower-missing"):
         list(one.stream(images(3)))
 
 
@@ -249,9 +250,9 @@ class Eventful(Source):
     def __iter__(self) -> Iterator[Item]:
         for number, image in enumerate(images(40)):
             if number in (3, 4, 20):
-                self.tell("lost", f"before {number}")
+                self.add_event("lost", f"before {number}")
             yield Item(image, str(number), str(number))
-        self.tell("lost", "at the end")
+        self.add_event("lost", "at the end")
 
 
 @pytest.mark.parametrize("ahead", [1, 3, None])

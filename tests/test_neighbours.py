@@ -13,7 +13,7 @@ from ostta import Decision, Error, Verdict
 from ostta.contrib import Adaptive, AdaptiveOptions, Neighbours, NeighboursOptions
 from ostta.contrib.adaptive import DEPTH
 from ostta.contrib.recent_images import RecentImages, chance_peak, near
-from ostta.core.cuts import cut_in_two, explained_share
+from ostta.core.otsu import explained_share, otsu_split
 from ostta.core.types import Look, Preprocessing
 from ostta.identifiers import LDA
 from ostta.scores import Setting
@@ -63,7 +63,7 @@ def run(rows: np.ndarray, identifier=None, **options) -> tuple[np.ndarray, np.nd
         seen = look(row)
         scored = score.value(seen)
         decision = identifier.observe(scored.value, scored.evidence)
-        score.take(seen, scored, decision)
+        score.remember(seen, scored, decision)
         values.append(scored.value)
         accepted.append(decision.desired)
         evidence.append(dict(scored.evidence))
@@ -146,7 +146,7 @@ def test_the_peak_by_chance_is_that_of_normal_cosines(classes: int) -> None:
 def test_cuts() -> None:
     rng = np.random.default_rng(0)
     values = np.concatenate([rng.normal(0, 1, 300), rng.normal(6, 1, 100)])
-    cut, low, high = cut_in_two(values)
+    cut, low, high = otsu_split(values)
     assert (low, high) == pytest.approx((values[values < cut].mean(), values[values > cut].mean()))
     best = min(
         (values[values <= c].var() * (values <= c).sum() + values[values > c].var() * (values > c).sum(), c)
@@ -155,7 +155,7 @@ def test_cuts() -> None:
     assert (values <= best[1]).sum() == (values < cut).sum()
     assert explained_share(rng.normal(size=20_000)) == pytest.approx(2 / math.pi, abs=0.01)
     assert explained_share(rng.uniform(size=20_000)) == pytest.approx(0.75, abs=0.01)
-    assert cut_in_two(np.full(5, 0.3)) == (0.3, 0.3, 0.3)
+    assert otsu_split(np.full(5, 0.3)) == (0.3, 0.3, 0.3)
     assert explained_share(np.full(5, 0.3)) == 0
 
 
@@ -169,7 +169,7 @@ def test_a_stop_in_the_middle_changes_nothing() -> None:
         first, second = one.value(look(row)), other.value(look(row))
         assert first == second, number
         for score in (one, other):
-            score.take(look(row), first, NONE)
+            score.remember(look(row), first, NONE)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_stop_in_the_middle_changes_nothing() -> None:
 def test_a_damaged_window_is_refused(name: str, value: torch.Tensor) -> None:
     score = Neighbours(NeighboursOptions(recent_images=64), setting())
     for row in stream(80, 20)[0]:
-        score.take(look(row), score.value(look(row)), NONE)
+        score.remember(look(row), score.value(look(row)), NONE)
     good = score.tensors()
     with pytest.raises(Error):
         Neighbours(NeighboursOptions(recent_images=64), setting()).load({**good, name: value})
@@ -212,7 +212,7 @@ def taught(rejected: int, identifier: Adaptive | None = None) -> Adaptive:
     identifier = identifier or Adaptive(AdaptiveOptions(window=100), scale=None)
     for number in range(100):
         contrast = -1.0 if number * rejected // 100 != (number + 1) * rejected // 100 else 1.0
-        identifier.take(0.5, {"contrast": contrast, "margin": 1.0})
+        identifier.remember(0.5, {"contrast": contrast, "margin": 1.0})
     return identifier
 
 

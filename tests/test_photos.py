@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,11 @@ from helpers.errors import raises
 from ostta import backbones
 from ostta.backbones.photos import ALL_CLASSES, Photos, load_photos
 from ostta.backbones.photos.names import CLASSES, load_names
-from ostta.methods import METHODS
+from ostta.cli import main
+from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.testing import check_backbone, methods
 from ostta.testing.subject import Subject, images
+from streaming import stream
 
 TOOLS = Path(__file__).parent.parent / "tools"
 NAMES = ("airliner", "automobile", "bird", "cat", "ruminant", "dog", "frog", "horse", "ship", "truck")
@@ -130,7 +134,7 @@ def test_the_other_classes_are_its_words(photos: Photos) -> None:
 # --- what it can and cannot do ----------------------------------------------------------------------------------------------
 def test_it_is_not_a_vision_language_model(photos: Photos) -> None:
     assert not isinstance(photos, backbones.HasTextTower | backbones.ReadsPrompts | backbones.TunesPrompts)
-    with pytest.raises(ostta.Error, match="photos cannot read the descriptions"):
+    with raises("backbone-unsupported", match="photos cannot encode descriptions"):
         ostta.load(photos, {"dog": ["a photo of a dog"]})
     for method in PROMPT_METHODS:
         sentence = "PromptAlign needs MaPLe" if method in MAPLE_METHODS else "photos cannot tune prompts"
@@ -186,3 +190,50 @@ def _stages():
     from ostta.backbones.photos.tower import STAGES
 
     return STAGES
+
+
+# --- the command line -------------------------------------------------------------------------------------------------------
+def test_suggest_prefers_photographs_then_the_small_model() -> None:
+    assert backbones.suggest(["dog", "guitar"]).backbone == "photos"
+    assert backbones.suggest(["cat", "deer"]).backbone == "embedded"
+    assert backbones.suggest(["dog"], described=True).backbone == "embedded"
+    with raises("backbone-none", match=r"'pigeon'.*ostta\[clip\]"):
+        backbones.suggest(["violin", "pigeon"])
+
+
+def test_a_folder_of_photographs_becomes_a_sorted_folder_in_one_command(tmp_path: Path) -> None:
+    from ostta.data import open_dataset
+
+    known, unknown = open_dataset("sample:photos"), open_dataset("sample:photos_unknown")
+    folder = tmp_path / "holiday"
+    folder.mkdir()
+    for number in range(50):
+        known.image(number).save(folder / f"{number:02}-{known.classes[known.labels[number]]}.jpg")
+        unknown.image(number).save(folder / f"{number:02}-other.jpg")
+    names = ",".join(known.classes)
+    done = stream(folder, "--classes", names, "--out", tmp_path / "out", "--sort", "copy")
+    assert done.code == 0, done.told
+    placed = {path.name: path.parent.name for path in (tmp_path / "out" / "sorted").glob("*/*")}
+    assert len(placed) == 100
+    # The first images come before enough has been seen.
+    decided = {name: answer for name, answer in placed.items() if answer != "undecided"}
+    assert len(decided) >= 60
+    shown = {name: name[:-4].split("-")[2] for name in decided}
+    expected = {name: label if label in known.classes else "unknown" for name, label in shown.items()}
+    assert sum(decided[name] == expected[name] for name in decided) / len(decided) > 0.6
+    assert "photos" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_demo_of_photographs_shows_both_parts_of_its_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["ostta", "demo", "photos", "--images", "10", "--out", str(tmp_path)])
+    out = io.StringIO()
+    with redirect_stdout(out), pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "HM of zero_shot: clean" in out.getvalue()
+    assert page.count("Desired images before the snow") == 1
+    assert "snow: HM" in page
+    assert "known with" in page

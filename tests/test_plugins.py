@@ -156,7 +156,7 @@ def test_a_state_file_names_registered_things_only(tmp_path: Path) -> None:
 
             from ostta.state.file import FORMAT, _hash
 
-            tensors = {key: value.contiguous() for key, value in one._tensors().items()}
+            tensors = {key: value.contiguous() for key, value in one.pipeline.tensors().items()}
             text = json.dumps({"format": FORMAT, **described})
             save_file(tensors, tmp_path / "forged.ostta", {"ostta": text, "sha256": _hash(tensors, text)})
             others = {} if kind == "method" else {"method": mine()}

@@ -25,7 +25,7 @@ from ostta.data.corruptions import corrupt
 from ostta.identifiers import LDA
 from ostta.live import StreamPool
 from ostta.live.batched_tower import BatchedTower
-from ostta.methods.tuning import NOT_FINITE
+from ostta.methods.gradient import NOT_FINITE
 from ostta.state import stored_hash
 from tiny_models import IMAGE_SIZE, tiny_clip
 
@@ -48,7 +48,7 @@ class Forced(LDA):
 
 def forced(model, *verdicts: Verdict, **options) -> ostta.Adapter:
     made = ostta.load(model, CLASSES[:4], "rosita", **options)
-    made.identifier = Forced(*verdicts)
+    made.memory.identifier = Forced(*verdicts)
     return made
 
 
@@ -320,7 +320,7 @@ def test_only_those_that_learn_pay_for_it(clip) -> None:
     assert passes.of(pool, image) == 2 * [(4, False), (1, False), (3, True), (1, False)]
     for name in pool.names:
         with pool.held(name) as one:
-            one.identifier = Forced(Verdict.UNRELIABLE_DESIRED)
+            one.memory.identifier = Forced(Verdict.UNRELIABLE_DESIRED)
     assert passes.of(pool, image) == 2 * [(4, False)]
 
 

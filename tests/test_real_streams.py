@@ -80,7 +80,7 @@ def serving(folder: Path, port: int) -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.skipif(not has_rtsp_server(), reason="GStreamer's RTSP server and its Python are not installed")
 def test_a_camera_that_is_lost_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "WAITS", (0.5,))
+    monkeypatch.setattr(live, "RETRY_DELAYS", (0.5,))
     folder = pictures(tmp_path / "in", 50)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

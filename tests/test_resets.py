@@ -25,9 +25,9 @@ def resetting(method: str, every: int, **options: Any) -> ostta.Adapter:
     own = {**OPTIONS.get(method, {}), **options}
     one = adapter(method, identifier="all", kind=usual(method), reset_every=every, **own)
     if method == "prototypes":  # or its bank stays empty
-        one.identifier = Given(Verdict.UNRELIABLE_UNDESIRED)  # type: ignore[assignment]
+        one.memory.identifier = Given(Verdict.UNRELIABLE_UNDESIRED)  # type: ignore[assignment]
     elif method == "rosita":
-        one.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
+        one.memory.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
     return one
 
 
@@ -48,7 +48,7 @@ def test_what_was_trained_goes_back_and_the_prediction_says_so(method: str) -> N
         if back:
             resets += 1
             assert same(trained(one), start)
-            assert one.updates == 0
+            assert one.memory.updates == 0
     assert resets >= 2
     assert one.steps == 24
     other = resetting(method, 0)
@@ -69,19 +69,19 @@ def test_what_no_trained_model_gave_stays() -> None:
     one = resetting("cliptta", 2)
     for image in images(4):
         one.step(image)
-    assert one.updates == 0
+    assert one.memory.updates == 0
     assert len(one.state.images) == one.state.accepted == 4
     assert one.state.updates == one.state.counted == len(one.state.scores) == 0
     two = resetting("dpe", 2)
     for image in images(2):
         two.step(image)
-    assert (two.updates, two.state.evolved) == (0, 0)
+    assert (two.memory.updates, two.state.evolved) == (0, 0)
     assert bool(two.state.cache.filled.any())
     three = adapter("rosita", kind="embedded", group="prompts", losses=("re",), reset_every=2, lr=1e-4)
-    three.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
+    three.memory.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
     for image in images(2):
         three.step(image)
-    assert three.updates == 0
+    assert three.memory.updates == 0
     assert len(three.state.desired) == 2
 
 
@@ -103,7 +103,7 @@ def test_a_restored_stream_resets_when_it_would_have(method: str, tmp_path: Path
     assert found == expected
     assert same(content(one), content(whole))
     one.reset()
-    assert one.updates == 0
+    assert one.memory.updates == 0
 
 
 def test_streams_of_a_pool_reset_as_adapters_do() -> None:
@@ -128,7 +128,7 @@ def test_a_step_that_fails_is_no_update() -> None:
     one = adapter("unient", reset_every=2, lr=1e37)
     for image in images(4):
         assert not one.step(image).adapted
-    assert one.updates == 0
+    assert one.memory.updates == 0
 
 
 @pytest.mark.parametrize("method", ["zero_shot", "tda", "tpt"])
@@ -140,5 +140,5 @@ def test_nothing_to_take_back_is_one_sentence(method: str) -> None:
 def test_states_from_before_have_no_count(tmp_path: Path) -> None:
     one = adapter("unient")
     one.step(images(1)[0])
-    assert not any(name.startswith("adapter/") for name in one._tensors())
-    assert one.updates == 0
+    assert not any(name.startswith("adapter/") for name in one.pipeline.tensors())
+    assert one.memory.updates == 0

@@ -46,9 +46,9 @@ from ostta.bench.suite import load_suite
 from ostta.bench.verify import verify
 from ostta.bench.worker import Ending, Job, Outcome, attempt
 from ostta.cli.app import app
+from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.core.types import Error, Prediction, Timing, Verdict
 from ostta.evaluation.loop import Records
-from ostta.methods import METHODS
 from ostta.streams import Sample
 
 SAMPLES = {"desired": "sample:cifar10c", "undesired": "sample:mnist"}

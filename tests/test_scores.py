@@ -182,7 +182,7 @@ def test_the_detector_is_the_published_one() -> None:
         assert scored.value == pytest.approx(expected[number], abs=1e-6), number
         decision = ostta.identifiers.AdaND().peek(scored.value, scored.evidence)
         assert decision.desired != flags[number], number
-        one.take(look, scored, Decision(Verdict.UNRELIABLE_DESIRED, None, None, None))
+        one.remember(look, scored, Decision(Verdict.UNRELIABLE_DESIRED, None, None, None))
 
 
 def test_the_detector_needs_a_tower() -> None:

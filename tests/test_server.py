@@ -120,7 +120,7 @@ def test_what_is_wrong_with_a_session_is_one_sentence(server: Served, wanted: di
         (b"{", 400, "not JSON"),
         (b"\xff\xfe", 400, "not UTF-8"),
         (b"[1]", 422, "a JSON object"),
-        (b'{"classes": ["cat"], "classes": ["dog"]}', 400, "twice"),
+        (b'{"classes": ["cat"], "classes": ["dog"]}', 400, "repeated"),
         (b"[" * 100_000, 400, "nested too deeply"),
         (b"9" * 5000, 400, "not JSON"),
     ],
@@ -161,8 +161,8 @@ def test_three_formats_small_and_large(server: Served, form: str) -> None:
     ("content", "words"),
     [
         (b"", "The image is empty"),
-        (b"GIF89a" + b"\0" * 100, "neither a JPEG, nor a PNG, nor a WebP"),
-        (b"%!PS-Adobe-3.0 EPSF", "neither a JPEG"),
+        (b"GIF89a" + b"\0" * 100, "not a JPEG, PNG or WebP"),
+        (b"%!PS-Adobe-3.0 EPSF", "not a JPEG"),
         (b"\x89PNG\r\n\x1a\n" + b"\0" * 50, "cannot be read as an image"),
         (pngs()[0][:200], "truncated"),
     ],
@@ -181,7 +181,7 @@ def test_a_bad_image_among_many_has_a_problem_in_its_place(server: Served) -> No
     found = server.http.post(f"/sessions/{id}/images", files=files).json()["predictions"]
     assert [one.get("step") for one in found] == [1, None, 2]
     assert found[1]["problem"]["status"] == 422
-    assert "neither a JPEG" in found[1]["problem"]["detail"]
+    assert "not a JPEG" in found[1]["problem"]["detail"]
 
 
 def test_features_in_the_place_of_images(server: Served) -> None:

@@ -81,6 +81,8 @@ def recorded(server: Served) -> dict[str, Any]:
     for name in ("health", "ready", "info", "sessions", "metrics", "", "favicon.ico", "nowhere", "docs"):
         ask(f"GET /{name}", "GET", f"/{name}")
     info = ask.found["GET /info"]["body"]
+    # Their order says nothing.
+    info |= {kind: sorted(info[kind]) for kind in ("methods", "scores", "identifiers")}
     info["options"] = {owner: sorted(options[0]) if options else [] for owner, options in info["options"].items()}
     for name in ("info", "sessions", "metrics", "events", "", "health"):
         ask(f"GET /{name} without a token", "GET", f"/{name}", None)

@@ -151,8 +151,8 @@ def test_a_token_may_be_bound_to_an_id() -> None:
 
 
 def test_a_browser_signs_in_once(guarded: Served) -> None:
-    is_problem(guarded.http.post("/login", json={"token": "wrong"}), 401, "no token of this server")
-    is_problem(guarded.http.post("/login", json={"token": 3}), 401, "no token of this server")
+    is_problem(guarded.http.post("/login", json={"token": "wrong"}), 401, "token is not valid")
+    is_problem(guarded.http.post("/login", json={"token": 3}), 401, "token is not valid")
     answer = guarded.http.post("/login", json={"token": ALL})
     assert answer.status_code == 204
     words = answer.headers["set-cookie"].lower()
@@ -264,7 +264,7 @@ def test_only_requests_that_are_meant_for_this_server_are_answered(guarded: Serv
         "localhost.evil.example:80",
         "",
     ):
-        is_problem(guarded.http.get("/health", headers={"host": host}), 421, "is not called")
+        is_problem(guarded.http.get("/health", headers={"host": host}), 421, "has no name")
 
 
 def test_a_header_that_decides_who_may_come_in_is_there_once(guarded: Served) -> None:

@@ -23,7 +23,7 @@ from helpers.errors import raises
 from ostta import Error
 from ostta.io import write_atomically
 from ostta.live.state_keeper import Wanted, opened
-from ostta.state import FORMAT, read_state, write_state
+from ostta.state import FORMAT, StateCopy, read_state, write_state
 from ostta.state.file import UPGRADES
 from steady import STEPS, steady_backbone, steady_images
 from tiny_models import tiny_clip
@@ -127,7 +127,7 @@ def test_a_state_file_makes_nothing_be_downloaded_or_read(
     one, path = adapter("rosita"), tmp_path / "a.ostta"
     told = one.describe()
     told["backbone"] |= {"id": name, "restorable": True}
-    write_state(path, one._tensors(), told)
+    write_state(path, StateCopy(one.pipeline.tensors(), told))
 
     def opened(*_: object) -> None:
         raise AssertionError("opened")
@@ -157,14 +157,14 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
     one, path = adapter("rosita"), tmp_path / "a.ostta"
     for change in ({"seed": -1}, {"step": 2**60}, {"classes": ["\ud800"]}, {"profile": "mine"}, {"more": 1}):
         with pytest.raises(Error):
-            write_state(path, one._tensors(), one.describe() | change)
+            write_state(path, StateCopy(one.pipeline.tensors(), one.describe() | change))
     assert not list(tmp_path.iterdir())
 
 
 def test_incomplete_state_is_refused(tmp_path: Path) -> None:
     one = adapter("rosita")
-    tensors = {name: t for name, t in one._tensors().items() if "scores" not in name}
-    write_state(tmp_path / "part.ostta", tensors, one.describe())
+    tensors = {name: t for name, t in one.pipeline.tensors().items() if "scores" not in name}
+    write_state(tmp_path / "part.ostta", StateCopy(tensors, one.describe()))
     with pytest.raises(Error, match="incomplete"):
         ostta.Adapter.restore(tmp_path / "part.ostta", one.backbone)
 

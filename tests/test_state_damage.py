@@ -78,7 +78,7 @@ def check(path: Path, damages: Iterable[damage.Damage], *, may_load: bool) -> in
             assert may_load or what.endswith("levels/rows as [4, 4]"), what
             for image in steady_images(3, start=40):
                 one.step(image)
-            one._tensors()
+            one.pipeline.tensors()
     return refused
 
 

@@ -24,9 +24,9 @@ from ostta.cli.app import app
 from ostta.cli.grid_progress import tell_missing
 from ostta.cli.parsing import parse_only
 from ostta.config.registry import ALL_IDENTIFIERS as IDENTIFIERS
+from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.config.resolve import list_options_classes as options_by_owner
 from ostta.data.corruptions import corruption_names
-from ostta.methods import METHODS
 
 LATEX = Path(__file__).resolve().parents[2] / "shared" / "paper" / "rosita.tex.txt"
 NAMES = suite_names()
@@ -449,7 +449,7 @@ def test_the_page_lists_every_suite_with_its_runs(suites: dict[str, Suite]) -> N
     listed = {}
     for short, paper, embedded in re.findall(r"^\| `([\w-]+)` \|.*\| ([\d–]+) \| ([\d–]+)[^|]*\|$", page, re.MULTILINE):
         listed |= {f"paper/{short}": paper, f"embedded/{short}": embedded}
-    listed |= dict(re.findall(r"^\| `(decide/[\w-]+)` \|.*\| ([\d]+) \|$", page, re.MULTILINE))
+    listed |= dict(re.findall(r"^\| `((?:decide|photos)/[\w-]+)` \|.*\| ([\d]+) \|$", page, re.MULTILINE))
     assert {name: int(count) for name, count in listed.items() if count != "–"} == {
         name: runs(expand(suite)) for name, suite in suites.items()
     }

@@ -20,10 +20,10 @@ import ostta
 import ostta.live
 from cases import CLASSES, adapter, backbone, images
 from ostta import Error, Prediction, Verdict
-from ostta.adapter import nothing
 from ostta.core.types import Timing
 from ostta.data import ImageSource
 from ostta.evaluation.loop import Records
+from ostta.step import unseen_prediction
 from ostta.streams import Sample
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,8 +57,8 @@ def answer(score: float, threshold: float | None, verdict: Verdict, **more: obje
         (answer(0.0042, None, UNRELIABLE), "Prediction(cat, score 0.004, unreliable)"),
         (answer(27.5, 21.0, RELIABLE), "Prediction(cat, score 27.50 > 21.00, reliable)"),
         (answer(1e-30, 0.0, UNRELIABLE), "Prediction(cat, score 1e-30 > 0.0, unreliable)"),
-        (nothing("The given bytes are empty."), "Prediction(nothing seen: The given bytes are empty.)"),
-        (nothing(None), "Prediction(nothing seen)"),
+        (unseen_prediction("The given bytes are empty."), "Prediction(nothing seen: The given bytes are empty.)"),
+        (unseen_prediction(None), "Prediction(nothing seen)"),
     ],
 )
 def test_the_text_of_a_prediction(prediction: Prediction, text: str) -> None:
@@ -75,7 +75,7 @@ def test_a_rejected_image_keeps_the_name_of_its_best_class() -> None:
     for prediction in one.stream(images(8)):
         assert prediction.best == CLASSES[prediction.index]
         assert prediction.label == (prediction.best if prediction.known else None)
-    assert nothing("dark").best is None
+    assert unseen_prediction("dark").best is None
 
 
 def test_the_text_of_an_adapter() -> None:
@@ -151,7 +151,7 @@ def some_records() -> Records:
         0.4, 0.3, RELIABLE, ms=Timing(1.0, 2.0, 3.0), pseudo_label=3, diagnostics={"matches": 4}, features=(1.0, 0.0)
     )
     records.add(Sample(None, 3, "made", 7, 1), full)
-    records.add(Sample(None, -1, "other", 8, 0), nothing("too dark"))
+    records.add(Sample(None, -1, "other", 8, 0), unseen_prediction("too dark"))
     return records
 
 
@@ -252,12 +252,6 @@ WITHOUT = {
     "ostta.adapter.Adapter.in_use": FOR_A_POOL,
     "ostta.adapter.Adapter.views_of": FOR_A_POOL,
     "ostta.adapter.Adapter.step_encoded": "a step of `stream`, whose images were encoded ahead",
-    "ostta.adapter.Adapter.decide": FOR_A_POOL,
-    "ostta.adapter.Adapter.propose": FOR_A_POOL,
-    "ostta.adapter.Adapter.looks_again": FOR_A_POOL,
-    "ostta.adapter.Adapter.conclude": FOR_A_POOL,
-    "ostta.adapter.Adapter.rescued": FOR_A_POOL,
-    "ostta.adapter.Adapter.clock": FOR_A_POOL,
 }
 # Their methods are those of the protocol `Identifier`, which the examples of the classes call.
 CLASS_ALONE = {name for name in ostta.identifiers.__all__ if name != "IDENTIFIERS"}
@@ -293,8 +287,8 @@ def test_the_list_of_public_things_is_no_empty_one() -> None:
     assert {
         "ostta.adapter.load", "ostta.adapter.Adapter.step", "ostta.core.types.Prediction.to_dict", "ostta.live.pool.StreamPool.held",
         "ostta.evaluation.loop.Records.to_pandas", "ostta.adapter.Adapter.restore", "ostta.backbones.wrapped.wrap", "ostta.identifiers.lda.LDA",
-        "ostta.backbones.protocol.Backbone.classifier", "ostta.core.types.Error", "ostta.sources.opening.open",
-        "ostta.sources.source.Source.new_events", "ostta.sources.item.Item.require_image",
+        "ostta.backbones.protocol.Backbone.classifier", "ostta.core.types.Error", "ostta.sources.factory.open",
+        "ostta.sources.source.Source.new_events", "ostta.sources.source.Item.require_image",
     } <= names  # fmt: skip
     assert set(WITHOUT) <= names
 

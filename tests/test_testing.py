@@ -216,13 +216,13 @@ class Tracking(LDA):
 
     def peek(self, score: float, evidence=NO_EVIDENCE):
         decision = super().peek(score)
-        self.take(score)
+        self.remember(score)
         return decision
 
 
 class Wavering(LDA):
     def observe(self, score: float, evidence=NO_EVIDENCE):
-        self.take(score)
+        self.remember(score)
         return super().peek(score + 0.1)
 
 

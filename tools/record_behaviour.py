@@ -203,7 +203,7 @@ def names() -> dict[str, Any]:
         }
     prediction = load("zero_shot", class_scores=True, features=True).step(stream(1)[0])
     return {
-        "registered": {kind: registry.component_names(kind) for kind in registry.COMPONENT_KINDS},
+        "registered": {kind: sorted(registry.component_names(kind)) for kind in registry.COMPONENT_KINDS},
         "options": {owner: {field.name: str(field.default) for field in fields(of)} for owner, of in owners.items()},
         "signatures": {
             "load": signature(ostta.load),

@@ -9,8 +9,8 @@
     logit_scale       one positive number, the temperature of the backbone
     metadata          one text, the JSON form of `Metadata`, with the SHA-256 of every other array
 
-`ostta features extract` writes a feature file. `features:FILE` names it as a data set and as a backbone. Reading executes no code:
-arrays of Python objects are rejected, and every array is checked before it is used.
+`ostta features extract` writes a feature file. `features:FILE` names it as a data set and as a backbone. Reading
+executes no code: arrays of Python objects are rejected, and every array is checked before it is used.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ _TEXTS = ("classes", "words")
 _MATRICES = ("features", "class_embeddings", "word_embeddings")
 _OPTIONAL = frozenset(["words", "word_embeddings"])
 _ARRAYS = (*_MATRICES, *_TEXTS, "labels", "logit_scale")
-# Features hardly compress, so a file that grows more than this when it is read is damaged or was made to fill the memory.
+# Features hardly compress, so a file that grows more than this when it is read is damaged or was made to fill the
+# memory.
 _MOST_GROWTH = 32
 
 Array = NDArray[Any]
@@ -118,7 +119,8 @@ class FeatureFile:
             )
         if not features_suffice:
             raise Error(
-                f"{method} needs the images, and '{name}' has only features: use a method that needs one view and trains nothing "
+                f"{method} needs the images, and '{name}' has only features: use a method that needs one view and "
+                "trains nothing "
                 "in the image tower, such as zero_shot, tda or dpe.",
                 code="image-missing",
             )
@@ -136,7 +138,8 @@ def features_path(name: str, root: Path | None = None) -> Path:
     folder = data_folder(root)
     if folder is None:
         raise Error(
-            f"'{name}' is a file in the folder of your data sets: give that folder as --data or as OSTTA_DATA, or the path of a "
+            f"'{name}' is a file in the folder of your data sets: give that folder as --data or as OSTTA_DATA, or the "
+            "path of a "
             f"file, which ends in {SUFFIX}.",
             code="data-folder-missing",
         )
@@ -155,14 +158,15 @@ def placed_features(name: str, root: Path | None = None) -> str:
 def read_features(path: Path | str) -> FeatureFile:
     """Read and check a feature file; a damaged file is an Error.
 
-    >>> read_features("nowhere.npz")
+    >>> read_features("nowhere.npz")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ostta.core.types.Error: There is no feature file 'nowhere.npz': `ostta features extract` writes such files, and tools/real_features.py writes those of the suite decide/real.
+    ostta.core.types.Error: There is no feature file 'nowhere.npz': ...
     """
     path = Path(path)
     if not os.path.lexists(path):
         raise Error(
-            f"There is no {WHAT} '{path}': `ostta features extract` writes such files, and tools/real_features.py writes those of "
+            f"There is no {WHAT} '{path}': `ostta features extract` writes such files, and tools/real_features.py "
+            "writes those of "
             "the suite decide/real.",
             code="file-not-found",
         )

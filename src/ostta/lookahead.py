@@ -68,9 +68,9 @@ class UpcomingImage(Generic[Item]):
             picture = self._read()
             if isinstance(picture, ImageFeatures):
                 return
-            began = self._adapter.clock()
+            began = self._adapter.pipeline.clock()
             self.pixels = canonical(picture, self._adapter.backbone.preprocessing)
-            self.seconds = self._adapter.clock() - began
+            self.seconds = self._adapter.pipeline.clock() - began
         except Exception as problem:
             self._problem = problem
 
@@ -137,7 +137,7 @@ def batch_size(images: object, ahead: int | None) -> int:
     (16, 1, 4)
     """
     if ahead is not None and (isinstance(ahead, bool) or not isinstance(ahead, int) or not 1 <= ahead <= MAX_AHEAD):
-        raise Error(f"`ahead` is a whole number from 1 to {MAX_AHEAD:,}, not {shown(ahead)}.")
+        raise Error(f"`ahead` is a whole number from 1 to {MAX_AHEAD:,}, not {shown(ahead)}.", code="option-invalid")
     if isinstance(images, Source):
         return 1 if images.waits else ahead or DEFAULT_AHEAD
     return ahead or (DEFAULT_AHEAD if isinstance(images, Sized) else 1)
@@ -153,7 +153,7 @@ def _encode(adapter: Adapter, batch: Sequence[UpcomingImage[Item]], first: int) 
     images = [(first + place, image, image.pixels) for place, image in enumerate(batch) if image.pixels is not None]
     if not images or first + len(batch) == 1 or not _batches_agree.get(vision, True):
         return
-    began = adapter.clock()
+    began = adapter.pipeline.clock()
     try:
         with answering():
             pixels = torch.zeros((first + len(batch), *images[0][2].shape))
@@ -161,7 +161,7 @@ def _encode(adapter: Adapter, batch: Sequence[UpcomingImage[Item]], first: int) 
                 pixels[place] = own
             pixels = pixels.to(adapter.device)
             features = encode(vision, pixels)
-            took = (adapter.clock() - began) / len(images)
+            took = (adapter.pipeline.clock() - began) / len(images)
             if vision not in _batches_agree:
                 last = images[-1][0]
                 _batches_agree[vision] = _agrees(features, encode(vision, pixels[last : last + 1]), last)

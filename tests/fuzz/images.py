@@ -44,7 +44,7 @@ class Images(Kind):
         return repaired(content) if name.startswith("png") and rng.random() < 0.7 else content
 
     def held(self) -> Any:
-        return self.adapter.steps, {name: tensor.tolist() for name, tensor in self.adapter._tensors().items()}
+        return self.adapter.steps, {name: tensor.tolist() for name, tensor in self.adapter.pipeline.tensors().items()}
 
     def target(self, folder: Path) -> None:
         content = (folder / "input").read_bytes()

@@ -16,7 +16,7 @@ from cases import images
 from ostta import Error
 from ostta.data.images import read_image
 from ostta.sources import open as open_source
-from ostta.sources.mjpeg import images_of
+from ostta.sources.addresses import multipart_images
 from test_videos import video
 
 from .engine import Kind, PromiseError
@@ -61,7 +61,7 @@ class Sources(Kind):
     def target(self, folder: Path) -> None:
         (path,) = folder.iterdir()
         if path.name == "stream":
-            for content in images_of(io.BytesIO(path.read_bytes()), b"frame", 1 << 20):
+            for content in multipart_images(io.BytesIO(path.read_bytes()), b"frame", 1 << 20):
                 with suppress(Error):
                     read_image(content)
             return

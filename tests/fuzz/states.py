@@ -104,7 +104,7 @@ class ForgedStates(States):
 
 def _summary(one: Adapter) -> tuple[Any, ...]:
     described = {name: value for name, value in one.describe().items() if name != "versions"}
-    tensors = {name: (str(tensor.dtype), tensor.tolist()) for name, tensor in sorted(one._tensors().items())}
+    tensors = {name: (str(tensor.dtype), tensor.tolist()) for name, tensor in sorted(one.pipeline.tensors().items())}
     return json.dumps(described, sort_keys=True, default=str), repr(tensors)
 
 

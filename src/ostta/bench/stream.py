@@ -334,10 +334,11 @@ class SeenImages:
         return self._sample(step).image
 
     def before_corruption(self, step: int) -> Image.Image | None:
-        """The same without its corruption; None for undesired images, and where there is none."""
+        """The same without its corruption; None for undesired images, and for images that are not corrupted."""
         sample = self._sample(step)
-        known = self.uncorrupted is not None and sample.label >= 0
-        return self.uncorrupted.image(sample.index) if known and self.uncorrupted is not None else None
+        if self.uncorrupted is None or sample.label < 0 or sample.source == self.uncorrupted.name:
+            return None
+        return self.uncorrupted.image(sample.index)
 
     def _sample(self, step: int) -> Sample:
         return next(iter(self.stream.starting_at(step)))

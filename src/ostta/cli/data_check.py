@@ -33,7 +33,8 @@ MOST_NAMES = 1_000
 IMBALANCE = 10
 # Of a file with the same size as another file, this many bytes are compared, in chunks.
 _COMPARED, _CHUNK = 64 * 2**20, 2**20
-# Number of letters of the words whose spellings are compared. Shorter words often differ by a letter: cat and cow, boat and goat.
+# Number of letters of the words whose spellings are compared. Shorter words often differ by a letter: cat and cow, boat
+# and goat.
 _SHORTEST, _LONGEST = 6, 64
 
 # Called with the number of images checked and the total number.
@@ -153,7 +154,8 @@ def check_folder(folder: Path, limit: int = USUAL_LIMIT, watch: Progress | None 
         listed = [image_names(folder / part) for part in parts] if parts else [loose]
     if not parts and not loose:
         raise Error(
-            f"'{folder}' has neither images nor folders: it needs one folder per class that contains the images of the class.",
+            f"'{folder}' has neither images nor folders: it needs one folder per class that contains the images of "
+            "the class.",
             code="dataset-invalid",
         )
     names = [imagenet_names().get(part, spoken(part)) for part in parts]
@@ -262,8 +264,10 @@ def _warnings(
     filled = sorted((each for each in classes if each.images), key=lambda each: each.images)
     if len(filled) > 1 and filled[-1].images >= IMBALANCE * filled[0].images:
         warnings.append(
-            f"The classes are imbalanced: {counted(filled[-1].images, 'image')} of {filled[-1].name}, {filled[0].images:,} of "
-            f"{filled[0].name}. Metrics are averages over images, so large classes dominate; with --limit a run draws the same "
+            f"The classes are imbalanced: {counted(filled[-1].images, 'image')} of {filled[-1].name}, "
+            f"{filled[0].images:,} of "
+            f"{filled[0].name}. Metrics are averages over images, so large classes dominate; with --limit a run draws "
+            "the same "
             "number of images of each class if possible."
         )
     for one, other in similar_spellings([each.name for each in classes])[:5]:
@@ -272,7 +276,7 @@ def _warnings(
 
 
 def _unused_files(folder: Path, parts: Sequence[str]) -> list[str]:
-    """Describe the content of class folders that would not be used: folders, and files without the suffix of an image."""
+    """Describe the content of class folders that would not be used: folders, and files that are not images."""
     folders, files, example = 0, 0, ""
     for part in parts:
         images = set(image_names(folder / part))
@@ -286,7 +290,8 @@ def _unused_files(folder: Path, parts: Sequence[str]) -> list[str]:
         return []
     what = " and ".join(counted(number, word) for number, word in ((folders, "folder"), (files, "file")) if number)
     return [
-        f"{what} inside class folders would not be used, such as {example}: images must be directly in the folder and have names "
+        f"{what} inside class folders would not be used, such as {example}: images must be directly in the folder and "
+        "have names "
         "like one.jpg."
     ]
 
@@ -320,7 +325,10 @@ def _letters(name: str) -> str:
 
 
 def _without_one_letter(word: str) -> set[str]:
-    """Return the word, and the word without each of its letters. Words that differ by a letter have one of these in common."""
+    """Return the word, and the word without each of its letters.
+
+    Words that differ by a letter have one of these in common.
+    """
     if not _SHORTEST <= len(word) <= _LONGEST:
         return set()
     return {word} | {f"{word[:place]}{word[place + 1 :]}" for place in range(len(word))}

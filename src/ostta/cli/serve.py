@@ -12,7 +12,7 @@ from .parsing import DEVICE_HELP, DTYPE_HELP, named_code
 
 
 class EngineName(StrEnum):
-    """What is behind the server."""
+    """Where sessions run."""
 
     local = "local"
     ray = "ray"
@@ -27,7 +27,7 @@ def serve(
         ),
     ] = "embedded",
     host: Annotated[
-        str, typer.Option(help="The address to listen at. Any but loopback needs --token-file.")
+        str, typer.Option(help="Address to listen at. All addresses except loopback need --token-file.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
     state_dir: Annotated[
@@ -46,22 +46,25 @@ def serve(
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="One token a line; behind it, where it is bound to sessions, their ids or patterns of their names."
+            help="File with one token per line, optionally followed by the ids or name patterns of the sessions that it may use."
         ),
     ] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
     save_every: Annotated[
-        int, typer.Option(min=1, max=100_000, help="A process that is killed loses at most so many steps of a session.")
+        int,
+        typer.Option(
+            min=1, max=100_000, help="Maximum number of steps of a session that are lost if the process is killed."
+        ),
     ] = 100,
     save_seconds: Annotated[
-        float, typer.Option(min=1.0, help="A session with steps that are not stored is stored after so many seconds.")
+        float, typer.Option(min=1.0, help="Seconds after which a session with unsaved steps is saved.")
     ] = 30.0,
     keep_images: Annotated[
         bool,
         typer.Option(
             "--keep-images",
-            help="Keep thumbnails of the last images of each session in memory, for the dashboard. Off by default.",
+            help="Keep thumbnails of the last images of each session in memory, for the dashboard.",
         ),
     ] = False,
     cors: Annotated[
@@ -70,47 +73,50 @@ def serve(
     ] = None,
     name: Annotated[
         list[str] | None,
-        typer.Option(help="A name that this server is called by, as browsers put it into the Host header."),
+        typer.Option(help="Host name of this server, as browsers send it in the Host header."),
     ] = None,
     proxy_headers: Annotated[
         list[str] | None,
         typer.Option(
-            help="Address or network of a proxy in front of this server. Its X-Forwarded-For and X-Forwarded-Proto headers are believed."
+            help="Address or network of a proxy in front of this server, whose X-Forwarded-For and X-Forwarded-Proto headers are used."
         ),
     ] = None,
     max_sessions: Annotated[int, typer.Option(min=1)] = 256,
     max_session_mb: Annotated[
-        int, typer.Option(min=1, help="Megabytes of memory of one session: its state with the snapshots of its guard.")
+        int, typer.Option(min=1, help="Maximum memory of one session in megabytes, with the snapshots of its guard.")
     ] = 128,
-    max_waiting: Annotated[int, typer.Option(min=1, help="Images of one session that wait at one time.")] = 64,
-    max_body_mb: Annotated[int, typer.Option(min=1, help="Megabytes of one request with images.")] = 16,
-    max_megapixels: Annotated[float, typer.Option(min=0.01, help="Of one image.")] = 16.0,
+    max_waiting: Annotated[int, typer.Option(min=1, help="Maximum number of waiting images of one session.")] = 64,
+    max_body_mb: Annotated[int, typer.Option(min=1, help="Maximum size of one request with images in megabytes.")] = 16,
+    max_megapixels: Annotated[float, typer.Option(min=0.01, help="Maximum size of one image in megapixels.")] = 16.0,
     engine: Annotated[
         EngineName,
         typer.Option(
             help="local: this process. ray: replicas on the cluster at RAY_ADDRESS, or on one of this machine."
         ),
     ] = EngineName.local,
-    replicas: Annotated[int, typer.Option(min=1, help="With --engine ray: processes that hold sessions.")] = 2,
+    replicas: Annotated[int, typer.Option(min=1, help="With --engine ray: number of processes with sessions.")] = 2,
     threads: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Threads of the model; torch's own number if not given. With --engine ray: cores of one replica, 1 if not given.",
+            help="Threads of the model; by default the number that torch chooses. With --engine ray: cores per replica, by default 1.",
         ),
     ] = None,
     sessions_per_replica: Annotated[
         int,
         typer.Option(
-            min=1, help="With --engine ray: the most that one replica holds; the one used longest ago makes room."
+            min=1,
+            help="With --engine ray: maximum number of sessions in one replica; the least recently used one is evicted.",
         ),
     ] = 256,
     lease_seconds: Annotated[
         float,
-        typer.Option(min=1.0, help="With --engine ray: a replica that is silent for so long has lost its sessions."),
+        typer.Option(
+            min=1.0, help="With --engine ray: seconds after which a replica that does not respond loses its sessions."
+        ),
     ] = 10.0,
 ) -> None:
-    """Answer over HTTP: sessions with classes of their own, on one backbone.
+    """Serve sessions over HTTP: each has its own classes, and all share one backbone.
 
     Example: ostta serve --backbone embedded --state-dir sessions
     """

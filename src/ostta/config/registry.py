@@ -8,25 +8,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal
 
-from ..contrib import Adaptive, Neighbours
+from ..contrib import CLIPTTA, Adaptive, Dart, Neighbours
 from ..core.checks import shown
+from ..core.former_names import accept_former_name
 from ..core.types import Error
 from ..field import FieldIdentifier, FieldScore
 from ..identifiers import IDENTIFIERS, Identifier
-from ..methods import METHODS
+from ..methods import METHODS, Method
 from ..scores import SCORES, Score
 from . import plugins
 
 # Components of the package; the recommended one is first.
-ALL_SCORES: dict[str, type[Score]] = {"field": FieldScore, **SCORES, "neighbours": Neighbours}
+ALL_METHODS: dict[str, type[Method]] = {**METHODS, "cliptta": CLIPTTA}
+ALL_SCORES: dict[str, type[Score]] = {"field": FieldScore, **SCORES, "dart": Dart, "neighbours": Neighbours}
 ALL_IDENTIFIERS: dict[str, type[Identifier]] = {"field": FieldIdentifier, **IDENTIFIERS, "adaptive": Adaptive}
 ComponentKind = Literal["method", "score", "identifier"]
 COMPONENT_KINDS: tuple[ComponentKind, ...] = ("identifier", "score", "method")
 # Attributes that a class must have; `ostta.testing` checks its behaviour.
 _PARTS = {
     "method": ("Options", "facts", "start", "overlay", "look", "propose", "commit"),
-    "score": ("Options", "about", "value", "take", "memories", "reset", "tensors", "load"),
-    "identifier": ("Options", "about", "needs", "peek", "take", "observe", "reset", "tensors", "load"),
+    "score": ("Options", "about", "value", "remember", "memories", "reset", "tensors", "load"),
+    "identifier": ("Options", "about", "needs", "peek", "remember", "reset", "tensors", "load"),
 }
 
 
@@ -160,7 +162,7 @@ def suggest(name: str, known: list[str]) -> str:
 
 
 def _built_in(kind: ComponentKind) -> dict[str, type[Any]]:
-    shipped: dict[ComponentKind, Any] = {"method": METHODS, "score": ALL_SCORES, "identifier": ALL_IDENTIFIERS}
+    shipped: dict[ComponentKind, Any] = {"method": ALL_METHODS, "score": ALL_SCORES, "identifier": ALL_IDENTIFIERS}
     return dict(shipped[kind])
 
 
@@ -182,6 +184,8 @@ def _by_name(kind: ComponentKind, name: str) -> Component:
 
 
 def _require_parts(kind: ComponentKind, given: type[Any]) -> None:
+    if kind != "method":
+        accept_former_name(given)
     for part in _PARTS[kind]:
         if not hasattr(given, part):
             raise Error(

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
 from ..acceptance import accept_lines
-from ..contrib import AdaptiveOptions, NeighboursOptions
+from ..contrib import AdaptiveOptions, CLIPTTAOptions, DartOptions, NeighboursOptions
 from ..core.checks import shown
 from ..core.types import Error
 from ..field import FieldIdentifierOptions, FieldOptions
 from ..guard.options import GuardOptions
 from ..identifiers import AdaNDOptions, AllOptions, DAFOptions, LDAOptions, MSPOptions
 from ..io import is_unicode, parse_json
-from ..methods.cliptta import CLIPTTAOptions
 from ..methods.dpe import DPEOptions
 from ..methods.entropy import EntropyOptions
 from ..methods.oga import OGAOptions
@@ -37,7 +36,6 @@ from ..methods.tpt import TPTCOptions, TPTOptions
 from ..methods.unient import UniEntOptions
 from ..methods.zero_shot import ZeroShotOptions
 from ..scores import (
-    DartOptions,
     DetectorOptions,
     DictionaryOptions,
     EnergyOptions,
@@ -57,8 +55,6 @@ __all__ = [
     "UniEntOptions", "ZeroShotOptions", "option", "resolve",
 ]  # fmt: skip
 
-# The methods whose scores the published code takes in half precision on a GPU; `precision=mixed` does so here (D32).
-SCORES_IN_HALF = frozenset({"zero_shot", "tda", "dpe"})
 # Larger numbers have no representation in single precision.
 LARGEST = 1e38
 

@@ -1,8 +1,12 @@
-"""Rivals that are registered but not recommended: the former rule of the profile `field`."""
+"""Methods, scores and identifiers that are registered, but not part of a benchmark of the paper and not recommended."""
 
 from __future__ import annotations
 
 from .adaptive import Adaptive, AdaptiveOptions
+from .cliptta import CLIPTTA, CLIPTTAOptions
+from .dart import Dart, DartOptions
 from .neighbours import Neighbours, NeighboursOptions
 
-__all__ = ["Adaptive", "AdaptiveOptions", "Neighbours", "NeighboursOptions"]
+__all__ = [
+    "CLIPTTA", "Adaptive", "AdaptiveOptions", "CLIPTTAOptions", "Dart", "DartOptions", "Neighbours", "NeighboursOptions",
+]  # fmt: skip

@@ -24,8 +24,9 @@ import torch
 from ..config.declare import Options, option
 from ..core.banks import WINDOWS, ScoreBank
 from ..core.checks import require_names, stored_count
-from ..core.cuts import cut_in_two
+from ..core.otsu import otsu_split
 from ..core.types import NO_EVIDENCE, Decision, Error, Evidence, Verdict
+from ..identifiers.base import Identifier
 
 # Half of the band in which the last verdict on the share of rejected images stays.
 BAND = 0.025
@@ -55,10 +56,13 @@ class AdaptiveOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.few_margin <= self.many_margin:
-            raise Error(f"`few_margin` is above `many_margin`, not {self.few_margin:g} with {self.many_margin:g}.")
+            raise Error(
+                f"`few_margin` is above `many_margin`, not {self.few_margin:g} with {self.many_margin:g}.",
+                code="option-invalid",
+            )
 
 
-class Adaptive:
+class Adaptive(Identifier):
     """A threshold while unknown images are many, and only what lies among the surely unknown is rejected while they are few.
 
     >>> identifier = Adaptive()
@@ -69,11 +73,11 @@ class Adaptive:
     """
 
     Options = AdaptiveOptions
+    options: AdaptiveOptions
     about = "a threshold while unknown images are many; while they are few, only what lies among sure ones is rejected: ours"
-    needs: str | None = None
 
     def __init__(self, options: AdaptiveOptions | None = None, *, scale: float | None = 1.0) -> None:
-        self.options = options or AdaptiveOptions()
+        super().__init__(options)
         self.reset()
 
     def reset(self) -> None:
@@ -86,7 +90,7 @@ class Adaptive:
         return self.bank.young
 
     def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
-        threshold, low, high = cut_in_two(self.bank.sorted_with(score))
+        threshold, low, high = otsu_split(self.bank.sorted_with(score))
         if not _says_enough(evidence):
             return Decision(Verdict.of(score >= threshold, score, low, high), threshold, high, low)
         few = self._few(evidence)
@@ -98,16 +102,11 @@ class Adaptive:
             return Decision(Verdict.UNRELIABLE_UNDESIRED, line, high, None)
         return Decision(Verdict.RELIABLE_DESIRED if score > high else Verdict.UNRELIABLE_DESIRED, line, high, None)
 
-    def take(self, score: float, evidence: Evidence = NO_EVIDENCE) -> None:
+    def remember(self, score: float, evidence: Evidence = NO_EVIDENCE) -> None:
         if _says_enough(evidence):
             self._many = self._many_rejected(evidence)
             self._rejected.push(float(evidence["contrast"] < 0))
         self.bank.push(score)
-
-    def observe(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
-        decision = self.peek(score, evidence)
-        self.take(score, evidence)
-        return decision
 
     def memories(self) -> dict[str, ScoreBank]:
         return {"scores": self.bank, "rejected": self._rejected}

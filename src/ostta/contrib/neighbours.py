@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..config.declare import Options, option
+from ..core.banks import feature_row
 from ..core.types import Error, Look, Scored
-from ..scores.protocol import Setting
-from ..scores.window import WindowScore, row_of
+from ..scores.base import Setting
+from ..scores.window import WindowScore
 from .recent_images import Floats, RecentImages, Singles
 
 
@@ -64,7 +65,7 @@ class Neighbours(WindowScore):
     def value(self, look: Look[Any]) -> Scored:
         if self._found is None:
             return Scored(0.0, {"contrast": 1.0, "margin": 1.0})
-        row = row_of(look)[None]
+        row = feature_row(look)[None]
         judged = self._found.judge(row, self.cosines(row))
         evidence = {"class": float(judged.fit[0])}
         if judged.known is not None and judged.unknown is not None:

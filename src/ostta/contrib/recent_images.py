@@ -31,7 +31,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.cuts import cut_in_two, explained_share
+from ..core.otsu import explained_share, otsu_split
 from .two_groups import in_two_groups
 
 Floats = NDArray[np.float64]
@@ -104,13 +104,13 @@ class RecentImages:
         mean, mean_cosines = rows.mean(0), cosines.mean(0)
         centred, own = _centred(rows, cosines, mean, mean_cosines)
         fit = own.max(1)
-        cut, low, high = cut_in_two(fit)
+        cut, low, high = otsu_split(fit)
         distance = max(high - low, TINY)
         plain = (fit - cut) / distance
         # Images that fit their best class no better than the worse half of images of no class.
         by_chance = fit < chance_peak(own.shape[1], 0.5) * np.sqrt((own**2).mean(1))
         banks, scores, contrast = _banks(centred, plain, own.argmax(1), by_chance, nearest)
-        zero, low, high = cut_in_two(scores)
+        zero, low, high = otsu_split(scores)
         size, margin = max(high - low, TINY), _margin_with(contrast, own, fit)
         return cls(mean, mean_cosines, cut, distance, zero, size, margin, banks, nearest)
 
@@ -151,7 +151,7 @@ def _banks(
     order = np.argsort(scores)
     # The upper half, and none below the cut: where most images are unknown, fewer than half are known.
     upper, last = (
-        order[max(total // 2, int((scores < cut_in_two(scores)[0]).sum())) :],
+        order[max(total // 2, int((scores < otsu_split(scores)[0]).sum())) :],
         order[: max(count, 3 * nearest)],
     )
     near_upper = _near_members(centred, upper, nearest)
@@ -187,7 +187,7 @@ def _centred(rows: Singles, cosines: Floats, mean: Singles, mean_cosines: Floats
 
 def _best_of_each(scores: Floats, best: Places) -> Places:
     """The highest scores of each class among those above the mean of the upper group."""
-    above = np.argsort(-scores)[: int((scores > cut_in_two(scores)[2]).sum())]
+    above = np.argsort(-scores)[: int((scores > otsu_split(scores)[2]).sum())]
     seen: dict[int, int] = {}
     chosen = []
     for place in above:

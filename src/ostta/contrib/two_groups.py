@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.cuts import cut_in_two, explained_share
+from ..core.otsu import explained_share, otsu_split
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -34,7 +34,7 @@ LOWER = 0.38
 
 def in_two_groups(centred: Singles, scores: Floats, gaps: Floats, best: Places, nearest: int) -> bool:
     """Of unit features [N, D], their scores, how much nearer each is to known images than to the lowest, and its best class."""
-    low = scores < cut_in_two(scores)[0]
+    low = scores < otsu_split(scores)[0]
     if low.mean() <= LOWER:
         return False
     classes = [places for label in np.unique(best) if len(places := np.flatnonzero(best == label)) >= LEAST]

@@ -40,7 +40,7 @@ def checked_seed(seed: object) -> int:
     except TypeError:
         number = -1
     if not 0 <= number <= LARGEST_SEED:
-        raise Error(f"The seed is a whole number from 0 to {LARGEST_SEED}, not {shown(seed)}.")
+        raise Error(f"The seed is a whole number from 0 to {LARGEST_SEED}, not {shown(seed)}.", code="seed-invalid")
     return number
 
 
@@ -50,7 +50,8 @@ def require_room(what: str, shape: Sequence[int]) -> None:
     if size > MOST_BYTES:
         raise Error(
             f"{what} of {' x '.join(f'{length:,}' for length in shape)} numbers would take {size / 2**30:,.1f} GiB, "
-            f"and at most {MOST_BYTES // 2**30} GiB are given: choose smaller options."
+            f"and at most {MOST_BYTES // 2**30} GiB are given: choose smaller options.",
+            code="memory-limit",
         )
 
 
@@ -61,7 +62,7 @@ def split(tensors: Tensors, *groups: str) -> list[dict[str, torch.Tensor]]:
     for name, tensor in tensors.items():
         group, _, rest = name.partition("/")
         if group not in found or not rest:
-            raise Error(f"The stored tensor {shown(name)} is not part of this state.")
+            raise Error(f"The stored tensor {shown(name)} is not part of this state.", code="state-mismatch")
         found[group][rest] = tensor
     return list(found.values())
 
@@ -70,21 +71,22 @@ def require_names(tensors: Tensors, names: Collection[str]) -> None:
     """Refuse tensors that are not exactly those called `names`."""
     for name in names:
         if name not in tensors:
-            raise Error(f"The state is incomplete: the tensor {shown(name)} is not in it.")
+            raise Error(f"The state is incomplete: the tensor {shown(name)} is not in it.", code="state-mismatch")
     for name in tensors:
         if name not in names:
-            raise Error(f"The stored tensor {shown(name)} is not part of this state.")
+            raise Error(f"The stored tensor {shown(name)} is not part of this state.", code="state-mismatch")
 
 
 def require_kind(tensors: Tensors, name: str, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
     """The tensor called `name`, which must be there and have that type and shape."""
     if name not in tensors:
-        raise Error(f"The state is incomplete: the tensor {shown(name)} is not in it.")
+        raise Error(f"The state is incomplete: the tensor {shown(name)} is not in it.", code="state-mismatch")
     tensor = tensors[name]
     if tensor.dtype != dtype or tensor.shape != torch.Size(shape):
         raise Error(
             f"The stored tensor {shown(name)} is {_kind(tensor.dtype, tensor.shape)}; "
-            f"this state needs {_kind(dtype, shape)}."
+            f"this state needs {_kind(dtype, shape)}.",
+            code="state-mismatch",
         )
     return tensor
 
@@ -101,7 +103,9 @@ def stored(
     tensor = require_kind(tensors, name, dtype, shape)
     if not bool((torch.isfinite(tensor) & (tensor >= low) & (tensor <= high)).all()):
         limits = f" and from {low} to {high}" if high < math.inf else f" and at least {low}" if low > -math.inf else ""
-        raise Error(f"The stored tensor {shown(name)} is damaged: its values must be finite{limits}.")
+        raise Error(
+            f"The stored tensor {shown(name)} is damaged: its values must be finite{limits}.", code="state-damaged"
+        )
     return tensor
 
 
@@ -116,7 +120,8 @@ def require_unit(features: torch.Tensor, filled: torch.Tensor, what: str) -> Non
     good = torch.where(filled, (lengths - 1).abs() <= UNIT_TOLERANCE, lengths == 0)
     if not bool(good.all()):
         raise Error(
-            f"The stored {what} is damaged: its features must have length one, and its empty places must hold zeros."
+            f"The stored {what} is damaged: its features must have length one, and its empty places must hold zeros.",
+            code="state-damaged",
         )
 
 

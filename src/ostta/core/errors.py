@@ -45,9 +45,9 @@ def reason_of(problem: BaseException) -> str:
 def import_extra(module: str, purpose: str, extra: str) -> Any:
     """Import a module of an optional dependency; `extra` names the extra of ostta that installs it.
 
-    >>> import_extra("no_such_library.io", "Reading tables", "bench")
+    >>> import_extra("absent.io", "Reading tables", "bench")
     Traceback (most recent call last):
-    ostta.core.types.Error: Reading tables needs the library no_such_library: install it with `pip install "ostta[bench]"`.
+    ostta.core.types.Error: Reading tables needs the library absent: install it with `pip install "ostta[bench]"`.
     """
     library = module.partition(".")[0]
     message = f'{purpose} needs the library {library}: install it with `pip install "ostta[{extra}]"`.'

@@ -1,12 +1,12 @@
-"""Levels of the classes: what a shift of the images adds to the logits of each class, whatever the image shows.
+"""Levels of the classes: what a shift of the images adds to the logits of each class, regardless of what an image shows.
 
     r_k      mean of the logits over recent images that were clearly of class k, in a row of its own
     level    mean of the rows over k, the row of a class counting half in its own level; mean 0 over classes
     answer   argmax_c z_c - g level_c,   g from 0 to 1 by how evenly the classes are answered
 
-Under noise, say, the logits of "frog" are higher on all images, and too many images are called so. Every class has one row, so
-that a class which is frequent does not look raised for that. Where answers stay uneven with the levels taken away, the
-classes themselves are uneven, and less is taken away. Nothing here changes with the scale or the offset of the logits.
+Under noise, for example, the logits of "frog" are higher on all images, and too many images are classified as frogs. Every class has one
+row, so that a frequent class does not look raised. If the answers stay uneven without the levels, the classes themselves are
+imbalanced, and less is subtracted. Scale and offset of the logits have no effect.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ class Levels:
         return self._level
 
     def strength(self) -> float:
-        """How much of the levels is taken away, by exp(entropy of the answers) over the number of classes."""
+        """Return the share of the levels that is subtracted, by exp(entropy of the answers) over the number of classes."""
         entropy = -float((self._share * np.log(self._share + 1e-12)).sum())
         return float(np.clip((np.exp(entropy) / self._classes - EVEN[0]) / (EVEN[1] - EVEN[0]), 0, 1))
 
     def without(self, logits: torch.Tensor) -> torch.Tensor:
-        """The logits with the levels taken away; changes nothing."""
+        """Return the logits less the levels. Changes nothing."""
         level = torch.from_numpy(self.strength() * self.level())
         return logits.detach() - level.to(logits.device, logits.dtype)
 
-    def take(self, logits: torch.Tensor, known: bool) -> None:
+    def remember(self, logits: torch.Tensor, known: bool) -> None:
         """Learn from one image."""
         if self._classes < 2:
             return
@@ -105,7 +105,7 @@ class Levels:
         }
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Replace the content; refused whole where it cannot be that of such levels."""
+        """Replace the content. Nothing changes if it cannot be that of such levels."""
         classes, kind = self._classes, torch.float64
         require_names(tensors, ("rows", "count", "share", "margin", "sure", "steps"))
         count = stored(tensors, "count", kind, (classes,), 0, MEMORY).numpy().copy()

@@ -71,8 +71,8 @@ def open_dataset(
     corruption, severity, seed: used by corrupted sets only.
     limit:       take the first `limit` images in the order of the set.
     classes:     class names in label order. For a folder, they select and order the class folders.
-    named:       False for unknown images, whose classes do not matter: a folder may contain images directly, and a file needs no
-                 class names.
+    named:       False for unknown images, whose classes do not matter: a folder may contain images directly, and a
+                 file needs no class names.
     code:        factories of the names of the form path/file.py:Name. This function does not open such files.
 
     >>> len(open_dataset("sample:cifar10", limit=20))
@@ -160,7 +160,8 @@ def _open_corrupted(
             raise
         # The published files come first: they are sufficient, and some clean sets cannot be downloaded.
         raise AbsentError(
-            f"The published files of '{name}', {corruption}, are not in '{data_folder(root)}'. {instructions} Without them, the "
+            f"The published files of '{name}', {corruption}, are not in '{data_folder(root)}'. {instructions} Without "
+            "them, the "
             f"corruption is computed from the clean set. {problem}"
         ) from problem
     return generated(name, clean, corruption, severity, seed, data_folder(root))
@@ -185,7 +186,8 @@ def _require_root(root: Path | None, name: str) -> Path:
     folder = data_folder(root)
     if folder is None:
         raise Error(
-            f"The data set '{name}' needs the folder of your data sets: give it as `root` (on the command line --data), or set "
+            f"The data set '{name}' needs the folder of your data sets: give it as `root` (on the command line "
+            "--data), or set "
             f"the environment variable {ROOT_VARIABLE}.",
             code="data-folder-missing",
         )

@@ -1,4 +1,4 @@
-"""The data sets that are known by name: where each is looked for, how many images it has, and how to get it. Data, no code."""
+"""The catalogue of known data sets: paths below the data folder, numbers of images, and instructions to get them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Kind = Literal["parquet", "idx", "mat", "folder", "inner_folder", "list", "annot
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """How many images there are by the publisher (`official`) and in the paper, with a word on where the two differ."""
+    """The number of images by the publisher (`official`) and in the paper, with a remark on their difference."""
 
     official: int
     paper: int | None = None
@@ -21,9 +21,10 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One way a split may lie below ROOT. `copies` has the notes of known incomplete copies, by their number of images.
+    """One possible place and form of a split below ROOT.
 
-    With `lossless`, the set was published without loss, so that a table of JPEG images is no faithful copy of it.
+    copies:    notes of known incomplete copies by their number of images.
+    lossless:  the set was published without loss, so that a table of JPEG images is not an exact copy.
     """
 
     kind: Kind
@@ -34,7 +35,10 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A part of a set. Layouts are tried in their order. With `any_prefix`, the first so many images are a proper use of it."""
+    """A part of a set. Layouts are tried in order.
+
+    With `any_prefix`, any number of images from the start of the set is a valid use of it.
+    """
 
     expected: Expected
     layouts: tuple[Layout, ...]
@@ -43,7 +47,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Corrupted files that somebody published for a clean set, and that are used instead of corruptions made here.
+    """Published corrupted files of a clean set, which are used instead of computed corruptions.
 
     `how` may contain `{corruption}`.
     """
@@ -54,15 +58,15 @@ class Published:
     how: str
 
     def instructions(self, corruption: str = "snow") -> str:
-        """How to get the files of one corruption."""
+        """Return the instructions to get the files of one corruption."""
         return self.how.format(corruption=corruption)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A set. The first split is the one that its bare name means. `classes` names a list in class_lists.json.
+    """A data set. The first split is the default. `classes` is the name of a list in class_lists.json.
 
-    `how` may contain `{split}`, the name of a split, and `{at}`, what follows the name of the set to name that split.
+    `how` may contain `{split}`, the name of a split, and `{at}`, the suffix of the name of the set for that split.
     """
 
     classes: str
@@ -72,13 +76,13 @@ class Entry:
     clean: bool = True
 
     def instructions(self, split: str = "") -> str:
-        """How to get a split; by default the first one."""
+        """Return the instructions to get a split, by default the first."""
         first = next(iter(self.splits))
         split = split or first
         return self.how.format(split=split, at="" if split == first else f":{split}", idx=IDX_PREFIXES.get(split, ""))
 
 
-# What the names of MNIST's idx files begin with.
+# Prefixes of the names of MNIST's idx files.
 IDX_PREFIXES = MappingProxyType({"test": "t10k", "train": "train"})
 
 
@@ -100,7 +104,7 @@ def _svhn(split: str, expected: Expected, copies: Mapping[int, str] = MappingPro
 
 def _domainnet(domain: str, test: int, train: int, paper: int) -> Entry:
     remark = (
-        f"the paper's table has {paper:,} desired images, exactly twice the official test list: "
+        f"the paper's table has {paper:,} known images, exactly twice the official test list: "
         "most likely both sides of the stream were counted"
     )
     files = {"test": Expected(test, paper, remark), "train": Expected(train)}
@@ -122,7 +126,7 @@ def _domainnet(domain: str, test: int, train: int, paper: int) -> Entry:
 
 
 def _ccc() -> Mapping[str, Split]:
-    """The 27 sequences; the one that the paper's code names comes first."""
+    """Return the 27 sequences; the first is the one that the code of the paper uses."""
     names = [
         f"baseline_{target}_transition+speed_{speed}_seed_{seed}"
         for target in (20, 0, 40)
@@ -130,10 +134,11 @@ def _ccc() -> Mapping[str, Split]:
         for speed in (1000, 2000, 5000)
     ]
     remark = (
-        "the paper's 300,000 are both sides together, and its code asks for the first 150,000 of the sequence; a shard has "
+        "the paper's 300,000 are both sides together, and its code asks for the first 150,000 of the sequence; a "
+        "shard has "
         "25,000, and any number of shards from the first on will do"
     )
-    # The generator of the published sequences writes its target as a decimal number, the server's folders do not.
+    # The generator of the published sequences writes the target as a decimal number; the folders of the server do not.
     return {
         name: Split(
             Expected(7_500_000, 300_000, remark),
@@ -182,7 +187,8 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "imagenet": Entry(
             "imagenet",
             {"val": Split(Expected(50_000), (Layout("folder", "imagenet/val"), Layout("folder", "ImageNet/val")))},
-            "Ask for ImageNet at image-net.org, whose licence you must accept yourself, and put the validation images into "
+            "Ask for ImageNet at image-net.org, whose licence you must accept yourself, and put the validation images "
+            "into "
             "ROOT/imagenet/val, one folder per WordNet id.",
             Published(
                 "ImageNet-C",
@@ -217,7 +223,8 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                     ),
                 )
             },
-            "Run `ostta data get visda`, or unpack validation.tar of VisDA-2017's classification track into ROOT/visda.",
+            "Run `ostta data get visda`, or unpack validation.tar of VisDA-2017's classification track into "
+            "ROOT/visda.",
         ),
         "domainnet_clipart": _domainnet("clipart", 14_604, 33_525, 29_208),
         "domainnet_painting": _domainnet("painting", 21_850, 50_416, 43_700),
@@ -239,7 +246,8 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                 ),
                 "train": _mnist("train", "train", Expected(60_000, 60_000)),
             },
-            "Run `ostta data get mnist{at}`, or put the {split} split of the hub's ylecun/mnist at ROOT/mnist/{split}.parquet, "
+            "Run `ostta data get mnist{at}`, or put the {split} split of the hub's ylecun/mnist at "
+            "ROOT/mnist/{split}.parquet, "
             "or the original idx files {idx}-*, unpacked, into ROOT/mnist.",
         ),
         "svhn": Entry(
@@ -263,7 +271,8 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                 ),
                 "extra": _svhn("extra", Expected(531_131)),
             },
-            "Run `ostta data get svhn{at}`, or put {split}_32x32.mat (ufldl.stanford.edu/housenumbers) into ROOT/svhn, or a "
+            "Run `ostta data get svhn{at}`, or put {split}_32x32.mat (ufldl.stanford.edu/housenumbers) into "
+            "ROOT/svhn, or a "
             "parquet file of 32x32 digits at ROOT/svhn/{split}.parquet.",
         ),
         "caltech_photos": Entry(
@@ -288,8 +297,8 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                             "parquet",
                             "tiny_imagenet20/train.parquet",
                             {
-                                5_000: "250 training images of each of the 20 Tiny-ImageNet classes that the paper uses "
-                                "as unknowns, re-encoded as JPEG"
+                                5_000: "250 training images of each of the 20 Tiny-ImageNet classes that the paper "
+                                "uses as unknowns, re-encoded as JPEG"
                             },
                             lossless=False,
                         ),
@@ -303,7 +312,8 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                     ),
                 ),
             },
-            "Run `ostta data get tiny_imagenet20{at}`, or unpack tiny-imagenet-200.zip (cs231n.stanford.edu) into ROOT, or put "
+            "Run `ostta data get tiny_imagenet20{at}`, or unpack tiny-imagenet-200.zip (cs231n.stanford.edu) into "
+            "ROOT, or put "
             "the paper's 20 classes at ROOT/tiny_imagenet20/{split}.parquet.",
         ),
     }

@@ -5,8 +5,8 @@ A description is a whole prompt, which replaces the class name in the prompt tem
     cat: a photo of a house cat; a kitten
     dog
 
-Files and the option `descriptions` have one line per class: the name, a colon and a space, and the descriptions, separated by
-semicolons. A class without descriptions is prompted by its name.
+Files and the option `descriptions` have one line per class: the name, a colon and a space, and the descriptions,
+separated by semicolons. A class without descriptions is prompted by its name.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _LISTS = Path(__file__).parent / "class_lists.json"
 
 # --- names given by a user --------------------------------------------------------------------------------------------
 def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str] | dict[str, list[str]]:
-    """Parse class names from "cat,dog,ship", from a file with one name per line, or from a JSON list (typed or in a file).
+    """Parse class names from "cat,dog,ship", from a file with one name per line, or from a JSON list.
 
-    Lines of a file that begin with # are comments. A .csv or .tsv file has one column of names, or several columns of which one
-    has the heading "class", "name" or "label". "names:imagenet_r_newer" is an included list.
+    Lines of a file that begin with # are comments. A .csv or .tsv file has one column of names, or several columns of
+    which one has the heading "class", "name" or "label". "names:imagenet_r_newer" is an included list.
 
-    If classes have descriptions, as in a file with lines such as "cat: a photo of a house cat; a kitten" or in a JSON object, the
-    result is a dictionary from names to descriptions. `ostta.load` accepts both forms.
+    If classes have descriptions, as in a file with lines such as "cat: a photo of a house cat; a kitten" or in a JSON
+    object, the result is a dictionary from names to descriptions. `ostta.load` accepts both forms.
 
     >>> parse_classes("cat, dog, ship")
     ['cat', 'dog', 'ship']
@@ -80,7 +80,7 @@ def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str] | dict[str,
 
 
 def checked_classes(classes: Sequence[str]) -> tuple[str, ...]:
-    """Return the class names as a tuple, after checking that there is at least one, and that all are valid and different."""
+    """Return the class names as a tuple, after checking that all are valid and different."""
     try:
         names = () if isinstance(classes, str) else tuple(classes)
     except TypeError:
@@ -149,7 +149,7 @@ def line_of(name: str, descriptions: str | Sequence[str]) -> str:
 
 
 def read_line(line: str) -> tuple[str, list[str]]:
-    """Split a line into the name of a class and its descriptions. Without a colon and a space there are no descriptions.
+    """Split a line into the name of a class and its descriptions.
 
     >>> read_line("cat: a photo of a house cat; a kitten"), read_line("dog")
     (('cat', ['a photo of a house cat', 'a kitten']), ('dog', []))
@@ -263,7 +263,8 @@ def _names_in_table(lines: list[str], separator: str, path: Path) -> list[str]:
         return [row[0] for row in rows[len(columns) :]]
     if len(columns) != 1:
         raise _invalid(
-            f"The table '{path}' has several columns, and {len(columns) or 'none'} of them has the heading class, name or "
+            f"The table '{path}' has several columns, and {len(columns) or 'none'} of them has the heading class, "
+            "name or "
             "label: give a file with one name per line."
         )
     return [row[columns[0]] for row in rows[1:] if len(row) > columns[0]]
@@ -277,7 +278,8 @@ def _names_in_json(text: str, where: str) -> list[str] | dict[str, list[str]]:
     if isinstance(names, dict) and all(_is_texts(texts) for texts in names.values()):
         return {name: [texts] if isinstance(texts, str) else texts for name, texts in names.items()}
     raise _invalid(
-        f'{where} must be a JSON list of names, such as ["cat", "dog"], or an object from names to lists of descriptions.'
+        f'{where} must be a JSON list of names, such as ["cat", "dog"], or an object from names to lists of '
+        "descriptions."
     )
 
 

@@ -1,7 +1,7 @@
 """The class `Dataset`, and fingerprints of files.
 
-A fingerprint depends on the size and the bytes of a file, not on its name, folder or modification time. Copies of a data set on
-several machines have the same fingerprints.
+A fingerprint depends on the size and the bytes of a file, not on its name, folder or modification time. Copies of a
+data set on several machines have the same fingerprints.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ BLOCKS, BLOCK_SIZE = 16, 4096
 class Dataset:
     """Images with labels. `labels` are indices into `classes`; `image(i)` decodes one image.
 
-    origin:     where the pixels come from: "official" (all of the published images), "generated" (a corruption computed here),
-                "embedded" (the included sample), else the form of the files: "parquet", "folder", "list", "idx", "mat", "shards",
-                "hub", "disk" or "features".
+    origin:     origin of the pixels: "official" (all published images), "generated" (a corruption computed here),
+                "embedded" (the included sample), else the form of the files: "parquet", "folder", "list", "idx", "mat",
+                "shards", "hub", "disk" or "features".
     note:       remark for readers of figures on this set, or an empty text.
     layout:     path or hub id that the set was read from.
     files:      the file of each image, if each image has its own file.
-    condition:  identifies the corruption of the images: its name, severity and, if it is computed here, its seed and textures. For
-                a feature file, the hash of the content.
+    condition:  identifies the corruption of the images: its name, severity and, if it is computed here, its seed and
+                textures. For a feature file, the hash of the content.
     """
 
     name: str
@@ -64,8 +64,8 @@ class Dataset:
     def fingerprint(self, numbers: npt.NDArray[np.int64]) -> str:
         """Return a hash of the images with these numbers: their origin, condition, labels and content.
 
-        The content is that of the image files, else of the file or folder that the set was read from. A set without files is
-        identified by the pixels of up to 16 of the images.
+        The content is that of the image files, else of the file or folder that the set was read from. A set without
+        files is identified by the pixels of up to 16 of the images.
         """
         digest = hashlib.sha256(json.dumps([self.origin, self.condition]).encode())
         digest.update(self.labels[numbers].astype("<i8").tobytes())

@@ -1,7 +1,8 @@
 """Bounds on the memory and the time of decoding an image.
 
-- Sizes and scans that Pillow knows only after decoding are read from the header: the pictures in an icon, the scans of a JPEG.
-- An image of more than 16 megapixels is decoded at a fraction of its size if the format allows it, and converted tile by tile.
+- Sizes and scans that Pillow knows only after decoding are read from the header: the pictures in an icon, the scans of
+a JPEG. - An image of more than 16 megapixels is decoded at a fraction of its size if the format allows it, and
+converted tile by tile.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import IO
 
 from PIL import Image
 
-# Up to this size, an image is decoded and converted as a whole, with exactly the pixels of the published models' processors.
+# Up to this size, an image is decoded and converted as a whole, with exactly the pixels of the published models'
+# processors.
 PLAIN_PIXELS = 16_000_000
 # Minimum short side of a reduced image: random crops of it still have more pixels than a view.
 SHORT_SIDE = 1_024
@@ -104,7 +106,10 @@ def decode_smaller(image: Image.Image) -> None:
 
 
 def in_tiles(image: Image.Image, to_rgb: Callable[[Image.Image], Image.Image]) -> Image.Image:
-    """Return `to_rgb(image)`, tile by tile. If it has more than `PLAIN_PIXELS`, each square of n x n pixels is averaged."""
+    """Return `to_rgb(image)`, tile by tile.
+
+    If it has more than `PLAIN_PIXELS`, each square of n x n pixels is averaged.
+    """
     divisor = _divisor(image.size)
     step = TILE // divisor * divisor or divisor
     result = Image.new("RGB", (math.ceil(image.width / divisor), math.ceil(image.height / divisor)))

@@ -70,9 +70,9 @@ class ImageFeatures(Image.Image):
 def read_image(source: ImageSource, max_megapixels: float | None = None) -> Image.Image:
     """Read one RGB image from a path, bytes, an HxWx3 uint8 array or a PIL image.
 
-    Images of more than `max_megapixels` (by default 64) are an Error. Images from paths and bytes are turned by their EXIF
-    orientation; a PIL image is not turned. An image of more than 16 megapixels is reduced by an integer divisor, since the view of
-    a backbone has about 224 pixels per side.
+    Images of more than `max_megapixels` (by default 64) are an Error. Images from paths and bytes are turned by their
+    EXIF orientation; a PIL image is not turned. An image of more than 16 megapixels is reduced by an integer divisor,
+    since the view of a backbone has about 224 pixels per side.
     """
     if isinstance(source, ImageFeatures):
         raise Error("There is no image here, only its features.", code="image-missing")
@@ -111,8 +111,8 @@ def is_image_content(start: bytes) -> bool:
 def to_rgb(image: Image.Image) -> Image.Image:
     """Convert to mode RGB like the PIL image processors of transformers: transparent parts become white.
 
-    The values of a 16-bit grey image are clipped at 255, so that most images become nearly white. Pillow and the processors of the
-    published models do the same. Scale such images to 8 bits first.
+    The values of a 16-bit grey image are clipped at 255, so that most images become nearly white. Pillow and the
+    processors of the published models do the same. Scale such images to 8 bits first.
     """
     if image.mode == "RGB" and image.info.get("transparency") is None:
         return image
@@ -136,7 +136,8 @@ def _from_path(path: Path, max_megapixels: float | None) -> Image.Image:
 def _from_array(array: npt.NDArray[Any], max_megapixels: float | None) -> Image.Image:
     if array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape or array.dtype != np.uint8:
         raise ImageError(
-            f"An image array of type {array.dtype} and shape {array.shape} cannot be used: it must be uint8, with values from "
+            f"An image array of type {array.dtype} and shape {array.shape} cannot be used: it must be uint8, with "
+            "values from "
             "0 to 255, and height x width x 3."
         )
     _check_size((array.shape[1], array.shape[0]), "The given array", max_megapixels)
@@ -205,7 +206,8 @@ class OpenedImage:
 def _identify(stream: IO[bytes], formats: Collection[str] | None) -> Image.Image | None:
     """Open without decoding, like `Image.open` but without its size check.
 
-    That check is a process-wide setting with a limit below ours, and its warning could only be disabled for all threads.
+    That check is a process-wide setting with a limit below ours, and its warning could only be disabled for all
+    threads.
     """
     prefix = stream.read(START)
     tried: set[str] = set()
@@ -251,7 +253,8 @@ def _check_size(size: tuple[int, int], name: str, max_megapixels: float | None) 
         # A caller without a limit, such as a reader of data sets, has no option to raise.
         otherwise = "" if max_megapixels is None else ", or raise the option `max_megapixels`"
         raise TooLargeError(
-            f"{name} has {width} x {height} pixels: at most {most:g} megapixels are read, so make it smaller first{otherwise}."
+            f"{name} has {width} x {height} pixels: at most {most:g} megapixels are read, so make it smaller "
+            f"first{otherwise}."
         )
     if not width * height:
         raise ImageError(f"{name} has {width} x {height} pixels: it must have at least one.")

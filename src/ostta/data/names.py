@@ -1,11 +1,10 @@
 """The names of data sets: parse a name, and list all names.
 
-    mnist                a set of the catalogue, in its default split
-    mnist:train          the same set, in another split
-    sample:mnist         an included sample
-    folder:PATH          images of the user; likewise parquet:PATH, idx:PATH, disk:PATH and hub:OWNER/NAME
-    features:FILE.npz    image features in a feature file; features:NAME is the file features/NAME.npz of the data folder
-    PATH/FILE.py:NAME    a function in a file of the user; a package can register such a function under a name
+    mnist                a set of the catalogue, in its default split mnist:train          the same set, in another
+    split sample:mnist         an included sample folder:PATH          images of the user; likewise parquet:PATH,
+    idx:PATH, disk:PATH and hub:OWNER/NAME features:FILE.npz    image features in a feature file; features:NAME is the
+    file features/NAME.npz of the data folder PATH/FILE.py:NAME    a function in a file of the user; a package can
+    register such a function under a name
 
 A "c" after the first word, or after the name of a sample, names the corrupted set: mnistc, mnistc:train, sample:mnistc,
 folderc:PATH.
@@ -40,7 +39,8 @@ _OWN_ROWS = {
     "features:PATH": "Image features in a file written by `ostta features extract`; see docs/features.md.",
 }
 _CORRUPTED_ROW = (
-    "Any clean set with a corruption that is computed when the set is opened, such as sample:cifar10c, mnistc, svhnc:train or "
+    "Any clean set with a corruption that is computed when the set is opened, such as sample:cifar10c, mnistc, "
+    "svhnc:train or "
     "folderc:PATH."
 )
 
@@ -101,7 +101,8 @@ def parse_name(name: str) -> Name:
     if not base or (corrupted and not CATALOGUE[base].clean):
         names = ", ".join(row.name for row in dataset_names()[:-1])
         raise Error(
-            f"There is no data set '{name}': choose one of {names}. Replace PATH by your path, and append c to the name of a "
+            f"There is no data set '{name}': choose one of {names}. Replace PATH by your path, and append c to the "
+            "name of a "
             "clean set for its corrupted form.",
             code="dataset-unknown",
         )

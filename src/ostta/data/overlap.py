@@ -22,11 +22,12 @@ class Overlap(NamedTuple):
 def overlap(desired: Sequence[str], undesired: Sequence[str]) -> list[Overlap]:
     """Return the pairs of overlapping names, in the order of `desired`.
 
-    Case, underscores, hyphens and plurals are ignored. Two names are similar if they end in the same word and one has all words of
-    the other: a "tiger cat" is a cat, but a "tree frog" is not a tree.
+    Case, underscores, hyphens and plurals are ignored. Two names are similar if they end in the same word and one has
+    all words of the other: a "tiger cat" is a cat, but a "tree frog" is not a tree.
 
-    >>> overlap(["cat", "tree"], ["Cats", "tiger_cat", "tree frog"])
-    [Overlap(desired='cat', undesired='Cats', kind='exact'), Overlap(desired='cat', undesired='tiger_cat', kind='similar')]
+    >>> overlap(["cat", "tree"], ["Cats", "tiger_cat", "tree frog"])  # doctest: +NORMALIZE_WHITESPACE
+    [Overlap(desired='cat', undesired='Cats', kind='exact'),
+     Overlap(desired='cat', undesired='tiger_cat', kind='similar')]
     """
     found: list[Overlap] = []
     words_of = [_words(name) for name in undesired]
@@ -47,8 +48,8 @@ def overlap(desired: Sequence[str], undesired: Sequence[str]) -> list[Overlap]:
 def overlap_sentence(found: Sequence[Overlap]) -> str:
     """Describe overlapping names in one sentence for a report; an empty text if there are none.
 
-    >>> overlap_sentence(overlap(["truck"], ["pickup truck"]))
-    'Some unknown classes have names like known ones, so accepting them counts as a mistake: similar truck ~ pickup truck.'
+    >>> overlap_sentence(overlap(["truck"], ["pickup truck"])).partition(": ")[2]
+    'similar truck ~ pickup truck.'
     """
     if not found:
         return ""

@@ -22,14 +22,15 @@ AREA = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 TRIES = 10
 
-# A strip one pixel high would be resized to billions of pixels before it is cropped. Above this size only the centre is resized.
+# A strip one pixel high would be resized to billions of pixels before it is cropped. Above this size only the centre is
+# resized.
 _MAX_RESIZED_PIXELS = 2**26
 
 CPU = torch.device("cpu")
 
 
 def canonical(image: Image.Image, preprocessing: Preprocessing) -> torch.Tensor:
-    """Return the view that a model was trained on, float32 [3,S,S]: resize, centre crop, normalise, as in transformers."""
+    """Resize, centre crop and normalise an image as transformers does; float32 [3,S,S]."""
     image, size = to_rgb(image), preprocessing.image_size
     resample = Image.Resampling(preprocessing.resample)
     if preprocessing.fit == "square":
@@ -64,7 +65,7 @@ def pixels_to_tensor(array: npt.NDArray[np.uint8], preprocessing: Preprocessing)
 
 
 def to_levels(views: torch.Tensor, preprocessing: Preprocessing) -> torch.Tensor:
-    """Return the uint8 levels of normalised views [N,3,H,W] for storage: exact for views of images, else the nearest level."""
+    """Return the nearest uint8 levels of normalised views [N,3,H,W]; they are exact for views of images."""
     mean, std = (
         torch.tensor(part, device=views.device)[:, None, None] for part in (preprocessing.mean, preprocessing.std)
     )
@@ -80,8 +81,8 @@ def from_levels(levels: torch.Tensor, preprocessing: Preprocessing) -> torch.Ten
 class Views:
     """The views of one image, computed on demand. View 0 is the canonical view.
 
-    The augmented view number v of step t is a function of (seed, t, v) only. `features` are the unit features [D] of the canonical
-    view under the frozen tower, if they are known already.
+    The augmented view number v of step t is a function of (seed, t, v) only. `features` are the unit features [D] of
+    the canonical view under the frozen tower, if they are known already.
     """
 
     features: torch.Tensor | None = None
@@ -104,7 +105,10 @@ class Views:
     def of_tensor(
         cls, tensor: torch.Tensor, preprocessing: Preprocessing | None = None, device: torch.device = CPU
     ) -> Views:
-        """Return views that are already preprocessed, float [V,3,H,W]. With `preprocessing`, the image size is checked."""
+        """Return views that are already preprocessed, float [V,3,H,W].
+
+        With `preprocessing`, the image size is checked.
+        """
         is_tensor = isinstance(tensor, torch.Tensor)
         shape = list(tensor.shape) if is_tensor else []
         if len(shape) != 4 or shape[1] != 3 or 0 in shape or not tensor.is_floating_point():
@@ -209,7 +213,10 @@ def _resized(size: tuple[int, int], short_side: int) -> tuple[int, int]:
 
 
 def _centre_crop(pixels: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.uint8]:
-    """Crop the centre `size` x `size`. A smaller image is padded with black; an odd row goes above, an odd column left."""
+    """Crop the centre `size` x `size`.
+
+    A smaller image is padded with black; an odd row goes above, an odd column left.
+    """
     height, width = pixels.shape[:2]
     top, left = max(0, height - size) // 2, max(0, width - size) // 2
     pixels = pixels[top : top + size, left : left + size]
@@ -241,7 +248,7 @@ def _centre_of_strip(
 
 
 def _random_box(size: tuple[int, int], generator: np.random.Generator) -> tuple[int, int, int, int]:
-    """Return (left, top, right, bottom) of a crop of random area and ratio; the largest centre crop after ten failures."""
+    """Return (left, top, right, bottom) of a random crop; the largest centre crop after ten failures."""
     width, height = size
     for _ in range(TRIES):
         area = width * height * generator.uniform(*AREA)
@@ -265,5 +272,6 @@ def _cut(image: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
     width, height = box[2] - box[0], box[3] - box[1]
     if limit is None or width * height <= limit:
         return image.crop(box)
-    # `crop` warns of a decompression bomb for a large photo; an unscaled transform copies the same pixels without a warning.
+    # `crop` warns of a decompression bomb for a large photo; an unscaled transform copies the same pixels without a
+    # warning.
     return image.transform((width, height), Image.Transform.EXTENT, box, Image.Resampling.NEAREST)

@@ -1,7 +1,7 @@
 """Addresses and checksums of the files of data sets.
 
-A checksum is listed only if several independent places publish the same; `stated_by` names its publisher. The checksums of other
-files are recorded at the first download and compared at later downloads.
+A checksum is listed only if several independent places publish the same; `stated_by` names its publisher. The checksums
+of other files are recorded at the first download and compared at later downloads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ Form = Literal["file", "tar", "zip", "gz"]
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """One file to download. `makes` are the resulting paths below ROOT; for an archive, the members with these names."""
+    """One file to download.
+
+    `makes` are the resulting paths below ROOT; for an archive, the members with these names.
+    """
 
     url: str
     makes: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Download one file over HTTP into NAME.part, resume an interrupted download, and rename the file when it is complete."""
+"""Download one file over HTTP into NAME.part, with resumption, and rename it when it is complete."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ class UnreachableError(Error):
 
 
 def fetch(url: str, target: Path, watch: Progress | None = None) -> None:
-    """Download `url` to `target`. After a failure `target` does not exist, and the part received is kept for the next attempt."""
+    """Download `url` to `target`.
+
+    After a failure `target` does not exist, and the part received is kept for the next attempt.
+    """
     part = target.with_name(f"{target.name}.part")
     for _ in range(_ATTEMPTS):
         before = _size(part)

@@ -34,8 +34,8 @@ def unpack(archive: Path, form: Form, root: Path, makes: tuple[str, ...]) -> Non
             _unpack(archive, form, root, makes)
         except OSError as problem:
             if problem.errno == errno.ENOSPC:
-                message = f"The disk of '{root}' is full, so '{archive.name}' is not unpacked; it is kept: free some space and "
-                raise Error(f"{message}run this again.", code="disk-full") from problem
+                message = f"The disk of '{root}' is full, so '{archive.name}' is not unpacked; it is kept"
+                raise Error(f"{message}: free some space and run this again.", code="disk-full") from problem
             message = f"The archive '{archive}' cannot be unpacked: {reason_of(problem)}."
             raise Error(message, code=_DAMAGED) from problem
 

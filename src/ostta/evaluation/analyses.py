@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..adapter import Adapter
 from ..core.banks import FeatureBank
 from ..core.types import Error, Verdict
-from ..methods.tuning import TunedState
+from ..methods.base import HoldsTrained
 from .loop import Records
 
 Floats = NDArray[np.float64]
@@ -169,7 +169,7 @@ def bank_bytes(adapter: Adapter) -> BankBytes:
 def adapted_parameters(adapter: Adapter) -> int | None:
     """How many numbers the overlay adapts; None where the method has none."""
     state = adapter.state
-    return sum(tensor.numel() for tensor in state.overlay.parameters()) if isinstance(state, TunedState) else None
+    return sum(tensor.numel() for tensor in state.overlay.parameters()) if isinstance(state, HoldsTrained) else None
 
 
 def _checked(features: ArrayLike, side: str) -> Floats:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..config.declare import Options, option
 from ..core.types import NO_EVIDENCE, Decision, Evidence, Verdict
-from ..identifiers.fixed import Memoryless
+from ..identifiers.base import Identifier
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class FieldIdentifierOptions(Options):
     )
 
 
-class FieldIdentifier(Memoryless):
+class FieldIdentifier(Identifier):
     """Decide by the sign of the log-odds.
 
     >>> decision = FieldIdentifier().observe(1.0)
@@ -32,11 +32,9 @@ class FieldIdentifier(Memoryless):
     """
 
     Options = FieldIdentifierOptions
+    options: FieldIdentifierOptions
     about = "known if that is more probable than not, by the score `field`: ours"
     needs: str | None = "field"
-
-    def __init__(self, options: FieldIdentifierOptions | None = None, *, scale: float | None = 1.0) -> None:
-        self.options = options or FieldIdentifierOptions()
 
     def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         probability = 1 / (1 + math.exp(-min(max(score, -700.0), 700.0)))

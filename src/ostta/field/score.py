@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..core.banks import named
+from ..core.banks import feature_row, named
 from ..core.checks import split, stored_count
 from ..core.types import Error, Look, Scored
-from ..scores.protocol import Setting
-from ..scores.window import Floats, Singles, WindowScore, row_of
+from ..scores.base import Setting
+from ..scores.window import Floats, Singles, WindowScore
 from .model import StreamModel, fit, neighbour_count
 from .options import FieldOptions
 from .words import Words, expanded
@@ -63,7 +63,7 @@ class FieldScore(WindowScore):
         return self._word_cosines[: len(rows)]
 
     def value(self, look: Look[Any]) -> Scored:
-        model, features = self._model, row_of(look)
+        model, features = self._model, feature_row(look)
         row = features[None]
         cosines = self.cosines(row)
         word, word_cosine = (None, 0.0) if self.words is None else self.words.nearest(features)

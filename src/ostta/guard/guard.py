@@ -1,30 +1,35 @@
-"""The guard of one adapter: it sees answers and snapshots, never labels, and says what is to be done.
+"""The guard of one adapter: it watches predictions without labels, and undoes updates that do harm.
 
-The signals are looked at after every `patience` images. The ladder, one rung for each look at which a signal is out of its band:
+The signals are checked after every `patience` images. Each check with a signal out of its band leads one rung up the ladder:
 
-    warn        nothing but a word
+    warn        an event, and nothing else
     skip        the method takes no update and stores no image
-    roll back   to the last state that was kept before the signals look back on anything
-    freeze      back to the start; the frozen model answers, while score and identifier get to know the stream again
-    thaw        when no signal was out of its band for `cool_down` images
+    roll back   the newest snapshot older than everything that the signals look back on is restored
+    freeze      the adapter restarts and the guard rests: the frozen model answers, while score and identifier adapt to the stream
+    thaw        after `cool_down` images without a signal out of its band
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
+from typing import Any, Protocol
 
 import torch
 
 from ..core.banks import named
 from ..core.checks import Tensors, require_names, shown, split, stored
-from ..core.types import Decision, Error, Event
+from ..core.overlay import Overlay, distance
+from ..core.types import Decision, Error, Event, Look, ViewSource
+from ..memory import Memory
+from ..methods.base import Proposal
+from ..methods.gradient import Failure, Trained
 from .options import GuardOptions
 from .shadow import Judged, Shadow
 from .signals import ACCEPTED, Check, Signals
 from .snapshots import Snapshot, Snapshots
 
-# So often the time until a thaw is doubled at the most.
+# The time until a thaw is doubled at most this often.
 LONGEST = 3
 # What each signal reports, when that is expected, and the option that allows it. The numbers are those of `Signals.values`.
 MESSAGES = {
@@ -86,21 +91,38 @@ ACTIONS = {
 }
 
 
+class WatchedTurn(Protocol):
+    """What the guard reads of a step that has ended."""
+
+    @property
+    def look(self) -> Look[Any]: ...
+    @property
+    def decision(self) -> Decision | None: ...
+    @property
+    def frozen(self) -> Judged | None: ...
+    @property
+    def warming_up(self) -> bool: ...
+    @property
+    def proposal(self) -> Proposal: ...
+    @property
+    def outcome(self) -> Trained | Failure | None: ...
+
+
 class Guard:
-    """What the guard remembers of one stream, and on which rung it is.
+    """What the guard remembers of one stream, and its rung. `initial` are the trained values at the start, if there are any.
 
     >>> adapter = ostta.load("embedded", ["cat", "dog", "ship"])
     >>> adapter.step(image).events, adapter.guard.resting
     ((), False)
     """
 
-    def __init__(self, options: GuardOptions, classifier: torch.Tensor) -> None:
-        self.options, self._classifier = options, classifier
+    def __init__(self, options: GuardOptions, classifier: torch.Tensor, initial: Overlay | None = None) -> None:
+        self.options, self._classifier, self._initial = options, classifier, initial
         self.signals = Signals(options, len(classifier))
         self.reset()
 
     def reset(self) -> None:
-        """Back to the start, as `Adapter.reset`."""
+        """Forget the stream, as `Adapter.reset` does."""
         self.signals.reset()
         self.shadow = Shadow(self._classifier)
         self.snapshots = Snapshots(self.options.snapshots)
@@ -109,7 +131,7 @@ class Guard:
         self._since = self._calm = 0
         self._warned_of_separation = 0
         self._freezes = 0
-        # Whether nothing that is trained has left the start, so that what the method sees is what the frozen model does.
+        # Whether all trained values are at the start, so that the method sees what the frozen model sees.
         self.pristine = True
 
     @property
@@ -119,23 +141,100 @@ class Guard:
 
     @property
     def skipping(self) -> bool:
-        """Whether updates are left out."""
+        """Whether updates are skipped."""
         return self.rung >= Rung.SKIPPING
 
-    def wants_check(self, step: int) -> bool:
-        """Whether the frozen model is to be asked about the image of this step, where that costs a pass of the tower."""
-        return step % self.options.check_every == 0
+    # --- one image ----------------------------------------------------------------------------------------------------
+    def watch(
+        self,
+        turn: WatchedTurn,
+        memory: Memory,
+        index: int,
+        encode_frozen: Callable[[ViewSource], torch.Tensor],
+        paused: bool,
+    ) -> tuple[Event, ...]:
+        """Record a step that has ended, act on `memory` if a signal is out of its band, and return the events.
+
+        `index` is the class that the image was given. While the adapter is paused by hand, the guard records and does not act.
+        """
+        failed = isinstance(turn.outcome, Failure)
+        if failed or turn.decision is None:
+            self.signals.stepped(True, None)
+        else:
+            self._record(turn, turn.decision, memory, index, encode_frozen)
+        if paused:
+            return ()
+        events = self.climb(memory.steps)
+        for event in events:
+            self._act(event, memory)
+        # A failed update leaves the step count as it was, so the snapshot of this step is stored already.
+        if not failed and self.rung == Rung.CALM and memory.steps % self.options.snapshot_every == 0:
+            self.snapshots.push(Snapshot(memory.steps, memory.snapshot()))
+        return tuple(events)
+
+    def _record(
+        self,
+        turn: WatchedTurn,
+        decision: Decision,
+        memory: Memory,
+        index: int,
+        encode_frozen: Callable[[ViewSource], torch.Tensor],
+    ) -> None:
+        separation = None
+        if decision.mu_desired is not None and decision.mu_undesired is not None:
+            separation = decision.mu_desired - decision.mu_undesired
+        self.signals.stepped(False, separation)
+        overlay, due = memory.trained, memory.steps % self.options.check_every == 0
+        if overlay is not None and decision.desired:
+            self.signals.trained_on(index)
+        if overlay is not None and self._initial is not None and due and not self.pristine:
+            self.signals.drifted(distance(overlay, self._initial))
+        every, features = self.pristine or memory.method.overlay(memory.state) is None, turn.look.features
+        if every or due:
+            # The frozen model needs a pass of its own only if the method sees the image through other values.
+            if not every:
+                with torch.no_grad():
+                    features = encode_frozen(turn.look.views)
+            judged = turn.frozen or self.shadow.judge(features, memory.steps)
+            self.check(
+                decision, index, judged, memory.steps, every, decision.probability is not None and turn.warming_up
+            )
+        gradient = turn.proposal.gradient
+        if isinstance(turn.outcome, Trained) and overlay is turn.outcome.overlay and gradient is not None:
+            self.pristine = False
+            self.signals.moved(distance(turn.outcome.overlay, gradient.overlay))
+
+    def _act(self, event: Event, memory: Memory) -> None:
+        if event.kind == "roll_back" and (snapshot := self._good_snapshot(memory.steps)) is not None:
+            memory.load(dict(snapshot.tensors))
+            self.returned(to_start=False)
+        elif event.kind == "freeze":
+            memory.restart()
+            self.froze()
+
+    def roll_back(self, memory: Memory) -> Event:
+        """Restore the newest snapshot, by hand; called again, the one before it."""
+        snapshot = self.snapshots.pop()
+        if snapshot is None:
+            raise Error(
+                f"There is no earlier state to go back to: the guard keeps one after every {self.options.snapshot_every} "
+                "good images, and has none yet.",
+                code="snapshot-missing",
+            )
+        memory.load(dict(snapshot.tensors))
+        self.returned(to_start=False)
+        return Event("roll_back", f"Rolled back by hand, to the state after step {snapshot.step}.")
 
     def check(
         self, decision: Decision, index: int, judged: Judged, step: int, every: bool, undecided: bool = False
     ) -> None:
-        """Compare a decision and a class with the frozen model's; an undecided image is not compared."""
-        self.shadow.take(judged, step)
+        """Compare a decision and a class with those of the frozen model; an undecided image is not compared."""
+        self.shadow.remember(judged, step)
         if not undecided:
             self.signals.checked(Check.of(decision, index, judged.decision, judged.index), every)
 
     def climb(self, step: int) -> list[Event]:
-        """What is to be done after the image of this step."""
+        """Count the image of this step; return the events of the check that is due after it."""
         self._since += 1
         if self._since < self.options.patience:
             return []
@@ -153,33 +252,29 @@ class Guard:
             return [*events, *self._thawed(values)]
         return events
 
-    def keeps(self, step: int) -> bool:
-        """Whether a snapshot is due: all is well, and it is time."""
-        return self.rung == Rung.CALM and step % self.options.snapshot_every == 0
-
-    def good_snapshot(self, step: int) -> Snapshot | None:
-        """The newest that is older than all that the signals look back on; later ones are dropped. None where there is none."""
-        while (snapshot := self.snapshots.take_last()) is not None:
+    def _good_snapshot(self, step: int) -> Snapshot | None:
+        """Pop the newest snapshot older than everything that the signals look back on; later ones are dropped."""
+        while (snapshot := self.snapshots.pop()) is not None:
             if snapshot.step <= step - ACCEPTED[0]:
                 return snapshot
         return None
 
     def returned(self, to_start: bool) -> None:
-        """The adapter is in an earlier state: what the later one did says nothing about it."""
+        """Forget the signals of a state that was undone."""
         self.pristine = to_start
         self.signals.forget()
         if to_start:
             self.snapshots.clear()
 
     def froze(self) -> None:
-        """The adapter is at the start."""
+        """Rest after a restart of the adapter."""
         self.rung = Rung.FROZEN
         self._freezes += 1
         self._since = self._calm = 0
         self.returned(to_start=True)
 
     def thaw(self) -> None:
-        """By hand: from here on as if nothing had been."""
+        """End the rest, by hand."""
         self.rung = Rung.CALM
         self._since = self._calm = 0
         self.signals.reset()
@@ -208,7 +303,7 @@ class Guard:
         return [Event("thaw", f"{what}: no signal was out of its band for {self._calm} images.", evidence)]
 
     def _warn_of_separation(self, values: Mapping[str, float]) -> list[Event]:
-        """Once, until the means are apart again: known and unknown images may be hard to tell apart for a good reason."""
+        """Warn once until the means are apart again: known and unknown images may be hard to tell apart for a good reason."""
         found = values.get("separation", 1.0)
         closing = found < self.options.min_separation
         if closing == bool(self._warned_of_separation):
@@ -222,7 +317,7 @@ class Guard:
 
     # --- state files --------------------------------------------------------------------------------------------------
     def tensors(self) -> dict[str, torch.Tensor]:
-        """All of it, with the snapshots."""
+        """Return everything, with the snapshots."""
         numbers = [
             int(self.rung), self._since, self._calm, self._warned_of_separation, self._freezes, int(self.pristine), len(self.snapshots),
         ]  # fmt: skip
@@ -240,18 +335,23 @@ class Guard:
         )
 
     def load(self, tensors: Tensors) -> None:
-        """Replace all; refused where it cannot be a guard's. What is in a snapshot is checked by whoever returns to it."""
+        """Replace everything; raise an Error if it cannot be that of a guard. `check_snapshots` checks the snapshots."""
         numbers, signals, shadow, kept = split(tensors, "numbers", "signals", "shadow", "snapshots")
         require_names(numbers, ("all",))
         found = stored(numbers, "all", torch.int64, (7,), 0, 2**53).tolist()
         if found[0] > Rung.FROZEN or found[3] > 1 or found[5] > 1 or found[6] > self.options.snapshots:
-            raise Error(f"The stored guard is damaged: its numbers {shown(found)} cannot be.")
+            raise Error(f"The stored guard is damaged: its numbers {shown(found)} cannot be.", code="state-damaged")
         parts = split(kept, *map(str, range(found[6])))
         self.reset()
         for part in parts:
             step = int(stored({"step": part.pop("step", torch.tensor(-1))}, "step", torch.int64, (), 0, 2**53))
-            self.snapshots.keep(Snapshot(step, part))
+            self.snapshots.push(Snapshot(step, part))
         self.signals.load(signals)
         self.shadow.load(shadow)
         self.rung, self._since, self._calm = Rung(found[0]), found[1], found[2]
         self._warned_of_separation, self._freezes, self.pristine = found[3], found[4], bool(found[5])
+
+    def check_snapshots(self, memory: Memory) -> None:
+        """Load every snapshot once, so that one that cannot be restored raises its Error now."""
+        for snapshot in self.snapshots:
+            memory.load(dict(snapshot.tensors))

@@ -12,13 +12,13 @@ from ..core.scores import cosines
 from ..core.types import Decision, Error, Scored, Verdict
 from ..identifiers import LDA
 
-# How many images LDA looks back on; where only some are shown to the frozen model, it has fewer scores of as many images.
+# Images that LDA looks back on. If the frozen model judges only some of them, there are fewer scores.
 WINDOW = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
-    """What the frozen model says of one image."""
+    """The judgement of the frozen model on one image."""
 
     scored: Scored
     decision: Decision
@@ -39,16 +39,16 @@ class Shadow:
         self._scores = np.zeros(0)
 
     def judge(self, features: torch.Tensor, step: int) -> Judged:
-        """The verdict on unit features [D] under the frozen tower, at step number `step`; changes nothing."""
+        """Judge unit features [D] under the frozen tower, at step number `step`. Changes nothing."""
         logits = cosines(features.detach(), self._classifier)
         score = float(logits.max())
-        # Steps only grow, so that what is recent is the end.
+        # Steps only grow, so the recent scores are at the end.
         recent = self._scores[self._steps.searchsorted(step - WINDOW, "right") :]
         threshold, mu_undesired, mu_desired = self._lda.search(np.sort(np.append(recent, score)))
         verdict = Verdict.of(score >= threshold, score, mu_undesired, mu_desired)
         return Judged(Scored(score), Decision(verdict, threshold, mu_desired, mu_undesired), logits)
 
-    def take(self, judged: Judged, step: int) -> None:
+    def remember(self, judged: Judged, step: int) -> None:
         self._steps = np.append(self._steps, step)[-WINDOW:]
         self._scores = np.append(self._scores, judged.scored.value)[-WINDOW:]
 
@@ -61,5 +61,7 @@ class Shadow:
         steps = stored(tensors, "steps", torch.int64, (count,), 0, MOST_STEPS).numpy().copy()
         scores = stored(tensors, "scores", torch.float64, (count,), -2, 2).numpy().copy()
         if (np.diff(steps) < 0).any():
-            raise Error("The stored scores of the frozen model are damaged: their steps are not in order.")
+            raise Error(
+                "The stored scores of the frozen model are damaged: their steps are not in order.", code="state-damaged"
+            )
         self._steps, self._scores = steps, scores

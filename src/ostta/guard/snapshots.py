@@ -8,29 +8,17 @@ from dataclasses import dataclass
 
 import torch
 
-# What belongs to an overlay is a value that never changes: a snapshot of it is a reference, however large it is.
-VALUES = ("method/overlay/", "method/optimiser/")
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that an adapter remembers, after so many steps."""
+    """What an adapter remembered after a step."""
 
     step: int
     tensors: Mapping[str, torch.Tensor]
 
-    @classmethod
-    def of(cls, step: int, tensors: Mapping[str, torch.Tensor]) -> Snapshot:
-        """From what a state file would hold. A plug-in may hand out its own storage, so that all others are copied."""
-        kept = {
-            name: tensor.detach() if name.startswith(VALUES) else tensor.detach().to("cpu", copy=True)
-            for name, tensor in tensors.items()
-        }
-        return cls(step, kept)
-
 
 class Snapshots:
-    """The last few snapshots; the oldest goes first."""
+    """The last few snapshots; the oldest is dropped first."""
 
     def __init__(self, capacity: int) -> None:
         self._ring: deque[Snapshot] = deque(maxlen=capacity)
@@ -41,11 +29,11 @@ class Snapshots:
     def __iter__(self) -> Iterator[Snapshot]:
         return iter(self._ring)
 
-    def keep(self, snapshot: Snapshot) -> None:
+    def push(self, snapshot: Snapshot) -> None:
         self._ring.append(snapshot)
 
-    def take_last(self) -> Snapshot | None:
-        """The newest, which is kept no longer: whoever comes again goes back further."""
+    def pop(self) -> Snapshot | None:
+        """Remove and return the newest snapshot; None if there is none."""
         return self._ring.pop() if self._ring else None
 
     def clear(self) -> None:

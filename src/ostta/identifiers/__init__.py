@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .adand import AdaND, AdaNDOptions
+from .base import Identifier
 from .fixed import MSP, All, AllOptions, MSPOptions
 from .lda import LDA, LDAOptions
 from .mixture import DAF, DAFOptions
-from .protocol import Identifier
 
 __all__ = [
     "DAF", "IDENTIFIERS", "LDA", "MSP", "AdaND", "AdaNDOptions", "All", "AllOptions", "DAFOptions", "Identifier", "LDAOptions",

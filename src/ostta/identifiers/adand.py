@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..config.declare import Options
 from ..core.types import NO_EVIDENCE, Decision, Evidence, Verdict
-from .fixed import Memoryless
+from .base import Identifier
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class AdaNDOptions(Options):
     """
 
 
-class AdaND(Memoryless):
+class AdaND(Identifier):
     """Known from the score's own threshold on, which is part of its evidence. No image is reliable: nothing is to learn from it.
 
     >>> AdaND().observe(0.4, {"threshold": 0.5}).verdict.value
@@ -28,9 +28,6 @@ class AdaND(Memoryless):
     Options = AdaNDOptions
     about = "AdaND's: the threshold that the score `detector` keeps by itself, with noise images counted in"
     needs: str | None = "detector"
-
-    def __init__(self, options: AdaNDOptions | None = None, *, scale: float | None = 1.0) -> None:
-        self.options = options or AdaNDOptions()
 
     def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         threshold = evidence.get("threshold", 0.5)

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-
 from ..config.declare import Options, option
-from ..core.banks import ScoreBank
-from ..core.checks import require_names
 from ..core.types import NO_EVIDENCE, Decision, Evidence, Verdict
+from .base import Identifier
 
 # The paper's three triples: below the first reliable undesired, from the second on desired, above the third reliable desired.
 TRIPLES = {"0.4/0.6/0.8": (0.4, 0.6, 0.8), "0.3/0.5/0.7": (0.3, 0.5, 0.7), "0.5/0.5/0.5": (0.5, 0.5, 0.5)}
@@ -29,33 +26,7 @@ class MSPOptions(Options):
     )
 
 
-class Memoryless:
-    """Decides by the score alone."""
-
-    def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
-        raise NotImplementedError
-
-    def take(self, score: float, evidence: Evidence = NO_EVIDENCE) -> None:
-        """Nothing is remembered."""
-
-    def observe(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
-        return self.peek(score)
-
-    def memories(self) -> dict[str, ScoreBank]:
-        return {}
-
-    def reset(self) -> None:
-        """Nothing to forget."""
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        return {}
-
-    def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Nothing to load, and nothing may be there."""
-        require_names(tensors, ())
-
-
-class MSP(Memoryless):
+class MSP(Identifier):
     """Fixed thresholds on a probability.
 
     >>> MSP().observe(0.9).verdict.value
@@ -63,11 +34,9 @@ class MSP(Memoryless):
     """
 
     Options = MSPOptions
+    options: MSPOptions
     about = "fixed thresholds on the maximum softmax probability"
     needs: str | None = "msp"
-
-    def __init__(self, options: MSPOptions | None = None, *, scale: float | None = 1.0) -> None:
-        self.options = options or MSPOptions()
 
     def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         low, middle, high = TRIPLES[self.options.thresholds]
@@ -83,7 +52,7 @@ class AllOptions(Options):
     """
 
 
-class All(Memoryless):
+class All(Identifier):
     """Every image is desired and none is reliable: the closed set, where there is nothing to reject.
 
     >>> All().observe(0.1).verdict.value
@@ -92,10 +61,6 @@ class All(Memoryless):
 
     Options = AllOptions
     about = "accepts every image: the closed set"
-    needs: str | None = None
-
-    def __init__(self, options: AllOptions | None = None, *, scale: float | None = 1.0) -> None:
-        self.options = options or AllOptions()
 
     def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         return Decision(Verdict.UNRELIABLE_DESIRED, None, None, None)

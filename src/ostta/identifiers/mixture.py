@@ -16,6 +16,7 @@ from ..config.declare import Options, option
 from ..core.banks import WINDOWS, ScoreBank
 from ..core.checks import require_names, stored, stored_count
 from ..core.types import NO_EVIDENCE, Decision, Error, Evidence, Verdict
+from .base import Identifier
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Mixture:
         return float(0.5 * (1 + np.tanh(0.5 * (logs[1] - logs[0]))))
 
 
-class DAF:
+class DAF(Identifier):
     """A two-component mixture over the last scores.
 
     >>> identifier = DAF()
@@ -59,13 +60,13 @@ class DAF:
     """
 
     Options = DAFOptions
+    options: DAFOptions
     about = (
         "a mixture of two Gaussians over the last 512 scores, fitted again at every score unless `refit` says otherwise"
     )
-    needs: str | None = None
 
     def __init__(self, options: DAFOptions | None = None, *, scale: float | None = 1.0) -> None:
-        self.options = options or DAFOptions()
+        super().__init__(options)
         self.scale = 1.0 if scale is None else scale
         self.bank = ScoreBank(self.options.window)
         self._mixture: Mixture | None = None
@@ -81,16 +82,11 @@ class DAF:
         # The mixture draws no single line: with unequal variances the posterior may cross one half twice.
         return Decision(verdict, None, high, low)
 
-    def take(self, score: float, evidence: Evidence = NO_EVIDENCE) -> None:
+    def remember(self, score: float, evidence: Evidence = NO_EVIDENCE) -> None:
         self._mixture = self._mixture_with(score)
         self._latest = None
         self.bank.push(score)
         self._since = (self._since + 1) % self.options.refit
-
-    def observe(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
-        decision = self.peek(score)
-        self.take(score)
-        return decision
 
     def memories(self) -> dict[str, ScoreBank]:
         return {"scores": self.bank}
@@ -117,16 +113,19 @@ class DAF:
         since = stored_count(tensors, "since", self.options.refit - 1)
         mixture = Mixture(tuple(fitted[:2]), tuple(fitted[2:4]), tuple(fitted[4:])) if fitted else None
         if mixture is not None and (mixture.means[0] > mixture.means[1] or min(fitted[2:]) <= 0 or max(fitted[4:]) > 1):
-            raise Error("The stored mixture is damaged: means rise, variances are above zero, and weights from 0 to 1.")
+            raise Error(
+                "The stored mixture is damaged: its means must rise, its variances be above 0, and its weights from 0 to 1.",
+                code="state-damaged",
+            )
         self.reset()
         self.bank.load(scores)
         self._mixture, self._since = mixture, since
 
     def _mixture_with(self, score: float) -> Mixture | None:
-        """The mixture as it would be after `take(score)`."""
+        """The mixture as it would be after `remember(score)`."""
         if self._since and self._mixture is not None:
             return self._mixture
-        # A step peeks at a score and then takes it: one fit serves both. `take` clears it, as the bank is another one then.
+        # A step peeks at a score and then remembers it: one fit serves both. `remember` clears it, because the bank changes.
         if self._latest is None or self._latest[0] != score:
             self._latest = (score, self._fit(self.bank.sorted_with(score)))
         return self._latest[1]

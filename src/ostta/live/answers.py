@@ -80,7 +80,7 @@ class LiveStream:
                     self.folder.finish()
         read = self.digest.images - self.digest.unreadable
         if not read and not waiting.asked and not self.journal.skipped:
-            raise Error(f"None of the images in {source.name} could be read.")
+            raise Error(f"None of the images in {source.name} could be read.", code="image-unreadable")
 
     def _arrivals(self, source: Source, ahead: int) -> Iterator[Arrival]:
         for item in source:
@@ -145,7 +145,8 @@ def open_stream(
         if state is not None and new_state and not new_journal:
             raise Error(
                 f"There is a journal {journal.path}, but not the state file {state} that it belongs to: bring the state back, or "
-                "remove the journal to begin anew."
+                "remove the journal to begin anew.",
+                code="state-missing",
             )
         adapter = opened(wanted, state, device, dtype)
         if check is not None:

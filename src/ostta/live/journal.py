@@ -127,7 +127,7 @@ class Journal:
         Raises an Error if the file is not a journal, is damaged, or is in use by another program.
         """
         if os.path.lexists(path) and not path.is_file():
-            raise Error(f"{path} is not an ordinary file.")
+            raise Error(f"{path} is not an ordinary file.", code="file-not-regular")
         created = not path.exists()
         try:
             with open(path, "a+b") as file:
@@ -135,7 +135,7 @@ class Journal:
                 start = file.read(20)
                 before = os.fstat(file.fileno())
         except OSError as problem:
-            raise Error(f"{path} cannot be opened ({problem.strerror}).") from None
+            raise Error(f"{path} cannot be opened ({problem.strerror}).", code="journal-failed") from None
         # A file in SQLite's other mode is not from here, and opening it would leave files beside it.
         if start and not (start.startswith(MAGIC) and start[18:] == b"\x01\x01"):
             raise _strange(path)
@@ -170,7 +170,8 @@ class Journal:
             if (steps, state_hash) != (saved, known) and steps != coming:
                 raise Error(
                     f"{self.path} belongs to another state than {state}, which has {steps} steps where the journal knows of {saved}: "
-                    "bring the two back that belong together, or remove the journal to judge all images anew from this state on."
+                    "bring the two back that belong together, or remove the journal to judge all images anew from this state on.",
+                    code="journal-mismatch",
                 )
             # Written with the first rows: until then, whoever finds something else wrong has changed nothing.
             self._connection.execute("DELETE FROM rows WHERE step > ?", (steps,))
@@ -227,7 +228,8 @@ class Journal:
         if self._is_gone():
             raise Error(
                 f"{self.path} was deleted or replaced while the stream was running, and what came since the last save is not saved: "
-                "bring it back, or remove the state too to begin anew."
+                "bring it back, or remove the state too to begin anew.",
+                code="journal-changed",
             )
         rows = [
             (
@@ -345,7 +347,9 @@ class Journal:
         if application != APPLICATION:
             raise _strange(self.path)
         if version != FORMAT:
-            raise Error(f"{self.path} has format {version}, and this version reads format {FORMAT}.")
+            raise Error(
+                f"{self.path} has format {version}, and this version reads format {FORMAT}.", code="journal-invalid"
+            )
         tables = self._connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
         sound = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if sound != "ok" or sorted(sql for (sql,) in tables) != sorted(TABLES):
@@ -395,7 +399,8 @@ def _said(path: Path | None) -> Iterator[None]:
         if code in (sqlite3.SQLITE_CORRUPT,):
             raise _damaged(path) from None
         raise Error(
-            f"{path} could not be read or written ({shown(str(problem), 200)}); it is as it was before."
+            f"{path} could not be read or written ({shown(str(problem), 200)}); it is as it was before.",
+            code="journal-failed",
         ) from None
 
 
@@ -404,12 +409,13 @@ def _in_use(path: Path | None) -> JournalInUseError:
 
 
 def _strange(path: Path | None) -> Error:
-    return Error(f"{path} is not a journal of ostta: move it away, or give another state file.")
+    return Error(f"{path} is not a journal of ostta: move it away, or give another state file.", code="journal-invalid")
 
 
 def _damaged(path: Path | None) -> Error:
     return Error(
-        f"{path} is damaged: use a copy of it and of the state from the same time, or remove it to judge all images anew."
+        f"{path} is damaged: use a copy of it and of the state from the same time, or remove it to judge all images anew.",
+        code="journal-damaged",
     )
 
 

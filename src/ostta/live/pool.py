@@ -18,11 +18,12 @@ from typing import Any, Self, TypeVar
 import torch
 
 from .. import backbones
-from ..adapter import Adapter, load, nothing
+from ..adapter import Adapter, load
 from ..core.modes import learning
 from ..core.types import Error, Prediction
 from ..core.words import counted, first_few
 from ..data.images import ImageSource
+from ..step import unseen_prediction
 from .batched_tower import BatchedTower
 from .shared_step import Seat, can_share, step_together
 
@@ -283,7 +284,7 @@ class StreamPool:
         (1, True, False)
         """
         with self._working:
-            answered = [_Taken(*taken) for taken in self._take()]
+            answered = [_Taken(*taken) for taken in self._pop_batch()]
             try:
                 with learning():
                     self._step(answered)
@@ -388,7 +389,7 @@ class StreamPool:
         self._news.notify_all()
         return futures
 
-    def _take(self) -> list[tuple[PooledStream, PoolImage | _Call, Future[Any]]]:
+    def _pop_batch(self) -> list[tuple[PooledStream, PoolImage | _Call, Future[Any]]]:
         """At most one image of a stream, so that their order is kept; those that were served go to the end of the line."""
         taken: list[tuple[PooledStream, PoolImage | _Call, Future[Any]]] = []
         with self._news:
@@ -483,4 +484,4 @@ def _answer(future: Future[Prediction]) -> Prediction:
     try:
         return future.result()
     except Error as problem:
-        return nothing(str(problem))
+        return unseen_prediction(str(problem))

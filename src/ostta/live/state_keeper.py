@@ -127,7 +127,9 @@ def opened(
         return _resumed(wanted, path, device, dtype)
     if wanted.classes is None:
         place = "" if path is None else f" There is no state file {path} to take them from."
-        raise Error(f"The classes must be named: --classes a,b,c, or a file with one a line.{place}")
+        raise Error(
+            f"The classes must be named: --classes a,b,c, or a file with one a line.{place}", code="classes-missing"
+        )
     fresh = load(
         "embedded" if wanted.backbone is None else wanted.backbone,
         wanted.classes,
@@ -176,7 +178,8 @@ def _resumed(wanted: Wanted, path: Path, device: str | torch.device | None, dtyp
     ):
         if new is not None and old != new:
             raise Error(
-                f"{path} was made with other {name} ({_short(old)}, now {_short(new)}); give the same, or another state file."
+                f"{path} was made with other {name} ({_short(old)}, now {_short(new)}); give the same, or another state file.",
+                code="state-mismatch",
             )
     return kept
 

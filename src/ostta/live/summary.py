@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.banks import TRUSTED
-from ..core.cuts import explained_share
+from ..core.otsu import explained_share
 from ..core.words import counted
 from .digest import Digest
 from .memory import Memory

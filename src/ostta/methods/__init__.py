@@ -1,17 +1,15 @@
-"""The methods by name."""
+"""The methods by name, and what a method of your own needs; `config/registry.py` adds the methods of `contrib`."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..core.types import Look, ViewSource
-from .cliptta import CLIPTTA
+from .base import Facts, Method, Plain, Proposal, State, TensorState, Tuned, TunedState
 from .dpe import DPE
 from .entropy import Entropy
+from .gradient import Gradient, Trained
 from .oga import OGA
 from .onzeta import OnZeta
 from .palign import PAlign, PAlignC
-from .protocol import Facts, Gradient, Method, Proposal, State, Trained
 from .prototypes import Prototypes
 from .rosita import Rosita
 from .tda import TDA
@@ -19,7 +17,7 @@ from .tpt import TPT, TPTC
 from .unient import UniEnt
 from .zero_shot import ZeroShot
 
-METHODS: dict[str, type[Method[Any, Any, Any]]] = {
+METHODS: dict[str, type[Method]] = {
     "zero_shot": ZeroShot,
     "rosita": Rosita,
     "tpt": TPT,
@@ -31,9 +29,11 @@ METHODS: dict[str, type[Method[Any, Any, Any]]] = {
     "dpe": DPE,
     "unient": UniEnt,
     "entropy": Entropy,
-    "cliptta": CLIPTTA,
     "oga": OGA,
     "onzeta": OnZeta,
 }
 
-__all__ = ["METHODS", "Facts", "Gradient", "Look", "Method", "Proposal", "State", "Trained", "ViewSource"]
+__all__ = [
+    "METHODS", "Facts", "Gradient", "Look", "Method", "Plain", "Proposal", "State", "TensorState", "Trained", "Tuned",
+    "TunedState", "ViewSource",
+]  # fmt: skip

@@ -13,7 +13,7 @@ import torch
 
 from ..config.declare import Options, option
 from ..core.types import Decision, Look, Verdict
-from .protocol import Proposal
+from .base import Plain, Proposal
 
 
 @dataclass(frozen=True)
@@ -39,19 +39,13 @@ class ClosedSetOptions(Options):
         return cosines if self.score_of == "cosine" else log_probabilities.exp()
 
 
-class ClosedSet:
+class ClosedSet(Plain):
     """A method on frozen features that takes no gradient step. Its logits are log-probabilities."""
 
-    name: str
     options: ClosedSetOptions
-    views = 1
-    score_scale = 1.0
-    looks_with_graph = False
-
-    def overlay(self, state: Any) -> None:
-        return None
 
     def propose(self, state: Any, look: Look[Any], decision: Decision) -> Proposal:
+        name = type(self).__name__.lower()
         if self.options.learns(decision):
-            return Proposal(reason=f"{self.name} takes no gradient step")
-        return Proposal(reason=f"{self.name} does not learn from an image with this verdict")
+            return Proposal(reason=f"{name} takes no gradient step")
+        return Proposal(reason=f"{name} does not learn from an image with this verdict")

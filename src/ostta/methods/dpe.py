@@ -21,8 +21,9 @@ from ..core.banks import ClassCache, FeatureMemory, named
 from ..core.checks import UNIT_TOLERANCE, require_names, split, stored, stored_count
 from ..core.scores import cosines, entropy, mixed_unit_entropy, unit
 from ..core.types import Decision, Error, Look, ViewSource
+from .base import Facts, Plain, Proposal
 from .cache_weights import CacheWeights, cache_factor, cache_weights_option
-from .protocol import Facts, Proposal, Trained
+from .gradient import Trained
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class DPEOptions(Options):
     )
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
-        """What a state file must hold, by name, of the tensors whose size these options decide."""
+        """Return the shapes of stored tensors that depend on the options, by name."""
         return {"cache/features": (classes, self.shots, width)}
 
 
@@ -81,7 +82,10 @@ class DPEState:
         # Means of unit rows: shorter than one, and nothing where they have no length at all.
         lengths = prototypes.norm(dim=1)
         if not bool(((lengths > 0) & (lengths < 1 + UNIT_TOLERANCE)).all()):
-            raise Error("The stored text prototypes are damaged: each must have a length above 0 and at most 1.")
+            raise Error(
+                "The stored text prototypes are damaged: each must have a length above 0 and at most 1.",
+                code="state-damaged",
+            )
         self.cache.load(cache)
         self.prototypes.copy_(prototypes)
         self.evolved = evolved
@@ -99,10 +103,9 @@ class Plan:
     confident: bool
 
 
-class DPE:
+class DPE(Plain):
     """Logits of evolving prototypes, each image with residuals of its own."""
 
-    name = "dpe"
     Options = DPEOptions
     facts = Facts(
         "text and image prototypes (residuals, for one image at a time)",
@@ -110,23 +113,18 @@ class DPE:
         "1 forward",
         "Zhang et al. 2024 (DPE)",
     )
-    views = 1
-    looks_with_graph = False
+    looks_in_half = True
+    options: DPEOptions
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: DPEOptions
     ) -> None:
-        self.options = options
-        self.classifier = classifier
-        self.logit_scale = backbone.logit_scale
+        super().__init__(backbone, classifier, classes, options)
         self.alpha = cache_factor(options.cache_weights, self.logit_scale) * options.alpha
         self.score_scale = 1.0 if options.score_of == "cosine" else self.logit_scale
 
     def start(self) -> DPEState:
         return DPEState(self.classifier, self.options.shots)
-
-    def overlay(self, state: DPEState) -> None:
-        return None
 
     def look(self, state: DPEState, features: torch.Tensor, views: ViewSource) -> Look[Plan]:
         with torch.no_grad():

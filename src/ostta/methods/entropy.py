@@ -3,31 +3,28 @@
     published earlier:  cross-entropy of the cosines against their own best class, where max softmax(s z) > 0.7
     paper:              entropy of softmax(s z), where max softmax(s z) > 0.7                                        (D21)
 
-It asks nothing of the identifier: whatever the verdict, a confident image is learned from. The study itself has desired images only
-and takes identifier `all`.
+The method does not depend on the identifier: it learns from every confident image. The study itself has known images only and uses the
+identifier `all`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch.nn import functional
 
-from ..backbones.protocol import Backbone
-from ..config.declare import Options, option
+from ..config.declare import option
 from ..core.optimisers import Optimiser
 from ..core.scores import entropy, max_softmax_score
 from ..core.types import Decision, Look
-from .protocol import Facts, Gradient, Proposal
-from .trained_overlay import Group, Tuned, group_option, rank_option
-from .tuning import TunedState, Tuning
+from .base import Facts, Proposal, Tuned, TunedState
+from .trained_overlay import Group, GroupOptions, group_option, rank_option
 
 
 @dataclass(frozen=True)
-class EntropyOptions(Options):
+class EntropyOptions(GroupOptions):
     """Defaults are those of the public development code, the only code there is."""
 
     loss: Literal["pseudo_label", "entropy"] = option(
@@ -46,10 +43,9 @@ class EntropyOptions(Options):
     )
 
 
-class Entropy(Tuning[TunedState]):
-    """Learns from every confident image, whatever its verdict."""
+class Entropy(Tuned):
+    """Learn from every confident image, regardless of its verdict."""
 
-    name = "entropy"
     Options = EntropyOptions
     facts = Facts(
         "LayerNorms of the image tower, or another group",
@@ -58,25 +54,19 @@ class Entropy(Tuning[TunedState]):
         "Wang et al. 2021 (Tent), as in ROSITA's closed-set study",
     )
 
-    def __init__(
-        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: EntropyOptions
-    ) -> None:
-        self.options = options
-        self.scale = backbone.logit_scale
-        self._initial = Tuned(backbone, classifier, classes, options.group, options.rank)
+    options: EntropyOptions
 
-    def start(self) -> TunedState:
-        return TunedState(self._initial, Optimiser(self.options.optimiser, self.options.lr))
+    def optimiser(self) -> Optimiser:
+        return Optimiser(self.options.optimiser, self.options.lr)
 
     def propose(self, state: TunedState, look: Look[None], decision: Decision) -> Proposal:
-        if not max_softmax_score(look.cosines.detach(), self.scale) > self.options.confidence:
+        if not max_softmax_score(look.cosines.detach(), self.logit_scale) > self.options.confidence:
             return Proposal(reason="the image is not confident enough to learn from")
 
         def loss(look: Look[None], augmented: torch.Tensor) -> torch.Tensor:
             _, z = state.overlay.differentiable(look)
             if self.options.loss == "entropy":
-                return entropy(self.scale * z)
+                return entropy(self.logit_scale * z)
             return functional.cross_entropy(z, z.argmax())
 
-        looks_again = self.options.named_from == "after" and state.overlay.trains_vision
-        return Proposal(Gradient(state.overlay, state.optimiser, loss, looks_again=looks_again))
+        return self.step(state, loss, looks_again=self.options.named_from == "after")

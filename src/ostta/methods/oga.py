@@ -29,9 +29,10 @@ from ..core.banks import ClassCache, FeatureMemory, named
 from ..core.checks import split
 from ..core.scores import cosines, entropy
 from ..core.types import Decision, Look, ViewSource
+from .base import Facts
 from .cache_weights import CacheWeights, cache_factor, cache_weights_option
 from .closed_set import ClosedSet, ClosedSetOptions
-from .protocol import Facts, Trained
+from .gradient import Trained
 
 # Features per class from which a class has a mean of its own, and from which the covariance is estimated.
 FOR_A_MEAN, FOR_A_COVARIANCE = 2, 3
@@ -94,7 +95,6 @@ class Plan:
 class OGA(ClosedSet):
     """Zero-shot logits plus Gaussian log-likelihoods; no gradient step is taken."""
 
-    name = "oga"
     options: OGAOptions
     Options = OGAOptions
     facts = Facts("nothing", "8 features a class, score bank", "1 forward", "Fuchs et al. 2025 (OGA)")
@@ -102,9 +102,7 @@ class OGA(ClosedSet):
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: OGAOptions
     ) -> None:
-        self.options = options
-        self.classifier = classifier
-        self.logit_scale = backbone.logit_scale
+        super().__init__(backbone, classifier, classes, options)
         self.tau = cache_factor(options.cache_weights, self.logit_scale) * options.tau
 
     def start(self) -> OGAState:

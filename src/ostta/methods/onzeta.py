@@ -27,9 +27,10 @@ from ..core.banks import FeatureMemory
 from ..core.checks import require_names, require_unit, stored, stored_count
 from ..core.scores import cosines, unit
 from ..core.types import Decision, Look, ViewSource
+from .base import Facts
 from .cache_weights import CacheWeights, cache_factor
 from .closed_set import ClosedSet, ClosedSetOptions
-from .protocol import Facts, Trained
+from .gradient import Trained
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,6 @@ class Plan:
 class OnZeta(ClosedSet):
     """Balanced text labels, mixed with the labels of a classifier that learns from them in closed form."""
 
-    name = "onzeta"
     options: OnZetaOptions
     Options = OnZetaOptions
     facts = Facts(
@@ -105,9 +105,7 @@ class OnZeta(ClosedSet):
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: OnZetaOptions
     ) -> None:
-        self.options = options
-        self.classifier = classifier
-        self.logit_scale = backbone.logit_scale
+        super().__init__(backbone, classifier, classes, options)
         factor = cache_factor(options.constants, self.logit_scale)
         self.balance_rate, self.temperature = factor * options.balance_rate, options.vision_temperature / factor
 

@@ -20,9 +20,9 @@ from ..core.devices import in_single, own_precision
 from ..core.losses import selected_entropy
 from ..core.scores import cosines, unit
 from ..core.types import Error
-from .protocol import Facts
+from .base import Facts
 from .tpt import BATCH, TPT, TPTC, TPTCOptions, TPTOptions
-from .trained_overlay import Tuned
+from .trained_overlay import TrainedOverlay
 
 # The blocks that are announced to be aligned, and those that the published loop reaches.
 BLOCKS, REACHED = 3, 2
@@ -71,17 +71,19 @@ class Aligned:
     logit_scale: float
 
     def align(self, backbone: Backbone, options: PAlignOptions | PAlignCOptions) -> None:
-        """Take what alignment needs, or say what is missing."""
+        """Read the token statistics of the backbone; raise an Error if it has none."""
         if not isinstance(backbone, HasTokenStatistics):
             raise Error(
                 f"PromptAlign needs MaPLe prompts in both towers, and {backbone.id} has none: "
-                'use "embedded+maple", or "BACKBONE+maple:PATH" with a MaPLe checkpoint.'
+                'use "embedded+maple", or "BACKBONE+maple:PATH" with a MaPLe checkpoint.',
+                code="backbone-unsuitable",
             )
         known = backbone.statistics
         if known is None or len(known.means) < BLOCKS:
             raise Error(
                 f"There are no token statistics for {backbone.id}: take them from source images with "
-                f"`ostta backbone statistics --backbone {backbone.id} --images folder:PATH`."
+                f"`ostta backbone statistics --backbone {backbone.id} --images folder:PATH`.",
+                code="statistics-missing",
             )
         self.tower, self.source = backbone.tower, known
         self.over, self.blocks = options.over, BLOCKS if options.blocks == "all" else REACHED
@@ -89,7 +91,7 @@ class Aligned:
 
     def loss(
         self,
-        prompts: Tuned,
+        prompts: TrainedOverlay,
         classifier: torch.Tensor,
         pixels: torch.Tensor,
         features: torch.Tensor,
@@ -117,7 +119,6 @@ def alignment(tokens: Sequence[torch.Tensor], means: torch.Tensor, variances: to
 class PAlign(Aligned, TPT):
     """One step for each desired image, from the initial prompts every time."""
 
-    name = "palign"
     Options = PAlignOptions
     facts = Facts(
         "MaPLe's prompts, for one image at a time",
@@ -136,7 +137,6 @@ class PAlign(Aligned, TPT):
 class PAlignC(Aligned, TPTC):
     """Prompts that are tuned through the whole stream."""
 
-    name = "palign_c"
     Options = PAlignCOptions
     facts = Facts(
         "MaPLe's prompts",

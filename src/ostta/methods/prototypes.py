@@ -6,7 +6,6 @@ as it was stored just before, that nearest one is itself, and what remains is a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -14,22 +13,21 @@ from typing import Literal
 import torch
 from torch.nn import functional
 
-from ..backbones.protocol import Backbone
-from ..config.declare import Options, option
+from ..config.declare import option
 from ..core.banks import FeatureBank, FeatureMemory, named
 from ..core.checks import require_names, split, stored_count
 from ..core.optimisers import Optimiser
 from ..core.types import Decision, Look, Verdict
-from .protocol import Facts, Gradient, Proposal, Trained
-from .trained_overlay import Group, Tuned, group_option, rank_option
-from .tuning import TunedState, Tuning
+from .base import Facts, Proposal, Tuned, TunedState
+from .gradient import Trained
+from .trained_overlay import Group, GroupOptions, TrainedOverlay, group_option, rank_option
 
 # The pool must hold more features than this before anything is trained.
 ENOUGH = 5
 
 
 @dataclass(frozen=True)
-class PrototypesOptions(Options):
+class PrototypesOptions(GroupOptions):
     """Defaults are the published code's, save for its NaN steps."""
 
     lr: float = option(1e-3, above=0, about="rate of plain SGD")
@@ -51,14 +49,16 @@ class PrototypesOptions(Options):
     rank: int = rank_option()
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
-        """What a state file must hold, by name, of the tensors whose size these options decide."""
+        """Return the shapes of stored tensors that depend on the options, by name."""
         return {"pool/features": (self.pool, width)}
 
 
 class PrototypesState(TunedState):
-    """What is trained, the bank of undesired features, and how many images have been seen. Plain SGD has nothing to remember."""
+    """The trained values, the bank of features of unknown images, and the number of images seen."""
 
-    def __init__(self, overlay: Tuned, optimiser: Optimiser, pool: FeatureBank) -> None:
+    stores_optimiser = False
+
+    def __init__(self, overlay: TrainedOverlay, optimiser: Optimiser, pool: FeatureBank) -> None:
         super().__init__(overlay, optimiser)
         self.pool = pool
         self.seen = 0
@@ -68,20 +68,19 @@ class PrototypesState(TunedState):
 
     def tensors(self) -> dict[str, torch.Tensor]:
         count = {"seen": torch.tensor(self.seen)}
-        return named(overlay=self.overlay.stored(), pool=self.pool.tensors(), count=count)
+        return super().tensors() | named(pool=self.pool.tensors(), count=count)
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
         overlay, pool, count = split(tensors, "overlay", "pool", "count")
         require_names(count, ("seen",))
         self.pool.load(pool)
-        self.overlay = self.overlay.restored(overlay)
+        super().load(named(overlay=overlay))
         self.seen = stored_count(count, "seen")
 
 
-class Prototypes(Tuning[PrototypesState]):
+class Prototypes(Tuned):
     """Self-training on the classes and one more, the unknown, which the bank of recent unknown features stands for."""
 
-    name = "prototypes"
     Options = PrototypesOptions
     facts = Facts(
         "LayerNorms of the image tower, or another group",
@@ -90,16 +89,11 @@ class Prototypes(Tuning[PrototypesState]):
         "Li et al. 2023 (OWTTT), as (K+1)PC",
     )
 
-    def __init__(
-        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: PrototypesOptions
-    ) -> None:
-        self.options = options
-        self._classifier = classifier
-        self._initial = Tuned(backbone, classifier, classes, options.group, options.rank)
+    options: PrototypesOptions
 
     def start(self) -> PrototypesState:
-        pool = FeatureBank(self.options.pool, self._classifier.shape[1], device=self._classifier.device)
-        return PrototypesState(self._initial, Optimiser("sgd", self.options.lr), pool)
+        pool = FeatureBank(self.options.pool, self.classifier.shape[1], device=self.classifier.device)
+        return PrototypesState(self.initial, self.optimiser(), pool)
 
     def propose(self, state: PrototypesState, look: Look[None], decision: Decision) -> Proposal:
         in_pool = state.pool.size_with() if self._stores(decision) else len(state.pool)
@@ -109,11 +103,10 @@ class Prototypes(Tuning[PrototypesState]):
             if self.options.unreliable == "reference":
                 return Proposal(loss=float("nan"), adapted=True)
             return Proposal(reason="the score is not reliable")
-        loss = partial(self._loss, state, decision)
-        return Proposal(Gradient(state.overlay, state.optimiser, loss, looks_again=state.overlay.trains_vision))
+        return self.step(state, partial(self._loss, state, decision))
 
     def commit(self, state: PrototypesState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
-        state.keep(trained)
+        super().commit(state, look, decision, trained)
         state.seen += 1
         if self._stores(decision):
             state.pool.push(look.features)

@@ -1,37 +1,47 @@
-"""ROSITA: contrast reliable known images with reliable unknown ones, and move only the LayerNorms (paper section 4).
+"""ROSITA: contrast reliable known images with reliable unknown ones, and train only the LayerNorms (paper section 4).
 
-Costs, in forwards of the image tower: one with graph for every image; for a reliable undesired one a backward; for a reliable
-desired one the augmented view, a backward through both, and a second look for the answer.
+    verdict of the image      loss                  banks
+    reliable, known           L_Re + w L_D          the feature enters the bank of known images, with its class
+    reliable, unknown         w L_U                 the feature enters the bank of unknown images
+    not reliable              none                  none
+
+    L_Re  cross-entropy of the image and of one augmented view, both against the best class of the image
+    L_D   towards the K nearest known features of the same class, away from the K nearest unknown ones
+    L_U   towards the K nearest unknown features, away from the K nearest known ones
+
+The losses are in `core/losses.py`, the banks in `core/banks.py`, and the verdict is that of `identifiers/lda.py`.
+
+Cost, in forward passes of the image tower: one with graph for every image; a backward pass for a reliable unknown image; the augmented
+view, a backward pass through both views and a second look for a reliable known image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
 
 from ..backbones.protocol import Backbone
-from ..config.declare import Options, option
+from ..config.declare import option
 from ..core.banks import FeatureBank, FeatureMemory, named
 from ..core.checks import split
 from ..core.losses import Neighbours, desired_contrast, nearest, reliable_entropy, undesired_contrast
 from ..core.optimisers import Optimiser
 from ..core.scores import cosines
 from ..core.types import Decision, Error, Look, Verdict
-from .protocol import Facts, Gradient, Proposal, Trained
-from .trained_overlay import Group, Tuned, group_option, rank_option, reaches_vision
-from .tuning import TunedState, Tuning
+from .base import Facts, Proposal, Tuned, TunedState
+from .gradient import Trained
+from .trained_overlay import Group, GroupOptions, TrainedOverlay, group_option, rank_option, reaches_vision
 
 Part = Literal["re", "d", "u"]
 PARTS: tuple[Part, ...] = get_args(Part)
 NO_LOSS = Proposal(reason="no loss applies: the feature banks are still filling, or the chosen losses leave it out")
-Loss = Callable[[Look[None], torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
-class RositaOptions(Options):
+class RositaOptions(GroupOptions):
     """Defaults are the published code's values; the `paper` profile changes what its text says otherwise."""
 
     lr: float = option(1e-3, above=0, about="rate of plain SGD")
@@ -66,21 +76,26 @@ class RositaOptions(Options):
         super().__post_init__()
         odd = sorted(set(self.losses) - set(PARTS))
         if odd or not self.losses:
-            raise Error(f"`losses` takes some of re, d, u, not {', '.join(odd) or 'nothing'}.")
+            raise Error(f"`losses` takes some of re, d, u, not {', '.join(odd) or 'nothing'}.", code="option-invalid")
         if self.undesired_bank <= self.k:
             raise Error(
-                f"`undesired_bank` must exceed `k` ({self.k}), or L_D and L_U never start; it is {self.undesired_bank}."
+                f"`undesired_bank` must exceed `k` ({self.k}), or L_D and L_U never start; it is {self.undesired_bank}.",
+                code="option-invalid",
             )
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
-        """What a state file must hold, by name, of the tensors whose size these options decide."""
+        """Return the shapes of stored tensors that depend on the options, by name."""
         return {"desired/features": (self.k * classes, width), "undesired/features": (self.undesired_bank, width)}
 
 
 class RositaState(TunedState):
-    """What is trained, and the two feature banks. Plain SGD has nothing to remember."""
+    """The trained values and the two feature banks."""
 
-    def __init__(self, overlay: Tuned, optimiser: Optimiser, desired: FeatureBank, undesired: FeatureBank) -> None:
+    stores_optimiser = False
+
+    def __init__(
+        self, overlay: TrainedOverlay, optimiser: Optimiser, desired: FeatureBank, undesired: FeatureBank
+    ) -> None:
         super().__init__(overlay, optimiser)
         self.desired, self.undesired = desired, undesired
 
@@ -88,19 +103,18 @@ class RositaState(TunedState):
         return {"desired": self.desired, "undesired": self.undesired}
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        return named(overlay=self.overlay.stored(), desired=self.desired.tensors(), undesired=self.undesired.tensors())
+        return super().tensors() | named(desired=self.desired.tensors(), undesired=self.undesired.tensors())
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
         desired, undesired, overlay = split(tensors, "desired", "undesired", "overlay")
         self.desired.load(desired, len(self.overlay.classifier))
         self.undesired.load(undesired)
-        self.overlay = self.overlay.restored(overlay)
+        super().load(named(overlay=overlay))
 
 
-class Rosita(Tuning[RositaState]):
-    """Learns from reliable images: known ones towards their class, both kinds away from each other."""
+class Rosita(Tuned):
+    """Learn from reliable images: known ones towards their class, known and unknown ones away from each other."""
 
-    name = "rosita"
     Options = RositaOptions
     facts = Facts(
         "LayerNorms of the image tower, or another group",
@@ -109,25 +123,25 @@ class Rosita(Tuning[RositaState]):
         "Sreenivas & Biswas 2025 (ROSITA)",
     )
     views = 2
+    options: RositaOptions
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: RositaOptions
     ) -> None:
-        self.options = options
-        self._classifier = classifier
         if not reaches_vision(backbone, classes, options.group) and set(options.losses) != {"re"}:
             raise Error(
                 f'L_D and L_U act on image features, and the group "{options.group}" leaves the image tower of '
-                f"{backbone.id} as it is: train it with `losses=re` alone, or choose another group."
+                f"{backbone.id} as it is: train it with `losses=re` alone, or choose another group.",
+                code="option-conflict",
             )
-        self._initial = Tuned(backbone, classifier, classes, options.group, options.rank)
+        super().__init__(backbone, classifier, classes, options)
 
     def start(self) -> RositaState:
-        (classes, width), device = self._classifier.shape, self._classifier.device
+        (classes, width), device = self.classifier.shape, self.classifier.device
         groups = classes if self.options.desired_bank == "per_class" else 1
         return RositaState(
-            self._initial,
-            Optimiser("sgd", self.options.lr),
+            self.initial,
+            self.optimiser(),
             FeatureBank(self.options.k * classes, width, groups, device),
             FeatureBank(self.options.undesired_bank, width, device=device),
         )
@@ -140,14 +154,14 @@ class Rosita(Tuning[RositaState]):
         return Proposal(reason="the score is not reliable")
 
     def commit(self, state: RositaState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
-        state.keep(trained)
+        super().commit(state, look, decision, trained)
         if decision.verdict is Verdict.RELIABLE_DESIRED:
             state.desired.push(look.features, pseudo_label(look))
         elif decision.verdict is Verdict.RELIABLE_UNDESIRED:
             state.undesired.push(look.features)
 
     def _propose_desired(self, state: RositaState, look: Look[None]) -> Proposal:
-        """L_Re + L_D, as far as they apply."""
+        """Propose a step on L_Re + w L_D, or on the one of them that applies."""
         options, label = self.options, pseudo_label(look)
         contrasted, entropy = None, "re" in options.losses
         if "d" in options.losses and self._enough(state.desired.size_with(label), len(state.undesired)):
@@ -165,12 +179,12 @@ class Rosita(Tuning[RositaState]):
                 losses.append(options.contrast_weight * own)
             return torch.stack(losses).sum()
 
-        # K+, the number of positives of the image's own class.
+        # K+, the number of neighbours of the same class.
         diagnostics = {} if contrasted is None else {"matches": int((contrasted.labels == label).sum())}
-        return Proposal(self._gradient(state, loss, augmented=1 if entropy else 0), diagnostics=diagnostics)
+        return self.step(state, loss, augmented=1 if entropy else 0, diagnostics=diagnostics)
 
     def _propose_undesired(self, state: RositaState, look: Look[None]) -> Proposal:
-        """L_U, where it applies."""
+        """Propose a step on w L_U, if it applies."""
         options = self.options
         if "u" not in options.losses or not self._enough(len(state.desired), state.undesired.size_with()):
             return NO_LOSS
@@ -179,20 +193,17 @@ class Rosita(Tuning[RositaState]):
         def loss(look: Look[None], augmented: torch.Tensor) -> torch.Tensor:
             return options.contrast_weight * undesired_contrast(look.features, neighbours, options.temperature)
 
-        return Proposal(self._gradient(state, loss))
-
-    def _gradient(self, state: RositaState, loss: Loss, augmented: int = 0) -> Gradient:
-        return Gradient(state.overlay, state.optimiser, loss, augmented, looks_again=state.overlay.trains_vision)
+        return self.step(state, loss)
 
     def _nearest(self, look: Look[None], same: FeatureBank, other: FeatureBank, label: int = 0) -> Neighbours:
         with_self = self.options.neighbours == "with_self"
         return nearest(look.features, same, other, self.options.k, label, with_self=with_self)
 
     def _enough(self, desired: int, undesired: int) -> bool:
-        """Both banks hold more than K features, so that K remain when an image is left out of its own neighbours."""
+        """Return whether both banks hold more than K features, so that K remain without the image itself."""
         return desired > self.options.k and undesired > self.options.k
 
 
 def pseudo_label(look: Look[None]) -> int:
-    """The best class before the update, which the image is trained towards and stored as."""
+    """Return the best class before the update, which the image is trained towards and stored as."""
     return int(look.logits.argmax())

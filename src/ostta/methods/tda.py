@@ -19,8 +19,9 @@ from ..core.banks import ClassCache, FeatureMemory, named
 from ..core.checks import require_room, split, stored
 from ..core.scores import cosines, mixed_unit_entropy
 from ..core.types import Decision, Error, Look, ViewSource
+from .base import Facts, Plain, Proposal
 from .cache_weights import CacheWeights, cache_factor, cache_weights_option
-from .protocol import Facts, Proposal, Trained
+from .gradient import Trained
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,10 @@ class TDAOptions(Options):
         for name in ("entropy_window", "mask_window"):
             window = getattr(self, name)
             if len(window) != 2 or window[0] > window[1]:
-                raise Error(f"`{name}` is a lower and an upper bound, not {window}.")
+                raise Error(f"`{name}` is a lower and an upper bound, not {window}.", code="option-invalid")
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
-        """What a state file must hold, by name, of the tensors whose size these options decide."""
+        """Return the shapes of stored tensors that depend on the options, by name."""
         shapes: dict[str, tuple[int, ...]] = {"positive/features": (classes, self.shots, width)}
         if self.negative_shots:
             shapes["negative/features"] = (classes, self.negative_shots, width)
@@ -116,22 +117,19 @@ class Plan:
     against: torch.Tensor
 
 
-class TDA:
+class TDA(Plain):
     """The frozen logits, corrected by what the caches say; nothing is trained."""
 
-    name = "tda"
     Options = TDAOptions
     facts = Facts("nothing", "3 + 2 features a class, score bank", "1 forward", "Karmanov et al. 2024 (TDA)")
-    views = 1
-    looks_with_graph = False
+    looks_in_half = True
+    options: TDAOptions
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: TDAOptions
     ) -> None:
-        self.options = options
-        self.classifier = classifier
-        # Scores are scaled logits: with CLIP's 100 the identifier's grid is 0, 1, ..., 99 (D29).
-        self.logit_scale = backbone.logit_scale
+        super().__init__(backbone, classifier, classes, options)
+        # Scores are scaled logits: with CLIP's scale of 100 the grid of the identifier is 0, 1, ..., 99 (D29).
         factor = cache_factor(options.cache_weights, self.logit_scale)
         self.alpha, self.negative_alpha = factor * options.alpha, factor * options.negative_alpha
         self.score_scale = 1.0 if options.score_of == "cosine" else self.logit_scale
@@ -139,9 +137,6 @@ class TDA:
     def start(self) -> TDAState:
         classes, width = self.classifier.shape
         return TDAState(classes, width, self.options, self.classifier.device)
-
-    def overlay(self, state: TDAState) -> None:
-        return None
 
     @torch.no_grad()
     def look(self, state: TDAState, features: torch.Tensor, views: ViewSource) -> Look[Plan]:

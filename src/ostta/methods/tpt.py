@@ -23,11 +23,9 @@ from ..core.optimisers import FirstAdamW, Optimiser, Stepper
 from ..core.overlay import encode
 from ..core.scores import cosines
 from ..core.types import Decision, Look, Verdict, ViewSource
-from . import tuning
-from .protocol import Facts, Gradient, Proposal, Trained
-from .trained_overlay import Tuned
-from .tuning import TunedState
-from .zero_shot import NoState
+from .base import Facts, Proposal, TensorState, Tuned, TunedState, look_through
+from .gradient import Gradient, Trained
+from .trained_overlay import TrainedOverlay
 
 # Views that go through the image tower at once, which bounds the memory.
 BATCH = 16
@@ -76,11 +74,10 @@ class TPTCOptions(Options):
     )
 
 
-class PromptTuning:
-    """Base of the methods that tune prompts: look under an overlay over the prompts, and differentiate the loss of one image's views."""
+class PromptTuning(Tuned):
+    """Base of methods that tune prompts on the loss of the views of one image."""
 
     views = 64
-    score_scale = 1.0
     looks_with_graph = False
 
     def __init__(
@@ -90,17 +87,17 @@ class PromptTuning:
         classes: Sequence[str],
         options: TPTOptions | TPTCOptions,
     ) -> None:
-        self.views, self.share = options.views, options.share
+        self.options, self.views, self.share = options, options.views, options.share
         self.logit_scale = backbone.logit_scale
-        self.initial = Tuned(backbone, classifier, classes, "prompts")
+        self.initial = TrainedOverlay(backbone, classifier, classes, "prompts")
 
-    def tune(self, prompts: Tuned, optimiser: Stepper) -> Proposal:
-        """One step on the loss of an image's views. With a CLIP its features stay what they are: only text has prompts."""
+    def tune(self, prompts: TrainedOverlay, optimiser: Stepper) -> Proposal:
+        """Propose a step on the loss of the views. With a CLIP the features stay the same: only the text tower has prompts."""
         loss = partial(self.loss_of_views, prompts)
         return Proposal(Gradient(prompts, optimiser, loss, looks_again=prompts.trains_vision))
 
-    def loss_of_views(self, prompts: Tuned, look: Look[None], augmented: torch.Tensor) -> torch.Tensor:
-        """The views are encoded here, without graph and in batches: which of them need one is known only afterwards."""
+    def loss_of_views(self, prompts: TrainedOverlay, look: Look[None], augmented: torch.Tensor) -> torch.Tensor:
+        """Encode the views without graph and in batches, select the most certain ones, and compute their loss with graph."""
         pixels, features = self._all_views(prompts, look)
         classifier = prompts.differentiable_classifier()
         with torch.no_grad():
@@ -110,7 +107,7 @@ class PromptTuning:
 
     def loss(
         self,
-        prompts: Tuned,
+        prompts: TrainedOverlay,
         classifier: torch.Tensor,
         pixels: torch.Tensor,
         features: torch.Tensor,
@@ -121,7 +118,7 @@ class PromptTuning:
         return selected_entropy(self.logit_scale * cosines(chosen, classifier))
 
     @torch.no_grad()
-    def _all_views(self, prompts: Tuned, look: Look[None]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _all_views(self, prompts: TrainedOverlay, look: Look[None]) -> tuple[torch.Tensor, torch.Tensor]:
         """Pixels and unit features of all views; the canonical one, which the look has, comes first."""
         augmented = look.views.augmented(self.views - 1)
         features = [encode(prompts.vision, batch, prompts) for batch in torch.split(augmented, BATCH)]
@@ -131,7 +128,6 @@ class PromptTuning:
 class TPT(PromptTuning):
     """One step for each desired image, from the initial prompts every time."""
 
-    name = "tpt"
     Options = TPTOptions
     facts = Facts(
         "prompts, for one image at a time",
@@ -144,28 +140,30 @@ class TPT(PromptTuning):
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: TPTOptions
     ) -> None:
         super().__init__(backbone, classifier, classes, options)
-        self.optimiser = FirstAdamW(options.maple_lr if self.initial.trains_vision else options.lr)
+        self.first_step = FirstAdamW(options.maple_lr if self.initial.trains_vision else options.lr)
 
-    def start(self) -> NoState:
-        return NoState()
+    def start(self) -> TensorState:
+        return TensorState()
 
-    def overlay(self, state: NoState) -> Tuned | None:
+    def overlay(self, state: TensorState) -> TrainedOverlay | None:
         return self.initial if self.initial.trains_vision else None
 
-    def look(self, state: NoState, features: torch.Tensor, views: ViewSource) -> Look[None]:
-        return tuning.look(self.initial, features, views)
+    def look(self, state: TensorState, features: torch.Tensor, views: ViewSource) -> Look[None]:
+        return look_through(self.initial, features, views)
 
-    def propose(self, state: NoState, look: Look[None], decision: Decision) -> Proposal:
-        return self.tune(self.initial, self.optimiser) if decision.desired else UNDESIRED
+    def propose(self, state: TensorState, look: Look[None], decision: Decision) -> Proposal:
+        return self.tune(self.initial, self.first_step) if decision.desired else UNDESIRED
 
-    def commit(self, state: NoState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
-        """The next image starts from the initial prompts again."""
+    def answer(self, state: TensorState, look: Look[None], trained: Trained, features: torch.Tensor) -> torch.Tensor:
+        return look_through(trained.overlay, features, look.views).logits
+
+    def commit(self, state: TensorState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
+        """Store nothing: the next image starts from the initial prompts again."""
 
 
 class TPTC(PromptTuning):
     """Prompts that are tuned through the whole stream."""
 
-    name = "tpt_c"
     Options = TPTCOptions
     facts = Facts(
         "prompts",
@@ -174,20 +172,13 @@ class TPTC(PromptTuning):
         "Shu et al. 2022 (TPT), without its resets",
     )
 
-    def __init__(
-        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: TPTCOptions
-    ) -> None:
-        super().__init__(backbone, classifier, classes, options)
-        self.options = options
+    options: TPTCOptions
 
-    def start(self) -> TunedState:
-        return TunedState(self.initial, Optimiser(self.options.optimiser, self.options.lr, self.options.momentum))
+    def optimiser(self) -> Optimiser:
+        return Optimiser(self.options.optimiser, self.options.lr, self.options.momentum)
 
-    def overlay(self, state: TunedState) -> Tuned | None:
+    def overlay(self, state: TunedState) -> TrainedOverlay | None:
         return state.overlay if state.overlay.trains_vision else None
-
-    def look(self, state: TunedState, features: torch.Tensor, views: ViewSource) -> Look[None]:
-        return tuning.look(state.overlay, features, views)
 
     def propose(self, state: TunedState, look: Look[None], decision: Decision) -> Proposal:
         if not decision.desired:
@@ -195,6 +186,3 @@ class TPTC(PromptTuning):
         if self.options.update == "reliable" and decision.verdict is not Verdict.RELIABLE_DESIRED:
             return Proposal(reason="the score is not reliable")
         return self.tune(state.overlay, state.optimiser)
-
-    def commit(self, state: TunedState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
-        state.keep(trained)

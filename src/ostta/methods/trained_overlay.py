@@ -11,16 +11,16 @@ from torch import nn
 from ..backbones.lora import with_lora
 from ..backbones.prompts import prompted
 from ..backbones.protocol import Backbone, HasTextTower
-from ..config.declare import option
+from ..config.declare import Options, option
 from ..core.groups import block_names, layernorm_names, norm_kinds, norm_names
 from ..core.overlay import Overlay
 from ..core.scores import cosines, unit
 from ..core.types import Error, Look
 
-# The ranks that "lora" takes; above the width of a tower none is low.
+# The ranks that the group "lora" accepts.
 RANKS = (1, 1024)
 Group = Literal["layernorm", "prompts", "full", "first_block", "last_block", "prompts+layernorm", "lora", "norm"]
-# What each of them holds, for `ostta ls groups`.
+# The lines of `ostta ls groups`.
 GROUPS: dict[Group, str] = {
     "layernorm": "weights and biases of the LayerNorms of the image tower",
     "prompts": "the prompts: of the text tower, and with MaPLe of both",
@@ -35,19 +35,30 @@ GROUPS: dict[Group, str] = {
 
 
 def group_option(number: str | None = None) -> Group:
-    """The option of a method that lets the group be chosen."""
+    """Declare the option that selects the group."""
     return option("layernorm", number=number, about="the parameters that are trained")
 
 
 def rank_option() -> int:
-    """The option that goes with it."""
+    """Declare the option that sets the rank of the group `lora`."""
     return option(16, bounds=RANKS, about="rank of the group `lora`")
 
 
-class Tuned(Overlay):
-    """An overlay over both towers: over the image tower, and over what the classifier is made from.
+class GroupOptions(Options):
+    """Base of options with the fields `group` and `rank`, which each method declares last."""
 
-    `classifier` is the one of its values, without graph, worked out when it is first asked for.
+    group: Group
+    rank: int
+
+    def stored_lengths(self) -> dict[str, int]:
+        """Return the first dimension of stored tensors that depends on the options, by a pattern of their names."""
+        return {"overlay/*.lora_A.*": self.rank} if self.group == "lora" else {}
+
+
+class TrainedOverlay(Overlay):
+    """Trained values of both towers: of the image tower, and of what the classifier is computed from.
+
+    `classifier` is the classifier under these values, without graph; it is computed on first use.
     """
 
     def __init__(

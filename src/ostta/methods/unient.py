@@ -6,25 +6,19 @@ its gradient nearly zero; that is why its rows there equal the frozen classifier
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from ..backbones.protocol import Backbone
-from ..config.declare import Options, option
-from ..core.banks import named
-from ..core.checks import split
-from ..core.optimisers import Optimiser
+from ..config.declare import option
 from ..core.scores import entropy
 from ..core.types import Decision, Look
-from .protocol import Facts, Gradient, Proposal
-from .trained_overlay import Group, Tuned, group_option, rank_option
-from .tuning import TunedState, Tuning
+from .base import Facts, Proposal, Tuned, TunedState
+from .trained_overlay import Group, GroupOptions, group_option, rank_option
 
 
 @dataclass(frozen=True)
-class UniEntOptions(Options):
+class UniEntOptions(GroupOptions):
     """Defaults are the published code's."""
 
     lr: float = option(1e-3, above=0, about="rate of plain SGD")
@@ -37,20 +31,14 @@ class UniEntOptions(Options):
 
 
 class UniEntState(TunedState):
-    """What is trained. Plain SGD has nothing to remember."""
+    """The trained values."""
 
-    def tensors(self) -> dict[str, torch.Tensor]:
-        return named(overlay=self.overlay.stored())
-
-    def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        (overlay,) = split(tensors, "overlay")
-        self.overlay = self.overlay.restored(overlay)
+    stores_optimiser = False
 
 
-class UniEnt(Tuning[UniEntState]):
-    """Learns from every image: the entropy of known ones is lowered, that of unknown ones raised."""
+class UniEnt(Tuned):
+    """Learn from every image: lower the entropy of known ones and raise that of unknown ones."""
 
-    name = "unient"
     Options = UniEntOptions
     facts = Facts(
         "LayerNorms of the image tower, or another group",
@@ -59,14 +47,10 @@ class UniEnt(Tuning[UniEntState]):
         "Gao et al. 2024 (UniEnt)",
     )
 
-    def __init__(
-        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: UniEntOptions
-    ) -> None:
-        self.options = options
-        self._initial = Tuned(backbone, classifier, classes, options.group, options.rank)
+    options: UniEntOptions
 
     def start(self) -> UniEntState:
-        return UniEntState(self._initial, Optimiser("sgd", self.options.lr))
+        return UniEntState(self.initial, self.optimiser())
 
     def propose(self, state: UniEntState, look: Look[None], decision: Decision) -> Proposal:
         sign = 1.0 if decision.desired else -self.options.undesired_weight
@@ -75,4 +59,4 @@ class UniEnt(Tuning[UniEntState]):
             _, z = state.overlay.differentiable(look)
             return sign * entropy(self.options.scale * z)
 
-        return Proposal(Gradient(state.overlay, state.optimiser, loss, looks_again=state.overlay.trains_vision))
+        return self.step(state, loss)

@@ -51,7 +51,17 @@ WHAT = {
 }
 
 
+NEXT_PHOTOS = (
+    ("Your own photographs, with your own classes, sorted into folders; the page of the stream is in the folder `sorted`.",
+     'ostta stream photos/ --classes "dog,elephant,guitar" --out sorted --sort copy'),
+    ("What the backbone understands by your class names.",
+     'ostta backbone suggest --classes "dog,elephant,guitar"'),
+    ("Another method on the same photographs; `ostta ls methods` has them all.",
+     "ostta run --backbone photos --method tda --desired sample:photosc --undesired sample:photos_unknownc"),
+    ("The setting of the paper on the small model that ships.", "ostta demo"),
+)  # fmt: skip
 NEXT = (
+    ("The same on photographs, clean and under snow.", "ostta demo photos"),
     ("Your own photographs, with your own classes; the page of the stream is in the folder `cats`.",
      'ostta stream photos/ --classes "cat,dog,ship" --out cats'),
     ("Another method on the same images; `ostta ls methods` has them all.",
@@ -123,9 +133,9 @@ def demo_page(runs: Sequence[tuple[Result, Records]], images: DemoImages) -> str
                 Section("What the stream looked like", list(_stream(frozen, images))),
                 Section("What the frozen classifier did", list(_frozen(frozen, everything, images))),
                 *(Section(_heading(run), list(_changed(run, everything, images))) for run in after),
-                Section("All figures", [_overview(after), _table(results)]),
+                Section("All figures", [_overview(after), _table(results), *_domains(everything)]),
                 Section("How to read this", [Bullets([*READING, f"{frozen.result.metrics.convention}."])]),
-                Section("What to try next", [Command(text, about) for about, text in NEXT]),
+                Section("What to try next", [Command(text, about) for about, text in _next(frozen)]),
                 Section("What was run", list(_what_was_run(everything))),
             ),
         )
@@ -157,19 +167,18 @@ def _stream(frozen: _Run, images: DemoImages) -> Iterator[Part]:
     )
     run = frozen.judged.run
     desired = list(stream_shots(run, images, desired=True))
-    before = [
-        shot(clean, f"{one.lines[0]} before the corruption", one.lines)
-        for step, one in desired
-        if (clean := images.before_corruption(step)) is not None
-    ]
-    if before:
+    clean = {step: image for step, _ in desired if (image := images.before_corruption(step)) is not None}
+    as_shown = [one for step, one in desired if step not in clean]
+    if as_shown:
+        yield Strip("Desired images", as_shown)
+    if clean:
+        corrupted = [(step, one) for step, one in desired if step in clean]
+        before = [shot(clean[step], f"{one.lines[0]} before the corruption", one.lines) for step, one in corrupted]
         yield Strip(f"Desired images before the {spec.corruption}", before)
         yield Strip(
             f"The same images as the stream shows them: under {spec.corruption}, severity {spec.severity}",
-            [one for _, one in desired],
+            [one for _, one in corrupted],
         )
-    else:
-        yield Strip("Desired images", [one for _, one in desired])
     undesired = [one for _, one in stream_shots(run, images, desired=False)]
     if undesired:
         yield Strip("Undesired images", undesired)
@@ -212,11 +221,55 @@ def _changed(run: _Run, runs: Sequence[_Run], images: Images) -> Iterator[Part]:
     )
     yield _figures(run)
     yield from changes(run.frozen.judged, run.judged, images, kinds=2)
+    yield from _probabilities(run, images)
     yield run_charts.SCORES_KEY
     yield run_charts.ACCURACIES_KEY
     about = f"{run.name}: accuracies over time"
     curves = {"frozen": run.frozen.judged.run, run.name: run.judged.run}
     yield Grid([_histogram(run, runs), Picture(run_charts.accuracies_over_time(curves, about), about)])
+
+
+def _probabilities(run: _Run, images: Images) -> Iterator[Part]:
+    """Images with the probability that they are known, and what rejected images look most like."""
+    predictions = run.records.predictions
+    given = np.array([each.probability is not None for each in predictions])
+    named = np.array([each.most_like is not None for each in predictions])
+    for title, steps in (
+        ("Accepted, with the probability that the image is known", np.flatnonzero(given & run.judged.run.known)),
+        ("Rejected, and what the image looks most like", np.flatnonzero(given & named)),
+    ):
+        if len(steps):
+            yield Strip(f"{title}: {len(steps):,}", [_with_probability(run, step, images) for step in evenly(steps)])
+
+
+def _with_probability(run: _Run, step: int, images: Images) -> Shot:
+    prediction = run.records.predictions[step]
+    truth = truth_of(step, run.judged.run, images.classes)
+    answer = prediction.label if prediction.label is not None else f"most like {prediction.most_like}"
+    said = [answer, f"known with {prediction.probability:.0%}"]
+    about = f"Image {step + 1} of the stream, {truth}; {', '.join(said)}"
+    return shot(images.image(step), about, [f"shows {truth}", *said], right=bool(run.judged.run.right[step]))
+
+
+def _domains(runs: Sequence[_Run]) -> Iterator[Part]:
+    """The figures of each part of a stream that has several."""
+    named = runs[0].result.domains
+    if not named:
+        return
+    headings = ["", *(f"{domain.name}: {figure}" for domain in named for figure in ("HM ↑", "Acc_D ↑", "Acc_U ↑"))]
+    lines = []
+    for run in runs:
+        figures = [
+            value
+            for domain in run.result.domains
+            for value in (domain.metrics.hm, domain.metrics.acc_desired, domain.metrics.acc_undesired)
+        ]
+        lines.append(Row(run.name, [Cell(_percent(value)) for value in figures], method=run.name))
+    yield Table(headings, lines)
+
+
+def _next(frozen: _Run) -> tuple[tuple[str, str], ...]:
+    return NEXT_PHOTOS if frozen.result.spec.backbone == "photos" else NEXT
 
 
 def _heading(run: _Run) -> str:

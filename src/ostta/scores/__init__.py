@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from .dart import Dart, DartOptions
+from .base import Score, Setting
 from .detector import Detector, DetectorOptions
 from .dictionary import Dictionary, DictionaryOptions
 from .plain import MCM, Energy, EnergyOptions, Max, MaxOptions, MaxSoftmax, MaxSoftmaxOptions, MCMOptions
-from .protocol import Score, Setting
 
 __all__ = [
     "MCM",
     "SCORES",
-    "Dart",
-    "DartOptions",
     "Detector",
     "DetectorOptions",
     "Dictionary",
@@ -33,7 +30,6 @@ SCORES: dict[str, type[Score]] = {
     "msp": MaxSoftmax,
     "detector": Detector,
     "dictionary": Dictionary,
-    "dart": Dart,
     "energy": Energy,
     "mcm": MCM,
 }

@@ -22,11 +22,12 @@ import torch
 from numpy.typing import NDArray
 
 from ..config.declare import Options, option
-from ..core.banks import FeatureMemory, ScoreBank, named
+from ..core.banks import ScoreBank, feature_row, named
 from ..core.checks import require_names, split, stored, stored_count
+from ..core.otsu import grid_split
 from ..core.scores import max_softmax_score
 from ..core.types import Decision, Look, Preprocessing, Scored
-from .protocol import Setting
+from .base import Score, Setting
 
 Floats = NDArray[np.float64]
 WINDOW, NOISES, NOISE_SEED = 512, 64, 0
@@ -47,7 +48,7 @@ class DetectorOptions(Options):
     )
 
 
-class Detector:
+class Detector(Score):
     """A linear layer, Adam's moments, two windows of scores, and the images since the last step.
 
     >>> ostta.load("embedded", ["cat", "dog"], "zero_shot", score="detector").step(image).evidence["unknown"]
@@ -80,23 +81,20 @@ class Detector:
 
     def value(self, look: Look[Any]) -> Scored:
         doubt = 1 - max_softmax_score(look.cosines, self._logit_scale)
-        unknown = self._unknown(_row(look.features))
+        unknown = self._unknown(feature_row(look, np.float64))
         if self._items <= self.options.blind:
             score, threshold = doubt, _threshold(self._softmax.sorted_with(doubt))
         else:
             score, threshold = unknown, _threshold(self._detector.sorted_with(unknown))
         return Scored(1 - score, {"class": 1 - doubt, "unknown": unknown, "threshold": 1 - threshold})
 
-    def take(self, look: Look[Any], scored: Scored, decision: Decision) -> None:
-        self._take(_row(look.features), 1 - scored.evidence["class"], noise=False)
+    def remember(self, look: Look[Any], scored: Scored, decision: Decision) -> None:
+        self._learn_from(feature_row(look, np.float64), 1 - scored.evidence["class"], noise=False)
         self._images += 1
         every = self.options.noise_every
         if every and self._images % every == 0:
             features, doubt = self._noise_of(self._images // every)
-            self._take(features, doubt, noise=True)
-
-    def memories(self) -> dict[str, FeatureMemory]:
-        return {}
+            self._learn_from(features, doubt, noise=True)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return named(
@@ -141,8 +139,8 @@ class Detector:
         features, doubt = self._noise[number % len(self._noise), :-1], self._noise[number % len(self._noise), -1]
         return features, float(doubt)
 
-    def _take(self, features: Floats, doubt: float, noise: bool) -> None:
-        """One image, real or noise: its label is the softmax's verdict of now and is never revised."""
+    def _learn_from(self, features: Floats, doubt: float, noise: bool) -> None:
+        """Label an image, real or noise, by the present verdict of the softmax, which is never revised, and train when a batch is full."""
         self._softmax.push(doubt)
         unknown = noise or doubt > _threshold(np.sort(self._softmax.scores()))
         if self._items > self.options.blind:
@@ -168,25 +166,13 @@ class Detector:
         self._weights = self._weights - self.options.detector_lr * mean / (np.sqrt(square) + TINY)
 
 
-def _row(features: torch.Tensor) -> Floats:
-    return features.detach().double().cpu().numpy()
-
-
 def _threshold(scores: Floats) -> float:
-    """The candidate on the grid with the least spread inside both groups, for sorted `scores` that are high where unknown.
+    """Return Otsu's threshold on the grid for sorted `scores`, which are high for unknown images.
 
-    Where none has scores on both sides it is 0, and everything above is unknown: the opposite of what LDA does, as published.
+    Without a candidate with scores on both sides it is 0, and every image is unknown: the opposite of LDA, as published.
     """
-    below = scores.searchsorted(GRID, "right")
-    apart = (below > 0) & (below < len(scores))
-    if not apart.any():
-        return 0.0
-    counts, candidates = below[apart], GRID[apart]
-    sums = np.concatenate([[0.0], np.cumsum(scores - scores.mean())])
-    # With every score in one of the groups, the spread inside is least where the means explain most.
-    low, high = sums[counts], sums[-1] - sums[counts]
-    between = low**2 / counts + high**2 / (len(scores) - counts)
-    return float(candidates[int(between.argmax())])
+    split = grid_split(scores, GRID, equal_counts="below")
+    return 0.0 if split is None else split.threshold
 
 
 def _noise_features(setting: Setting) -> Floats:

@@ -21,13 +21,12 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ..config.declare import Options, option
-from ..core.banks import FeatureMemory, LowestFeatures
+from ..core.banks import FeatureMemory, LowestFeatures, feature_row
 from ..core.scores import max_score, max_softmax_score
 from ..core.types import Decision, Error, Look, Scored
-from .protocol import Setting
+from .base import Score, Setting
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,9 @@ class DictionaryOptions(Options):
     )
     capacity: int = option(2_048, bounds=(1, 65_536), about="how many features the dictionary has")
     kth: int = option(
-        5, bounds=(1, 1_000), about="the likeness to the dictionary is the cosine to so many-th nearest in it"
+        5,
+        bounds=(1, 1_000),
+        about="the similarity to the dictionary is the cosine similarity to the k-th nearest entry",
     )
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
@@ -49,7 +50,7 @@ class DictionaryOptions(Options):
         return {"rows": (self.capacity, width)}
 
 
-class Dictionary:
+class Dictionary(Score):
     """The features of the images with the lowest base scores so far.
 
     >>> prediction = ostta.load("embedded", ["cat", "dog"], "zero_shot", score="dictionary").step(image)
@@ -63,7 +64,9 @@ class Dictionary:
 
     def __init__(self, options: DictionaryOptions, setting: Setting) -> None:
         if options.kth > options.capacity:
-            raise Error(f"`capacity` is at least `kth`, not {options.capacity} with {options.kth}.")
+            raise Error(
+                f"`capacity` is at least `kth`, not {options.capacity} with {options.kth}.", code="option-invalid"
+            )
         self.options = options
         self._temperature = setting.logit_scale if options.base == "msp" else 1.0
         self._width = setting.classifier.shape[1]
@@ -76,12 +79,12 @@ class Dictionary:
         base = self._base(look)
         if len(self._lowest) < self.options.kth:
             return Scored(base, {"class": base})
-        cosines = self._lowest.rows @ _row(look)
+        cosines = self._lowest.rows @ feature_row(look)
         likeness = float(np.partition(cosines, -self.options.kth)[-self.options.kth])
         return Scored(base - likeness, {"class": base, "unknown": likeness})
 
-    def take(self, look: Look[Any], scored: Scored, decision: Decision) -> None:
-        self._lowest.push(_row(look), scored.evidence["class"])
+    def remember(self, look: Look[Any], scored: Scored, decision: Decision) -> None:
+        self._lowest.push(feature_row(look), scored.evidence["class"])
 
     def memories(self) -> dict[str, FeatureMemory]:
         return {"undesired": self._lowest}
@@ -96,8 +99,3 @@ class Dictionary:
         if self.options.base == "max":
             return max_score(look.cosines)
         return max_softmax_score(look.cosines, self._temperature)
-
-
-def _row(look: Look[Any]) -> NDArray[np.float32]:
-    row: NDArray[np.float32] = look.features.detach().float().cpu().numpy()
-    return row

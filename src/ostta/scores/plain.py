@@ -5,34 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from ..config.declare import Options, option
-from ..core.banks import FeatureMemory
-from ..core.checks import require_names
 from ..core.scores import energy_score, max_score, max_softmax_score
-from ..core.types import Decision, Look, Scored
-from .protocol import Setting
-
-
-class Memoryless:
-    """Remembers nothing."""
-
-    def take(self, look: Look[Any], scored: Scored, decision: Decision) -> None:
-        """Nothing is remembered."""
-
-    def memories(self) -> dict[str, FeatureMemory]:
-        return {}
-
-    def reset(self) -> None:
-        """Nothing to forget."""
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        return {}
-
-    def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Nothing to load, and nothing may be there."""
-        require_names(tensors, ())
+from ..core.types import Look, Scored
+from .base import Score, Setting
 
 
 @dataclass(frozen=True)
@@ -40,7 +16,7 @@ class MaxOptions(Options):
     """`max` has no options."""
 
 
-class Max(Memoryless):
+class Max(Score):
     """s = max_c z_c over the method's own scores: its logits, or what it names in their place.
 
     >>> ostta.load("embedded", ["cat", "dog"], score="max").step(image).score > 0.4
@@ -62,7 +38,7 @@ class MaxSoftmaxOptions(Options):
     """`msp` has no options."""
 
 
-class MaxSoftmax(Memoryless):
+class MaxSoftmax(Score):
     """The largest probability in the softmax of the scaled cosines.
 
     >>> 0.5 < ostta.load("embedded", ["cat", "dog"], score="msp").step(image).score < 1
@@ -89,7 +65,7 @@ class MCMOptions(Options):
     )
 
 
-class MCM(Memoryless):
+class MCM(Score):
     """Maximum concept matching: the largest softmax probability of the cosines at a temperature (Ming et al. 2022).
 
     >>> round(ostta.load("embedded", ["cat", "dog"], score="mcm").step(image).score, 1)
@@ -113,7 +89,7 @@ class EnergyOptions(Options):
     """`energy` has no options."""
 
 
-class Energy(Memoryless):
+class Energy(Score):
     """The negative free energy of the scaled cosines, log sum_c exp(s z_c) (Liu et al. 2020).
 
     >>> ostta.load("embedded", ["cat", "dog"], score="energy").step(image).score > 0

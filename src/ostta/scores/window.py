@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..core.banks import FeatureMemory, FeatureWindow, named
+from ..core.banks import FeatureMemory, FeatureWindow, feature_row, named
 from ..core.checks import require_names, require_unit, split, stored, stored_count
 from ..core.types import Decision, Error, Look, Scored
-from .protocol import Setting
+from .base import Score, Setting
 
 Singles = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
 
-class WindowScore(ABC):
+class WindowScore(Score):
     """Keep the features of recent images and refit after every few of them.
 
     A fit is a function of the window alone, so that a state file holds the window and nothing else.
@@ -33,13 +32,13 @@ class WindowScore(ABC):
         self._capacity, self._every = capacity, every
         self.reset()
 
-    @abstractmethod
     def fit(self, rows: Singles, cosines: Floats) -> None:
         """Fit to the features [N, D] of the window, with their cosines [N, C] to the classes."""
+        raise NotImplementedError
 
-    @abstractmethod
     def forget(self) -> None:
         """Forget the last fit."""
+        raise NotImplementedError
 
     def reset(self) -> None:
         self._window = FeatureWindow(self._capacity, self._classifier.shape[1])
@@ -52,8 +51,8 @@ class WindowScore(ABC):
         """Images since the start."""
         return self._fitted + len(self._waiting)
 
-    def take(self, look: Look[Any], scored: Scored, decision: Decision) -> None:
-        self._waiting.append(row_of(look))
+    def remember(self, look: Look[Any], scored: Scored, decision: Decision) -> None:
+        self._waiting.append(feature_row(look))
         due = self.first if self._fitted == 0 else max(1, min(self._every, self._fitted // 4))
         if len(self._waiting) >= due:
             for row in self._waiting:
@@ -96,9 +95,3 @@ class WindowScore(ABC):
     def _fit(self) -> None:
         rows = self._window.rows
         self.fit(rows, self.cosines(rows))
-
-
-def row_of(look: Look[Any]) -> Singles:
-    """The image's features as a row of an array in main memory."""
-    row: Singles = look.features.detach().float().cpu().numpy()
-    return row

@@ -12,15 +12,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 
-from ..adapter import versions
 from ..core.types import Error
+from ..state import versions
 from .api.openapi import described
 from .api.routes import add_routes
 from .api.shortcut import Shortcut
 from .api.uploads import Bodies
 from .engine import Engine
 from .metrics import Metrics
-from .middleware import App, Gate
+from .middleware import App, Middleware
 from .problems import INTERNAL, ClientGoneError, ProblemError, one_line, to_bytes
 from .security import Tokens
 from .settings import Settings
@@ -29,12 +29,12 @@ DASHBOARD = Path(__file__).parent / "dashboard"
 
 
 def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens | None = None) -> App:
-    """The ASGI application: `engine` is started and stopped with it.
+    """Create the ASGI application, which starts and stops `engine`.
 
     >>> from ostta.server import LocalEngine, create_app
     >>> app = create_app(LocalEngine(pool))
     """
-    wanted, metrics = settings or Settings(), Metrics()
+    chosen, metrics = settings or Settings(), Metrics()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -55,13 +55,13 @@ def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens 
     )
     app.add_exception_handler(ProblemError, _problem)
     app.add_exception_handler(Error, _problem)
-    for status in (400, 404, 405):  # what the framework itself raises
+    for status in (400, 404, 405):  # raised by the framework
         app.add_exception_handler(status, _problem)
     app.add_exception_handler(RequestValidationError, _problem)
     app.add_exception_handler(ClientGoneError, _nobody)
-    # The gate, which gets it too, writes it to the log.
+    # The middleware gets it too and logs it.
     app.add_exception_handler(Exception, _problem)
-    judge = add_routes(app, engine, wanted, tokens or Tokens(), metrics, Bodies(wanted.limits))
+    judge = add_routes(app, engine, chosen, tokens or Tokens(), metrics, Bodies(chosen.limits))
     if (DASHBOARD / "index.html").is_file():
         app.mount("/static", _PageFiles(directory=DASHBOARD), name="static")
 
@@ -70,11 +70,11 @@ def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens 
             return FileResponse(DASHBOARD / "index.html", headers={"cache-control": "no-cache"})
 
     app.openapi = lambda: described(app)  # type: ignore[method-assign]
-    return Gate(Shortcut(app, judge), wanted, tokens or Tokens(), metrics)
+    return Middleware(Shortcut(app, judge), chosen, tokens or Tokens(), metrics)
 
 
 class _PageFiles(StaticFiles):
-    """Browsers ask each time whether a file is still the same: files of two versions would not fit together."""
+    """Static files that browsers revalidate each time, so that files of two versions are never mixed."""
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         answer = super().file_response(*args, **kwargs)
@@ -83,7 +83,7 @@ class _PageFiles(StaticFiles):
 
 
 async def _problem(request: Request, raised: Exception) -> Response:
-    """Whatever was raised as a problem."""
+    """Turn an exception into a problem."""
     if isinstance(raised, ProblemError):
         problem = raised
     elif isinstance(raised, RequestValidationError):
@@ -98,7 +98,7 @@ async def _problem(request: Request, raised: Exception) -> Response:
         problem = ProblemError.of(raised)
     else:
         problem = ProblemError(500, INTERNAL)
-    # The framework has some of its own, such as Allow; the headers of a ProblemError are a function.
+    # Exceptions of the framework may have headers, such as Allow.
     own = getattr(raised, "headers", None)
     headers = {**(own if isinstance(own, dict) else {}), **problem.headers()}
     if problem.status in (408, 413):
@@ -108,5 +108,5 @@ async def _problem(request: Request, raised: Exception) -> Response:
 
 
 async def _nobody(request: Request, raised: Exception) -> Response:
-    """For the log alone: the client is gone."""
+    """The client has disconnected; the status is for the log only."""
     return Response(status_code=499)

@@ -1,6 +1,6 @@
-"""What answers the requests: one process, or many behind a router. The web layer knows this protocol and nothing else.
+"""The protocol between the web layer and what answers requests: one process, or many processes behind a router.
 
-All values are plain: dictionaries as JSON has them, texts and bytes. What cannot be done is a `ProblemError`.
+All values are plain: dictionaries of JSON values, strings and bytes. A `ProblemError` says what cannot be done.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-# What can be done with a session beside images: the verbs of the address, with - for _.
+# Actions on a session, as they are part of the address.
 VERBS = ("freeze", "thaw", "roll-back", "reset", "save")
 
-# One image as it was sent, or its features.
+# The content of an image file, or features.
 Sent = bytes | Sequence[float]
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One event of a session: its number, its name on the wire, and its data as JSON text."""
+    """One event of a session: its number, its kind, and its data as JSON."""
 
     number: int
     kind: str
@@ -30,66 +30,66 @@ class Engine(Protocol):
     """Sessions and their images."""
 
     async def start(self) -> None:
-        """Be ready for requests; sessions that were stored are back."""
+        """Prepare for requests and restore stored sessions."""
 
     async def stop(self) -> None:
-        """Answer what waits, save all, and take no more."""
+        """Answer waiting images, store all sessions, and refuse new requests."""
 
     async def ready(self) -> None:
-        """A ProblemError with status 503 while the model has not answered a trial image."""
+        """Raise a ProblemError with status 503 until the model has answered a trial image."""
 
     async def info(self) -> Json:
-        """What `GET /info` says."""
+        """Return the answer of `GET /info`."""
 
     async def counts(self) -> dict[str, float]:
-        """Figures for `/metrics`: sessions, images waiting, saves and so on, by name."""
+        """Return values for `/metrics` by name, such as sessions, waiting images and saves."""
 
     async def create(self, wanted: Json) -> Json:
-        """A new session from a checked request."""
+        """Create a session from a validated request."""
 
     async def create_from(self, state: bytes, name: str | None) -> Json:
-        """A new session from a state file."""
+        """Create a session from a state file."""
 
     async def sessions(self) -> list[Json]:
-        """All sessions, the oldest first."""
+        """Return all sessions, the oldest first."""
 
     async def session(self, id: str) -> Json:
-        """One of them."""
+        """Return one session."""
 
     async def name(self, id: str) -> str:
-        """Its name; asked where a token is bound to names."""
+        """Return the name of a session, for tokens that are bound to names."""
 
     async def rename(self, id: str, name: str) -> Json:
-        """The session under another name."""
+        """Rename a session."""
 
     async def delete(self, id: str) -> None:
-        """Forget it for good."""
+        """Delete a session for good."""
 
     async def images(
         self, id: str, images: Sequence[Sent], learn: bool, evidence: bool, key: str | None = None
     ) -> list[Json]:
-        """A prediction for each, in order; `{"problem": {...}}` for one that cannot be read.
+        """Return a prediction for each image in order, or `{"problem": {...}}` for an image that cannot be read.
 
-        `key`: the idempotency key of the request. Images that were sent with it before get their answers and are not learned again.
+        `key` is the idempotency key of the request. Images that were sent with it before get the same answers again.
         """
 
     async def state(self, id: str) -> bytes:
-        """The state file as it would be saved now."""
+        """Return the state file of a session."""
 
     async def replace_state(self, id: str, state: bytes) -> Json:
-        """The session goes on from a state file."""
+        """Continue a session from a state file."""
 
     async def act(self, id: str, verb: str) -> Json:
-        """Do one of `VERBS`; {"event": ..., "session": ...}."""
+        """Perform one of `VERBS`; returns {"event": ..., "session": ...}."""
 
     async def recent(self, id: str, limit: int) -> Json:
-        """The last points and events."""
+        """Return the last points and events."""
 
     async def kept(self, id: str, which: str) -> list[Json]:
-        """The most or least certain of the recent images; only where images are kept."""
+        """Return the most or least certain of the recent images, if images are kept."""
 
     def follow(self, id: str, after: int | None) -> AsyncIterator[Told]:
-        """What happens from now on; what is still known after the event number `after` comes first."""
+        """Yield events as they happen, after those that are known since event number `after`."""
 
     def follow_all(self) -> AsyncIterator[list[Json]]:
-        """All sessions, at once and whenever something has changed, about once a second."""
+        """Yield all sessions at once, and again after changes, about once per second."""

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from ..adapter import Adapter, versions
+from ..adapter import Adapter
 from ..core.types import Error, Event
 from ..live.pool import StreamPool
+from ..state import versions
 from .engine import VERBS, Json, Sent, Told
 from .model import device_of, try_model
 from .problems import ProblemError

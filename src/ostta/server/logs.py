@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line on stderr."""
+"""Structured logs: one JSON object per line on stderr."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _stream: IO[str] | None = None
 
 
 def log_to(stream: IO[str] | None) -> None:
-    """Write the lines to `stream` from now on; None for stderr."""
+    """Write log lines to `stream`, or to stderr if it is None."""
     global _stream
     _stream = stream
 
 
 def log(message: str, *, level: str = "info", **fields: Any) -> None:
-    """One line."""
+    """Write one line."""
     content = {"time": round(time.time(), 3), "level": level, "message": message, **fields}
     line = json.dumps(content, ensure_ascii=True, default=str)
     with _lock, suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Figures for Prometheus. No label names a session: what one client does is not told to another."""
+"""Metrics for Prometheus. No label names a session, so that one client learns nothing about another."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from prometheus_client.registry import Collector
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 ABOUT = {
     "sessions": "Sessions.",
-    "sessions_open": "Sessions that a replica holds.",
-    "replicas": "Replicas that live.",
-    "sessions_with_a_problem": "Sessions whose state cannot be stored at this time.",
+    "sessions_open": "Sessions in a replica.",
+    "replicas": "Running replicas.",
+    "sessions_with_a_problem": "Sessions that cannot be stored at this time.",
     "sessions_unreadable": "Stored sessions that could not be restored at the start.",
-    "images_waiting": "Images that wait for their turn.",
+    "images_waiting": "Waiting images.",
     "images_judged_total": "Images that were judged with learning.",
     "images_undecided_total": "Judged images that came too early in their stream to be decided.",
     "images_with_probability_total": "Judged images with a probability.",
@@ -29,14 +29,14 @@ ABOUT = {
 
 
 class Metrics:
-    """Of one server."""
+    """The metrics of one server."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._requests = Counter("ostta_requests", "Requests.", ["route", "status"], registry=self._registry)
         self._seconds = Histogram(
             "ostta_request_seconds",
-            "Seconds from the head of a request to its answer.",
+            "Seconds from the head of a request to the end of its answer.",
             ["route"],
             buckets=BUCKETS,
             registry=self._registry,
@@ -48,7 +48,7 @@ class Metrics:
         self._observers: dict[str, Histogram] = {}
 
     def answered(self, route: str, status: int, seconds: float) -> None:
-        """One request; `route` is its template and never its address."""
+        """Count a request; `route` is the template of its address."""
         key = route, status
         if key not in self._children:
             self._children[key] = self._requests.labels(route, str(status))
@@ -58,13 +58,13 @@ class Metrics:
         self._observers[route].observe(seconds)
 
     def text(self, counts: Mapping[str, float]) -> bytes:
-        """All of them; `counts` are the engine's."""
+        """Return all metrics as text; `counts` are those of the engine."""
         self._engine.counts = counts
         return generate_latest(self._registry)
 
 
 class _Engine(Collector):
-    """The figures of the engine, as they were last told."""
+    """The last values of the engine."""
 
     counts: Mapping[str, float] = MappingProxyType({})
 

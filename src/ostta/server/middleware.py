@@ -1,4 +1,4 @@
-"""What every request passes: its id, Host, Origin, token; and what every answer gets: headers, a line in the log, a count."""
+"""Checks of every request (Host, Origin, token, limits), and headers, log lines and metrics of every answer."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _SAFE = ("GET", "HEAD", "OPTIONS")
-# Headers that decide whether a request is answered.
+# Headers that must not be repeated, because they decide about access.
 SINGLE = (b"host", b"origin", b"authorization")
-# Probes of an orchestrator: answered however many requests are in progress.
+# Probes of an orchestrator, which are answered even if the limit of requests is reached.
 PROBES = ("/health", "/ready")
-# What is answered without a token: whether the server lives, and the page with the form to sign in.
+# Paths without a token: probes, and the page with the sign-in form.
 OPEN = (*PROBES, "/login", "/logout", "/", "/favicon.ico")
 
 
-class Gate:
-    """Around the application. `loopback`: whether it can be reached from this machine alone."""
+class Middleware:
+    """Wraps the application."""
 
     def __init__(self, app: App, settings: Settings, tokens: Tokens, metrics: Metrics) -> None:
         self._app, self._settings, self._tokens, self._metrics = app, settings, tokens, metrics
         self._names = Names(settings.hosts, settings.cors)
         self._inside = 0
-        # Requests without a token that are in progress, by client address.
+        # Requests in progress without a token, by client address.
         self._guests: Counter[str] = Counter()
-        # Event streams that are being sent, by token.
+        # Open event streams, by token.
         self._listeners: Counter[Token] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,7 +83,7 @@ class Gate:
             problem = ProblemError.of(raised)
         except ClientGoneError:
             status = status or 499
-        except Exception as raised:  # most often the application has answered it already
+        except Exception as raised:  # usually the application has answered it already
             problem = ProblemError(500, INTERNAL)
             log(
                 "internal error",
@@ -98,7 +98,7 @@ class Gate:
 
     @contextmanager
     def _slot(self, scope: Scope, token: Token) -> Iterator[None]:
-        """Count the request as being in progress, or refuse it if its limit is reached."""
+        """Count the request as in progress, or refuse it if a limit is reached."""
         limits = self._settings.limits
         if scope["path"] in PROBES:
             yield
@@ -131,7 +131,7 @@ class Gate:
         route = scope.get("route")
         template = getattr(route, "path", "other") if route is not None else "other"
         self._metrics.answered(template, status, max(0.0, seconds))
-        # An image that was answered is no news; a line for each would cost more than it says.
+        # Images that were answered are not logged: there are too many of them.
         if status >= 400 or (scope["method"] not in _SAFE and not template.endswith("/images")):
             fields: dict[str, Any] = {
                 "method": scope["method"],
@@ -149,7 +149,7 @@ class Gate:
         host = headers.get(b"host", b"").decode("latin-1")
         if not self._names.knows_host(host):
             raise ProblemError(
-                421, f"This server is not called {one_line(host, 100)!r}; its operator can add a name with --name."
+                421, f"This server has no name {one_line(host, 100)!r}; its operator can add one with --name."
             )
         origin = headers.get(b"origin")
         if origin is not None:
@@ -157,7 +157,7 @@ class Gate:
                 raise ProblemError(
                     403, f"Pages of {one_line(origin.decode('latin-1'), 100)!r} may not use this server."
                 )
-        # Browsers say so of every request that another site caused; a link to the page itself is harmless.
+        # Browsers mark requests that another site caused. A link to the page itself is harmless.
         elif headers.get(b"sec-fetch-site") == b"cross-site" and not (
             scope["method"] == "GET" and scope["path"] == "/"
         ):
@@ -174,7 +174,7 @@ class Gate:
         ]
 
     async def _preflight(self, scope: Scope, headers: dict[bytes, bytes], send: Send) -> bool:
-        """Answer the question of a browser whether a page may ask; True where it was one."""
+        """Answer a CORS preflight request; returns whether it was one."""
         if scope["method"] != "OPTIONS" or b"access-control-request-method" not in headers:
             return False
         allowed = self._cors(headers)
@@ -193,7 +193,7 @@ class Gate:
 
     # --- tokens -----------------------------------------------------------------------------------------------------------
     def _token(self, scope: Scope, headers: dict[bytes, bytes]) -> Token:
-        """Whose request it is."""
+        """Return the token of a request."""
         if not self._tokens:
             return ANYBODY
         bearer = headers.get(b"authorization")
@@ -212,7 +212,7 @@ class Gate:
 
 
 def _require_single(scope: Scope) -> None:
-    """Refuse a request with two headers that decide who may do what: a proxy may have looked at the other one."""
+    """Refuse a repeated header that decides about access: a proxy may have checked the other value."""
     names = [name for name, _ in scope["headers"]]
     for name in SINGLE:
         if names.count(name) > 1:
@@ -221,7 +221,7 @@ def _require_single(scope: Scope) -> None:
 
 @contextmanager
 def _counted(counter: Counter[K], key: K) -> Iterator[None]:
-    """Count one more of `key` inside the block."""
+    """Count `key` inside the block."""
     counter[key] += 1
     try:
         yield
@@ -242,10 +242,10 @@ def _cookie(header: bytes | None) -> str | None:
 
 
 async def answer_problem(problem: ProblemError, request_id: str | None, send: Send) -> None:
-    """Send a problem."""
+    """Send a problem as the answer."""
     body = to_bytes(problem.to_dict(request_id))
     headers = [(name.encode(), value.encode()) for name, value in problem.headers().items()]
-    # What was not read of the body would be taken for the next request.
+    # The rest of the body would be parsed as the next request.
     headers += [
         (b"content-length", str(len(body)).encode()),
         *([(b"connection", b"close")] if problem.status in (408, 413) else []),

@@ -1,4 +1,4 @@
-"""Whether the model of a server answers, and where it is."""
+"""A trial of the model before the server is ready."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from ..core.types import Error
 
 
 def device_of(backbone: Backbone) -> torch.device:
-    """Where its image tower is."""
+    """Return the device of the image tower."""
     return next((parameter.device for parameter in backbone.vision.parameters()), torch.device("cpu"))
 
 
 def try_model(backbone: Backbone) -> None:
-    """Have it look at a grey image; an Error where nothing can be seen in its answer."""
+    """Encode a grey image, and raise an Error if the features are not finite."""
     size = backbone.preprocessing.image_size
     with torch.no_grad():
         features = encode(backbone.vision, torch.zeros(1, 3, size, size, device=device_of(backbone)), None)
     if not bool(torch.isfinite(features).all()):
-        raise Error(f"The backbone {backbone.id} gives features that are not finite for a grey image.")
+        raise Error(
+            f"The backbone {backbone.id} returns features that are not finite for a grey image: check its weights and precision.",
+            code="model-invalid",
+        )

@@ -1,4 +1,4 @@
-"""A prediction as the API tells it."""
+"""Predictions as JSON for the API."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .sessions.points import finite
 
 
 def to_json(prediction: Prediction, step: int, evidence: bool) -> dict[str, Any]:
-    """`Prediction.to_dict()` with the step, every number finite or null; the scores of all classes only as evidence.
+    """Return `Prediction.to_dict()` with the step. Numbers are finite or null; scores of all classes are included with `evidence`.
 
-    `class_probabilities` are there if the session has that option.
+    `class_probabilities` are included if the session has that option.
     """
     content: dict[str, Any] = {
         "step": step,

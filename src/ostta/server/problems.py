@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem details: one sentence for people, a status and a type for programs."""
+"""Errors as problem details (RFC 9457): one sentence for people, a status and a type for programs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ KINDS = {
     503: ("busy", "Not available at this time"),
     507: ("disk", "The state cannot be stored"),
 }
-# Not known whether the request was counted. Sent again without an idempotency key, it may be counted twice.
+# The request may have been counted. If it is sent again without an idempotency key, it may be counted twice.
 MAYBE_COUNTED = "maybe-counted"
 MEDIA_TYPE = "application/problem+json"
 INTERNAL = "Something went wrong inside the server; its log has the details under the id of this request."
 
 
 class ProblemError(Exception):
-    """An answer that is an error. `detail` is one sentence; `code` replaces the last part of the type that `KINDS` has for the status.
+    """An error answer. `detail` is one sentence; `code` replaces the last part of the type that `KINDS` has for the status.
 
     >>> str(ProblemError(404, "There is no session 'abc'."))
     "There is no session 'abc'."
@@ -52,7 +52,7 @@ class ProblemError(Exception):
         return cls(422, one_line(str(error)), code=error.code if error.code != Error.code else None)
 
     def to_dict(self, request_id: str | None = None) -> dict[str, Any]:
-        """The JSON of the answer."""
+        """Return the JSON of the answer."""
         kind, title = KINDS[self.status]
         content = {
             "type": f"/problems/{self.code or kind}",
@@ -72,15 +72,15 @@ class ProblemError(Exception):
 
 
 class ClientGoneError(Exception):
-    """The client went away before its request was read: nobody is there to be answered."""
+    """The client disconnected before its request was read."""
 
 
 def one_line(text: str, most: int = 500) -> str:
-    """`text` in one line that is not too long and can be written everywhere."""
+    """Return `text` on one line, shortened, and without characters that cannot be encoded."""
     line = " ".join(text.split()).encode("utf-8", "replace").decode()
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def to_bytes(content: Mapping[str, Any]) -> bytes:
-    """JSON as it is sent."""
+    """Encode a JSON answer."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

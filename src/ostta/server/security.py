@@ -1,4 +1,4 @@
-"""Who may do what: tokens in a file, cookies for browsers, and the names that this server is called by."""
+"""Access: tokens in a file, cookies for browsers, allowed Host and Origin headers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ..core.types import Error
 from ..io import read_regular
 
 COOKIE = "ostta"
-# Seconds that a sign-in lasts.
+# Seconds until a sign-in expires.
 SIGNED_IN = 12 * 3600
-# Signed-out cookies that are remembered at one time.
+# Maximum number of remembered signed-out cookies.
 MOST_SIGNED_OUT = 10_000
 SHORTEST = 16
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
@@ -40,7 +40,7 @@ HEADERS = [
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One line of the token file: all sessions where `patterns` are empty, else those whose id or name fits one of them.
+    """One line of the token file. Without `patterns` it gives access to all sessions, else to those whose id or name matches one.
 
     >>> Token("0123456789abcdef", ("door*",)).allows("a" * 32, "door 3")
     True
@@ -50,7 +50,7 @@ class Token:
     patterns: tuple[str, ...] = ()
 
     def allows(self, id: str | None, name: str | None) -> bool:
-        """Whether a session of that id and name may be used."""
+        """Return whether a session with this id and name may be used."""
         return not self.patterns or any(
             pattern == id or (name is not None and fnmatchcase(name, pattern)) for pattern in self.patterns
         )
@@ -61,12 +61,12 @@ class Token:
 
 
 ANYBODY = Token("")
-# A request without a valid token, on a server that has tokens: no session is allowed.
+# For requests without a valid token on a server with tokens: no session is allowed.
 GUEST = Token("", ("",))
 
 
 class Tokens:
-    """The tokens of a server. Without any, everybody who reaches it may do everything: that is for loopback alone.
+    """The tokens of a server. Without tokens everybody who reaches it has full access, which is meant for loopback only.
 
     >>> Tokens([Token("0123456789abcdef")]).of_bearer("0123456789abcdef") is None
     False
@@ -75,14 +75,14 @@ class Tokens:
     def __init__(self, tokens: Sequence[Token] = ()) -> None:
         self._tokens = tuple(tokens)
         self._digests = [token.digest for token in self._tokens]
-        # Cookies that were signed out before they expired, with the time until which they would be valid.
+        # Cookies that were signed out, with the time at which they expire.
         self._signed_out: dict[str, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self._tokens)
 
     def of_bearer(self, given: str) -> Token | None:
-        """The token that was given. All are compared, each in constant time: how long it takes says nothing."""
+        """Return the token that was sent. All tokens are compared in constant time, so that the time reveals nothing."""
         digest = hashlib.sha256(given.encode("utf-8", "replace")).digest()
         found = None
         for token, known in zip(self._tokens, self._digests, strict=True):
@@ -91,12 +91,12 @@ class Tokens:
         return found
 
     def cookie(self, token: Token, now: float) -> str:
-        """A cookie that stands for the token until it expires. It does not hold the token, and ends with it."""
+        """Return a cookie that stands for a token. It does not contain the token and becomes invalid with it."""
         signed = f"{int(now) + SIGNED_IN}.{secrets.token_urlsafe(12)}"
         return f"{signed}.{_signed(token, signed)}"
 
     def of_cookie(self, cookie: str, now: float) -> Token | None:
-        """The token that a cookie stands for."""
+        """Return the token that a cookie stands for."""
         signed, _, signature = cookie.rpartition(".")
         until = signed.partition(".")[0]
         if (
@@ -114,7 +114,7 @@ class Tokens:
         return found
 
     def sign_out(self, cookie: str, now: float) -> None:
-        """Make a valid cookie invalid before it expires."""
+        """Invalidate a cookie before it expires."""
         if self.of_cookie(cookie, now) is None:
             return
         self._signed_out = {other: until for other, until in self._signed_out.items() if until >= now}
@@ -129,11 +129,14 @@ def _signed(token: Token, signed: str) -> str:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """One token a line, at least 16 characters; behind it, where it is bound, ids or patterns of names of sessions. # is a remark."""
+    """Read a token file: one token of at least 16 characters per line, optionally followed by session ids or name patterns.
+
+    # starts a comment.
+    """
     try:
         lines = read_regular(path, "token file").decode().splitlines()
     except UnicodeDecodeError:
-        raise Error(f"The token file {path} is not UTF-8 text.") from None
+        raise Error(f"The token file {path} is not UTF-8 text.", code="token-file-invalid") from None
     tokens: list[Token] = []
     for number, line in enumerate(lines, 1):
         words = line.split("#")[0].split()
@@ -142,18 +145,23 @@ def read_tokens(path: Path) -> Tokens:
         if len(words[0]) < SHORTEST or not _TOKEN.fullmatch(words[0]):
             raise Error(
                 f"Line {number} of the token file {path} has no token of at least {SHORTEST} letters, digits and . _ ~ + / = -: "
-                "make one with `openssl rand -hex 32`."
+                "make one with `openssl rand -hex 32`.",
+                code="token-file-invalid",
             )
         if any(hmac.compare_digest(words[0], other.text) for other in tokens):
-            raise Error(f"Line {number} of the token file {path} has a token that is there already.")
+            raise Error(
+                f"Line {number} of the token file {path} has a token that is there already.", code="token-file-invalid"
+            )
         tokens.append(Token(words[0], tuple(words[1:])))
     if not tokens:
-        raise Error(f"The token file {path} has no token: make one with `openssl rand -hex 32`.")
+        raise Error(
+            f"The token file {path} has no token: make one with `openssl rand -hex 32`.", code="token-file-invalid"
+        )
     return Tokens(tokens)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs on this machine reach that address."""
+    """Return whether only programs on this machine can reach an address."""
     if host == "localhost":
         return True
     try:
@@ -163,7 +171,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Names:
-    """The names that this server is called by, against DNS rebinding; and the web pages that may ask it.
+    """The host names of this server, which prevents DNS rebinding, and the origins of web pages that may use it.
 
     >>> Names(["cameras.example"]).knows_host("cameras.example:8000")
     True
@@ -174,14 +182,14 @@ class Names:
         self._origins = frozenset(origins)
 
     def knows_host(self, host: str) -> bool:
-        """Whether a request may be meant for this server. An address of numbers always: nobody can make a name of it."""
+        """Return whether a Host header is allowed. Numeric addresses always are, because DNS cannot redirect them."""
         name = host.lower()
         if not name.endswith("]") and name.rpartition(":")[2].isdecimal():
             name = name.rpartition(":")[0]
         return name in self._hosts or _is_address(name)
 
     def knows_origin(self, origin: str, host: str) -> bool:
-        """Whether a page of that origin may ask: one of this server, or one that the operator named."""
+        """Return whether a page of this origin may use the server: its own page, or one that the operator named."""
         return origin in self._origins or self.is_own(origin, host)
 
     def is_own(self, origin: str, host: str) -> bool:
@@ -232,11 +240,12 @@ def proxies_of(given: Sequence[str]) -> tuple[str, ...]:
             networks.append(str(ip_network(text, strict=False)))
         except ValueError:
             raise Error(
-                f"{text!r} is not the address of a proxy: give an address such as 192.0.2.1, or a network such as 10.0.0.0/8."
+                f"{text!r} is not the address of a proxy: give an address such as 192.0.2.1, or a network such as 10.0.0.0/8.",
+                code="proxy-invalid",
             ) from None
     return tuple(networks)
 
 
 def hosts_of(address: str, given: Sequence[str]) -> tuple[str, ...]:
-    """The names of a server that listens at `address`: that one, where it is a name, and what the operator gave."""
+    """Return the host names of a server that listens at `address`: the address if it is a name, and those of the operator."""
     return (*(() if _is_address(address) else (address,)), *given)

@@ -1,4 +1,4 @@
-"""From settings to a server that listens."""
+"""Start a server from its settings."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ from .sessions.takeover import take_over
 from .settings import Settings
 
 __all__ = ["config", "hosts_of", "listen", "proxies_of", "require_free_port", "serve_locally", "tokens_for"]
-# Seconds for which requests that are being answered are waited for at the end.
+# Seconds to wait for requests in progress at the end.
 PATIENCE = 10
 
 
 def tokens_for(host: str, token_file: Path | None) -> Tokens:
-    """The tokens in the file; without one the server listens on loopback alone."""
+    """Return the tokens of the file. Without a file, only loopback addresses are allowed."""
     if token_file is not None:
         return read_tokens(token_file)
     if not is_loopback(host):
         raise Error(
-            f"A server at {host} can be reached from other machines: give it a --token-file, or listen at 127.0.0.1."
+            f"A server at {host} can be reached from other machines: give it a --token-file, or listen at 127.0.0.1.",
+            code="token-file-missing",
         )
     return Tokens()
 
 
 def require_free_port(host: str, port: int) -> None:
-    """Refuse an address that this process cannot listen at, before a model is loaded for it."""
+    """Refuse an address that cannot be used, before the model is loaded."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in found:
@@ -56,10 +57,12 @@ def require_free_port(host: str, port: int) -> None:
         if problem.errno == errno.EADDRINUSE:
             raise Error(
                 f"Port {port} at {host} is in use by another program: stop that program, or choose another port with --port "
-                "(0 takes a free one)."
+                "(0 takes a free one).",
+                code="address-in-use",
             ) from None
         raise Error(
-            f"The server cannot listen at {host}, port {port} ({problem.strerror}): choose others with --host and --port."
+            f"The server cannot listen at {host}, port {port} ({problem.strerror}): choose others with --host and --port.",
+            code="address-unusable",
         ) from None
 
 
@@ -112,7 +115,7 @@ def opened_store(folder: Path | None, address: str | None, *, exclusive: bool) -
 
 
 def config(app: App, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
-    """How uvicorn is told to serve."""
+    """Return the configuration of uvicorn."""
     return uvicorn.Config(
         app,
         host=host,
@@ -121,7 +124,7 @@ def config(app: App, settings: Settings, *, host: str, port: int) -> uvicorn.Con
         access_log=False,
         log_level="warning",
         server_header=False,
-        # Only the named proxies are believed: any client can send these headers.
+        # Any client can send these headers, so only those of the named proxies are used.
         proxy_headers=bool(settings.proxies),
         forwarded_allow_ips=list(settings.proxies),
         timeout_graceful_shutdown=PATIENCE,
@@ -129,14 +132,16 @@ def config(app: App, settings: Settings, *, host: str, port: int) -> uvicorn.Con
 
 
 def listen(app: App, settings: Settings, *, host: str, port: int) -> None:
-    """Answer at that address until a signal ends it."""
-    # What Pillow has to say about odd tags of an image is of no use to anybody here.
+    """Listen at an address until a signal ends the process."""
+    # Warnings of Pillow about unusual tags of images are of no use here.
     warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
     _allow_descriptors(4 * settings.limits.requests)
     server = _Server(config(app, settings, host=host, port=port))
     server.run()
     if not server.started:
-        raise Error(f"The server could not be started at {host}:{port}; the lines above say why.")
+        raise Error(
+            f"The server could not be started at {host}:{port}; the log lines above say why.", code="server-not-started"
+        )
 
 
 def _allow_descriptors(count: int) -> None:
@@ -151,11 +156,11 @@ def _allow_descriptors(count: int) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens, and ends well when it was asked to."""
+    """Logs its address, and ends without an error after a signal."""
 
     async def shutdown(self, sockets: Any = None) -> None:
         await super().shutdown(sockets)
-        # Else the signal is raised once more when all is done.
+        # Otherwise uvicorn raises the signal again at the end.
         self._captured_signals.clear()
 
     async def startup(self, sockets: Any = None) -> None:

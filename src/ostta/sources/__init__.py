@@ -1,9 +1,8 @@
-"""Where images come from outside a benchmark: files, folders, lists, archives, videos, cameras, addresses."""
+"""Sources of images outside a benchmark: files, folders, lists, archives, videos, cameras and addresses."""
 
 from __future__ import annotations
 
-from .item import Item
-from .opening import open
-from .source import Source
+from .factory import open
+from .source import Item, Source
 
 __all__ = ["Item", "Source", "open"]

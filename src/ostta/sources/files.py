@@ -1,42 +1,45 @@
-"""Images that are files: one, a folder of them, or a list with one path per line. They are found as they are asked for."""
+"""Sources of files: one image, a folder, a list with one path per line, a tar archive, or a feature file."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
+import tarfile
 from collections.abc import Iterator
-from pathlib import Path
-from typing import IO
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
 
 from ..core.checks import shown
+from ..core.errors import reason_of
 from ..core.types import Error
 from ..core.words import counted
-from ..data.by_name import IMAGE_SUFFIXES
-from ..data.images import START, is_image_content
+from ..data.images import START, ImageFeatures, is_image_content
+from ..data.readers.folders import IMAGE_SUFFIXES
+from ..feature_files import features_path, read_features
 from ..io import open_regular, readable
-from .addresses import HTTP, check_address, scheme_of, without_password
-from .item import Item, file_item, missing_item
-from .source import Skip, Source
-from .web import WebImage
+from .addresses import HTTP, WebImage, check_address, scheme_of, without_password
+from .source import Item, Skip, Source, file_item, file_key, missing_item, unreadable
 
-# Bytes of a line of a list; no system has longer paths.
+# Maximum length of a line of a list in bytes; no system has longer paths.
 LONGEST_LINE = 65_536
-# Control characters that no line of text has.
+# Control characters that do not occur in text.
 NOT_TEXT = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")
-# The first bytes of documents that are text and not a list of paths, such as SVG images.
+# First bytes of text documents that are not lists of paths, such as SVG images.
 MARKUP = (b"<", b"%PDF")
-# Names of skipped files that are told.
+# Number of skipped files that are named in the event.
 NAMED_FILES = 10
+# Maximum size of one image in an archive.
+MAX_BYTES = 256 * 1024 * 1024
 
 
 def has_image_name(name: str | Path) -> bool:
-    """Whether the suffix of a file is one of an image."""
+    """Return whether a file has the suffix of an image."""
     return Path(name).suffix.lower() in IMAGE_SUFFIXES
 
 
 def is_image(path: Path) -> bool:
-    """Whether a file is an image by its suffix or, where that says nothing, by its content."""
+    """Return whether a file is an image by its suffix or, if it has another suffix, by its content."""
     if has_image_name(path):
         return True
     try:
@@ -63,10 +66,14 @@ class SkippedFiles:
         if len(self._names) < NAMED_FILES:
             self._names.append(name)
 
-    def tell(self, source: Source) -> None:
+    def report(self, source: Source) -> None:
         """Add an event to `source` if files were skipped."""
         if self.count:
-            source.tell("skipped", str(self), {"files": self.count})
+            source.add_event("skipped", str(self), {"files": self.count})
+
+    def no_images(self, where: object) -> Error:
+        """Return the error of a source without images."""
+        return unreadable(f"There are no images in {where}.{f' {self}' if self.count else ''}")
 
 
 class File(Source):
@@ -78,12 +85,12 @@ class File(Source):
 
     def __iter__(self) -> Iterator[Item]:
         item = file_item(self._path)
-        if self.wanted(item.key):
+        if not self.skips(item.key):
             yield item
 
 
 class Folder(Source):
-    """The images of a folder and of the folders in it, in the order of their names."""
+    """The images of a folder and its subfolders, in the order of their names."""
 
     def __init__(self, folder: Path, skip: Skip | None) -> None:
         super().__init__(str(folder), skip)
@@ -91,31 +98,31 @@ class Folder(Source):
 
     def check(self) -> None:
         skipped = SkippedFiles()
-        first = next(_inside(self._folder, skipped), None)
+        first = next(_walk(self._folder, skipped), None)
         if first is None:
-            raise Error(f"There are no images in {self._folder}.{f' {skipped}' if skipped.count else ''}")
+            raise skipped.no_images(self._folder)
         if first.problem is not None and first.path == self._folder:
-            raise Error(first.problem)
+            raise unreadable(first.problem)
 
     def __iter__(self) -> Iterator[Item]:
         skipped = SkippedFiles()
         try:
-            yield from (item for item in _inside(self._folder, skipped) if self.wanted(item.key))
+            yield from (item for item in _walk(self._folder, skipped) if not self.skips(item.key))
         finally:
-            skipped.tell(self)
+            skipped.report(self)
 
 
-class Listed(Source):
-    """The images of a list with one path or http(s) address per line, without empty lines: a file, or - for stdin.
+class ImageList(Source):
+    """The images of a list with one path or http(s) address per line, in a file or, for "-", on standard input.
 
-    Names need not be UTF-8.
+    Empty lines are ignored. Paths need not be UTF-8.
     """
 
     def __init__(self, source: str, skip: Skip | None) -> None:
         super().__init__(source, skip)
         self.waits = source == "-"
         if source == "-" and sys.stdin is None:
-            raise Error("There is no standard input to read paths from.")
+            raise unreadable("There is no standard input to read paths from.")
 
     def check(self) -> None:
         if self.name == "-":
@@ -123,7 +130,7 @@ class Listed(Source):
         with open_regular(Path(self.name), "list of images") as file:
             for line in _lines(file):
                 if line is None or NOT_TEXT.search(line) or line.startswith(MARKUP):
-                    raise Error(f"{self.name} is neither an image nor a text file with one path a line.")
+                    raise unreadable(f"{self.name} is neither an image nor a text file with one path per line.")
 
     def __iter__(self) -> Iterator[Item]:
         if self.name == "-":
@@ -136,19 +143,100 @@ class Listed(Source):
         for line in _lines(file):
             if line is None:
                 yield missing_item(
-                    self.name, f"A line of {self.name} has more than {LONGEST_LINE} bytes and is no path."
+                    self.name, f"A line of {self.name} has more than {LONGEST_LINE} bytes and is not a path."
                 )
             elif name := os.fsdecode(line).strip():
                 item = file_item(Path(name)) if scheme_of(name) is None else _address_item(name)
-                if self.wanted(item.key):
+                if not self.skips(item.key):
                     yield item
 
 
+class Archive(Source):
+    """The images of a .tar file, in its order. Nothing is unpacked."""
+
+    def __init__(self, path: Path, skip: Skip | None) -> None:
+        super().__init__(str(path), skip)
+        self._path = path
+
+    def check(self) -> None:
+        skipped = SkippedFiles()
+        if next(self._members(skipped), None) is None:
+            raise skipped.no_images(f"the archive {self._path}")
+
+    def __iter__(self) -> Iterator[Item]:
+        skipped = SkippedFiles()
+        try:
+            for archive, member, key in self._members(skipped):
+                if not self.skips(key):
+                    yield self._item(archive, member, key)
+        finally:
+            skipped.report(self)
+
+    def _members(self, skipped: SkippedFiles) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo, str]]:
+        """Yield the images, unread, with their keys."""
+        with open_regular(self._path, "archive") as file:
+            status = os.fstat(file.fileno())
+            key = file_key(self._path, status.st_size, status.st_mtime_ns)
+            try:
+                # Only without compression: a few compressed bytes may expand to any number.
+                with tarfile.open(fileobj=file, mode="r:") as archive:
+                    while (member := archive.next()) is not None:
+                        # Otherwise the list of all members grows.
+                        cast(Any, archive).members.clear()
+                        if member.isreg() and _is_image_member(archive, member):
+                            yield archive, member, f"{key}#{member.offset}"
+                        elif member.isreg() and not PurePosixPath(member.name).name.startswith("."):
+                            skipped.add(member.name)
+            except (tarfile.TarError, OSError, ValueError, EOFError) as problem:
+                raise unreadable(f"The archive '{self._path}' cannot be read further: {reason_of(problem)}.") from None
+
+    def _item(self, archive: tarfile.TarFile, member: tarfile.TarInfo, key: str) -> Item:
+        name = f"{self.name}#{member.name}"
+        inside = PurePosixPath(member.name)
+        if inside.is_absolute() or ".." in inside.parts:
+            reason = "its path leads out of the archive"
+        elif member.size > MAX_BYTES or member.sparse is not None:
+            reason = f"it has {member.size} bytes, and at most {MAX_BYTES} are read"
+        else:
+            try:
+                content = archive.extractfile(member)
+                return Item(b"" if content is None else content.read(), name, key, float(member.mtime))
+            except (tarfile.TarError, OSError) as problem:
+                reason = reason_of(problem)
+        return missing_item(name, f"'{member.name}' of the archive {self._path} cannot be read: {reason}.")
+
+
+def _is_image_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bool:
+    if has_image_name(member.name):
+        return True
+    content = None if member.sparse is not None else archive.extractfile(member)
+    return content is not None and is_image_content(content.read(START))
+
+
+class StoredFeatures(Source):
+    """The rows of the feature file `features:FILE`, named features:FILE#ROW."""
+
+    def __init__(self, name: str, skip: Skip | None) -> None:
+        super().__init__(name, skip)
+        self._path = features_path(name)
+
+    def check(self) -> None:
+        read_features(self._path)
+
+    def __iter__(self) -> Iterator[Item]:
+        file = read_features(self._path)
+        status = os.stat(self._path)
+        key = file_key(self._path, status.st_size, status.st_mtime_ns)
+        for row, values in enumerate(file.features):
+            if not self.skips(row_key := f"{key}#{row}"):
+                yield Item(ImageFeatures(values), f"{self.name}#{row}", row_key)
+
+
 def _address_item(address: str) -> Item:
-    """The image at an address; an item that says what is wrong if there is none."""
+    """Return the item of an address in a list."""
     name = without_password(address)
     if scheme_of(address) not in HTTP:
-        return missing_item(name, f"{name} cannot be read: addresses in a list begin with {' or '.join(HTTP)}.")
+        return missing_item(name, f"{name} cannot be read: addresses in a list must begin with {' or '.join(HTTP)}.")
     try:
         check_address(address)
         return next(iter(WebImage(address)))
@@ -156,9 +244,12 @@ def _address_item(address: str) -> Item:
         return missing_item(name, str(problem))
 
 
-def _inside(folder: Path, skipped: SkippedFiles) -> Iterator[Item]:
-    """Images and those of folders inside, each in the place of its name; names of folders that are open are held, not all."""
-    # No recursion: folders may be nested more deeply than functions.
+def _walk(folder: Path, skipped: SkippedFiles) -> Iterator[Item]:
+    """Yield the images of a folder and its subfolders in the order of names.
+
+    Only the listings of open folders are in memory.
+    """
+    # Without recursion: folders may be nested more deeply than function calls.
     left = [iter([(str(folder), True)])]
     while left:
         path, is_folder = next(left[-1], ("", False))
@@ -176,22 +267,22 @@ def _inside(folder: Path, skipped: SkippedFiles) -> Iterator[Item]:
 
 
 def _listing(folder: str) -> list[tuple[str, bool]]:
-    """The files and folders in a folder, sorted, and whether they are folders; without hidden files that are not images."""
+    """Return the sorted entries of a folder, and whether each is a folder; without hidden files that are not images."""
     with os.scandir(folder) as entries:
-        # As with `Path.rglob`, a link to a folder is not followed: it may lead back here.
+        # Like `Path.rglob`, do not follow a link to a folder: it may be circular.
         found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries if not _is_ignored(entry))
     return [(os.path.join(folder, name), is_folder) for name, is_folder in found]
 
 
 def _is_ignored(entry: os.DirEntry[str]) -> bool:
-    """Whether nobody expects this entry to be read: a hidden file such as .DS_Store, or a link to a folder."""
+    """Return whether an entry is ignored: a hidden file such as .DS_Store, or a link to a folder."""
     if has_image_name(entry.name) or entry.is_dir(follow_symlinks=False):
         return False
     return entry.name.startswith(".") or entry.is_dir()
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes | None]:
-    """The lines; None for one that is too long, whose rest is left out."""
+    """Yield the lines; None for a line that is too long."""
     while line := file.readline(LONGEST_LINE):
         if len(line) < LONGEST_LINE or line.endswith(b"\n"):
             yield line

@@ -1,4 +1,4 @@
-"""Folders that grow: new images as they come, each when it is whole."""
+"""Follow folders: yield new images as soon as they are completely written."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from pathlib import Path
 from threading import Event
 from typing import NamedTuple
 
+from ..core.errors import reason_of
 from ..core.types import Error
 from ..data.images import read_image
 from .files import SkippedFiles, has_image_name, is_image
-from .item import Item, file_key
-from .source import Skip, Source
+from .source import Item, Skip, Source, file_key, unreadable
 
-# Seconds between two looks, or so many times as long as a look takes.
-BETWEEN_LOOKS = 0.5
-SHARE = 10
-# Looks without a change after which a file that is no image will not become one.
-PATIENCE = 20
+# Seconds between two scans of the folders, or a multiple of the duration of a scan.
+SCAN_INTERVAL = 0.5
+SCAN_FACTOR = 10
+# Number of scans without a change after which an unreadable file is reported.
+MOST_SCANS = 20
 
 
 class _Seen(NamedTuple):
-    """A file as a look found it: one that is overwritten is another one."""
+    """The state of a file in a scan; a file that was overwritten has another state."""
 
     path: str
     size: int
     changed: int
 
 
-class Followed(Source):
-    """The images of folders and of the folders in them, in the order of arrival, those that are there already first.
+class FollowedFolders(Source):
+    """The images of folders and their subfolders, in the order of arrival, beginning with the existing images.
 
-    A file is whole when two looks found it unchanged and it can be decoded. One that stays as it is and cannot be decoded is given
-    after ten seconds, so that somebody says why.
+    A file is complete if it is unchanged in two scans and can be decoded. A file that is unchanged for ten seconds and
+    cannot be decoded is yielded too, so that the problem is reported.
     """
 
     waits = True
@@ -50,7 +50,7 @@ class Followed(Source):
             try:
                 os.scandir(folder).close()
             except OSError as problem:
-                raise Error(f"The folder '{folder}' cannot be read: {problem.strerror}.") from None
+                raise unreadable(f"The folder '{folder}' cannot be read: {reason_of(problem)}.") from None
 
     def close(self) -> None:
         self._closed.set()
@@ -60,74 +60,77 @@ class Followed(Source):
         try:
             yield from self._arrivals(skipped)
         finally:
-            skipped.tell(self)
+            skipped.report(self)
 
     def _arrivals(self, skipped: SkippedFiles) -> Iterator[Item]:
         self._closed.clear()
-        # Sixty-four bits of each file that was given: memory is that of the files that are there, and little for each.
-        given: set[int] = set()
+        # 64 bits per file keep the memory small.
+        yielded: set[int] = set()
         unchanged: dict[_Seen, int] = {}
         while not self._closed.is_set():
-            began = time.monotonic()
-            there: set[int] = set()
+            start = time.monotonic()
+            present: set[int] = set()
             new: list[_Seen] = []
-            for seen in self._look():
-                if hash(seen) in given:
-                    there.add(hash(seen))
+            for seen in self._scan():
+                if hash(seen) in yielded:
+                    present.add(hash(seen))
                 else:
                     new.append(seen)
-            # What is gone is forgotten, but not with a whole folder, which may come back as it was.
-            given = given if self._missing else there
+            # Forget deleted files, but not those of a missing folder, which may appear again unchanged.
+            yielded = yielded if self._missing else present
             unchanged = {seen: unchanged.get(seen, -1) + 1 for seen in new}
-            took = time.monotonic() - began
+            took = time.monotonic() - start
             for seen in sorted(unchanged, key=lambda seen: (seen.changed, seen.path)):
                 if not unchanged[seen]:
                     continue
                 key = file_key(*seen)
                 if not _is_candidate(seen.path):
-                    given.add(hash(seen))
+                    yielded.add(hash(seen))
                     skipped.add(seen.path)
-                elif not self.wanted(key):
-                    given.add(hash(seen))
-                elif (item := self._whole(seen, key, unchanged[seen])) is not None:
-                    given.add(hash(seen))
+                elif self.skips(key):
+                    yielded.add(hash(seen))
+                elif (item := self._complete(seen, key, unchanged[seen])) is not None:
+                    yielded.add(hash(seen))
                     yield item
                 if self._closed.is_set():
                     return
-            self._closed.wait(max(BETWEEN_LOOKS, SHARE * took))
+            self._closed.wait(max(SCAN_INTERVAL, SCAN_FACTOR * took))
 
-    def _look(self) -> Iterator[_Seen]:
+    def _scan(self) -> Iterator[_Seen]:
         for folder in self._folders:
-            there = True
+            exists = True
             try:
-                yield from _inside(str(folder))
+                yield from _scan_folder(str(folder))
             except OSError:
-                there = False
-            if not there and folder not in self._missing:
+                exists = False
+            if not exists and folder not in self._missing:
                 self._missing.add(folder)
-                self.tell("lost", f"The folder '{folder}' cannot be read any more; it is looked for again.")
-            elif there and folder in self._missing:
+                self.add_event("lost", f"The folder '{folder}' can no longer be read; it is tried again.")
+            elif exists and folder in self._missing:
                 self._missing.remove(folder)
-                self.tell("reconnected", f"The folder '{folder}' is there again.")
+                self.add_event("reconnected", f"The folder '{folder}' can be read again.")
 
-    def _whole(self, seen: _Seen, key: str, looks: int) -> Item | None:
-        """The item of a file; None where it is still being written, or gone."""
+    def _complete(self, seen: _Seen, key: str, scans: int) -> Item | None:
+        """Return the item of a file; None if it is still being written or was deleted."""
         try:
-            picture = read_image(seen.path)
+            image = read_image(seen.path)
         except Error:
-            picture = None
+            image = None
         try:
-            found = os.stat(seen.path)
+            status = os.stat(seen.path)
         except OSError:
             return None
-        if (found.st_size, found.st_mtime_ns) != (seen.size, seen.changed) or (picture is None and looks < PATIENCE):
+        if (status.st_size, status.st_mtime_ns) != (seen.size, seen.changed) or (image is None and scans < MOST_SCANS):
             return None
         path = Path(seen.path)
-        return Item(path if picture is None else picture, str(path), key, found.st_mtime, path=path)
+        return Item(path if image is None else image, str(path), key, status.st_mtime, path=path)
 
 
-def _inside(folder: str) -> Iterator[_Seen]:
-    """Raises an OSError where `folder` itself cannot be read; what goes away meanwhile is left out."""
+def _scan_folder(folder: str) -> Iterator[_Seen]:
+    """Yield the files below a folder.
+
+    Raise an OSError if `folder` itself cannot be read; entries that disappear are skipped.
+    """
     left = [folder]
     while left:
         here = left.pop()
@@ -143,15 +146,15 @@ def _inside(folder: str) -> Iterator[_Seen]:
                     if entry.is_dir(follow_symlinks=False):
                         left.append(entry.path)
                     elif (has_image_name(entry.name) or not entry.name.startswith(".")) and entry.is_file():
-                        found = entry.stat()
-                        yield _Seen(entry.path, found.st_size, found.st_mtime_ns)
+                        status = entry.stat()
+                        yield _Seen(entry.path, status.st_size, status.st_mtime_ns)
                 except OSError:
                     continue
 
 
 def _is_candidate(path: str) -> bool:
-    """Whether a file is an image, or one of which only a part was written so far.
+    """Return whether a file is an image, or may become one when it is complete.
 
-    A file with an unknown suffix, such as photo.jpg.part, may be renamed when it is complete; it is not looked into.
+    A file with an unknown suffix, such as photo.jpg.part, may be renamed when it is complete; it is not read.
     """
     return has_image_name(path) or (not Path(path).suffix and is_image(Path(path)))

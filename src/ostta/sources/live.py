@@ -1,4 +1,4 @@
-"""What is live: a thread reads, the newest frames wait for the reader, older ones are dropped; what is lost is looked for again."""
+"""Live sources: a thread queues the newest frames, drops older ones, and restores lost connections."""
 
 from __future__ import annotations
 
@@ -8,38 +8,41 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
+from ..core.errors import reason_of
 from ..core.types import Error
 from ..core.words import counted
 from ..data.images import ImageSource
-from .item import Item, frame_item
-from .source import Source
+from .source import Item, Source, frame_item, unreadable
 
-# Frames that wait for the reader: each takes memory, and is older when it is judged.
-WAITING = 2
-# Seconds before a lost source is tried again; then the last of them for ever.
-WAITS = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-# Seconds without a frame after which that is said.
-SILENCE = 15.0
-# Seconds after which it is first said that frames are dropped, and between two such events.
+# Length of the queue. Each queued frame needs memory and makes predictions later.
+QUEUE_LENGTH = 2
+# Seconds before each attempt to restore a connection; the last value is repeated.
+RETRY_DELAYS = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+# Seconds without a frame after which an event is added.
+SILENCE_SECONDS = 15.0
+# Seconds before the first event about dropped frames, and between two such events.
 FIRST_DROPS, BETWEEN_DROPS = 5.0, 60.0
-# Seconds that closing waits for the thread, which may be inside a read.
-FAREWELL = 2.0
+# Seconds that `close` waits for the thread, which may be blocked in a read.
+JOIN_SECONDS = 2.0
 
-# One frame as it came, made an image only if it is wanted.
-Shot = Callable[[], ImageSource]
-# Connects, and gives shots until the connection ends; whatever is wrong is an Error.
-Connect = Callable[[], Iterator[Shot]]
+# Decodes one frame, if it is used.
+FrameDecoder = Callable[[], ImageSource]
+# Connects, and yields frames until the connection ends. All problems are raised as Error.
+Connect = Callable[[], Iterator[FrameDecoder]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Arrived:
-    shot: Shot
+class _Frame:
+    decode: FrameDecoder
     number: int
     time: float
 
 
 class Live(Source):
-    """A camera or a stream. The first connection must succeed; one that is lost later is made again, `retries` times in a row at most."""
+    """A camera or a stream.
+
+    The first connection must succeed; a lost connection is restored, in at most `retries` attempts in a row.
+    """
 
     live = waits = True
 
@@ -49,39 +52,39 @@ class Live(Source):
         self._reader: _Reader | None = None
 
     def check(self) -> None:
-        """Connect, and wait for the first frame."""
-        reader = self._reading()
+        """Connect and wait for the first frame."""
+        reader = self._start()
         reader.answered.wait()
-        if reader.refused is not None:
+        if reader.problem is not None:
             self.close()
-            raise reader.refused
+            raise reader.problem
 
     def __iter__(self) -> Iterator[Item]:
-        reader = self._reading()
-        # What came before anybody asked is not missed.
+        reader = self._start()
+        # Frames that were dropped before the iteration are not counted.
         self._dropped = 0
-        reader.drops = _Drops()
+        reader.drops = _DropCounter()
         silent = False
         try:
             while True:
                 try:
-                    found = reader.frames.get(timeout=SILENCE)
+                    frame = reader.frames.get(timeout=SILENCE_SECONDS)
                 except Empty:
-                    # What the thread knows of, it says itself.
-                    if not silent and not reader.away:
+                    # The thread reports lost connections itself.
+                    if not silent and not reader.disconnected:
                         silent = True
-                        sentence = f"{self.name} has given no frame for {SILENCE:g} seconds."
-                        self.tell("lost", sentence, {"seconds": SILENCE})
+                        sentence = f"{self.name} has sent no frame for {SILENCE_SECONDS:g} seconds."
+                        self.add_event("lost", sentence, {"seconds": SILENCE_SECONDS})
                     continue
-                if silent and isinstance(found, _Arrived):
+                if silent and isinstance(frame, _Frame):
                     silent = False
-                    self.tell("reconnected", f"{self.name} gives frames again.")
-                if found is None or reader.stopped.is_set():
+                    self.add_event("reconnected", f"{self.name} sends frames again.")
+                if frame is None or reader.stopped.is_set():
                     return
-                if isinstance(found, Error):
-                    raise found
-                yield frame_item(found.shot, f"{self.name}#{found.number}", "", found.time, found.number)
-                found = None
+                if isinstance(frame, Error):
+                    raise frame
+                yield frame_item(frame.decode, f"{self.name}#{frame.number}", "", frame.time, frame.number)
+                frame = None
         finally:
             self.close()
 
@@ -91,10 +94,10 @@ class Live(Source):
             reader.stop()
 
     def drop(self) -> None:
-        """Count a frame that nobody had the time for."""
+        """Count a dropped frame."""
         self._dropped += 1
 
-    def _reading(self) -> _Reader:
+    def _start(self) -> _Reader:
         if self._reader is None:
             self._reader = _Reader(self, self._connect, self._every, self._retries)
             self._reader.start()
@@ -102,17 +105,17 @@ class Live(Source):
 
 
 class _Reader:
-    """The thread behind a live source."""
+    """The thread of a live source."""
 
     def __init__(self, source: Live, connect: Connect, every: int, retries: int | None) -> None:
         self._source, self._connect, self._every, self._retries = source, connect, every, retries
-        self.frames: SimpleQueue[_Arrived | Error | None] = SimpleQueue()
-        # Set once it is known whether the first connection gave a frame.
+        self.frames: SimpleQueue[_Frame | Error | None] = SimpleQueue()
+        # Set when the first frame arrived or the first connection failed.
         self.answered = Event()
-        self.refused: Error | None = None
-        self.away = False
+        self.problem: Error | None = None
+        self.disconnected = False
         self.stopped = Event()
-        self.drops = _Drops()
+        self.drops = _DropCounter()
         self._number = 0
         self._thread = Thread(target=self._run, name="ostta-source", daemon=True)
 
@@ -123,93 +126,95 @@ class _Reader:
         self.stopped.set()
         self.frames.put(None)
         self.answered.set()
-        # A read that hangs ends by its own time-out; the thread does not keep the program alive.
-        self._thread.join(FAREWELL)
+        # A blocked read ends by its own timeout; the thread is a daemon.
+        self._thread.join(JOIN_SECONDS)
 
     def _run(self) -> None:
         try:
-            self._read_for_ever()
+            self._read()
         except Error as problem:
             if not self.answered.is_set():
-                self.refused = problem
+                self.problem = problem
             self.frames.put(problem)
-        except Exception as problem:  # a mistake of ours or of a library, which nobody would see in a thread
-            self.frames.put(Error(f"{self._source.name} cannot be read: {type(problem).__name__}: {problem}."))
+        except Exception as problem:  # Nobody would see an unexpected exception of a thread.
+            message = f"{self._source.name} cannot be read: {type(problem).__name__}: {reason_of(problem)}."
+            self.frames.put(unreadable(message))
         finally:
             self.answered.set()
 
-    def _read_for_ever(self) -> None:
-        tried, lost_at = 0, 0.0
+    def _read(self) -> None:
+        attempts, lost_at = 0, 0.0
         while not self.stopped.is_set():
             reason = "the stream ended"
             try:
-                for shot in self._connect():
+                for decode in self._connect():
                     if self.stopped.is_set():
                         return
-                    if tried:
-                        self._found_again(tried, time.monotonic() - lost_at)
-                        tried = 0
-                    self._offer(shot)
-                    del shot
+                    if attempts:
+                        self._report_reconnection(attempts, time.monotonic() - lost_at)
+                        attempts = 0
+                    self._offer(decode)
+                    del decode
             except Error as problem:
                 if not self.answered.is_set():
                     raise
                 reason = str(problem).rstrip(".")
             if not self.answered.is_set():
-                raise Error(f"{self._source.name} gives no frames.")
-            if self._retries is not None and tried >= self._retries:
-                again = f" and not found again in {counted(tried, 'try', 'tries')}" if tried else ""
-                raise Error(f"{self._source.name} was lost{again}: {reason}.")
-            if not tried:
+                raise unreadable(f"{self._source.name} sends no frames.")
+            if self._retries is not None and attempts >= self._retries:
+                again = f" and not restored in {counted(attempts, 'attempt')}" if attempts else ""
+                raise Error(f"The connection to {self._source.name} was lost{again}: {reason}.", code="source-lost")
+            if not attempts:
                 lost_at = time.monotonic()
-                self.away = True
-                self._source.tell("lost", f"{self._source.name} was lost: {reason}. It is tried again.")
-            self.stopped.wait(WAITS[min(tried, len(WAITS) - 1)])
-            tried += 1
+                self.disconnected = True
+                sentence = f"The connection to {self._source.name} was lost: {reason}. It is tried again."
+                self._source.add_event("lost", sentence)
+            self.stopped.wait(RETRY_DELAYS[min(attempts, len(RETRY_DELAYS) - 1)])
+            attempts += 1
 
-    def _found_again(self, tries: int, seconds: float) -> None:
-        self.away = False
-        sentence = (
-            f"{self._source.name} is there again after {seconds:.0f} seconds and {counted(tries, 'try', 'tries')}."
-        )
-        self._source.tell("reconnected", sentence, {"seconds": seconds, "tries": tries})
+    def _report_reconnection(self, attempts: int, seconds: float) -> None:
+        self.disconnected = False
+        after = f"{seconds:.0f} seconds and {counted(attempts, 'attempt')}"
+        sentence = f"The connection to {self._source.name} was restored after {after}."
+        self._source.add_event("reconnected", sentence, {"seconds": seconds, "tries": attempts})
 
-    def _offer(self, shot: Shot) -> None:
+    def _offer(self, decode: FrameDecoder) -> None:
         number, self._number = self._number, self._number + 1
         if number % self._every:
             return
-        if self.frames.qsize() >= WAITING:
+        if self.frames.qsize() >= QUEUE_LENGTH:
             try:
                 self.frames.get_nowait()
             except Empty:
                 pass
             else:
                 self._drop()
-        self.frames.put(_Arrived(shot, number, time.time()))
+        self.frames.put(_Frame(decode, number, time.time()))
         self.answered.set()
 
     def _drop(self) -> None:
         self._source.drop()
-        dropped = self.drops.another()
+        dropped = self.drops.count()
         if dropped:
-            sentence = f"{counted(dropped, 'frame')} of {self._source.name} were dropped, as they come faster than they are judged."
-            self._source.tell("dropped", sentence, {"frames": dropped})
+            frames = f"{counted(dropped, 'frame')} of {self._source.name}"
+            sentence = f"{frames} were dropped: they arrive faster than they are processed."
+            self._source.add_event("dropped", sentence, {"frames": dropped})
 
 
-class _Drops:
-    """How many frames were dropped since that was last said; it is said from time to time, not for each."""
+class _DropCounter:
+    """The number of dropped frames since the last event, which is added from time to time."""
 
     def __init__(self) -> None:
-        self._unsaid = 0
+        self._unreported = 0
         self._due: float | None = None
 
-    def another(self) -> int:
-        """Count one more; how many there are to be said now, 0 where it is not time yet."""
+    def count(self) -> int:
+        """Count a frame, and return the number to report now, or 0 if no event is due."""
         now = time.monotonic()
-        self._unsaid += 1
+        self._unreported += 1
         if self._due is None:
             self._due = now + FIRST_DROPS
         if now < self._due:
             return 0
-        said, self._unsaid, self._due = self._unsaid, 0, now + BETWEEN_DROPS
-        return said
+        reported, self._unreported, self._due = self._unreported, 0, now + BETWEEN_DROPS
+        return reported

@@ -1,27 +1,68 @@
-"""What every source is: items to iterate over, what happened on the way, and an end."""
+"""The base class of all sources, and their items."""
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from ..core.types import Event
-from .item import Item
+from ..core.types import Error, Event, ImageError
+from ..data.images import ImageSource
 
-# Events that are kept: a camera may be lost and found for years.
+# Number of events that are kept: a camera may be lost and found again for years.
 EVENTS = 100
 
-# Whether the item of a key has been judged already, and is not wanted again.
+# Returns whether the item with this key has been processed already.
 Skip = Callable[[str], bool]
 
 
-class Source(ABC):
-    """Images from outside, one after the other; made by `ostta.sources.open`.
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One image of a source.
 
-    A recorded source (`live` is False) gives every image; one that is live drops those that the reader is too slow for, and `dropped`
-    says how many. `waits` is True where the next image may not exist yet: what is live, a folder that is followed, standard input.
-    `events` are the last things that happened: frames "dropped", a connection "lost" and "reconnected".
+    name:     a path, "clip.mp4#120" for frame 120, or an address.
+    key:      identifies the content and is the same after a restart. For a file it consists of path, size and
+              modification time, for a frame also of its number. It is empty if an image cannot be read again, as from
+              a camera.
+    time:     seconds: since 1970 for files (modification) and live sources (arrival), since the start for a video.
+    path:     the file, if the image is a file.
+    problem:  the reason why there is no image, if it is known already.
+
+    >>> image.save("cat.png")
+    >>> item = next(iter(ostta.sources.open("cat.png")))
+    >>> item.name, item.frame, item.key.split("|")[1] == str(item.path.stat().st_size)
+    ('cat.png', None, True)
+    """
+
+    image: ImageSource = field(compare=False, repr=False)
+    name: str
+    key: str
+    time: float | None = None
+    frame: int | None = None
+    path: Path | None = None
+    problem: str | None = None
+
+    def require_image(self) -> ImageSource:
+        """Return the image, or raise an `ostta.ImageError` with the reason if there is none.
+
+        >>> image.save("cat.png")
+        >>> adapter.step(next(iter(ostta.sources.open("cat.png"))).require_image())
+        Prediction(cat, score 0.45 > 0.00, unreliable)
+        """
+        if self.problem is not None:
+            raise ImageError(self.problem)
+        return self.image
+
+
+class Source(ABC):
+    """Images from outside in sequence, created by `ostta.sources.open`.
+
+    A recorded source (`live` is False) yields every image. A live source drops images if the consumer is too slow, and
+    `dropped` is their number. `waits` is True if the next image may not exist yet: for live sources, followed folders
+    and standard input. `events` are the last events: frames "dropped", a connection "lost" and "reconnected".
 
     >>> image.save("cat.png")
     >>> with ostta.sources.open("cat.png") as source:
@@ -35,7 +76,7 @@ class Source(ABC):
     def __init__(self, name: str, skip: Skip | None = None) -> None:
         self.name, self._skip = name, skip
         self.events: deque[Event] = deque(maxlen=EVENTS)
-        self._dropped = self._happened = self._told = 0
+        self._dropped = self._event_count = self._read_count = 0
 
     def __repr__(self) -> str:
         return f"Source({self.name})"
@@ -48,23 +89,23 @@ class Source(ABC):
 
     @property
     def dropped(self) -> int:
-        """How many frames were left out because the reader was slower than the source."""
+        """Number of frames that were dropped because the consumer was slower than the source."""
         return self._dropped
 
     @abstractmethod
     def __iter__(self) -> Iterator[Item]:
-        """The items, from the beginning; what is live goes on with what comes now."""
+        """Yield the items from the start; a live source yields the current ones."""
 
-    def check(self) -> None:  # noqa: B027  where there is nothing to be found out beforehand, nothing is done
-        """Raise the Error that iterating would begin with, without reading an image.
+    def check(self) -> None:  # noqa: B027  Sources without a check need none.
+        """Raise the Error that an iteration would start with, without reading an image.
 
         >>> image.save("cat.png")
         >>> print(ostta.sources.open("cat.png").check())
         None
         """
 
-    def close(self) -> None:  # noqa: B027  what holds nothing open has nothing to close
-        """End threads and connections; an iteration that waits ends. May be called again.
+    def close(self) -> None:  # noqa: B027  Sources without resources need not close them.
+        """Stop threads and close connections; an iteration that waits ends. It may be called repeatedly.
 
         >>> source = ostta.sources.open("-")
         >>> source.close()
@@ -74,41 +115,78 @@ class Source(ABC):
 
     @property
     def event_count(self) -> int:
-        """How many events there were so far.
+        """Number of events so far.
 
         >>> ostta.sources.open("-").event_count
         0
         """
-        return self._happened
+        return self._event_count
 
     def new_events(self, until: int | None = None) -> list[Event]:
-        """What happened since this was last asked, at most the last hundred events; `until` is the `event_count` to stop at.
+        """Return the events since the last call, at most the last hundred; `until` is the `event_count` to stop at.
 
         >>> ostta.sources.open("-").new_events()
         []
         """
-        happened, kept = self._happened, list(self.events)
-        # Numbers of events count from 0; the oldest of those that are kept:
-        oldest, until = happened - len(kept), happened if until is None else until
-        new = kept[max(self._told - oldest, 0) : max(until - oldest, 0)]
-        self._told = max(self._told, until)
+        count, kept = self._event_count, list(self.events)
+        # Events are numbered from 0. `oldest` is the number of the first event that is kept.
+        oldest, until = count - len(kept), count if until is None else until
+        new = kept[max(self._read_count - oldest, 0) : max(until - oldest, 0)]
+        self._read_count = max(self._read_count, until)
         return new
 
-    def tell(self, kind: str, sentence: str, evidence: Mapping[str, float] | None = None) -> None:
+    def add_event(self, kind: str, sentence: str, evidence: Mapping[str, float] | None = None) -> None:
         """Add an event.
 
         >>> source = ostta.sources.open("-")
-        >>> source.tell("lost", "The camera is gone.")
+        >>> source.add_event("lost", "The camera is gone.")
         >>> source.new_events()
         [Event(kind='lost', sentence='The camera is gone.', evidence={})]
         """
         self.events.append(Event(kind, sentence, evidence or {}))
-        self._happened += 1
+        self._event_count += 1
 
-    def wanted(self, key: str) -> bool:
-        """Whether the item of this `key` is to be given: not where `skip` knows it.
+    def skips(self, key: str) -> bool:
+        """Return whether the item with this key has been processed already.
 
-        >>> ostta.sources.open("-", skip={"a"}.__contains__).wanted("a")
-        False
+        >>> ostta.sources.open("-", skip={"a"}.__contains__).skips("a")
+        True
         """
-        return not (key and self._skip is not None and self._skip(key))
+        return bool(key) and self._skip is not None and self._skip(key)
+
+
+def unreadable(message: str) -> Error:
+    """Return the error of a source that cannot be opened or read."""
+    return Error(message, code="source-unreadable")
+
+
+def file_item(path: Path) -> Item:
+    """Return the item of a file, which is read when the image is used.
+
+    A missing file has no key, since it may appear.
+    """
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return Item(path, str(path), "", path=path)
+    return Item(path, str(path), file_key(path, status.st_size, status.st_mtime_ns), status.st_mtime, path=path)
+
+
+def missing_item(name: str, problem: str, path: Path | None = None) -> Item:
+    """Return the item of an image that cannot be read."""
+    return Item(b"", name, "", path=path, problem=problem)
+
+
+def frame_item(decode: Callable[[], ImageSource], name: str, key: str, time: float | None, frame: int) -> Item:
+    """Return the item of a frame. If `decode` raises an Error, the item has its message."""
+    try:
+        image = decode()
+    except Error as problem:
+        return Item(b"", name, key, time, frame, problem=str(problem))
+    return Item(image, name, key, time, frame)
+
+
+def file_key(path: str | Path, size: int, changed: int) -> str:
+    """Return the key of a file; `changed` is in nanoseconds. Bytes of names that are not UTF-8 are escaped."""
+    name = os.fsencode(os.path.abspath(path)).decode(errors="backslashreplace")
+    return f"{name}|{size}|{changed}"

@@ -16,7 +16,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,10 @@ class StateCopy:
     def steps(self) -> int:
         return int(self.description["step"])
 
+    def detached(self) -> StateCopy:
+        """Return a copy whose tensors do not change when the adapter continues."""
+        return replace(self, tensors={name: tensor.detach().clone() for name, tensor in self.tensors.items()})
+
     def to_bytes(self) -> bytes:
         """Return the content of the state file; an Error if the description could not be read again."""
         from safetensors.torch import save
@@ -59,11 +63,9 @@ class StateCopy:
         return save(tensors, {CONTENT: text, HASH: _hash(tensors, text)})
 
 
-def write_state(
-    path: Path, tensors: dict[str, torch.Tensor], description: dict[str, Any], given: ComponentClasses | None = None
-) -> None:
-    """Write a state file; nothing is written if the description could not be read again."""
-    write_atomically(path, StateCopy(tensors, description, given).to_bytes())
+def write_state(path: Path, state: StateCopy) -> None:
+    """Write a state file atomically; raise an Error if it could not be read again."""
+    write_atomically(path, state.to_bytes())
 
 
 def read_state(path: Path, given: ComponentClasses | None = None) -> tuple[dict[str, torch.Tensor], Description]:
@@ -136,7 +138,7 @@ def _from_format_1(
     warnings.warn(
         f"{path} has state format 1, which has no hash, so some damage cannot be detected; "
         f"`save` writes format {FORMAT}.",
-        stacklevel=4,
+        stacklevel=5,  # the caller of `Adapter.restore`
     )
     return tensors, content
 
@@ -185,7 +187,7 @@ def _with_new_rule(path: Path, tensors: dict[str, torch.Tensor], content: dict[s
     warnings.warn(
         f"{path} was saved with an earlier rule for known and unknown images; "
         "the present rule continues from its recent images.",
-        stacklevel=5,
+        stacklevel=6,  # the caller of `Adapter.restore`
     )
     content = {**content, "score": "field", "identifier": "field"}
     for name in ("options", "option_sources"):

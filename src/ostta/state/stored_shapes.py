@@ -1,7 +1,8 @@
-"""Whether the stored tensors are as large as the options say: known before storage of that size is asked for."""
+"""Check the sizes of stored tensors against the options, before memory of that size is allocated."""
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -13,22 +14,40 @@ from .description import Description
 
 @runtime_checkable
 class DecidesShapes(Protocol):
-    """Options that decide how large some tensors of the state are."""
+    """Options that decide the shapes of some tensors of the state."""
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
-        """The shapes by name, for so many classes and features of that width."""
+        """Return the shapes by name, for this number of classes and features of this width."""
+
+
+@runtime_checkable
+class DecidesLengths(Protocol):
+    """Options that decide the first dimension of some tensors of the state."""
+
+    def stored_lengths(self) -> dict[str, int]:
+        """Return the lengths by a pattern of names; there must be such tensors."""
 
 
 def require_stored_shapes(tensors: dict[str, torch.Tensor], description: Description, width: int) -> None:
-    """Refuse tensors that the options would not have made."""
+    """Raise an Error if the options could not have produced the tensors."""
     options: Any = description.options.method
     if isinstance(options, DecidesShapes):
         for name, shape in options.stored_shapes(len(description.classes), width).items():
-            found = tensors.get(f"method/{name}")
-            if found is None or tuple(found.shape) != shape:
-                has = "is not there" if found is None else f"has shape {list(found.shape)}"
-                raise Error(f"The tensor {shown(name)} {has}, and its options ask for {list(shape)}.")
-    if getattr(options, "group", None) == "lora":
-        ranks = {tensor.shape[:1] for name, tensor in tensors.items() if ".lora_A." in name}
-        if ranks != {torch.Size([options.rank])}:
-            raise Error(f"The LoRA tensors are not there or not of rank {options.rank}, which the options ask for.")
+            _require(tensors, name, shape)
+    if isinstance(options, DecidesLengths):
+        for pattern, length in options.stored_lengths().items():
+            _require(tensors, pattern, (length, ...))
+
+
+def _require(tensors: dict[str, torch.Tensor], pattern: str, shape: tuple[Any, ...]) -> None:
+    """Require tensors of the method with such names, all of this shape, of which an ellipsis leaves the rest open."""
+    found = [tuple(tensor.shape) for name, tensor in tensors.items() if fnmatchcase(name, f"method/{pattern}")]
+    exact = shape[-1:] != (...,)
+    expected = shape if exact else shape[:-1]
+    wrong = [own for own in found if (own if exact else own[: len(expected)]) != expected]
+    if wrong or not found:
+        has = f"has shape {list(wrong[0])}" if wrong else "is not there"
+        raise Error(
+            f"The tensor {shown(pattern)} {has}, and its options ask for {list(expected)}{'' if exact else ' and more'}.",
+            code="state-mismatch",
+        )

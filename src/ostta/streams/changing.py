@@ -1,7 +1,8 @@
 """Domains that change: one after another (continual), or every few images (frequent).
 
-Model, banks and identifier carry over between domains for every method, including the frozen model: a method is not told that the
-domain has changed. (The published code resets the score bank of the frozen classifier in every domain, but of no other method; D22.)
+Model, banks and identifier carry over between domains for every method, including the frozen model: a method is not
+told that the domain has changed. (The published code resets the score bank of the frozen classifier in every domain,
+but of no other method; D22.)
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from .stream import Domain, Stream, Visit, numbered_names
 class Continual(Stream):
     """Domain after domain. Each has all known images, and unknown images by the ratio, in a seeded permutation.
 
-    Domains with the same unknown set show the same unknown images in different orders. A domain that is listed twice counts as two
-    domains, so that the second visit can be compared with the first.
+    Domains with the same unknown set show the same unknown images in different orders. A domain that is listed twice
+    counts as two domains, so that the second visit can be compared with the first.
     """
 
     def __init__(self, domains: Sequence[Domain], *, ratio: float = 1.0, seed: int = 0) -> None:
@@ -52,9 +53,9 @@ class Continual(Stream):
 class Frequent(Stream):
     """The domain changes after every `images` known images, in turn, until each known image has been shown once.
 
-    Unknown images are added by the ratio and shuffled within a visit, so that a visit has images * (1 + ratio) steps. The seed
-    assigns images to visits. All domains must have the same images under other conditions. Results of all visits to a domain are
-    reported under its name. Domains that are not reached are omitted.
+    Unknown images are added by the ratio and shuffled within a visit, so that a visit has images * (1 + ratio) steps.
+    The seed assigns images to visits. All domains must have the same images under other conditions. Results of all
+    visits to a domain are reported under its name. Domains that are not reached are omitted.
     """
 
     def __init__(self, domains: Sequence[Domain], images: int, *, ratio: float = 1.0, seed: int = 0) -> None:

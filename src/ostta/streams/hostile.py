@@ -1,4 +1,6 @@
-"""Streams that mislead adaptive methods, such as a camera with a covered lens. A usual stream follows, or surrounds, the hostile part.
+"""Streams that mislead adaptive methods, such as a camera with a covered lens.
+
+A usual stream follows or surrounds the hostile part.
 
 Unknown images that no data set has, such as black images, have their own `Source` and their own domain.
 """
@@ -45,7 +47,8 @@ class UnknownFirst(Stream):
 class OneClassFirst(Stream):
     """Only `images` images of one known class first, then a usual stream. The seed selects the class.
 
-    `usual` are the known images of the usual stream. The images of the class are drawn from the whole set, repeatedly if needed.
+    `usual` are the known images of the usual stream. The images of the class are drawn from the whole set, repeatedly
+    if needed.
     """
 
     def __init__(self, domain: Domain, images: int, usual: Numbers, *, ratio: float = 1.0, seed: int = 0) -> None:
@@ -114,7 +117,8 @@ class Fooling(Stream):
 def fooling_identity(domain: Domain, *, pool: int, ratio: float, seed: int) -> str:
     """Return the identity of a `Fooling` stream without running a model.
 
-    It covers all candidates instead of the selected images, which follow from the candidates, the weights and the class names.
+    It covers all candidates instead of the selected images, which follow from the candidates, the weights and the class
+    names.
     """
     known, unknown = (0 if side is None else len(side) for side in (domain.desired, domain.undesired))
     every = Visit(0, domain.desired, domain.undesired, np.concatenate([np.arange(known), ~np.arange(unknown)]))

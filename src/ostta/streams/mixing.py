@@ -17,9 +17,9 @@ from ..core.sampling import balanced
 from ..core.types import Error
 from .stream import Numbers, Source
 
-# Purposes of a generator: the order in a visit, the selection of images, the corruptions of a path, and the images of a set that a
-# stream has at all. For visit 0 and ORDER it is the generator of the plain seed, so that the first visit of every scenario has
-# the order of a single domain.
+# Purposes of a generator: the order in a visit, the selection of images, the corruptions of a path, and the images of a
+# set that a stream has at all. For visit 0 and ORDER it is the generator of the plain seed, so that the first visit of
+# every scenario has the order of a single domain.
 ORDER, CHOOSE_DESIRED, CHOOSE_UNDESIRED, PATH, DRAW_DESIRED, DRAW_UNDESIRED = range(6)
 
 
@@ -40,8 +40,8 @@ def unknown_counts(
 ) -> tuple[int, int]:
     """Return the number of unknown images that the ratio requires, and the number available.
 
-    `known` is the number of known images in the stream, by default all of `desired`. The published code keeps all known images and
-    takes int(ratio * known) unknown images (D23). A ratio of 0 is the closed set.
+    `known` is the number of known images in the stream, by default all of `desired`. The published code keeps all known
+    images and takes int(ratio * known) unknown images (D23). A ratio of 0 is the closed set.
     """
     if not len(desired):
         raise invalid(f"{desired.name} has no images.")
@@ -62,7 +62,8 @@ def repetition_note(available: int, shown: int) -> list[str]:
     if shown <= available:
         return []
     return [
-        f"The unknown set has {available} images, and {shown} are shown: each is shown about {shown / available:.1f} times."
+        f"The unknown set has {available} images, and {shown} are shown: each is shown about {shown / available:.1f} "
+        "times."
     ]
 
 
@@ -97,7 +98,10 @@ def spread(total: int, sizes: Sequence[int]) -> Numbers:
 # --- drawn subsets ----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """The images `numbers` of the set `whole`. Records have the number in the whole set, so that runs can be compared."""
+    """The images `numbers` of the set `whole`.
+
+    Records have the number in the whole set, so that runs can be compared.
+    """
 
     whole: Source
     numbers: Numbers
@@ -118,9 +122,10 @@ class Drawn:
 
 
 def draw(source: Source, count: int, seed: int, *, desired: bool) -> Drawn:
-    """Draw `count` images of `source`, balanced over the classes, in the order of the set; all images if there are fewer.
+    """Draw `count` images of `source`, balanced over the classes, in the order of the set.
 
-    A smaller `count` with the same seed draws a subset. The draw does not depend on the corruption of the set.
+    If there are fewer images, all are drawn. A smaller `count` with the same seed draws a subset. The draw does not
+    depend on the corruption of the set.
     """
     if count < 0:
         raise invalid(f"{count} images cannot be drawn from {source.name}.")

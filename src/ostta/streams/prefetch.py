@@ -1,7 +1,8 @@
 """Read images ahead of time in a thread, so that the model does not wait for them.
 
-Reading, decoding and most array operations release the interpreter lock. Compared with a process that sends images through a pipe, a
-thread has less overhead per image, does not require picklable sources, and works the same on every system.
+Reading, decoding and most array operations release the interpreter lock. Compared with a process that sends images
+through a pipe, a thread has less overhead per image, does not require picklable sources, and works the same on every
+system.
 """
 
 from __future__ import annotations

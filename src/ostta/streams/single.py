@@ -1,4 +1,4 @@
-"""Streams of one domain: a seeded permutation, a set in its own order, and a stream that other scripts can reproduce."""
+"""Streams of one domain: a permutation, a set in its own order, and a stream that other scripts can reproduce."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _PURPOSE = 7
 
 
 class SingleDomain(Stream):
-    """All known images, and `ratio` times as many unknown images from the start of their set, in one seeded permutation."""
+    """All known images, and `ratio` times as many unknown images, in one seeded permutation.
+
+    The unknown images are the first ones of their set.
+    """
 
     def __init__(self, desired: Source, undesired: Source | None, *, ratio: float = 1.0, seed: int = 0) -> None:
         required, available = unknown_counts(desired, undesired, ratio)
@@ -68,9 +71,10 @@ class Ordered(Stream):
 class Shuffled(Stream):
     """At most `images` known images and `ratio` times as many unknown images, drawn at random, in random order.
 
-    The generator is `numpy.random.default_rng([7, seed])`. Its first permutation draws the known images, the second the unknown
-    images, and the third is the order, so that scripts without ostta can reproduce the stream. If there are fewer unknown images
-    than the ratio requires, all of them are shown. The second permutation covers `undesired` even if the ratio is 0.
+    The generator is `numpy.random.default_rng([7, seed])`. Its first permutation draws the known images, the second the
+    unknown images, and the third is the order, so that scripts without ostta can reproduce the stream. If there are
+    fewer unknown images than the ratio requires, all of them are shown. The second permutation covers `undesired` even
+    if the ratio is 0.
     """
 
     def __init__(

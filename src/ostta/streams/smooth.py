@@ -1,14 +1,14 @@
 """The smooth scenario: conditions change in small steps along a path of pairs of corruptions.
 
-As in the CCC benchmark, two corruptions are active at a time: the severity s1 of the first falls while the severity s2 of the second
-grows. A leg starts at (s1, 0), each move lowers s1 or raises s2 by 0.25, and the leg ends at s1 = 0, where the second corruption
-becomes the first of the next leg. CCC chooses its moves by a downloaded table of the accuracies of a ResNet-50 so that their mean
-meets a target. Here the target is a total severity, the budget: start at s1 = min(budget, 5); while s1 + s2 is below the budget and
-s2 is below 5, raise s2; otherwise lower s1.
+As in the CCC benchmark, two corruptions are active at a time: the severity s1 of the first falls while the severity s2
+of the second grows. A leg starts at (s1, 0), each move lowers s1 or raises s2 by 0.25, and the leg ends at s1 = 0,
+where the second corruption becomes the first of the next leg. CCC chooses its moves by a downloaded table of the
+accuracies of a ResNet-50 so that their mean meets a target. Here the target is a total severity, the budget: start at
+s1 = min(budget, 5); while s1 + s2 is below the budget and s2 is below 5, raise s2; otherwise lower s1.
 
-Up to a budget b of 5, a leg goes (b, 0), (b - 0.25, 0), (b - 0.25, 0.25), ..., (0, b - 0.25): its total is b or b - 0.25. At the
-junction the shared corruption gains 0.25, like any other move. Above 5, a leg goes from (5, 0) up to (5, b - 5), along to (b - 5, 5),
-and down to (0, 5); at the junction only the names change.
+Up to a budget b of 5, a leg goes (b, 0), (b - 0.25, 0), (b - 0.25, 0.25), ..., (0, b - 0.25): its total is b or b -
+0.25. At the junction the shared corruption gains 0.25, like any other move. Above 5, a leg goes from (5, 0) up to (5, b
+- 5), along to (b - 5, 5), and down to (0, 5); at the junction only the names change.
 """
 
 from __future__ import annotations
@@ -142,10 +142,10 @@ class CorruptedSource:
 class Smooth(Stream):
     """`speed` known images in each cell of the path, and unknown images at random positions among them.
 
-    `desired` is a clean set, of which each cell shows the next `speed` images in random order. The path ends when all known images
-    have been shown once, or after `cells` cells, for which images are repeated in rounds. Unknown images are repeated if there are
-    too few (D26). `corrupt_undesired` applies the corruptions of a cell to its unknown images too. A domain is one leg of the path,
-    named after its two corruptions.
+    `desired` is a clean set, of which each cell shows the next `speed` images in random order. The path ends when all
+    known images have been shown once, or after `cells` cells, for which images are repeated in rounds. Unknown images
+    are repeated if there are too few (D26). `corrupt_undesired` applies the corruptions of a cell to its unknown images
+    too. A domain is one leg of the path, named after its two corruptions.
     """
 
     def __init__(

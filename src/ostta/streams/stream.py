@@ -48,7 +48,8 @@ def drawn_numbers(source: Source) -> Numbers | None:
 class Sample:
     """One image of a stream. `label` is its class, or -1 for an unknown image.
 
-    `source` and `index` are the name of its data set and its number there. `domain` is an index into the `domains` of the stream.
+    `source` and `index` are the name of its data set and its number there. `domain` is an index into the `domains` of
+    the stream.
     """
 
     image: Image.Image
@@ -81,7 +82,10 @@ class Visit:
     order: Numbers
 
     def samples(self, start: int, reads: Reads | None = None) -> Iterator[Sample]:
-        """Yield the samples from position `start`. A black image replaces each image for which `reads` returns False."""
+        """Yield the samples from position `start`.
+
+        A black image replaces each image for which `reads` returns False.
+        """
         desired_labels = self.desired.labels
         numbers = drawn_numbers(self.desired), None if self.undesired is None else drawn_numbers(self.undesired)
         for place in self.order[start:].tolist():
@@ -126,7 +130,10 @@ class Stream:
         return self.starting_at(0)
 
     def starting_at(self, position: int, reads: Reads | None = None) -> Iterator[Sample]:
-        """Yield the samples from `position`. Earlier images, and images for which `reads` returns False, are not read."""
+        """Yield the samples from `position`.
+
+        Earlier images, and images for which `reads` returns False, are not read.
+        """
         if not 0 <= position <= len(self):
             message = f"The stream has {len(self)} images, so it cannot start at position {position}."
             raise Error(message, code="stream-invalid")

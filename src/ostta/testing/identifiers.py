@@ -72,7 +72,7 @@ def decides_without_a_trace(identifier: type[Any], options: Any, scale: float) -
         require(all(map(math.isfinite, odd)), f"A threshold or mean of {name} is not finite: {decision}.")
         require(one.peek(score) == decision, f"`peek` of {name} gives another decision when it is asked twice.")
         require(not differing(before, _content(one)), f"`peek` of {name} changes what it remembers: only `take` may.")
-        one.take(score)
+        one.remember(score)
         require(
             other.observe(score) == decision,
             f"`observe` of {name} decides otherwise than `peek` did for the same scores.",
@@ -87,7 +87,7 @@ def comes_back(identifier: type[Any], options: Any, scale: float) -> None:
     one, fresh = identifier(options, scale=scale), _content(identifier(options, scale=scale))
     scores = _scores(one, scale)
     for score in scores[: SCORES // 2]:
-        one.take(score)
+        one.remember(score)
     again = identifier(options, scale=scale)
     again.load(_content(one))
     for score in scores[SCORES // 2 :]:

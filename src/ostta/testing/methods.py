@@ -21,7 +21,7 @@ from ..config.registry import find_component
 from ..core.modes import learning
 from ..core.types import Decision, Error, Look, Prediction, Verdict
 from ..live import StreamPool
-from ..methods.protocol import Facts, Proposal
+from ..methods.base import Facts, Proposal
 from .leaks import leak
 from .subject import (
     STEPS,
@@ -100,7 +100,7 @@ def looks_without_a_trace(subject: Subject) -> None:
     for image in images(STEPS):
         before = content(one)
         with learning():
-            look = one._look_now(one.views_of(image))
+            look = one.pipeline.look_now(one.views_of(image))
             require(
                 isinstance(look, Look) and look.logits.shape == (len(subject.classes),),
                 f"`look` of {subject.name} must give a Look with one logit a class.",

@@ -110,12 +110,12 @@ def comes_back(subject: Subject) -> None:
 
 def _look(adapter: Adapter, image: Any) -> Look[Any]:
     with learning():
-        return adapter._look_now(adapter.views_of(image))
+        return adapter.pipeline.look_now(adapter.views_of(image))
 
 
 def _take(adapter: Adapter, image: Any, verdict: Verdict) -> None:
     look = _look(adapter, image)
-    adapter.score.take(look, adapter.score.value(look), Decision(verdict, None, None, None))
+    adapter.score.remember(look, adapter.score.value(look), Decision(verdict, None, None, None))
 
 
 def _content(adapter: Adapter) -> dict[str, torch.Tensor]:

@@ -127,7 +127,7 @@ def full_trace(predictions: Iterable[Prediction]) -> list[tuple[object, ...]]:
 
 def content(adapter: Adapter) -> dict[str, torch.Tensor]:
     """Everything an adapter remembers."""
-    remembered = {name: tensor.clone() for name, tensor in adapter._tensors().items()}
+    remembered = {name: tensor.clone() for name, tensor in adapter.pipeline.tensors().items()}
     return remembered | {"steps": torch.tensor(adapter.steps)}
 
 

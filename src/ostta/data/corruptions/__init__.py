@@ -1,10 +1,10 @@
 """The fifteen common corruptions of CIFAR-10-C, CIFAR-100-C and ImageNet-C.
 
-Algorithms and constants are those of the published files. Their authors used an unseeded generator, so the published pixels cannot
-be reproduced; the pixels computed here are a function of (image, seed, index, name, severity).
+Algorithms and constants are those of the published files. Their authors used an unseeded generator, so the published
+pixels cannot be reproduced; the pixels computed here are a function of (image, seed, index, name, severity).
 
-`levels.py` has the constants. To add a corruption, write a function from (pixels, generator, constants...) to pixels, and add its
-two ladders to `levels.py` and an entry to `CORRUPTIONS`. `dataset.py` applies a corruption to a data set.
+`levels.py` has the constants. To add a corruption, write a function from (pixels, generator, constants...) to pixels,
+and add its two ladders to `levels.py` and an entry to `CORRUPTIONS`. `dataset.py` applies a corruption to a data set.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def corrupt(
     index:     number of the image in the data set, so that each image has its own noise.
     textures:  folder with the six public frost textures; by default a texture is generated.
 
-    Images whose shorter side has up to 64 pixels use the constants of the 32-pixel benchmark, larger images those of the
-    224-pixel benchmark. Constants that are lengths are numbers of pixels for all sizes. Images need not be square; each side must
-    have at least 8 pixels.
+    Images whose shorter side has up to 64 pixels use the constants of the 32-pixel benchmark, larger images those of
+    the 224-pixel benchmark. Constants that are lengths are numbers of pixels for all sizes. Images need not be square;
+    each side must have at least 8 pixels.
 
     >>> corrupt(np.zeros((32, 32, 3), np.uint8), "snow", 5, seed=0, index=0).shape
     (32, 32, 3)

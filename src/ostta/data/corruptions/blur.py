@@ -54,10 +54,10 @@ def glass_blur(image: Pixels, generator: np.random.Generator, sigma: float, shif
 def taken_from(height: int, width: int, moves: npt.NDArray[np.int64]) -> Places:
     """Return for each pixel of [H,W] the flat index of the pixel whose value it finally has.
 
-    The loop of the benchmark goes from the last pixel to the first, inside a margin, and copies to each pixel the current value of
-    the pixel at its move (row, column). (A swap was intended, but both sides of it refer to the same memory.) A pixel that the loop
-    has visited already has a new value, so its source must be followed in turn. Here all chains are followed at once by pointer
-    doubling; the result is exactly that of the loop.
+    The loop of the benchmark goes from the last pixel to the first, inside a margin, and copies to each pixel the
+    current value of the pixel at its move (row, column). (A swap was intended, but both sides of it refer to the same
+    memory.) A pixel that the loop has visited already has a new value, so its source must be followed in turn. Here all
+    chains are followed at once by pointer doubling; the result is exactly that of the loop.
     """
     own = np.arange(height * width).reshape(height, width)
     reach = (height - len(moves)) // 2

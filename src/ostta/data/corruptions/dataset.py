@@ -23,8 +23,8 @@ def generated(
 ) -> Dataset:
     """Return `clean` with a corruption. The pixels are a function of image number, seed, corruption and severity.
 
-    Images whose shorter side has up to 64 pixels keep their size and use the constants of CIFAR-10-C. Larger images are processed
-    like those of ImageNet-C.
+    Images whose shorter side has up to 64 pixels keep their size and use the constants of CIFAR-10-C. Larger images are
+    processed like those of ImageNet-C.
     """
     checked(corruption, severity)
     textures = root / FROST if root is not None and corruption == "frost" and (root / FROST).is_dir() else None
@@ -52,7 +52,7 @@ def textures_fingerprint(textures: Path | None) -> str:
 
 
 def benchmark_size(image: Image.Image) -> Image.Image:
-    """Resize the short side to 256 pixels and crop the centre 224, with the rounding of the loader that made ImageNet-C."""
+    """Resize the short side to 256 pixels and crop the centre 224, with the rounding of ImageNet-C."""
     width, height = image.size
     short = min(width, height)
     resized = image.resize(

@@ -31,7 +31,7 @@ def elastic(image: Pixels, generator: np.random.Generator, scale: float, sigma: 
 
 
 def _affine(grid: Coordinates, jitter: float, generator: np.random.Generator) -> Coordinates:
-    """Return the source of each point of `grid` under an affine map that moves three corners of a square by up to `jitter`."""
+    """Return the source of each point of `grid` under an affine map that moves three corners by up to `jitter`."""
     sides = np.array(grid.shape[1:])
     corners = sides // 2 + min(sides) // 3 * np.array([[1, 1], [-1, 1], [-1, -1]])
     moved = corners + generator.uniform(-jitter, jitter, corners.shape)
@@ -41,7 +41,7 @@ def _affine(grid: Coordinates, jitter: float, generator: np.random.Generator) ->
 
 
 def sample(image: Plane, places: Coordinates, inside: Callable[[Places, int], Places]) -> Plane:
-    """Interpolate `image` [H,W,C] at fractional `places` (rows, columns); `inside` maps places outside the image into it."""
+    """Interpolate `image` [H,W,C] at fractional `places` (rows, columns); `inside` maps all places into the image."""
     top, left = whole = np.floor(places).astype(np.intp)
     down, right = (places - whole).astype(np.float32)[..., None]
     height, width = image.shape[:2]

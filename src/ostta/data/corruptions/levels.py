@@ -1,7 +1,8 @@
 """The constants of the fifteen corruptions: six rows each, for severity 0 to 5.
 
-Rows 1 to 5 are those of CIFAR-10-C and CIFAR-100-C (`SMALL`) and of ImageNet-C (`LARGE`). Row 0 is the start of the interpolation
-below severity 1: in `LARGE` the row of CCC (continuously changing corruptions), in `SMALL` an analogous row.
+Rows 1 to 5 are those of CIFAR-10-C and CIFAR-100-C (`SMALL`) and of ImageNet-C (`LARGE`). Row 0 is the start of the
+interpolation below severity 1: in `LARGE` the row of CCC (continuously changing corruptions), in `SMALL` an analogous
+row.
 """
 
 from __future__ import annotations

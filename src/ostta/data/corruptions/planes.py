@@ -1,7 +1,7 @@
 """Shared operations of the corruptions: scales of pixel values, and linear maps along rows and columns.
 
-A separable blur or zoom is a matrix on either side of the image. The matrices depend only on the size and the constants, so they are
-cached.
+A separable blur or zoom is a matrix on either side of the image. The matrices depend only on the size and the
+constants, so they are cached.
 """
 
 from __future__ import annotations

@@ -165,9 +165,9 @@ def _feather(
 def plasma(height: int, width: int, decay: float, generator: np.random.Generator) -> Plane:
     """Return a plasma map [height, width], the top left part of a square map with values from 0 to 1.
 
-    The map is computed by the diamond-square algorithm. The side of the square is the next power of two. At every halving of the
-    distance the new points are the mean of their four neighbours, with wrap-around, plus noise, which is divided by the square of
-    `decay` each time.
+    The map is computed by the diamond-square algorithm. The side of the square is the next power of two. At every
+    halving of the distance the new points are the mean of their four neighbours, with wrap-around, plus noise, which is
+    divided by the square of `decay` each time.
     """
     side = 1 << (max(height, width) - 1).bit_length()
     points = np.zeros((side, side))

@@ -96,7 +96,10 @@ def _idx_array(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
 
 
 def read_mat(path: Path) -> Images:
-    """Read the cropped digits of SVHN. The array passes through memory once, into an unnamed temporary file that is mapped."""
+    """Read the cropped digits of SVHN.
+
+    The array passes through memory once, into an unnamed temporary file that is mapped.
+    """
     loadmat = import_extra("scipy.io", "Reading .mat files", "bench").loadmat
     check_regular(path, "MATLAB file")
     # scipy raises many kinds of exceptions for a damaged file.

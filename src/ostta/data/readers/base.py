@@ -15,8 +15,8 @@ from ..images import read_image
 
 Labels = npt.NDArray[np.int64]
 
-# Sets that are listed class by class are permuted, so that any first part of them is a fair sample. The published loaders shuffle
-# these lists too. The permutation does not depend on the seed of a run.
+# Sets that are listed class by class are permuted, so that any first part of them is a fair sample. The published
+# loaders shuffle these lists too. The permutation does not depend on the seed of a run.
 _ORDER_SEED = 0
 
 

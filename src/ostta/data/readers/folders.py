@@ -64,9 +64,10 @@ def read_class_folders(folder: Path, class_folders: Sequence[str], *, inner: str
 
 
 def read_own_folder(folder: Path, classes: tuple[str, ...] | None, named: bool) -> Images:
-    """Read a folder of the user. `classes` selects and orders the classes. WordNet ids are replaced by ImageNet's names.
+    """Read a folder of the user.
 
-    Without `named`, the folder may contain images directly.
+    `classes` selects and orders the classes. WordNet ids are replaced by ImageNet's names. Without `named`, the folder
+    may contain images directly.
     """
     if not folder.is_dir():
         raise Error(f"There is no folder '{folder}'.", code="file-not-found")

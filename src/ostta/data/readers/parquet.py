@@ -33,7 +33,10 @@ def read_parquet(path: Path) -> Images:
 
 
 class ParquetImages:
-    """Random access to the images of one file. Row groups are read on first use, and images are decoded one at a time."""
+    """Random access to the images of one file.
+
+    Row groups are read on first use, and images are decoded one at a time.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,7 +51,8 @@ class ParquetImages:
         kind = str(schema.field(self._image).type)
         if not kind.startswith("struct") or "bytes" not in kind:
             raise invalid(
-                f"The column '{self._image}' of '{path}' must be a struct of bytes and path, as the datasets library writes."
+                f"The column '{self._image}' of '{path}' must be a struct of bytes and path, as the datasets library "
+                "writes."
             )
         metadata = self._file.metadata
         sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]

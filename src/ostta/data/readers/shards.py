@@ -93,8 +93,8 @@ def _index(number: int, shard: Path) -> Iterator[tuple[_Place, int]]:
 def _members(file: IO[bytes]) -> Iterator[tuple[str, int, int]]:
     """Yield the name, offset and size of each member of a tar archive.
 
-    The reader of the standard library is several times slower, half an hour for a whole sequence, and accepts an archive that was
-    truncated between two members.
+    The reader of the standard library is several times slower, half an hour for a whole sequence, and accepts an
+    archive that was truncated between two members.
     """
     length = file.seek(0, io.SEEK_END)
     start = 0

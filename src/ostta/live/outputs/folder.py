@@ -57,7 +57,8 @@ class OutputFolder:
         self.path, self._page = wanted.path, wanted.page
         if find_spec("pyarrow") is None:
             raise Error(
-                '`--out` writes a parquet file, which needs pyarrow: install it with `pip install "ostta[stream]"`.'
+                '`--out` writes a parquet file, which needs pyarrow: install it with `pip install "ostta[stream]"`.',
+                code="library-missing",
             )
         self.name = _name(wanted.path, journal)
         self.digest = Digest(accept=accept)
@@ -131,7 +132,8 @@ class OutputFolder:
         if known is None or not self._table.path.exists():
             if not self._table.is_empty():
                 raise Error(
-                    f"{self.path} has the predictions of another stream: give another folder, or the --state that it was made with."
+                    f"{self.path} has the predictions of another stream: give another folder, or the --state that it was made with.",
+                    code="output-mismatch",
                 )
             progress = self._table.begin()
             self._journal.note(self.name, progress)

@@ -60,7 +60,7 @@ class SortedFiles:
                 shutil.copy2(row.path, target)
         except OSError as problem:
             if row.path.exists():  # else it is gone since it was judged, and there is nothing to sort
-                raise Error(f"{target} could not be written ({problem.strerror}).") from None
+                raise Error(f"{target} could not be written ({problem.strerror}).", code="file-not-written") from None
 
     def forget(self, after: int) -> None:
         """Take away what has a number above `after`: it was judged before a crash and is going to be judged again."""
@@ -194,7 +194,9 @@ def _save(picture: Image.Image, path: Path) -> None:
     try:
         picture.save(path, "JPEG", quality=88)
     except (OSError, ValueError) as problem:
-        raise Error(f"{path} could not be written ({getattr(problem, 'strerror', None) or problem}).") from None
+        raise Error(
+            f"{path} could not be written ({getattr(problem, 'strerror', None) or problem}).", code="file-not-written"
+        ) from None
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -82,7 +82,7 @@ class Table:
                     if sound and size > progress.bytes:
                         file.truncate(progress.bytes)
         except OSError as problem:
-            raise Error(f"{self.path} cannot be gone on with ({problem.strerror}).") from None
+            raise Error(f"{self.path} cannot be gone on with ({problem.strerror}).", code="output-unreadable") from None
         if not sound:
             raise self._changed()
 
@@ -105,7 +105,9 @@ class Table:
                 for cells in csv.DictReader(file):
                     yield _typed(cells)
         except (OSError, ValueError, csv.Error) as problem:
-            raise Error(f"{self.path} cannot be read as a table of predictions ({problem}).") from None
+            raise Error(
+                f"{self.path} cannot be read as a table of predictions ({problem}).", code="output-unreadable"
+            ) from None
         finally:
             csv.field_size_limit(limit)
 
@@ -139,11 +141,14 @@ class Table:
                     ]
                     writer.write_batch(pyarrow.record_batch(columns, schema=schema))
         except pyarrow.ArrowInvalid as problem:
-            raise Error(f"{self.path} cannot be read as a table of predictions ({one_line(problem)}).") from None
+            raise Error(
+                f"{self.path} cannot be read as a table of predictions ({one_line(problem)}).", code="output-unreadable"
+            ) from None
 
     def _changed(self) -> Error:
         return Error(
-            f"{self.path} was changed or deleted by somebody else: bring it back as it was, or give another folder."
+            f"{self.path} was changed or deleted by somebody else: bring it back as it was, or give another folder.",
+            code="output-changed",
         )
 
     def _start(self, count: int) -> bytes:
@@ -164,7 +169,7 @@ class Table:
         except FileNotFoundError:
             raise self._changed() from None
         except OSError as problem:
-            raise Error(f"{self.path} could not be written ({problem.strerror}).") from None
+            raise Error(f"{self.path} could not be written ({problem.strerror}).", code="file-not-written") from None
 
 
 def cells(content: Mapping[str, Any], columns: Iterable[str] = tuple(COLUMNS)) -> list[str]:

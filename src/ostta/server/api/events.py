@@ -13,16 +13,16 @@ from ..engine import Engine, Json, Told
 from ..logs import log
 from ..security import Token
 
-# Seconds between two signs of life.
+# Seconds between two pings.
 PING = 15
-# Characters of class names that the overview shows of one session; `GET /sessions/ID` has all of them.
+# Maximum number of characters of class names per session in the overview; `GET /sessions/ID` has all of them.
 MOST_CHARACTERS = 2000
-# Bytes of an overview that are written at one time: a client that does not read holds no more than this in memory.
+# Bytes of an overview that are written at one time, which bounds the memory of a client that does not read.
 SLICE = 64 * 1024
 
 
 def session_events(told: AsyncIterator[Told]) -> EventSourceResponse:
-    """What happens in one session."""
+    """Return the events of one session as a response."""
     return _response(_session(told), PING)
 
 
@@ -32,19 +32,19 @@ async def _session(told: AsyncIterator[Told]) -> AsyncIterator[bytes]:
 
 
 class Overview:
-    """All sessions as server-sent events. The engine is followed once, and each event is encoded once, for all listeners."""
+    """All sessions as server-sent events. The engine is followed once, and each event is encoded once for all listeners."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._sessions: list[Json] | None = None
-        # By the patterns of tokens: which sessions a listener sees depends on nothing else.
+        # By the patterns of a token, which determine the sessions that a listener sees.
         self._encoded: dict[tuple[str, ...], bytes] = {}
         self._wakers: set[asyncio.Event] = set()
         self._task: asyncio.Task[None] | None = None
 
     def response(self, token: Token) -> EventSourceResponse:
-        """Send all sessions that the token may see, whenever something has changed."""
-        # A ping of the library could be written between two slices of one event.
+        """Return a response with all sessions that the token may see, sent after every change."""
+        # The library could write a ping between two slices of one event.
         return _response(self._follow(token), 0)
 
     async def _follow(self, token: Token) -> AsyncIterator[bytes]:
@@ -78,14 +78,14 @@ class Overview:
                 self._forget(task)
 
     async def _collect(self) -> None:
-        """Keep the newest list of sessions for as long as there are listeners."""
+        """Keep the list of sessions up to date while there are listeners."""
         try:
             async for sessions in self._engine.follow_all():
                 self._sessions, self._encoded = [_shortened(one) for one in sessions], {}
                 self._wake()
         except Exception as problem:
             log("the overview of sessions has ended", level="error", problem=f"{type(problem).__name__}: {problem}")
-        # The engine has stopped: the listeners see that this task is done, and end too.
+        # The engine has stopped. Listeners see that this task is done and end too.
         self._forget(asyncio.current_task())
         asyncio.get_running_loop().call_soon(self._wake)
 
@@ -108,7 +108,7 @@ class Overview:
 
 
 def _shortened(session: Json) -> Json:
-    """The session with as many class names as the overview shows."""
+    """Return the session with the class names that fit into the overview."""
     size, shown = 0, 0
     for name in session["classes"]:
         size += len(name)

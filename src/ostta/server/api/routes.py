@@ -28,7 +28,7 @@ JSON = {"content-type": "application/json", "cache-control": "no-store"}
 def add_routes(
     app: FastAPI, engine: Engine, settings: Settings, tokens: Tokens, metrics: Metrics, bodies: Bodies
 ) -> Judge:
-    """All of them; returns what answers a request with images, for `Shortcut`."""
+    """Add all addresses; returns the function that answers requests with images, for `Shortcut`."""
     limits = settings.limits
     overview = Overview(engine)
     app.router.dependencies.append(Depends(_require_known_parameters))
@@ -38,7 +38,7 @@ def add_routes(
         if not is_id(id):
             raise ProblemError(404, "There is no session of that id.")
         if token.patterns and id not in token.patterns:
-            # Whether there is such a session is not told either.
+            # The answer does not reveal whether there is such a session.
             refused = ProblemError(403, "This token may not use that session.")
             try:
                 name = await engine.name(id)
@@ -78,7 +78,7 @@ def add_routes(
         id: str,
         learn: bool = True,
         evidence: bool = False,
-        # Declared for the description of the API; `judged` reads it, as `Shortcut` passes by this function.
+        # Declared for OpenAPI only; `judged` reads it, because `Shortcut` does not call this function.
         idempotency_key: Annotated[str | None, Header()] = None,
     ) -> Response:
         return await judged(request, id, learn, evidence)
@@ -109,7 +109,7 @@ def add_routes(
         given = content.get("token")
         found = tokens.of_bearer(given) if isinstance(given, str) else None
         if found is None and tokens:
-            raise ProblemError(401, "That is no token of this server.")
+            raise ProblemError(401, "This token is not valid.")
         response = Response(status_code=204)
         if found is not None:
             response.set_cookie(
@@ -178,7 +178,7 @@ def add_routes(
         await engine.delete(id)
         return Response(status_code=204)
 
-    # --- what is remembered --------------------------------------------------------------------------------------------------
+    # --- history --------------------------------------------------------------------------------------------------
     @app.get("/sessions/{id}/recent")
     async def recent(request: Request, id: str, limit: Annotated[int, Query(ge=0, le=10_000)] = 500) -> Response:
         await allowed(request, id)
@@ -199,7 +199,7 @@ def add_routes(
         await allowed(request, id)
         await engine.session(id)
         if last_event_id and last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 16:
-            after = int(last_event_id)  # a browser that comes back says where it was
+            after = int(last_event_id)  # sent by a browser that reconnects
         return session_events(engine.follow(id, after))
 
     # --- the state --------------------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def add_routes(
 
 
 async def _require_known_parameters(request: Request) -> None:
-    """Refuse a parameter that the address does not have: `?lern=false` would learn."""
+    """Refuse unknown parameters: with a mistyped `?lern=false` the session would learn."""
     route = request.scope["route"]
     known = [field.alias for field in route.dependant.query_params]
     unknown = next((name for name in request.query_params if name not in known), None)

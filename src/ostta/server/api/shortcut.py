@@ -1,4 +1,4 @@
-"""The way of most requests, an image without any parameter, past the search for its address: that would cost as much as all the rest."""
+"""A fast path for most requests, images without parameters: routing in FastAPI would cost as much as everything else."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..middleware import App, Receive, Scope, Send
 from .routes import Judge
 
 _IMAGES = re.compile(r"/sessions/([0-9a-f]{32})/images")
-# What the log and the figures call it.
+# The route in logs and metrics.
 _ROUTE = SimpleNamespace(path="/sessions/{id}/images")
 
 
 class Shortcut:
-    """In front of the application. What is raised here is answered by the gate."""
+    """In front of the application. The middleware answers exceptions that are raised here."""
 
     def __init__(self, app: App, judge: Judge) -> None:
         self._app, self._judge = app, judge

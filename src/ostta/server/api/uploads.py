@@ -1,4 +1,4 @@
-"""Bodies of requests: counted while they are read, never longer than allowed, never longer waited for."""
+"""Request bodies, read within limits of size, time and memory."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from ..engine import Sent
 from ..problems import ClientGoneError, ProblemError, one_line
 from ..settings import Limits
 
-# It tells the log of every odd byte in a form; who sent it is told in one sentence.
+# The parser logs every unexpected byte; the client gets one sentence instead.
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-# Widest features that are read.
+# Maximum number of values of a feature.
 MOST_FEATURES = 65536
-# Parts of a form beside its images, and values in JSON beside the expected ones, that are tolerated.
+# Maximum number of form parts that are not images, and of unexpected JSON values.
 MOST_OTHERS = 64
 # Bytes of JSON that are parsed on the event loop; a longer text is parsed in a thread.
 INLINE_JSON = 64 * 1024
 
 
 class Bodies:
-    """Reads bodies, and knows how many bytes of them are held at this time."""
+    """Reads bodies, and counts how many bytes of them are in memory."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -41,7 +41,7 @@ class Bodies:
 
     @contextmanager
     def body(self) -> Iterator[Body]:
-        """A body to be read inside the block, at whose end its bytes are no longer counted."""
+        """Yield a body to be read; its bytes are counted until the end of the block."""
         body = Body(self)
         try:
             yield body
@@ -61,7 +61,7 @@ class Bodies:
 
 
 class Body:
-    """One of them."""
+    """One request body."""
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
@@ -101,7 +101,7 @@ class Body:
 
 
 def too_large(most: int) -> ProblemError:
-    """What is said of a body that is longer than `most` bytes."""
+    """The problem with a body of more than `most` bytes."""
     return ProblemError(413, f"The body of this request may have {most:,} bytes at the most.")
 
 
@@ -112,7 +112,7 @@ def _too_many(most: int) -> ProblemError:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """A JSON object, in which no name is twice."""
+    """Parse a JSON object; a repeated name is refused."""
     try:
         content = parse_json(body.decode(), _once)
     except UnicodeDecodeError:
@@ -127,7 +127,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) != len(pairs):
-        raise ValueError("a name is there twice")
+        raise ValueError("a name is repeated")
     return content
 
 
@@ -143,18 +143,18 @@ def _media(kind: str) -> str:
 
 
 def sent_images(kind: str, body: bytes, most: int) -> tuple[list[Sent], bool]:
-    """The images, or features, in a body of that content type; and whether it was one image as it is."""
+    """Return the images or features in a body of this content type, and whether the body is one image."""
     media = _media(kind)
     images: list[Sent]
     if media == "application/json":
-        # Counting is much faster than parsing millions of empty values.
+        # Counting is much faster than parsing millions of values.
         if body.count(b"[") + body.count(b"{") + body.count(b'"') // 2 > 2 * (most + 1) + MOST_OTHERS:
             raise _too_many(most)
         images = _in_json(json_object(body))
     elif media == "multipart/form-data":
         images = _in_parts(kind, body, most)
     elif media.startswith("image/") or media in ("", "application/octet-stream", "application/x-www-form-urlencoded"):
-        # The last is what curl says of --data-binary when nobody names a type.
+        # The last one is the default of curl --data-binary.
         return [body], True
     else:
         raise ProblemError(
@@ -183,7 +183,7 @@ def _decoded(text: Any) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        # Told of this one alone: the others may be well.
+        # Reported for this image only: the others may be valid.
         return b""
 
 
@@ -197,12 +197,12 @@ def _features(row: Any) -> list[float]:
 
 
 def _in_parts(kind: str, body: bytes, most: int) -> list[Sent]:
-    """The files of a form, in order, whatever their fields are called; other fields are passed over."""
+    """Return the files of a form in order; other fields are ignored."""
     _, options = parse_options_header(kind)
     boundary = options.get(b"boundary")
     if not boundary or len(boundary) > 200:
         raise ProblemError(400, "The content type of a form names its boundary, and this one does not.")
-    # Every part is parsed step by step in Python, so a form of very many parts is refused before that.
+    # Parsing a part is slow, so a form with too many parts is refused first.
     if body.count(b"\r\n--" + boundary) > most + MOST_OTHERS:
         raise _too_many(most)
     form = _Form(most)
@@ -218,7 +218,7 @@ def _in_parts(kind: str, body: bytes, most: int) -> list[Sent]:
 
 
 class _Form:
-    """What the parser of forms tells."""
+    """Collects the files while a form is parsed."""
 
     def __init__(self, most: int) -> None:
         self._most = most

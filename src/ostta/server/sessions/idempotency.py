@@ -34,14 +34,14 @@ _EMPTY_FIELDS: Json = {
 
 
 class ImageKey(NamedTuple):
-    """The key of one image: a digest of the request's key and the image's place in the request, and a checksum of the content."""
+    """The key of one image: a digest of the request's key and the place of the image, and a checksum of its content."""
 
     digest: str
     checksum: int
 
 
 def checked_key(text: str | None) -> str | None:
-    """The value of the `Idempotency-Key` header of a request, or None if there is none."""
+    """Return the value of the `Idempotency-Key` header of a request, or None if there is none."""
     if text is not None and not _KEY.fullmatch(text):
         raise ProblemError(
             400, "The Idempotency-Key header has 1 to 200 visible ASCII characters without spaces, such as a UUID."
@@ -50,7 +50,7 @@ def checked_key(text: str | None) -> str | None:
 
 
 def image_keys(key: str, images: Sequence[Sent]) -> list[ImageKey]:
-    """The keys of the images of one request.
+    """Return the keys of the images of one request.
 
     >>> one, other = image_keys("frame-17", [b"an image", b"another"])
     >>> one == image_keys("frame-17", [b"an image"])[0], one.digest == other.digest

@@ -1,4 +1,4 @@
-"""State files that a stranger sent: restored through all checks, on the server's own backbone."""
+"""Uploaded state files, restored on the backbone of the server with all checks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .build import require_few, require_little, without_warnings
 
 
 def restored(state: bytes, backbone: Backbone, limits: Limits) -> Adapter:
-    """The adapter in a state file; an Error says what is wrong with it, without the name of any file."""
+    """Return the adapter in a state file. An Error says what is wrong with it, without naming a file of the server."""
     with tempfile.TemporaryDirectory(prefix="ostta-") as folder:
         path = Path(folder) / "state.ostta"
         path.write_bytes(state)
         try:
-            # Before anything is made of it: prompts of all classes go through the text tower.
+            # Checked first: prompts of all classes go through the text tower.
             with without_warnings():
                 _, described = read_state(path)
                 require_few(described.classes, described.options, limits)

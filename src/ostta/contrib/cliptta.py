@@ -27,19 +27,19 @@ from dataclasses import dataclass
 import torch
 
 from ..backbones.protocol import Backbone
-from ..config.declare import Options, option
+from ..config.declare import option
 from ..core.banks import WINDOWS, FeatureMemory, ScoreBank, named
 from ..core.checks import require_names, split, stored, stored_count
-from ..core.images import ImageBuffer, ImageMemory
 from ..core.losses import contrastive_entropy, mixed_entropy, outlier_exposure
 from ..core.optimisers import Optimiser
+from ..core.otsu import otsu_split
 from ..core.scores import cosines
 from ..core.types import Decision, Error, Look
 from ..data.views import from_levels, to_levels
-from ..identifiers import LDA, LDAOptions
-from .protocol import Facts, Gradient, Proposal, Trained
-from .trained_overlay import Group, Tuned, group_option, rank_option
-from .tuning import TunedState, Tuning
+from ..methods.base import Facts, Proposal, Tuned, TunedState
+from ..methods.gradient import Trained
+from ..methods.trained_overlay import Group, GroupOptions, TrainedOverlay, group_option, rank_option
+from .image_memory import ImageBuffer, ImageMemory
 
 FILLING = Proposal(reason="the buffer is still filling")
 NO_LOSS = Proposal(reason="no loss applies: the buffer has no accepted image, and the other terms are switched off")
@@ -48,7 +48,7 @@ ROUNDING = 1e-3
 
 
 @dataclass(frozen=True)
-class CLIPTTAOptions(Options):
+class CLIPTTAOptions(GroupOptions):
     """Rate, weights and `gamma` are the published code's; buffer, windows and memory are those of the streaming form."""
 
     lr: float = option(1e-4, above=0, about="rate of Adam")
@@ -79,9 +79,12 @@ class CLIPTTAOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.beta_tta + self.beta_reg + self.beta_ood:
-            raise Error("`beta_tta`, `beta_reg` and `beta_ood` are all 0: there is no loss.")
+            raise Error("`beta_tta`, `beta_reg` and `beta_ood` are all 0: there is no loss.", code="option-conflict")
         if self.recent < self.buffer or self.scores < self.buffer:
-            raise Error(f"`recent` and `scores` must be at least `buffer` ({self.buffer}): they count its images.")
+            raise Error(
+                f"`recent` and `scores` must be at least `buffer` ({self.buffer}): they count its images.",
+                code="option-conflict",
+            )
 
     def depth(self, classes: int) -> int:
         """Images a class in the memory: `shots`, or as many as there is room for, and always one."""
@@ -93,7 +96,7 @@ class CLIPTTAOptions(Options):
         return self.buffer - 1 + self.memory
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
-        """What a state file must hold, by name, of the tensors whose size these options decide."""
+        """Return the shapes of stored tensors that depend on the options, by name."""
         return {
             "buffer/labels": (self.buffer - 1,),
             "images/labels": (self.memory,),
@@ -112,7 +115,12 @@ class CLIPTTAState(TunedState):
     """
 
     def __init__(
-        self, overlay: Tuned, optimiser: Optimiser, buffer: ImageBuffer, images: ImageMemory, options: CLIPTTAOptions
+        self,
+        overlay: TrainedOverlay,
+        optimiser: Optimiser,
+        buffer: ImageBuffer,
+        images: ImageMemory,
+        options: CLIPTTAOptions,
     ) -> None:
         super().__init__(overlay, optimiser)
         self.buffer, self.images = buffer, images
@@ -140,7 +148,7 @@ class CLIPTTAState(TunedState):
         counts = recent[recent >= 0].bincount(minlength=len(self.mean)) + 1
         return counts.to(self.mean)
 
-    def take(self, label: int) -> None:
+    def count(self, label: int) -> None:
         """Count an accepted image."""
         self.recent[self.counted % len(self.recent)] = label
         self.counted += 1
@@ -171,7 +179,9 @@ class CLIPTTAState(TunedState):
         counted = stored_count(answers, "counted", accepted)
         recent = stored(answers, "recent", torch.int64, self.recent.shape, -1, classes - 1)
         if not bool(((recent >= 0) == (torch.arange(len(recent)) < counted)).all()):
-            raise Error("The stored recent answers are damaged: they are not as many as were counted.")
+            raise Error(
+                "The stored recent answers are damaged: their number is not the stored count.", code="state-damaged"
+            )
         scores = self.scores.stored(answers)
         self.buffer.load(buffer, classes)
         mean = _probabilities(answers, "mean", classes, 1 if updates else 0)
@@ -185,10 +195,9 @@ class CLIPTTAState(TunedState):
         self.scores.load(scores)
 
 
-class CLIPTTA(Tuning[CLIPTTAState]):
-    """Learns from a few images at a time, accepted or not, and from confident ones of before."""
+class CLIPTTA(Tuned):
+    """Learn from a few images at a time, accepted or not, and from confident ones of before."""
 
-    name = "cliptta"
     Options = CLIPTTAOptions
     facts = Facts(
         "LayerNorms of the image tower, or another group",
@@ -197,21 +206,24 @@ class CLIPTTA(Tuning[CLIPTTAState]):
         "Lafon et al. 2025 (CLIPTTA), in a streaming form",
     )
 
+    options: CLIPTTAOptions
+
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: CLIPTTAOptions
     ) -> None:
-        self.options = options
-        self.scale, self._preprocessing = backbone.logit_scale, backbone.preprocessing
-        self._initial = Tuned(backbone, classifier, classes, options.group, options.rank)
-        self._otsu = LDA(LDAOptions(search="exact", window=options.scores))
+        super().__init__(backbone, classifier, classes, options)
+        self._preprocessing = backbone.preprocessing
+
+    def optimiser(self) -> Optimiser:
+        return Optimiser("adamw", self.options.lr, eps=self.options.eps, decay=0.0)
 
     def start(self) -> CLIPTTAState:
-        options, classifier = self.options, self._initial.classifier
+        options, classifier = self.options, self.initial.classifier
         size, device = self._preprocessing.image_size, classifier.device
         depth = options.depth(len(classifier))
         return CLIPTTAState(
-            self._initial,
-            Optimiser("adamw", options.lr, eps=options.eps, decay=0.0),
+            self.initial,
+            self.optimiser(),
             ImageBuffer(options.buffer - 1, size, device),
             ImageMemory(options.memory, depth, options.longest, size, device),
             options,
@@ -234,28 +246,27 @@ class CLIPTTA(Tuning[CLIPTTAState]):
             classifier, z = state.overlay.differentiable(look)
             remembered = cosines(further, classifier)
             own, drawn = torch.cat([remembered[:waiting], z[None]]), remembered[waiting:]
-            terms = [-options.beta_reg * mixed_entropy(self.scale * own, state.mean, share)]
+            terms = [-options.beta_reg * mixed_entropy(self.logit_scale * own, state.mean, share)]
             for some in (own[accepted.to(own.device)], drawn):
                 if len(some):
-                    terms.append(options.beta_tta * contrastive_entropy(self.scale * some, counts).mean())
+                    terms.append(options.beta_tta * contrastive_entropy(self.logit_scale * some, counts).mean())
             if line is not None:
                 terms.append(options.beta_ood * outlier_exposure(_scores(own), others, line, options.gamma))
             return torch.stack(terms).sum()
 
         pixels = from_levels(torch.cat([state.buffer.pixels, drawn]), self._preprocessing)
-        looks_again = state.overlay.trains_vision
-        gradient = Gradient(state.overlay, state.optimiser, loss, looks_again=looks_again, pixels=pixels)
-        return Proposal(gradient, diagnostics={"accepted": int(accepted.sum()), "drawn": len(drawn)})
+        diagnostics = {"accepted": int(accepted.sum()), "drawn": len(drawn)}
+        return self.step(state, loss, pixels=pixels, diagnostics=diagnostics)
 
     def commit(self, state: CLIPTTAState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
-        state.keep(trained)
+        super().commit(state, look, decision, trained)
         label, z = _answer(look), look.cosines.detach()
         score = float(_scores(z))
         levels = to_levels(look.views.canonical, self._preprocessing)[0]
         state.scores.push(score)
-        state.pending += torch.softmax(self.scale * z, dim=-1)
+        state.pending += torch.softmax(self.logit_scale * z, dim=-1)
         if decision.desired:
-            state.take(label)
+            state.count(label)
             confidence = min(1.0, float(torch.tensor(score).exp()))
             place = state.images.place(label, confidence, state.accepted)
             if place is not None:
@@ -275,8 +286,8 @@ class CLIPTTA(Tuning[CLIPTTAState]):
 
     def _line(self, state: CLIPTTAState, look: Look[None]) -> float | None:
         """Otsu's threshold over the recent scores, the image's own among them; None where they are all alike."""
-        threshold, low, high = self._otsu.search(state.scores.sorted_with(float(_scores(look.cosines.detach()))))
-        return threshold if low < high else None
+        split = otsu_split(state.scores.sorted_with(float(_scores(look.cosines.detach()))))
+        return split.threshold if split.low < split.high else None
 
 
 def _answer(look: Look[None]) -> int:
@@ -289,8 +300,8 @@ def _scores(z: torch.Tensor) -> torch.Tensor:
 
 
 def _probabilities(tensors: dict[str, torch.Tensor], name: str, classes: int, total: int) -> torch.Tensor:
-    """A stored sum of so many distributions over the classes."""
+    """Read a stored sum of `total` distributions over the classes."""
     values = stored(tensors, name, torch.float32, (classes,), 0, total + ROUNDING)
     if not abs(float(values.sum()) - total) <= ROUNDING * max(1, total):
-        raise Error(f"The stored tensor '{name}' is damaged: its values must sum to {total}.")
+        raise Error(f"The stored tensor '{name}' is damaged: its values must sum to {total}.", code="state-damaged")
     return values

@@ -26,12 +26,12 @@ import torch
 from numpy.typing import NDArray
 
 from ..config.declare import Options, option
-from ..core.banks import FeatureMemory, FeatureWindow, ScoreBank, named
+from ..core.banks import FeatureWindow, ScoreBank, feature_row, named
 from ..core.checks import require_names, split, stored, stored_count
-from ..core.cuts import cut_in_two
+from ..core.otsu import otsu_split
 from ..core.scores import max_score
 from ..core.types import Decision, Error, Look, Scored, Verdict
-from .protocol import Setting
+from ..scores.base import Score, Setting
 
 Floats = NDArray[np.float64]
 KNOWN, UNKNOWN = 0, 1
@@ -54,7 +54,7 @@ class DartOptions(Options):
         return {"gathered/rows": (self.gather, width)}
 
 
-class Dart:
+class Dart(Score):
     """Two prototypes, the last pairs of s and r, and, before there are prototypes, the images for them.
 
     >>> ostta.load("embedded", ["cat", "dog"], "zero_shot", score="dart").step(image).score  # nothing to compare with yet
@@ -83,12 +83,12 @@ class Dart:
         fit = _standard(max_score(look.cosines), self._fits)
         if self._prototypes is None:
             return Scored(fit, {"class": fit})
-        known, unknown = (self._prototypes @ _row(look)).tolist()
+        known, unknown = (self._prototypes @ feature_row(look, np.float64)).tolist()
         score = fit + self._sign * _standard(known - unknown, self._axes)
         return Scored(score, {"class": fit, "known": known, "unknown": unknown})
 
-    def take(self, look: Look[Any], scored: Scored, decision: Decision) -> None:
-        row = _row(look)
+    def remember(self, look: Look[Any], scored: Scored, decision: Decision) -> None:
+        row = feature_row(look, np.float64)
         self._fits.push(max_score(look.cosines))
         self._images += 1
         if self._prototypes is None:
@@ -103,9 +103,6 @@ class Dart:
             self._move(UNKNOWN, row)
         if self.options.flip_every and self._images % self.options.flip_every == 0:
             self._sign = self._sign_of_axis()
-
-    def memories(self) -> dict[str, FeatureMemory]:
-        return {}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         prototypes = np.zeros((0, self._width)) if self._prototypes is None else self._prototypes
@@ -141,7 +138,7 @@ class Dart:
         """Prototypes from the images so far; not yet, where all of them fit their class equally well."""
         rows = self._gathered.ordered.astype(np.float64)
         fits = self._fits.scores()[-len(rows) :]
-        cut, low, high = cut_in_two(fits)
+        cut, low, high = otsu_split(fits)
         if low == high:
             return
         upper = fits > cut
@@ -177,8 +174,3 @@ def _standard(value: float, bank: ScoreBank) -> float:
 def _unit(row: Floats) -> Floats:
     length = float(np.linalg.norm(row))
     return row / length if length > 1e-12 else row
-
-
-def _row(look: Look[Any]) -> Floats:
-    row: Floats = look.features.detach().double().cpu().numpy()
-    return row

@@ -9,8 +9,8 @@ import math
 
 import torch
 
-from .checks import MOST_BYTES, MOST_STEPS, require_names, stored, stored_count
-from .types import Error
+from ..core.checks import MOST_BYTES, MOST_STEPS, require_names, stored, stored_count
+from ..core.types import Error
 
 
 class ImageBuffer:
@@ -63,7 +63,9 @@ class ImageBuffer:
         pixels = stored(tensors, "pixels", torch.uint8, self._pixels.shape)
         _require_zeros(pixels, torch.arange(len(labels)) < count)
         if bool((labels[count:] >= 0).any()):
-            raise Error("The stored buffer of images is damaged: its labels and `count` do not agree.")
+            raise Error(
+                "The stored buffer of images is damaged: its labels and `count` do not agree.", code="state-damaged"
+            )
         self._pixels.copy_(pixels)
         self._labels.copy_(labels)
         self._count = count
@@ -141,11 +143,17 @@ class ImageMemory:
         filled = labels >= 0
         _require_zeros(pixels, filled)
         if not bool((filled == (torch.arange(len(labels)) < filled.sum())).all()):
-            raise Error("The stored memory of images is damaged: it has an empty place before a taken one.")
+            raise Error(
+                "The stored memory of images is damaged: it has an empty place before a taken one.",
+                code="state-damaged",
+            )
         if bool(((confidences > 0) & ~filled).any()) or bool(((times > 0) & ~filled).any()):
-            raise Error("The stored memory of images is damaged: an empty place must hold zeros.")
+            raise Error("The stored memory of images is damaged: an empty place must hold zeros.", code="state-damaged")
         if bool(filled.any()) and int(labels[filled].bincount().max()) > self._depth:
-            raise Error(f"The stored memory of images is damaged: a class has more than {self._depth} images.")
+            raise Error(
+                f"The stored memory of images is damaged: a class has more than {self._depth} images.",
+                code="state-damaged",
+            )
         for own, new in zip(
             (self._pixels, self._labels, self._confidences, self._times),
             (pixels, labels, confidences, times),
@@ -159,11 +167,12 @@ def _room(what: str, capacity: int, size: int, device: torch.device | None) -> t
     if math.prod(shape) > MOST_BYTES:
         raise Error(
             f"{what} of {capacity:,} images of {size} x {size} would take {math.prod(shape) / 2**30:,.1f} GiB, and at most "
-            f"{MOST_BYTES // 2**30} GiB are given: choose smaller options."
+            f"{MOST_BYTES // 2**30} GiB are given: choose smaller options.",
+            code="memory-limit",
         )
     return torch.zeros(shape, dtype=torch.uint8, device=device)
 
 
 def _require_zeros(pixels: torch.Tensor, filled: torch.Tensor) -> None:
     if bool(pixels[~filled].any()):
-        raise Error("The stored images are damaged: empty places must hold zeros.")
+        raise Error("The stored images are damaged: empty places must hold zeros.", code="state-damaged")

@@ -1,0 +1,86 @@
+"""Build the parts of an adapter: classifier, method, score, identifier, memory, guard and pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from .backbones.prompts import classifier_of, words_of
+from .backbones.protocol import Backbone
+from .backbones.wrapped import Texts
+from .config.registry import Components
+from .config.resolve import Resolved
+from .core.levels import Levels
+from .core.modes import learning
+from .core.overlay import encode, lock_of
+from .core.types import Error
+from .guard import Guard
+from .identifiers import Identifier
+from .memory import Memory
+from .methods.base import Method, Restarts
+from .scores import Score, Setting
+from .step import Pipeline
+
+
+def build_pipeline(
+    backbone: Backbone,
+    classes: Sequence[str],
+    prompts: Mapping[str, Sequence[str]],
+    choice: Components,
+    resolved: Resolved,
+    words: Texts | None,
+) -> Pipeline:
+    """Return the pipeline of an adapter; raise an Error if its parts cannot work together."""
+    options = resolved.adapter
+    if backbone.dtype != torch.float32 and options.precision == "mixed":
+        raise Error(
+            f"`precision=mixed` is half precision in some places of a step, and the backbone {backbone.id} is in {backbone.dtype} "
+            "throughout: choose one of the two.",
+            code="option-conflict",
+        )
+    # Under the lock: another thread may have its overlay in place of the values of the towers.
+    with learning(), lock_of(backbone.vision):
+        classifier = classifier_of(backbone, classes, options.templates, prompts)
+        method: Method = choice.method.of(backbone, classifier, classes, resolved.method)
+        setting = score_setting(backbone, classifier, classes, method, options.templates, words)
+        score: Score = choice.score.of(resolved.score, setting)
+        identifier: Identifier = choice.identifier.of(resolved.identifier, scale=score.scale)
+        levels = Levels(len(classes)) if options.answer == "levelled" else None
+        memory = Memory(method, score, identifier, levels, options.reset_every)
+    if options.accept and identifier.peek(0.0).probability is None:
+        raise Error(
+            f"`accept` needs probabilities, which the identifier {choice.identifier.name!r} does not give: use 'field'.",
+            code="option-conflict",
+        )
+    if options.reset_every and not isinstance(memory.state, Restarts):
+        raise Error(
+            f"{choice.method.name} trains nothing that stays, so there is nothing for `reset_every` to take back.",
+            code="option-conflict",
+        )
+    guard = None if resolved.guard is None else Guard(resolved.guard, classifier, memory.trained)
+    return Pipeline(backbone, classes, classifier, memory, guard, options)
+
+
+def score_setting(
+    backbone: Backbone,
+    classifier: torch.Tensor,
+    classes: Sequence[str],
+    method: Method,
+    templates: Sequence[str],
+    words: Texts | None,
+) -> Setting:
+    """Return what a score may use of the backbone and the method; `words` are embeddings that the caller gave."""
+
+    def encode_frozen(images: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return encode(backbone.vision, images.to(classifier.device), None)
+
+    def encode_words(names: Sequence[str]) -> Mapping[str, torch.Tensor]:
+        if words is None:
+            return words_of(backbone, names, templates, classes)
+        known = words.known(names)
+        return dict(zip(known, words.rows(known), strict=True)) if known else {}
+
+    scale, preprocessing = backbone.logit_scale, backbone.preprocessing
+    return Setting(classifier, scale, method.score_scale, preprocessing, encode_frozen, encode_words)
