@@ -1,14 +1,14 @@
 # syntax=docker/dockerfile:1
 # docker build -t ostta .                                    the processor
 # docker build -t ostta --build-arg TORCH=cu128 .            CUDA 12.8; run it with --gpus all
-# docker build -t ostta --build-arg EXTRAS=clip,cli,serve,ray .      with Ray, for --engine ray
+# docker build -t ostta --build-arg EXTRAS=clip,cli,serve,postgres,ray .      with Ray, for --engine ray
 
 ARG PYTHON=3.12
 
 FROM python:${PYTHON}-slim AS build
 # Which wheels of torch: the last part of an address below https://download.pytorch.org/whl/.
 ARG TORCH=cpu
-ARG EXTRAS=clip,cli,serve
+ARG EXTRAS=clip,cli,serve,postgres
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /build
 RUN python -m venv /opt/ostta

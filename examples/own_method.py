@@ -1,4 +1,4 @@
-"""A method of your own: the running mean of all features is taken away before an image is compared with the classes.
+"""A method of your own: the running mean of all features is subtracted before an image is compared with the classes.
 
 python examples/own_method.py
 ostta run --method examples/own_method.py:Centred --desired sample:cifar10c --undesired sample:mnist
@@ -6,32 +6,20 @@ ostta run --method examples/own_method.py:Centred --desired sample:cifar10c --un
 
 import ostta
 from ostta.data import open_dataset
-from ostta.methods import Look, State
-from ostta.methods.zero_shot import ZeroShot
+from ostta.methods import Facts, Look, Plain, TensorState
 
 
-class Mean(State):
-    def __init__(self, mean):
-        self.mean = mean
+class Centred(Plain):
+    facts = Facts("nothing", "a mean feature, score bank", "1 forward", "an example")
 
-    def tensors(self):  # what a state file keeps
-        return {"mean": self.mean}
-
-    def load(self, tensors):  # from a file, which may hold anything
-        if tensors.keys() != {"mean"} or tensors["mean"].shape != self.mean.shape:
-            raise ostta.Error("The stored tensors are not one mean feature.")
-        self.mean = tensors["mean"]
-
-
-class Centred(ZeroShot):
     def start(self):
-        return Mean(self.classifier[0] * 0)
+        return TensorState(mean=self.classifier[0] * 0)
 
     def look(self, state, features, views):
         return Look(views, features, features @ self.classifier.T, (features - state.mean) @ self.classifier.T, None)
 
     def commit(self, state, look, decision, trained):  # the one place that may change the state
-        state.mean = state.mean.lerp(look.features, 0.01)
+        state.mean.lerp_(look.features, 0.01)
 
 
 if __name__ == "__main__":  # ostta.testing.check_method(Centred) says whether it keeps the promises

@@ -18,6 +18,7 @@ from scipy.stats import wasserstein_distance
 
 import ostta
 from cases import CASES, CLASSES, SmallTower, adapter, images
+from helpers.errors import raises
 from ostta import Error, Verdict
 from ostta.bench.records import write_records
 from ostta.bench.result import Result, read_result
@@ -27,7 +28,7 @@ from ostta.core.banks import FeatureBank, ScoreBank
 from ostta.core.types import Decision, Prediction
 from ostta.evaluation import analyses
 from ostta.evaluation.analyses import BankBytes, ReliableAccuracy, distances
-from ostta.evaluation.loop import Records
+from ostta.evaluation.records import Records
 from ostta.methods.base import Proposal
 from ostta.streams import Sample
 
@@ -124,22 +125,22 @@ def test_a_choice_of_features_is_seeded_and_without_repetition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("desired", "undesired", "keywords", "words"),
+    ("desired", "undesired", "keywords", "code"),
     [
-        ([[1.0, math.nan], [1.0, 0.0]], [[1.0, 0.0]], {}, "1 of 2 desired features are not finite"),
-        ([[1.0, 0.0]], [[math.inf, 0.0]], {}, "1 of 1 undesired features are not finite"),
-        (np.empty((0, 4)), [[1.0] * 4], {}, "desired features are rows .* shape \\(0, 4\\)"),
-        ([[1.0] * 4], [], {}, "undesired features are rows .* shape \\(0,\\)"),
-        ([1.0, 0.0], [[1.0, 0.0]], {}, "shape \\(2,\\)"),
-        ([[[1.0]]], [[1.0]], {}, "shape \\(1, 1, 1\\)"),
-        ([[1.0], [1.0, 2.0]], [[1.0]], {}, "rows of one length"),
-        ([[1.0, 0.0]], [[1.0]], {}, "2 wide and undesired ones 1"),
-        ([[0.0, 0.0]], [[1.0, 0.0]], {}, "1 of 1 desired features are zero"),
-        ([[1.0]], [[1.0]], {"limit": 0}, "at least 1, not 0"),
+        ([[1.0, math.nan], [1.0, 0.0]], [[1.0, 0.0]], {}, "features-invalid"),
+        ([[1.0, 0.0]], [[math.inf, 0.0]], {}, "features-invalid"),
+        (np.empty((0, 4)), [[1.0] * 4], {}, "features-invalid"),
+        ([[1.0] * 4], [], {}, "features-invalid"),
+        ([1.0, 0.0], [[1.0, 0.0]], {}, "features-invalid"),
+        ([[[1.0]]], [[1.0]], {}, "features-invalid"),
+        ([[1.0], [1.0, 2.0]], [[1.0]], {}, "features-invalid"),
+        ([[1.0, 0.0]], [[1.0]], {}, "features-invalid"),
+        ([[0.0, 0.0]], [[1.0, 0.0]], {}, "features-invalid"),
+        ([[1.0]], [[1.0]], {"limit": 0}, "option-invalid"),
     ],
 )
-def test_what_has_no_distance_is_a_sentence(desired, undesired, keywords: dict, words: str) -> None:
-    with pytest.raises(Error, match=words) as caught:
+def test_what_has_no_distance_is_a_sentence(desired, undesired, keywords: dict, code: str) -> None:
+    with raises(code) as caught:
         distances(desired, undesired, **keywords)
     assert str(caught.value)[0].isupper() or str(caught.value)[0].isdigit() or str(caught.value)[0] == "`"
     assert str(caught.value).endswith(".")

@@ -137,7 +137,7 @@ def test_usage_is_exit_code_2() -> None:
         (["--corruption", "rain"], "There is no corruption 'rain'"),
         (["--severity", "9"], "Severity 9"),
         (["--set", "lr"], "key=value"),
-        (["--set", "lr=quick"], "takes a number"),
+        (["--set", "lr=quick"], "must be a number"),
         (["--ratio", "-1"], "ratio"),
         (["--backbone", "nowhere"], "There is no backbone"),
         (["--backbone", "./nowhere"], "nowhere"),

@@ -102,7 +102,7 @@ def test_get_without_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OSTTA_DATA", raising=False)
     code, text = ostta("get", "mnist")
     assert code == 1
-    assert "Where should it go?" in text
+    assert "There is no folder to write to" in text
 
 
 def test_get_what_is_there(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ostta import Error
+from helpers.errors import raises
 from ostta.bench.result import read_result
 from ostta.bench.run import run
 from ostta.bench.spec import RunSpec, run_key
@@ -136,7 +136,7 @@ def test_other_scenarios_draw_too(scenario: dict) -> None:
 
 
 def test_a_set_with_an_order_of_its_own_is_not_drawn_from() -> None:
-    with pytest.raises(Error, match="so `draw` must be 'order', not 'images'"):
+    with raises("scenario-invalid"):
         stream(scenario={"kind": "ordered"})
 
 
@@ -209,7 +209,7 @@ def test_a_suite_and_a_command_ask_for_orders(tmp_path: Path) -> None:
     cells = expand(read_suite(tmp_path / "orders.toml", "orders.toml"))
     assert [(cell.spec.seed, cell.spec.draw) for cell in cells] == [(0, "orders"), (1, "orders"), (2, "orders")]
     (tmp_path / "both.toml").write_text(f"seeds = [4]\n{text}")
-    with pytest.raises(Error, match="name neither `seeds` nor `draw`"):
+    with raises("suite-invalid"):
         read_suite(tmp_path / "both.toml", "both.toml")
     done = command("run", "--orders", "2", "--seeds", "1,2")
     assert done.returncode == 1

@@ -69,7 +69,7 @@ def test_a_written_file_has_the_usual_rights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 300, "."])
 def test_a_name_that_cannot_be_is_one_sentence(name: str, tmp_path: Path) -> None:
-    with raises("file-unwritable"):
+    with raises("file-not-written"):
         write_atomically(tmp_path / name, b"new")
     assert not list(tmp_path.iterdir())
 
@@ -91,7 +91,7 @@ def test_a_folder_takes_the_place_of_another_or_leaves_it_unchanged(tmp_path: Pa
         (partial / "a").write_bytes(b"old")
     with pytest.raises(TypeError), folder_in_one_step(path) as partial:
         (partial / "b").write_bytes("text")
-    with raises("file-unwritable"), folder_in_one_step(path) as partial:
+    with raises("file-not-written"), folder_in_one_step(path) as partial:
         (partial / "none" / "b").write_bytes(b"new")
     assert [each.relative_to(tmp_path).as_posix() for each in tmp_path.rglob("*")] == ["model", "model/a"]
     with folder_in_one_step(path) as partial:

@@ -17,6 +17,7 @@ import pyarrow.parquet
 import pytest
 
 import ostta
+from helpers.errors import raises
 from ostta import Error
 from ostta.bench.against_frozen import means_to_frozen, ranks_of, to_frozen
 from ostta.bench.collected import folder_results
@@ -146,13 +147,13 @@ def test_seeds_that_draw_images_give_an_interval_without_records(folder: Path, t
 
 
 def test_what_a_folder_is_asked_for_in_vain(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(Error, match="There are no results in"):
+    with raises("results-missing"):
         figures_of(str(tmp_path))
-    with pytest.raises(Error, match="--limit is for suites"):
+    with raises("option-not-for-folders"):
         figures_of(str(folder), limit=5)
     with pytest.raises(Error, match="There is no entry of method 'tdo'; did you mean 'tda'"):
         figures_of(str(folder), only={"method": ["tdo"]})
-    with pytest.raises(Error, match="There is no suite"):
+    with raises("suite-unknown"):
         figures_of(str(tmp_path / "nowhere"))
     only = figures_of(str(folder), seeds=[1], only={"method": ["tda"]})
     assert (only.rows, only.suite.seeds) == ([TDA], (1,))
@@ -185,7 +186,7 @@ def test_results_as_a_table_of_pandas(folder: Path) -> None:
         result.stream.hash,
     )
     assert (row["backbone"], row["images_desired"], row["records"]) == ("embedded", 20, result.records)
-    with pytest.raises(Error, match="There is no folder"):
+    with raises("results-missing"):
         ostta.bench.load_results(folder / "nowhere")
 
 
@@ -359,14 +360,14 @@ def test_the_page_shows_the_images_that_changed_sides(halves: tuple[Path, Path],
     assert "What differs in all pairs" in html
     # What only the result file names is not opened, and the page says so.
     spec = changed(firsts[0].result.spec, desired=f"folder:{tmp_path}")
-    with pytest.raises(Error, match="Only the result file names"):
+    with raises("consent-missing"):
         stream_images(firsts[0].result.model_copy(update={"spec": spec}), None)
 
 
 def test_what_cannot_be_compared_is_one_sentence(folder: Path, halves: tuple[Path, Path], tmp_path: Path) -> None:
     path = file_of(folder, method="tda", corruption="snow", seed=0)
     for arguments, words in (
-        ((path, folder), "Two results or two folders"),
+        ((path, folder), "Compare two result files or two folders"),
         ((path, tmp_path / "nowhere.json"), "There is no result file"),
         ((folder, tmp_path), "There are no results in"),
     ):

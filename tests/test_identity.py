@@ -14,6 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from cases import images
+from helpers.errors import raises
 from ostta.bench.compare import compare, open_sides
 from ostta.bench.figures import figures_of
 from ostta.bench.folder import ResultFolder
@@ -27,8 +28,7 @@ from ostta.bench.spec import RunSpec, run_key
 from ostta.bench.stream import compose, seen_images
 from ostta.bench.suite import load_suite
 from ostta.cli.app import app
-from ostta.cli.parsing import parse_options
-from ostta.core.types import Error
+from ostta.cli.options import parse_options
 from ostta.data.by_name import open_dataset
 from ostta.data.dataset import BLOCK_SIZE, BLOCKS, file_fingerprint
 from ostta.data.names import placed
@@ -230,7 +230,7 @@ def test_a_result_is_reused_until_an_image_is_replaced(here: Path) -> None:
     assert ReusableResults(here / "runs", None, Streams(None)).has(asked)
     shutil.copy(here / "data" / "cat" / "1.png", here / "data" / "cat" / "3.png")
     assert not ReusableResults(here / "runs", None, Streams(None)).has(asked)
-    with pytest.raises(Error, match="no longer what this run saw"):
+    with raises("stream-changed"):
         seen_images(read_result(first.path), None)
     assert ensure_result(prepare(asked, None), here / "runs").fresh
 

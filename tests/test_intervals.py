@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ostta import Error
+from helpers.errors import raises
 from ostta.evaluation import metrics
 from ostta.evaluation.intervals import (
     METRICS,
@@ -133,13 +133,13 @@ def test_a_figure_that_does_not_exist_has_no_interval() -> None:
 
 
 def test_what_cannot_be_paired_is_refused() -> None:
-    with pytest.raises(Error, match="the same images"):
+    with raises("runs-not-paired"):
         paired_difference([simulated(1)], [simulated(1, first=7)], "hm")
-    with pytest.raises(Error, match="not 1 and 0"):
+    with raises("runs-not-paired"):
         paired_difference([simulated(1)], [], "hm")
-    with pytest.raises(Error, match="no interval for 'ms'"):
+    with raises("metric-unknown"):
         paired_difference([simulated(1)], [simulated(1)], "ms")
-    with pytest.raises(Error, match="at least 1, not 0"):
+    with raises("option-invalid"):
         Resampling([simulated(1)], resamples=0)
 
 

@@ -294,10 +294,10 @@ def test_a_run_without_them_has_the_key_that_it_always_had() -> None:
             {"undesired_classes": ["ferret"]},
             "has no class 'ferret' for the undesired side: it has bird, cat, dog, sea cow (4)",
         ),
-        ({"undesired_classes": ["bird", "cat", "dog", "sea cow"]}, "leave at least one for the desired side"),
+        ({"undesired_classes": ["bird", "cat", "dog", "sea cow"]}, "leave at least one known class"),
         ({"undesired_classes": ["cat"], "classes": ["cat", "dog"]}, "named for both sides"),
         ({"undesired_classes": []}, "at least one name"),
-        ({"undesired_classes": ["cat"], "undesired": "sample:mnist"}, "no other undesired set beside them"),
+        ({"undesired_classes": ["cat"], "undesired": "sample:mnist"}, "give no other undesired set"),
     ],
 )
 def test_unknown_classes_that_cannot_be(pets: str, fields: dict[str, Any], words: str) -> None:

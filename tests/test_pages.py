@@ -13,6 +13,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from helpers.errors import raises
 from ostta import Error, Prediction, Verdict
 from ostta.bench import run as execute
 from ostta.bench.collected import collect_results, folder_results
@@ -22,7 +23,7 @@ from ostta.bench.result import Result
 from ostta.bench.spec import RunSpec
 from ostta.bench.stream import Composed, SeenImages, compose, seen_images, stream_images, uncorrupted
 from ostta.bench.suite import Suite, expand, read_suite
-from ostta.evaluation.loop import Records
+from ostta.evaluation.records import Records
 from ostta.pages import Axis, Chart, Page, Picture, Section, Text, html_page
 from ostta.pages.demo import demo_page
 from ostta.pages.suite import suite_report
@@ -238,7 +239,7 @@ def test_without_the_data_a_sentence_stands_in_the_place_of_images(suite: Suite,
     composed = compose(spec, None)
     result = result_of(spec, composed, answers(spec, composed))
     changed = result.model_copy(update={"stream": result.stream.model_copy(update={"hash": "other"})})
-    with pytest.raises(Error, match="no longer what this run saw"):
+    with raises("stream-changed"):
         seen_images(changed, None)
 
 
@@ -257,9 +258,9 @@ def test_a_choice_by_a_test_stream_is_warned_of(split: str, warned: bool, tmp_pa
 
 def test_a_page_of_a_folder_opens_no_set_that_only_a_result_file_names(folder: Path, tmp_path: Path) -> None:
     result = made(RunSpec(desired=f"folder:{tmp_path}", undesired="sample:mnist"), 50.0)
-    with pytest.raises(Error, match=r"`--open folder:.*` allows it"):
+    with raises("consent-missing"):
         stream_images(result, None)
-    with pytest.raises(Error, match="on the hub"):
+    with raises("images-missing"):
         seen_images(made(RunSpec(desired="hub:someone/something"), 50.0), None)
     text = suite_report(SuiteFigures(folder_results(folder)), lambda result: stream_images(result, None))
     assert len(Read(text).images) == 2 * (5 + 4 + 6 + 5)

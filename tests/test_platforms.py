@@ -66,13 +66,14 @@ def test_a_run_has_its_result_without_locks_and_without_a_peak(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("without")
-def test_claims_keep_nobody_out_and_nothing_is_inherited(tmp_path: Path) -> None:
+def test_claims_keep_nobody_out(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="one program at a time"):
         first = wait_for_lock(tmp_path, SPEC)
     with pytest.warns(UserWarning, match="one program at a time"):
         second = try_lock(tmp_path, SPEC)
     assert second is not None
-    assert first.inherited == second.inherited == ()
+    assert first is not None
+    assert second is not None
     first.release()
     second.release()
 

@@ -204,7 +204,7 @@ def test_packages_register_by_entry_points(register) -> None:
     assert "The method 'bad' of the package birds cannot be loaded: RuntimeError: no luck today." in said
     assert "A package registers the method 'rosita', a name of ostta itself: it is ignored." in said
     assert "mine" in CliRunner().invoke(app, ["ls", "identifiers"]).output
-    assert "share of the means" in CliRunner().invoke(app, ["ls", "options", "birds"]).output
+    assert "weight of the class means" in CliRunner().invoke(app, ["ls", "options", "birds"]).output
     profiles = CliRunner().invoke(app, ["ls", "profiles"]).output
     assert [line.split()[:5] for line in profiles.splitlines() if line.startswith("birds ")] == [
         ["birds", "weight", "–", "0.3", "0.5"]
@@ -224,7 +224,7 @@ def test_a_state_of_a_registered_method_needs_nothing_given(register, tmp_path: 
 
 def test_a_file_is_listed_where_a_person_names_it() -> None:
     assert "an example" in CliRunner().invoke(app, ["ls", "methods", FILE]).output
-    assert "share of the means" in CliRunner().invoke(app, ["ls", "options", FILE]).output
+    assert "weight of the class means" in CliRunner().invoke(app, ["ls", "options", FILE]).output
     assert " 0.3 " in CliRunner().invoke(app, ["ls", "profiles", FILE]).output
 
 

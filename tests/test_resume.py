@@ -465,8 +465,8 @@ def without_table(folder: Path) -> None:
     [
         (without_journal, "was deleted or replaced while the stream was running"),
         (with_another_journal, "was deleted or replaced while the stream was running"),
-        (with_a_cut_table, "was changed or deleted by somebody else"),
-        (without_table, "was changed or deleted by somebody else"),
+        (with_a_cut_table, "was changed or deleted by another program"),
+        (without_table, "was changed or deleted by another program"),
     ],
 )
 def test_files_that_are_spoiled_while_a_stream_runs(
@@ -517,7 +517,7 @@ def test_a_table_that_somebody_changed_is_refused(photos: Path, tmp_path: Path) 
     path.write_bytes(path.read_bytes().replace(b"row,", b"line,"))
     before = contents(tmp_path)
     done = stream(photos, "--state", state, "--out", tmp_path / "out")
-    assert (done.code, "was changed or deleted by somebody else" in done.told, contents(tmp_path) == before) == (
+    assert (done.code, "was changed or deleted by another program" in done.told, contents(tmp_path) == before) == (
         1,
         True,
         True,

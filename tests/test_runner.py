@@ -13,7 +13,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from importlib.util import find_spec
@@ -29,9 +28,12 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from cases import EARLY, backbone, usual
+from helpers import worker_tasks
+from helpers.errors import raises
 from ostta.bench import folder as failure
 from ostta.bench import ray as ray_cluster
 from ostta.bench import worker as job_module
+from ostta.bench import workers
 from ostta.bench.checkpoint import Checkpoint, Reached
 from ostta.bench.collected import collect_results
 from ostta.bench.features import FOLDER
@@ -48,7 +50,7 @@ from ostta.bench.worker import Ending, Job, Outcome, attempt
 from ostta.cli.app import app
 from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.core.types import Error, Prediction, Timing, Verdict
-from ostta.evaluation.loop import Records
+from ostta.evaluation.records import Records
 from ostta.streams import Sample
 
 SAMPLES = {"desired": "sample:cifar10c", "undesired": "sample:mnist"}
@@ -327,7 +329,7 @@ def test_shards_are_disjoint_and_complete(name: str, count: int) -> None:
 
 @pytest.mark.parametrize("shard", [(0, 2), (3, 2), (-1, 2), (1, 0)])
 def test_a_shard_that_does_not_exist(shard: tuple[int, int], suite: str) -> None:
-    with pytest.raises(Error, match="i/n with i from 1 to n"):
+    with raises("option-invalid"):
         plan(load_suite(suite), shard=shard)
 
 
@@ -364,7 +366,7 @@ def test_a_claim_is_one_processs_and_dies_with_it(tmp_path: Path) -> None:
 
 
 def test_what_another_runner_has_under_way_is_left_to_it(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("nothing is to be run"))
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", lambda *_, **__: pytest.fail("nothing is to be run"))
     with try_lock(tmp_path, spec()):
         summary = run_grid([spec()], None, tmp_path)
     assert (summary.done, summary.skipped, summary.failed, summary.elsewhere) == (0, 0, (), (spec(),))
@@ -410,7 +412,7 @@ def test_any_number_of_workers_gives_the_same_files(
     assert max(active for active, _, _ in seen) == workers
     assert seen[-1] == (0, len(specs), len(specs))
     # And once more: nothing is started for what is there.
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("nothing is to be run"))
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", lambda *_, **__: pytest.fail("nothing is to be run"))
     again = grid(tmp_path, specs, workers)
     assert (again.done, again.skipped) == (0, len(specs))
 
@@ -418,7 +420,7 @@ def test_any_number_of_workers_gives_the_same_files(
 def test_a_result_of_other_weights_is_not_taken_for_this_one(undisturbed: Path, tmp_path: Path, monkeypatch) -> None:
     for path in undisturbed.glob("zero_shot*"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("nothing is to be run"))
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", lambda *_, **__: pytest.fail("nothing is to be run"))
     assert run_grid(GRID[:1], None, tmp_path).skipped == 1
     assert run_grid(GRID[:1], None, tmp_path, keep_records=True).skipped == 1
     (path,) = tmp_path.glob("*.json")
@@ -478,36 +480,37 @@ def test_what_nobody_foresaw_is_noted_with_its_trace(monkeypatch, tmp_path: Path
     assert "1 / 0" in ending.trace
 
 
-def test_a_process_that_dies_is_a_failure_and_the_next_start_tries_again(tmp_path: Path, monkeypatch) -> None:
-    out = tmp_path / "out"
-    deadly, silent = tmp_path / "deadly", tmp_path / "silent"
-    deadly.write_text("#!/bin/sh\necho last words >&2\nkill -9 $$\n")
-    silent.write_text("#!/bin/sh\nexit 3\n")
-    for program, words, trace in ((deadly, "was killed", "last words\n"), (silent, "ended with code 3", None)):
-        program.chmod(0o755)
-        monkeypatch.setattr(sys, "executable", str(program))
-        summary = run_grid([spec()], None, out)
-        assert [words in ending.reason for ending in summary.failed] == [True]
-        (note,) = (out / "failed").iterdir()
-        noted = json.loads(note.read_text())
-        assert words in noted["reason"]
-        assert noted["traceback"] == trace
-    ensure_result(prepare(spec(), None), out)
-    assert run_grid([spec()], None, out).skipped == 1
-    assert not list((out / "failed").iterdir())
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker processes whose behaviour the seed says."""
+    monkeypatch.setattr(workers, "BEGIN", worker_tasks.begin)
+    monkeypatch.setattr(workers, "TASK", worker_tasks.carry_out)
 
 
-def test_a_full_disk_while_a_failure_is_noted_does_not_end_the_grid(tmp_path: Path, monkeypatch) -> None:
+@pytest.mark.parametrize(("seed", "words"), [(66, "was killed"), (33, "ended with code 3")])
+def test_a_process_that_dies_is_a_failure_and_the_next_start_tries_again(
+    seed: int, words: str, tmp_path: Path, pretended: None
+) -> None:
+    summary = run_grid([spec(seed=seed)], None, tmp_path)
+    assert [words in ending.reason for ending in summary.failed] == [True]
+    (note,) = (tmp_path / "failed").iterdir()
+    noted = json.loads(note.read_text())
+    assert words in noted["reason"]
+    assert noted["traceback"] == f"words of {seed}\n"
+    ensure_result(prepare(spec(seed=seed), None), tmp_path)
+    assert run_grid([spec(seed=seed)], None, tmp_path).skipped == 1
+    assert not list((tmp_path / "failed").iterdir())
+
+
+def test_a_full_disk_while_a_failure_is_noted_does_not_end_the_grid(
+    tmp_path: Path, monkeypatch, pretended: None
+) -> None:
     def full(path: Path, content: bytes) -> None:
         raise Error(f"{path} could not be written (No space left on device).")
 
     monkeypatch.setattr(failure, "write_atomically", full)
-    silent = tmp_path / "silent"
-    silent.write_text("#!/bin/sh\nexit 3\n")
-    silent.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(silent))
     with pytest.warns(UserWarning, match="No space left on device") as told:
-        summary = run_grid([spec(), spec(seed=1)], None, tmp_path / "out", workers=1)
+        summary = run_grid([spec(seed=33), spec(seed=66)], None, tmp_path / "out", workers=1)
     assert len(summary.failed) == len(told) == 2
 
 
@@ -526,28 +529,25 @@ def _alive(process: psutil.Process) -> bool:
         return False
 
 
-def test_ctrl_c_ends_what_was_started(tmp_path: Path, monkeypatch) -> None:
-    sleeper = tmp_path / "sleeper"
-    sleeper.write_text("#!/bin/sh\nexec sleep 600\n")
-    sleeper.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(sleeper))
+def test_ctrl_c_ends_what_was_started(tmp_path: Path, pretended: None) -> None:
     started: list[psutil.Process] = []
 
     def watch(progress: GridProgress) -> None:
-        if len(progress.active) == 2 and not started:
-            started.extend(child for child in psutil.Process().children() if "sleep" in child.name())
+        if len(progress.active) == 2 and (tmp_path / "log").exists() and not started:
+            log = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+            started.extend(psutil.Process(process) for _, process, _ in log)
             os.kill(os.getpid(), signal.SIGINT)
 
     # A shell starts background jobs with the signal ignored, and the tests may be one.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            run_grid([spec(), spec(seed=1), spec(seed=2)], None, tmp_path, workers=2, watch=watch)
+            run_grid([spec(seed=50), *(spec(seed=seed) for seed in range(30))], None, tmp_path, workers=2, watch=watch)
     finally:
         signal.signal(signal.SIGINT, before)
     assert started
     assert not any(map(_alive, started))
-    with try_lock(tmp_path, spec()) as free:
+    with try_lock(tmp_path, spec(seed=50)) as free:
         assert free is not None
 
 
@@ -569,7 +569,8 @@ def test_no_process_outlives_a_runner_that_is_killed(tmp_path: Path) -> None:
         time.sleep(0.01)
         assert runner.is_alive()
     children = psutil.Process(runner.pid).children(recursive=True)
-    assert len(children) == 2
+    # The resource tracker of the pool ends by itself.
+    assert len(children) in (2, 3)
     runner.kill()
     runner.join()
     until = time.monotonic() + 120
@@ -680,7 +681,7 @@ def test_ray_missing_is_a_sentence(tmp_path: Path, monkeypatch) -> None:
 def test_an_engine_or_a_number_of_workers_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(Error, match="There is no engine 'rai'; did you mean 'ray'"):
         run_grid([], None, tmp_path, engine="rai")
-    with pytest.raises(Error, match="at least one worker"):
+    with raises("option-invalid"):
         run_grid([], None, tmp_path, workers=0)
 
 
@@ -718,11 +719,11 @@ def test_a_false_result_is_found_out(undisturbed: Path, tmp_path: Path) -> None:
 
 def test_verify_says_what_it_cannot_do(tmp_path: Path, undisturbed: Path, monkeypatch) -> None:
     (tmp_path / "x.json").write_text("{}")
-    with pytest.raises(Error, match="not a result file"):
+    with raises("result-invalid"):
         verify(tmp_path / "x.json", None)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     (path,) = undisturbed.glob("zero_shot*.json")
-    with pytest.raises(Error, match="cannot be carried out: The process"):
+    with raises("run-failed"):
         verify(path, None)
 
 
@@ -758,7 +759,7 @@ def test_records_are_beside_their_result(name: str, tmp_path: Path, undisturbed:
     (path,) = undisturbed.glob("zero_shot*.json")
     copy = tmp_path / "x.json"
     copy.write_text(json.dumps({**json.loads(path.read_text()), "records": name}))
-    with pytest.raises(Error, match="records"):
+    with raises("result-invalid"):
         read_result(copy)
 
 
@@ -827,11 +828,11 @@ def test_names_that_meet_are_printed_once_and_kept(tmp_path: Path) -> None:
     arguments = ["run", "--method", "zero_shot", "--desired", "sample:cifar10c", "--undesired", "sample:cifar10"]
     done = CliRunner().invoke(app, [*arguments, "--limit", "3", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
-    assert done.stdout.count("have names like desired ones") == 1
+    assert done.stdout.count("have names like known ones") == 1
     # Before the figures, so that a long run need not be waited for.
     assert done.stdout.index("have names like") < done.stdout.index("AUROC")
     result = read_result(Path(done.stdout.splitlines()[-1]))
-    assert sum("have names like desired ones" in remark for remark in result.remarks) == 1
+    assert sum("have names like known ones" in remark for remark in result.remarks) == 1
     assert result.threads == THREADS
 
 

@@ -192,7 +192,7 @@ def test_domains_of_ones_own() -> None:
         (
             None,
             {"desired": "ccc"},
-            "The order of 'ccc' is its point, and single would lose it: use the scenario ordered.",
+            "The order of 'ccc' matters, and the scenario single does not keep it: use the scenario ordered.",
         ),
         ({"kind": "smooth"}, {"desired": "ccc"}, "use the scenario ordered"),
         (
@@ -202,7 +202,7 @@ def test_domains_of_ones_own() -> None:
         ),
         ({"kind": "domains", "domains": [{"desired": "sample:cifar10c", "severity": 0}]}, {}, "Severity 0"),
         (None, {"ratio": -1.0}, "`ratio`"),
-        (None, {"limit": 0}, "`limit` is at least 1"),
+        (None, {"limit": 0}, "`limit` must be at least 1"),
         (None, {"seed": -1}, "`seed`"),
     ],
 )

@@ -177,14 +177,14 @@ def test_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with raises("file-unwritable"):
+    with raises("file-not-written"):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.ostta"]
 
 
 def test_folder_that_does_not_exist(tmp_path: Path) -> None:
-    with raises("file-unwritable"):
+    with raises("file-not-written"):
         write_atomically(tmp_path / "no" / "a.ostta", b"new")
 
 

@@ -19,10 +19,11 @@ import torch
 import ostta
 import ostta.live
 from cases import CLASSES, adapter, backbone, images
-from ostta import Error, Prediction, Verdict
+from helpers.errors import raises
+from ostta import Prediction, Verdict
 from ostta.core.types import Timing
 from ostta.data import ImageSource
-from ostta.evaluation.loop import Records
+from ostta.evaluation.records import Records
 from ostta.step import unseen_prediction
 from ostta.streams import Sample
 
@@ -197,7 +198,7 @@ def test_a_diagnostic_hides_no_column() -> None:
 
 def test_a_table_without_pandas_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(Error, match=r'need pandas: install it with `pip install "ostta\[bench\]"`\.$'):
+    with raises("library-missing"):
         some_records().to_pandas()
 
 
@@ -286,7 +287,7 @@ def test_the_list_of_public_things_is_no_empty_one() -> None:
     names = {name for name, _ in public()}
     assert {
         "ostta.adapter.load", "ostta.adapter.Adapter.step", "ostta.core.types.Prediction.to_dict", "ostta.live.pool.StreamPool.held",
-        "ostta.evaluation.loop.Records.to_pandas", "ostta.adapter.Adapter.restore", "ostta.backbones.wrapped.wrap", "ostta.identifiers.lda.LDA",
+        "ostta.evaluation.records.Records.to_pandas", "ostta.adapter.Adapter.restore", "ostta.backbones.wrapped.wrap", "ostta.identifiers.lda.LDA",
         "ostta.backbones.protocol.Backbone.classifier", "ostta.core.types.Error", "ostta.sources.factory.open",
         "ostta.sources.source.Source.new_events", "ostta.sources.source.Item.require_image",
     } <= names  # fmt: skip

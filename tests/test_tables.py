@@ -19,7 +19,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from ostta import Error
+from helpers.errors import raises
 from ostta.bench.collected import SuiteResults, collect_results
 from ostta.bench.data_export import tidy_rows
 from ostta.bench.figures import DELTA, SuiteFigures
@@ -267,7 +267,7 @@ def test_what_is_missing_is_one_sentence_with_its_command(figures: SuiteFigures,
     )
     assert part.command.endswith("--seeds 0,2 --only method=rosita --only stream=C-10C/Tiny,C-10C/MNIST")
     assert collect_results(suite, folder, only={"backbone": ["CLIP"]}).missing == ""
-    with pytest.raises(Error, match="There is no folder"):
+    with raises("results-missing"):
         collect_results(suite, folder / "absent")
 
 

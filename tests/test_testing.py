@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,18 +16,42 @@ from ostta.config import plugins
 from ostta.core.types import NO_EVIDENCE, Error
 from ostta.identifiers import LDA
 from ostta.methods import Proposal
-from ostta.testing import Violation, check_backbone, check_identifier, check_method
+from ostta.testing import Violation, check_backbone, check_identifier, check_method, check_score
 
 OUTSIDE = Path(__file__).parent / "outside" / "class_means.py"
 ClassMeans = plugins.from_file(f"{OUTSIDE}:ClassMeans")
 
 
-def test_the_example_of_the_docs_conforms_and_is_the_file() -> None:
-    text = OUTSIDE.read_text()
-    assert len(text.splitlines()) <= 60
-    page = OUTSIDE.parents[2] / "docs" / "plugins.md"
+@pytest.mark.parametrize(
+    ("example", "most", "check"),
+    [
+        ("class_means.py:ClassMeans", 20, check_method),
+        ("sharpen.py:Sharpen", 40, check_method),
+        ("margin.py:Margin", 15, check_score),
+        ("line.py:Line", 12, check_identifier),
+    ],
+)
+def test_the_examples_of_the_docs_conform_and_are_the_files(example: str, most: int, check: Any) -> None:
+    path = OUTSIDE.parent / example.partition(":")[0]
+    text, page = path.read_text(), OUTSIDE.parents[2] / "docs" / "plugins.md"
     assert f"```python\n{text}```" in page.read_text()
-    check_method(ClassMeans, steps=50)
+    code = [line for line in text.splitlines()[1:] if line and not line.startswith(("import ", "from "))]
+    assert len(code) <= most
+    check(plugins.from_file(f"{path.parent / example}"), steps=50)
+
+
+def test_a_plug_in_with_the_former_name_of_remember_works() -> None:
+    class Former(LDA):
+        """Written when `remember` was called `take`."""
+
+        def take(self, score: float, evidence: object = None) -> None:
+            self.scores_seen = getattr(self, "scores_seen", 0) + 1
+            super().take(score)  # type: ignore[misc]
+
+    one = ostta.load("embedded", CLASSES, "zero_shot", Former)
+    for image in images(3):
+        one.step(image)
+    assert (one.identifier.scores_seen, len(one.identifier.bank)) == (3, 3)  # type: ignore[attr-defined]
 
 
 def test_the_example_learns_in_a_pool() -> None:
@@ -63,7 +88,7 @@ class Peeping(ClassMeans):
     """Stores in `look`."""
 
     def look(self, state, features, views):
-        state.counts = state.counts + 1
+        state.sums = state.sums + 1
         return super().look(state, features, views)
 
 
@@ -180,7 +205,7 @@ class Wordless(ClassMeans):
         (Nameless, r"^The method Nameless must have its line of `ostta ls methods` as `facts`, a Facts\.$"),
         (Scaleless, r"^`score_scale` of Scaleless must be the largest score"),
         (Wordless, r"^`propose` of Wordless must give a Proposal\.$"),
-        (Peeping, r"^`look` or `propose` of Peeping changed method/counts: only `commit` may change the state\.$"),
+        (Peeping, r"^`look` or `propose` of Peeping changed method/sums: only `commit` may change the state\.$"),
         (Eager, r"^`look` or `propose` of Eager changed method/.*: only `commit` may change the state\.$"),
         (Moody, r"^With Moody, `predict` scored an image .* a look may depend on nothing but state and image\.$"),
         (

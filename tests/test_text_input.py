@@ -13,7 +13,7 @@ import ostta
 from cases import CLASSES, backbone
 from helpers.errors import raises
 from ostta import backbones
-from ostta.cli.parsing import parse_options
+from ostta.cli.options import parse_options
 from ostta.data.class_names import checked_classes, parse_classes
 from ostta.io import parse_json
 from tiny_models import tiny_siglip, tiny_siglip2

@@ -17,9 +17,11 @@ import torch
 from threadpoolctl import threadpool_info
 from typer.testing import CliRunner
 
+from helpers import worker_tasks
 from ostta.bench import machine as load_module
 from ostta.bench import runner as grid_module
 from ostta.bench import worker as freshness_module
+from ostta.bench import workers
 from ostta.bench.folder import try_lock
 from ostta.bench.machine import (
     LoadMeter,
@@ -40,26 +42,6 @@ from ostta.bench.worker import MOST_GROWTH, Ending, Freshness, LoadedBackbones, 
 from ostta.cli.app import app
 
 SAMPLES = {"desired": "sample:cifar10c", "undesired": "sample:mnist"}
-# What a worker says, without the seconds in which a real one imports its libraries. The seed says how it behaves.
-PRETENDED = f"""#!{sys.executable}
-import json, os, socket, sys, time
-locks = socket.socket(fileno=int(sys.argv[-1]))
-for line in sys.stdin:
-    job = json.loads(line)
-    _, held, _, _ = socket.recv_fds(locks, 1, 1)
-    seed = job["spec"]["seed"]
-    with open(os.path.join(job["out"], "log"), "a") as log:
-        print(json.dumps([seed, os.getpid(), os.environ["OPENBLAS_NUM_THREADS"]]), file=log)
-    print("words of", seed, file=sys.stderr, flush=True)
-    if seed == 66:
-        os.kill(os.getpid(), 9)
-    if seed == 50:
-        time.sleep(600)
-    print(json.dumps({{"done": 1, "total": 2}}), flush=True)
-    [os.close(handle) for handle in held]
-    ending = {{"spec": job["spec"], "state": "done"}}
-    print(json.dumps({{"ending": ending, "stays": seed != 77}}), flush=True)
-"""
 
 
 def spec(seed: int = 0, **fields) -> RunSpec:
@@ -69,10 +51,9 @@ def spec(seed: int = 0, **fields) -> RunSpec:
 @pytest.fixture
 def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """`run_grid` on pretended workers: what it gives, and who carried out which seed."""
-    program, out = tmp_path / "worker", tmp_path / "out"
-    program.write_text(PRETENDED)
-    program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))
+    out = tmp_path / "out"
+    monkeypatch.setattr(workers, "BEGIN", worker_tasks.begin)
+    monkeypatch.setattr(workers, "TASK", worker_tasks.carry_out)
 
     def carried_out(specs: list[RunSpec], **options) -> tuple[Summary, dict[int, int]]:
         summary = run_grid(specs, None, out, **{"workers": 1, "threads": 1, **options})
@@ -344,12 +325,12 @@ def test_a_result_says_how_busy_the_machine_was_and_its_row_marks_the_time(tmp_p
     quiet = result.model_copy(update={"load": Load(cores=2, average=1.0, waited=0.0)})
     busy = result.model_copy(update={"load": Load(cores=2, average=9.0, waited=0.6)})
     before = result.model_copy(update={"load": None})
-    assert rows([busy])[0][-1] == f"{rows([quiet])[0][-1]} (busy)"
+    assert rows([busy])[0][1][-1].text == f"{rows([quiet])[0][1][-1].text} (busy)"
     assert busy.load.remark.startswith(
         "The machine was busy: the run waited for a core 60 % of its time, load average 9.0"
     )
     assert quiet.load.remark == ""
-    assert rows([before])[0][-1] == rows([quiet])[0][-1]
+    assert rows([before])[0][1][-1].text == rows([quiet])[0][1][-1].text
     assert "load" not in before.model_dump(mode="json")
 
 

@@ -40,7 +40,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     A killed process leaves a `.partial` file, which a later write to the same `path` removes.
     """
     # A name with a null byte is a ValueError.
-    invalid_name = translate_errors("file-unwritable", f"{path} could not be written ({{reason}}).", ValueError)
+    invalid_name = translate_errors("file-not-written", f"{path} could not be written ({{reason}}).", ValueError)
     with invalid_name, file_in_one_step(Path(path)) as partial, open(partial, "xb") as file:
         file.write(content)
 
@@ -88,7 +88,7 @@ def folder_in_one_step(path: Path) -> Iterator[Path]:
 
 def make_folder(path: Path) -> None:
     """Create an output folder and its parents."""
-    with translate_errors("file-unwritable", f"The folder {path} cannot be created ({{reason}}).", OSError):
+    with translate_errors("file-not-written", f"The folder {path} cannot be created ({{reason}}).", OSError):
         path.mkdir(parents=True, exist_ok=True)
 
 
@@ -174,7 +174,7 @@ def _replacing(path: Path, undo: Callable[[], None]) -> Iterator[None]:
         if not isinstance(problem, OSError):
             raise
         message = f"{path} could not be written ({reason_of(problem)}); the previous content is unchanged."
-        raise Error(message, code="file-unwritable") from None
+        raise Error(message, code="file-not-written") from None
     _sync_folder(path.parent)
     _remove_leftovers(path)
 

@@ -151,7 +151,7 @@ def hostile_images(spec: RunSpec) -> int:
 
 def _outcomes(figures: SuiteFigures, result: Result) -> Outcomes:
     if result.records is None:
-        raise Error("This run kept no records.")
+        raise Error("This run kept no records.", code="records-missing")
     return read_records(figures.collected.folder / result.records, PAIRED).outcomes
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..adapter import Adapter
 from ..core.types import Error, Event, Prediction, Timing, Verdict
-from ..evaluation.loop import Records
+from ..evaluation.records import Records
 from ..io import make_folder, parse_json, write_atomically
 from .result import Load
 
@@ -55,7 +55,7 @@ class Checkpoint:
 
     def __init__(self, out: Path, key: str, identity: dict[str, Any], every: int = EVERY) -> None:
         if every < 1:
-            raise Error(f"A checkpoint is made after every so many images, at least 1, not {every}.")
+            raise Error(f"`checkpoint_every` must be at least 1 image, not {every}.", code="option-invalid")
         self.folder, self.key, self.every = out / FOLDER, key, every
         self._identity = json.loads(json.dumps(identity))
         self._parts: list[str] = []

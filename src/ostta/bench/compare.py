@@ -59,7 +59,10 @@ def open_sides(first: Path, second: Path) -> Sides:
     """Two files are one pair, whatever they are. Of two folders, runs that were asked for the same are pairs, and then what is left:
     the only run of A and the only one of B on a stream, with one backbone and seed."""
     if first.is_dir() != second.is_dir():
-        raise Error(f"Two results or two folders can be compared, not the one and the other: {first} and {second}.")
+        raise Error(
+            f"Compare two result files or two folders, not a file and a folder: {first} and {second}.",
+            code="comparison-invalid",
+        )
     if not first.is_dir():
         pair = Pair((StoredResult(first, read_result(first)),), (StoredResult(second, read_result(second)),))
         return Sides(first, second, (pair,))
@@ -69,7 +72,8 @@ def open_sides(first: Path, second: Path) -> Sides:
     left = _left(ours, theirs, found)
     if not found:
         raise Error(
-            f"No run of {first} has one in {second} to be compared with: streams, backbones or seeds are others."
+            f"No run of {first} can be paired with a run of {second}: their streams, backbones or seeds differ.",
+            code="comparison-empty",
         )
     return Sides(first, second, tuple(_by_seed(found)), tuple(left[0]), tuple(left[1]))
 

@@ -96,7 +96,9 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
     try:
         import pandas
     except ImportError as problem:
-        raise Error('Results as a table need pandas: install it with `pip install "ostta[bench]"`.') from problem
+        raise Error(
+            'Results as a table need pandas: install it with `pip install "ostta[bench]"`.', code="library-missing"
+        ) from problem
     return pandas.DataFrame.from_records(list(rows), columns=list(dict.fromkeys(name for row in rows for name in row)))
 
 

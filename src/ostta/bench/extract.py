@@ -64,9 +64,11 @@ def extract(
     until the file is written.
     """
     if out.suffix != SUFFIX:
-        raise Error(f"The features are written to a file whose name ends in {SUFFIX}, not to '{out}'.")
+        raise Error(
+            f"The features are written to a file whose name ends in {SUFFIX}, not to '{out}'.", code="option-invalid"
+        )
     if batch < 1:
-        raise Error(f"A batch has 1 image or more, not {batch}.")
+        raise Error(f"`batch` must be at least 1 image, not {batch}.", code="option-invalid")
     sides = list(_sides(spec, root, known))
     backbone = open_backbone(spec, root)
     classes = sides[0].dataset.classes if known else ()
@@ -123,9 +125,9 @@ def _sides(spec: RunSpec, root: Path | None, known: bool) -> Iterator[Side]:
             code=code,
         )
         if dataset.origin == ORIGIN:
-            raise Error(f"'{name}' has features already: give a data set of images.")
+            raise Error(f"'{name}' has features already: give a data set of images.", code="dataset-invalid")
         if not len(dataset):
-            raise Error(f"{name} has no images.")
+            raise Error(f"{name} has no images.", code="dataset-empty")
         source: Source = dataset
         if spec.limit is not None and drawn:
             source = draw(dataset, spec.limit, spec.seed, desired=desired)
@@ -169,7 +171,8 @@ def _encoded(
                 # The length of features that are zero or not finite is not 1.
                 if not abs(float(row.norm()) - 1) < 1e-3:
                     raise Error(
-                        f"Image {number} of {side.dataset.name} has features that are zero or not finite: leave it out."
+                        f"Image {number} of {side.dataset.name} has features that are zero or not finite: leave it out.",
+                        code="features-invalid",
                     )
                 store.add(number, row.clone())
             counter.add(len(some))

@@ -97,7 +97,8 @@ def check_features(prepared: Prepared) -> None:
         elif isinstance(model, FeaturesBackbone):
             raise Error(
                 f"The backbone {model.id} has no image tower, and '{source.name}' has images: name a feature file for each side, or "
-                f"the backbone {model.encoder[0]}."
+                f"the backbone {model.encoder[0]}.",
+                code="backbone-without-tower",
             )
 
 

@@ -188,18 +188,13 @@ def _failure_path(out: Path, spec: RunSpec) -> Path:
 
 
 class RunLock:
-    """A lock on one run of a folder. It is held until `release`, or until every process that inherited it has ended.
+    """A lock on one run of a folder. It is held until `release`, or until its process has ended.
 
     Systems without POSIX locks, such as Windows, have none of these locks: two programs on one folder may carry out the same run twice.
     """
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
-
-    @property
-    def inherited(self) -> tuple[int, ...]:
-        """The file descriptors that a child process inherits."""
-        return (self._handle,) if _flock() else ()
 
     def release(self) -> None:
         os.close(self._handle)
@@ -211,11 +206,6 @@ class RunLock:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
-
-
-def have_locks() -> bool:
-    """Return whether this system has locks that one process can hand over to another."""
-    return _flock() is not None
 
 
 def try_lock(out: Path, spec: RunSpec) -> RunLock | None:

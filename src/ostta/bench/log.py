@@ -37,11 +37,15 @@ class TensorBoard:
             import tensorboard  # noqa: F401 - torch says of its absence less than we do
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise Error("The log tensorboard needs TensorBoard: pip install 'ostta[tensorboard]'.") from None
+            raise Error(
+                "The log tensorboard needs TensorBoard: pip install 'ostta[tensorboard]'.", code="library-missing"
+            ) from None
         try:
             self._writer: Any = SummaryWriter(str(folder), purge_step=first if first > 1 else None)
         except OSError as problem:
-            raise Error(f"The log in {folder} cannot be written ({problem.strerror}).") from None
+            raise Error(
+                f"The log in {folder} cannot be written ({problem.strerror}).", code="file-not-written"
+            ) from None
 
     def step(self, done: int, prediction: Prediction, hm: float | None) -> None:
         values = {"hm": hm, "score": prediction.score, "threshold": prediction.threshold, "loss": prediction.loss}
@@ -78,7 +82,10 @@ def check_log(log: str) -> tuple[str, Path]:
     """
     kind, colon, folder = log.partition(":")
     if kind not in LOGS or not colon or not folder:
-        raise Error(f"A log is named as {' or '.join(f'{name}:FOLDER' for name in LOGS)}, not {log!r}.")
+        raise Error(
+            f"A log is named as {' or '.join(f'{name}:FOLDER' for name in LOGS)}, not {log!r}.",
+            code="option-unreadable",
+        )
     return kind, Path(folder).expanduser()
 
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ..core.types import Error
 from ..evaluation.intervals import Outcomes
-from ..evaluation.loop import Records
 from ..evaluation.measures import RunColumns
+from ..evaluation.records import Records
 from ..io import write_atomically
 
 if TYPE_CHECKING:

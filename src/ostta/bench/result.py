@@ -255,4 +255,6 @@ def read_result(path: Path) -> Result:
     try:
         return Result.model_validate_json(read_regular(path, "result file"))
     except ValidationError as problem:
-        raise Error(f"{path} is not a result file of this version ({first_problem(problem)}).") from None
+        raise Error(
+            f"{path} is not a result file of this version ({first_problem(problem)}).", code="result-invalid"
+        ) from None

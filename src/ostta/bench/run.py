@@ -105,7 +105,7 @@ def prepare(
         guard=spec.guard,
     )
     if spec.ahead > 1 and (reason := why_not(adapter)) is not None:
-        raise Error(f"Images cannot be encoded ahead: {reason}. Leave out `--ahead`.")
+        raise Error(f"Images cannot be encoded ahead: {reason}. Leave out `--ahead`.", code="ahead-impossible")
     prepared = Prepared(
         spec,
         adapter,

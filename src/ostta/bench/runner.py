@@ -149,7 +149,7 @@ def plan(
     """
     number, count = shard
     if not 1 <= number <= count:
-        raise Error(f"A shard is i/n with i from 1 to n, not {number}/{count}.")
+        raise Error(f"A shard is i/n with i from 1 to n, not {number}/{count}.", code="option-invalid")
     cells: dict[str, Cell] = {}
     for cell in expand(suite, seeds, limit, only):
         cells.setdefault(run_key(cell.spec), cell)
@@ -193,7 +193,9 @@ def run_grid(
     if threads is None:
         threads = threads_from_environment() or max(1, cores() // max(1, workers))
     if workers < 1 or threads < 1:
-        raise Error(f"A grid needs at least one worker and one thread, not {workers} and {threads}.")
+        raise Error(
+            f"A grid needs at least one worker and one thread, not {workers} and {threads}.", code="option-invalid"
+        )
     make_folder(out)
     root = None if root is None else root.absolute()
     common = Job(

@@ -173,7 +173,10 @@ def read_scenario(kind_or_path: str, **options: Any) -> Scenario:
     for name in given:
         if name not in _KINDS[kind].model_fields:
             owners = [other for other, model in _KINDS.items() if name in model.model_fields]
-            raise Error(f"The scenario {kind} takes no `{name}`, which belongs to {' and '.join(owners)}.")
+            raise Error(
+                f"The scenario {kind} takes no `{name}`, which belongs to {' and '.join(owners)}.",
+                code="scenario-invalid",
+            )
     try:
         scenario: Scenario = TypeAdapter(Scenario).validate_python({**content, **given})
     except ValidationError as problem:
@@ -182,19 +185,27 @@ def read_scenario(kind_or_path: str, **options: Any) -> Scenario:
             if kind == "domains" and "domains" not in content
             else ""
         )
-        raise Error(f"The scenario {kind} cannot be used ({first_problem(problem)}).{hint}") from None
+        raise Error(
+            f"The scenario {kind} cannot be used ({first_problem(problem)}).{hint}", code="scenario-invalid"
+        ) from None
     return scenario
 
 
 def _file_content(path: str) -> dict[str, Any]:
     if not path.endswith(".json"):
-        raise Error(f"There is no scenario {path!r}: choose one of {', '.join(_KINDS)}, or give a JSON file of one.")
+        raise Error(
+            f"There is no scenario {path!r}: choose one of {', '.join(_KINDS)}, or give a JSON file of one.",
+            code="scenario-unknown",
+        )
     try:
         content = parse_json(Path(path).read_text(encoding="utf-8"))
     except OSError as problem:
-        raise Error(f"The scenario file {path} cannot be read ({problem.strerror}).") from None
+        raise Error(f"The scenario file {path} cannot be read ({problem.strerror}).", code="file-unreadable") from None
     except ValueError as problem:
-        raise Error(f"The scenario file {path} is not JSON ({problem}).") from None
+        raise Error(f"The scenario file {path} is not JSON ({problem}).", code="scenario-invalid") from None
     if not isinstance(content, dict) or content.get("kind") not in list(_KINDS):
-        raise Error(f"The scenario file {path} must hold an object whose `kind` is one of {', '.join(_KINDS)}.")
+        raise Error(
+            f"The scenario file {path} must hold an object whose `kind` is one of {', '.join(_KINDS)}.",
+            code="scenario-invalid",
+        )
     return content

@@ -49,7 +49,8 @@ class Sets:
         if not parse_name(name).corrupted:
             raise Error(
                 f"The scenario {kind} changes the corruption, but '{name}' has none: "
-                "give the name of a corrupted set, such as cifar10c."
+                "give the name of a corrupted set, such as cifar10c.",
+                code="scenario-invalid",
             )
         return [self.domain(DomainSpec(desired=name, corruption=each, name=each)) for each in corruptions]
 
@@ -99,7 +100,10 @@ class Sets:
         how = {"named": False} if self._chosen is None else self._how_desired()
         dataset = self._of_side(self._open(name, corruption, severity, how), desired=False)
         if dataset.origin == FEATURES and not len(dataset):
-            raise Error(f"'{name}' has no unknown images: extract some with --undesired, or give --undesired-classes.")
+            raise Error(
+                f"'{name}' has no unknown images: extract some with --undesired, or give --undesired-classes.",
+                code="dataset-empty",
+            )
         self.undesired.append(dataset)
         return dataset
 
@@ -121,7 +125,8 @@ class Sets:
         if self.desired and dataset.classes != self.desired[0].classes:
             raise Error(
                 f"All domains must have the same classes in the same order, but {dataset.name} has "
-                f"{_some(dataset.classes)} and {self.desired[0].name} has {_some(self.desired[0].classes)}."
+                f"{_some(dataset.classes)} and {self.desired[0].name} has {_some(self.desired[0].classes)}.",
+                code="classes-differ",
             )
         self.desired.append(dataset)
         return dataset
@@ -158,13 +163,15 @@ class Sets:
         missing = next((name for name in self._chosen if spoken(name) not in names), None)
         if missing is not None:
             raise Error(
-                f"'{dataset.name}' has no class '{missing}' for the undesired side: it has {_some(dataset.classes)}."
+                f"'{dataset.name}' has no class '{missing}' for the undesired side: it has {_some(dataset.classes)}.",
+                code="class-unknown",
             )
         unknown = [names[spoken(name)] for name in self._chosen]
         wanted = [label for label in names.values() if label not in unknown] if desired else unknown
         if not wanted:
             raise Error(
-                f"All classes of '{dataset.name}' are to be undesired: leave at least one for the desired side."
+                f"All classes of '{dataset.name}' are named as unknown: leave at least one known class.",
+                code="run-invalid",
             )
         of_label = np.full(len(dataset.classes), -1, np.int64)
         of_label[wanted] = np.arange(len(wanted))
@@ -187,8 +194,9 @@ class Sets:
     def _check_order(self, name: str) -> None:
         if parse_name(name).base == IN_ORDER and not isinstance(self.spec.scenario, OrderedScenario):
             raise Error(
-                f"The order of '{name}' is its point, and {self.spec.scenario.kind} would lose it: "
-                "use the scenario ordered."
+                f"The order of '{name}' matters, and the scenario {self.spec.scenario.kind} does not keep it: "
+                "use the scenario ordered.",
+                code="scenario-invalid",
             )
 
 
@@ -198,14 +206,16 @@ def _chosen(spec: RunSpec) -> tuple[str, ...] | None:
         return None
     if spec.undesired not in (None, spec.desired) or isinstance(spec.scenario, DomainsScenario):
         raise Error(
-            "`undesired_classes` are classes of the desired set, so that there is no other undesired set beside them, and no list "
-            "of domains."
+            "`undesired_classes` are classes of the desired set: give no other undesired set, and no list of domains.",
+            code="run-invalid",
         )
     names = checked_classes(spec.undesired_classes)
     known = {spoken(name) for name in spec.classes or ()}
     both = next((name for name in names if spoken(name) in known), None)
     if both is not None and parse_name(spec.desired).kind in _CHOOSES_CLASSES:
-        raise Error(f"The class '{both}' is named for both sides: a class is either desired or undesired.")
+        raise Error(
+            f"The class '{both}' is named for both sides: a class is either known or unknown.", code="run-invalid"
+        )
     return names
 
 

@@ -13,8 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.types import Error
-from ..evaluation.intervals import LEVEL, METRICS, OF_SCORES, Interval, Outcomes, Resampling, Values, interval
-from ..evaluation.significance import ALPHA, holm, over_images, over_seeds
+from ..evaluation.intervals import (
+    ALPHA,
+    LEVEL,
+    METRICS,
+    OF_SCORES,
+    Interval,
+    Outcomes,
+    Resampling,
+    Values,
+    holm,
+    interval,
+    over_images,
+    over_seeds,
+)
 from .records import PAIRED, read_records
 from .result import Result
 from .spec import run_key
@@ -304,7 +316,10 @@ def average_ranks(values: Mapping[str, Sequence[float]], *, higher_is_better: bo
 
     streams = len(next(iter(values.values()), ()))
     if len(values) < 2 or streams < 2 or any(len(each) != streams for each in values.values()):
-        raise Error("Average ranks need at least two methods with figures on the same streams, at least two of them.")
+        raise Error(
+            "Average ranks need at least two methods with figures on the same two or more streams.",
+            code="ranks-impossible",
+        )
     names = list(values)
     table = np.array([values[name] for name in names], np.float64) * (1 if higher_is_better else -1)
     average = rankdata(-table, axis=0).mean(axis=1)

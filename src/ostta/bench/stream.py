@@ -105,10 +105,12 @@ def compose(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
     The scenario `fooling` alone looks at images, through `backbone`.
     """
     if spec.limit is not None and spec.limit < 1:
-        raise Error(f"`limit` is at least 1, not {spec.limit}.")
+        raise Error(f"`limit` must be at least 1, not {spec.limit}.", code="option-invalid")
     named = next((name for name in sets_of(spec) if parse_name(name).kind == "features"), None)
     if named is not None and spec.scenario.kind in _NEED_IMAGES:
-        raise Error(f"The scenario {spec.scenario.kind} needs images, and '{named}' has features alone.")
+        raise Error(
+            f"The scenario {spec.scenario.kind} needs images, and '{named}' has features alone.", code="images-missing"
+        )
     sets = Sets(spec, root)
     stream = hostile(spec, sets, backbone) if isinstance(spec.scenario, HOSTILE) else _stream(spec, sets)
     remarks = (
@@ -159,7 +161,8 @@ def _stream(spec: RunSpec, sets: Sets) -> Stream:
     if isinstance(scenario, OrderedScenario):
         if spec.draw != "order":
             raise Error(
-                f"The scenario ordered shows a set in its own order, so `draw` must be 'order', not {spec.draw!r}."
+                f"The scenario ordered shows a set in its own order, so `draw` must be 'order', not {spec.draw!r}.",
+                code="scenario-invalid",
             )
         return Ordered(domain, ratio=ratio, seed=seed)
     return SingleDomain(domain.desired, domain.undesired, ratio=ratio, seed=seed)
@@ -258,12 +261,18 @@ def hostile(spec: RunSpec, sets: Sets, backbone: Backbone | None) -> Stream:
     scenario, ratio, seed = spec.scenario, spec.ratio, spec.seed
     wanted = DomainSpec(desired=spec.desired)
     if not isinstance(scenario, SortedScenario | OneClassFirstScenario) and (spec.undesired is None or ratio <= 0):
-        raise Error(f"The scenario {scenario.kind} is about undesired images: name a set of them, and a ratio above 0.")
+        raise Error(
+            f"The scenario {scenario.kind} needs unknown images: name a data set of them, and a ratio above 0.",
+            code="scenario-invalid",
+        )
     if isinstance(scenario, UnknownFirstScenario):
         return UnknownFirst(sets.domain(wanted, scenario.images), scenario.images, ratio=ratio, seed=seed)
     if isinstance(scenario, FoolingScenario):
         if backbone is None:
-            raise Error("Which images fool a model, it must be asked itself: there is none here.")
+            raise Error(
+                "The scenario fooling selects images with the model of the run, and no model is given here.",
+                code="backbone-missing",
+            )
         domain = fooling_candidates(spec, sets)
         asked = _FrozenCosine(backbone, spec.classes or sets.desired[0].classes)
         return Fooling(domain, asked, pool=scenario.pool, ratio=ratio, seed=seed)
@@ -360,15 +369,19 @@ def seen_images(result: Result, root: Path | None) -> SeenImages:
     spec = result.spec
     away = next((name for name in sets_of(spec) if parse_name(name).kind == "hub"), None)
     if away is not None:
-        raise Error(f"The images of '{away}' are on the hub, and a page fetches nothing.")
+        raise Error(f"The images of '{away}' are on the hub, and pages download nothing.", code="images-missing")
     if any(parse_name(name).kind == "features" for name in sets_of(spec)):
-        raise Error("This stream has features alone, so there are no images to show.")
+        raise Error("This stream has features alone, so there are no images to show.", code="images-missing")
     if isinstance(spec.scenario, FoolingScenario):
-        raise Error("Which images the stream of the scenario fooling has, only its model knows.")
+        raise Error(
+            "The images of the scenario fooling depend on its model, which pages do not load.", code="images-missing"
+        )
     composed = compose(spec, root)
     stream = composed.stream
     if stream.hash != result.stream.hash or result.stream.identity not in (None, stream.identity):
-        raise Error(f"The data of {spec.desired} and {spec.undesired} are no longer what this run saw.")
+        raise Error(
+            f"The data of {spec.desired} and {spec.undesired} are no longer what this run saw.", code="stream-changed"
+        )
     return SeenImages(stream, composed.known_classes(spec))
 
 
@@ -378,5 +391,8 @@ def stream_images(result: Result, root: Path | None, opened: Collection[str] = (
     own = [*files_of(spec), *(name for name in sets_of(spec) if parse_name(name).kind in OWN)]
     closed = next((name for name in own if name not in opened), None)
     if closed is not None:
-        raise Error(f"Only the result file names {closed!r}: `--open {closed}` allows it to be read, if you trust it.")
+        raise Error(
+            f"Only the result file names {closed!r}: `--open {closed}` allows it to be read, if you trust it.",
+            code="consent-missing",
+        )
     return seen_images(result, root)

@@ -288,7 +288,7 @@ def load_suite(name: str) -> Suite:
     if name not in names:
         alike = [full for full in names if full.endswith(f"/{name}")] or difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean {' or '.join(map(repr, alike))}" if alike else "`ostta bench ls` lists them"
-        raise Error(f"There is no suite {name!r}; {hint}.")
+        raise Error(f"There is no suite {name!r}; {hint}.", code="suite-unknown")
     return read_suite(FOLDER / f"{name}.toml", name)
 
 
@@ -301,15 +301,15 @@ def read_suite(path: Path, name: str) -> Suite:
             raise ValueError("axes: a table of axes, each with its entries")
         return Suite(**{**content, "name": name, "axes": [_axis(*item) for item in axes.items()]})
     except OSError as problem:
-        raise Error(f"The suite file {path} cannot be read ({problem.strerror}).") from None
+        raise Error(f"The suite file {path} cannot be read ({problem.strerror}).", code="file-unreadable") from None
     except ValidationError as problem:
         found = all_problems(problem, partial(_place_in_file, content))
         count = f"{len(found)} problems: " if len(found) > 1 else ""
-        raise Error(f"{path} is not a suite file ({count}{'; '.join(found)}).") from None
+        raise Error(f"{path} is not a suite file ({count}{'; '.join(found)}).", code="suite-invalid") from None
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
-        raise Error(f"{path} is not a suite file ({one_line(problem)}).") from None
+        raise Error(f"{path} is not a suite file ({one_line(problem)}).", code="suite-invalid") from None
     except RecursionError:
-        raise Error(f"{path} is not a suite file (it is nested too deeply).") from None
+        raise Error(f"{path} is not a suite file (it is nested too deeply).", code="suite-invalid") from None
 
 
 def _place_in_file(content: Mapping[str, Any], loc: tuple[Any, ...]) -> str:

@@ -67,7 +67,8 @@ def verify(
         if name not in opened:
             raise Error(
                 f"The run of {path} would read {name!r}, a path, code or something to download that only the file names: "
-                f"allow it with `--open {name}` if you trust it."
+                f"allow it with `--open {name}` if you trust it.",
+                code="consent-missing",
             )
     with tempfile.TemporaryDirectory(prefix="ostta-verify-") as folder:
         out = Path(folder)
@@ -82,7 +83,7 @@ def verify(
             keep_going=True,
         )
         if summary.failed:
-            raise Error(f"The run of {path} cannot be carried out: {summary.failed[0].reason}")
+            raise Error(f"The run of {path} cannot be carried out: {summary.failed[0].reason}", code="run-failed")
         (made,) = out.glob("*.json")
         now = read_result(made)
     return Verification(_differences(filed, now, COMPARED), _differences(filed, now, CIRCUMSTANCES))

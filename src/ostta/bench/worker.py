@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
-import socket
-import sys
+import signal
+import struct
 import threading
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
@@ -32,6 +29,10 @@ from .machine import can_reset_peak, give_back, limited, memory_now
 from .run import Watch, ensure_result, open_backbone, prepare
 from .spec import RunSpec, register_sources, run_key
 
+# Seconds between two reports of progress, and between two checks that the parent process runs.
+PAUSE = 0.2
+# Images done, and their total number.
+PROGRESS = struct.Struct("qq")
 # Told of progress: the run, how many images are done, and of how many.
 Step = Callable[[RunSpec, int, int], None]
 
@@ -208,69 +209,42 @@ def inside(jobs: Iterator[tuple[Job, RunLock]], threads: int, step: Step) -> Ite
                 yield attempt(job, watch, loaded.of(spec, job.root))
 
 
-# Seconds between two messages about progress.
-PAUSE = 0.2
+_loaded: LoadedBackbones
+_freshness: Freshness
+_progress: int
 
 
-def main() -> None:
-    """Carry out the jobs on standard input, until it ends or this process is not fit for another one."""
-    locks = socket.socket(fileno=int(sys.argv[1])) if len(sys.argv) > 1 else None
-    lines: SimpleQueue[bytes] = SimpleQueue()
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as messages:
-        # What libraries print must not get between the messages.
-        os.dup2(2, 1)
-        Thread(target=_listen, args=(lines,), daemon=True).start()
-
-        def tell(message: dict[str, object]) -> None:
-            print(json.dumps(message), file=messages, flush=True)
-
-        loaded, freshness, stays = LoadedBackbones(most=1), Freshness(), True
-        while stays:
-            job = Job.model_validate_json(lines.get())
-            freshness.begin()
-            with _lock_from(locks):
-                ending = _carried_out(job, loaded, tell)
-            stays = freshness.restored(ending)
-            tell({"ending": ending.model_dump(mode="json"), "stays": stays})
-    # Without the usual end, which waits for threads that a run may have left.
-    os._exit(0)
+def begin(parent: int, errors: str, progress: str) -> None:
+    """Prepare a new worker process. It writes its error output and its progress to the files of these names."""
+    global _loaded, _freshness, _progress
+    Thread(target=_end_with, args=(parent,), daemon=True).start()
+    # Ctrl-C is for the parent process, which ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    output = os.open(errors, os.O_WRONLY | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    _progress = os.open(progress, os.O_WRONLY)
+    _loaded, _freshness = LoadedBackbones(most=1), Freshness()
 
 
-def _carried_out(job: Job, loaded: LoadedBackbones, tell: Callable[[dict[str, object]], None]) -> Ending:
-    told = -PAUSE
+def carry_out(content: str) -> tuple[str, bool]:
+    """Carry out a job in a worker process. Return its ending, and whether the process can carry out another run."""
+    job = Job.model_validate_json(content)
+    _freshness.begin()
+    written = -PAUSE
 
     def watch(done: int, total: int, hm: float | None) -> None:
-        nonlocal told
-        if time.monotonic() - told >= PAUSE or done == total:
-            told = time.monotonic()
-            tell({"done": done, "total": total})
+        nonlocal written
+        if time.monotonic() - written >= PAUSE or done == total:
+            written = time.monotonic()
+            os.pwrite(_progress, PROGRESS.pack(done, total), 0)
 
-    return attempt(job, watch, loaded.of(job.spec, job.root))
-
-
-@contextmanager
-def _lock_from(locks: socket.socket | None) -> Iterator[None]:
-    """The lock of a job lasts until its run has ended, or until this process has, whichever is first."""
-    if locks is None:
-        yield
-        return
-    _, held, _, _ = socket.recv_fds(locks, 1, 1)
-    try:
-        yield
-    finally:
-        for handle in held:
-            os.close(handle)
+    ending = attempt(job, watch, _loaded.of(job.spec, job.root))
+    return ending.model_dump_json(), _freshness.restored(ending)
 
 
-def _listen(lines: SimpleQueue[bytes]) -> None:
-    # Below Python's own buffers, whose lock would be in the way of a normal end.
-    unfinished = b""
-    while received := os.read(0, 65_536):
-        *whole, unfinished = (unfinished + received).split(b"\n")
-        for line in whole:
-            lines.put(line)
+def _end_with(parent: int) -> None:
+    """End this process when the parent process has ended: nobody waits for the run any more."""
+    while os.getppid() == parent:
+        time.sleep(PAUSE)
     os._exit(1)
-
-
-if __name__ == "__main__":
-    main()

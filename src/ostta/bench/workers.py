@@ -1,232 +1,171 @@
-"""The local engine: a bounded number of worker processes, reused from run to run."""
+"""The local engine: a bounded number of worker processes, reused from run to run.
+
+A process is reused for runs of ostta's own code on the same GPU, as long as it is in the state of a new one (`worker.Freshness`). A run
+with code from outside, in a file or registered by a package, has a process of its own.
+"""
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import socket
-import subprocess
-import sys
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from queue import SimpleQueue
-from threading import Thread
-from typing import IO, Any
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
 
-from .folder import RunLock, have_locks
+from loky.process_executor import ProcessPoolExecutor
+
+from .folder import RunLock
 from .machine import environment
 from .spec import RunSpec, files_of, packages_of
-from .worker import Ending, Job, Outcome, Step
+from .worker import PAUSE, PROGRESS, Ending, Job, Outcome, Step, begin, carry_out
 
-# A process, and a line that it said; an empty one is its end.
-Said = tuple["Process", bytes]
-
-
+# What a worker process calls at its start and for each job.
+BEGIN: Callable[[int, str, str], None] = begin
+TASK: Callable[[str], tuple[str, bool]] = carry_out
+# Bytes of the last error output that the note of a failed run has.
 _TAIL = 4_000
 
 
-# Seconds that a process has to end by itself.
-_PATIENCE = 10.0
+class Worker:
+    """One worker process. It has an executor of its own, so that a process that dies fails its own run only.
 
-
-# Windows has no such signal.
-_KILLED = getattr(signal, "SIGKILL", 9)
-
-
-class Process:
-    """`job` is the run that it has under way, None while it waits for one. `stays`: whether it can have another one after that.
-
-    `variables` are those of the environment that it has beside the parent's; `once`: it is for one run only.
+    job: the run under way, None while the worker waits. stays: whether the process can carry out another run. `variables` are added to
+    the environment of the process; `once`: the process is for one run only.
     """
 
-    def __init__(self, threads: int, variables: dict[str, str], events: SimpleQueue[Said], *, once: bool) -> None:
+    def __init__(self, threads: int, variables: dict[str, str], events: SimpleQueue[Worker], *, once: bool) -> None:
         self.variables, self.stays = variables, not once
         self.job: Job | None = None
-        self._once, self._said_before = once, 0
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
-        self._locks: socket.socket | None = None
-        inherited: socket.socket | None = None
-        if have_locks():
-            self._locks, inherited = socket.socketpair()
-        # -P: a file in the working folder must not stand in for a library. A session of its own: Ctrl-C is for the parent to deal with.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "ostta.bench.worker", *_number(inherited)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env={**os.environ, **environment(threads), **variables},
-            pass_fds=() if inherited is None else (inherited.fileno(),),
-            start_new_session=True,
+        self._lock: RunLock | None = None
+        self._once, self._events, self._logged = once, events, 0
+        # The process writes its error output and its progress to files: they outlive it, and no lock can be left behind.
+        self._errors, self._progress = tempfile.NamedTemporaryFile(), tempfile.NamedTemporaryFile()  # noqa: SIM115
+        self._executor = ProcessPoolExecutor(
+            max_workers=1,
+            env={**environment(threads), **variables},
+            initializer=BEGIN,
+            initargs=(os.getpid(), self._errors.name, self._progress.name),
         )
-        if inherited is not None:
-            inherited.close()
-        Thread(target=self._listen, args=(events,), daemon=True).start()
 
     def carry_out(self, job: Job, lock: RunLock) -> None:
-        """Hand over a job with its lock: with no copy left here, the lock lasts as long as the run or the process."""
-        assert self._process.stdin is not None
-        self.job = job
-        # A pipe is broken where the process has ended already; then `ending` says so.
-        with lock, suppress(OSError):
-            if self._locks is not None:
-                socket.send_fds(self._locks, [b"."], lock.inherited)
-            self._process.stdin.write(job.model_dump_json().encode() + b"\n")
-            self._process.stdin.flush()
+        """Start a run. The lock is held until the run has ended; the process ends with this one."""
+        self.job, self._lock = job, lock
+        os.truncate(self._progress.name, 0)
+        self._ended: Future[tuple[str, bool]] = self._executor.submit(TASK, job.model_dump_json())
+        self._ended.add_done_callback(lambda _: self._events.put(self))
 
-    def finishes(self, line: bytes) -> bool:
-        """Whether `line` says how the run ended."""
-        return "ending" in _message(line)
+    def report(self, step: Step) -> None:
+        """Tell `step` how far the run is."""
+        content = os.pread(self._progress.fileno(), PROGRESS.size, 0)
+        if self.job is not None and len(content) == PROGRESS.size:
+            step(self.job.spec, *PROGRESS.unpack(content))
 
-    def tell(self, line: bytes, step: Callable[[RunSpec, int, int], None]) -> None:
-        """Pass on what `line` says about progress."""
-        message = _message(line)
-        if self.job is not None:
-            step(self.job.spec, message["done"], message["total"])
-
-    def ending(self, line: bytes) -> Ending | None:
-        """How the run ended, by the process's own words or by its death; None where it had no run."""
-        job, self.job = self.job, None
-        if job is None:
-            self._close()
-            return None
-        if line:
-            message = _message(line)
-            self.stays = bool(message["stays"]) and not self._once
-            self._said_before = os.fstat(self._errors.fileno()).st_size
-            if not self.stays:
-                self.end()
-            return Ending.model_validate(message["ending"])
-        self.stays = False
-        code, said = self._process.wait(), self._last_words()
-        self._close()
-        return Ending(spec=job.spec, state=Outcome.FAILED, reason=_end_of_process(code), trace=said or None)
+    def ending(self) -> Ending:
+        """Return how the run ended, as the process said or by its exit code."""
+        assert self.job is not None
+        job = self.job
+        self._release()
+        try:
+            content, fit = self._ended.result()
+        except Exception as problem:
+            output, self.stays = self._last_output(), False
+            self.end()
+            return Ending(spec=job.spec, state=Outcome.FAILED, reason=_reason(str(problem)), trace=output or None)
+        self.stays = fit and not self._once
+        self._logged = os.fstat(self._errors.fileno()).st_size
+        if not self.stays:
+            self.end()
+        return Ending.model_validate_json(content)
 
     def end(self) -> None:
-        """End it, and the run that it may have under way."""
-        if self.job is not None:
-            self._process.kill()
-        self._close()
-        try:
-            self._process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def _last_words(self) -> str:
-        """The end of what it printed as errors in this run."""
-        handle = self._errors.fileno()
-        end = os.fstat(handle).st_size
-        start = max(self._said_before, end - _TAIL)
-        self._errors.seek(start)
-        return self._errors.read(end - start).decode(errors="replace")
-
-    def _listen(self, events: SimpleQueue[Said]) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
-            for line in lines:
-                events.put((self, line))
-        events.put((self, b""))
-
-    def _close(self) -> None:
-        """Its standard input ends, which ends the process."""
-        assert self._process.stdin is not None
-        with suppress(OSError):
-            self._process.stdin.close()
-        if self._locks is not None:
-            self._locks.close()
+        """End the process, and the run that it may have under way."""
+        self._executor.shutdown(wait=True, kill_workers=True)
+        self._release()
         self._errors.close()
+        self._progress.close()
 
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+        self.job = self._lock = None
 
-def _number(inherited: socket.socket | None) -> list[str]:
-    return [] if inherited is None else [str(inherited.fileno())]
-
-
-def _message(line: bytes) -> dict[str, Any]:
-    message: dict[str, Any] = json.loads(line)
-    return message
-
-
-def _end_of_process(code: int) -> str:
-    if code == -_KILLED:
-        return "The process of this run was killed, as the system does where memory runs out."
-    if code < 0:
-        return f"The process of this run was ended by the signal {signal.Signals(-code).name}."
-    return f"The process of this run ended with code {code} before it had a result."
+    def _last_output(self) -> str:
+        """Return the end of what the process wrote as errors in this run."""
+        end = os.fstat(self._errors.fileno()).st_size
+        start = max(self._logged, end - _TAIL)
+        return os.pread(self._errors.fileno(), end - start, start).decode(errors="replace")
 
 
 def local(
     jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int, step: Step, *, fresh: bool = False
 ) -> Iterator[Ending]:
-    """The endings of `jobs` as they come. A job is taken, with its lock, when there is room for it.
+    """Yield the endings of `jobs` as they come. A job is taken, with its lock, when a worker is free.
 
-    `step(spec, images, of how many)` is told now and then. `fresh`: a new process for each run. Whoever stops reading ends the processes.
+    `step(spec, images, total)` is called now and then. `fresh`: a new process for each run. Closing the generator ends the processes.
     """
-    events: SimpleQueue[Said] = SimpleQueue()
-    places: list[Process | None] = [None] * workers
+    events: SimpleQueue[Worker] = SimpleQueue()
+    places: list[Worker | None] = [None] * workers
     try:
         while True:
             while free := _free(places):
                 if (taken := next(jobs, None)) is None:
-                    # There will be no more, and what waits for them only takes memory.
+                    # There are no more jobs, and idle processes occupy memory.
                     _end(places, free)
                     break
-                alone = fresh or _has_outside_code(taken[0].spec)
-                _start(*taken, places, free, threads, events, alone=alone)
-            busy = [process for process in places if process is not None and process.job is not None]
+                _start(*taken, places, free, threads, events, alone=fresh or _has_outside_code(taken[0].spec))
+            busy = [worker for worker in places if worker is not None and worker.job is not None]
             if not busy:
                 return
-            process, line = events.get()
-            if process not in places:
-                continue  # the last words of one that was replaced
-            if line and not process.finishes(line):
-                process.tell(line, step)
-            elif (ending := process.ending(line)) is not None:
-                if not process.stays:
-                    places[places.index(process)] = None
+            try:
+                ended = events.get(timeout=PAUSE)
+            except Empty:
+                for worker in busy:
+                    worker.report(step)
+                continue
+            if ended in busy:
+                ended.report(step)
+                ending = ended.ending()
+                if not ended.stays:
+                    places[places.index(ended)] = None
                 yield ending
-            else:
-                places[places.index(process)] = None  # it ended while it had nothing to do
     finally:
         _end(places, range(workers))
 
 
-def _end(places: list[Process | None], which: Iterable[int]) -> None:
+def _end(places: list[Worker | None], which: Iterable[int]) -> None:
     for place in which:
-        process, places[place] = places[place], None
-        if process is not None:
-            process.end()
+        worker, places[place] = places[place], None
+        if worker is not None:
+            worker.end()
 
 
-def _free(places: list[Process | None]) -> list[int]:
-    """The places without a run; those with a process that waits come first."""
-    free = [place for place, process in enumerate(places) if process is None or process.job is None]
+def _free(places: list[Worker | None]) -> list[int]:
+    """Return the places without a run; those with an idle process come first."""
+    free = [place for place, worker in enumerate(places) if worker is None or worker.job is None]
     return sorted(free, key=lambda place: places[place] is None)
 
 
 def _start(
     job: Job,
     lock: RunLock,
-    places: list[Process | None],
+    places: list[Worker | None],
     free: list[int],
     threads: int,
-    events: SimpleQueue[Said],
+    events: SimpleQueue[Worker],
     *,
     alone: bool,
 ) -> None:
-    """The job goes to a process that waits for one like it, else to a new one in the place of another."""
+    """Give the job to an idle process with the same variables, else to a new one in the place of another."""
     for place in () if alone else free:
-        process, gpu = places[place], _own_gpu(job.spec.device, place)
-        if process is not None and process.variables == gpu:
-            process.carry_out(job, lock)
+        worker = places[place]
+        if worker is not None and worker.variables == _own_gpu(job.spec.device, place):
+            worker.carry_out(job, lock)
             return
     place = free[-1]  # an empty one, if there is any
-    old = places[place]
-    if old is not None:
-        old.end()
+    _end(places, [place])
     try:
-        new = places[place] = Process(threads, _own_gpu(job.spec.device, place), events, once=alone)
+        new = places[place] = Worker(threads, _own_gpu(job.spec.device, place), events, once=alone)
     except BaseException:
         lock.release()
         raise
@@ -238,7 +177,7 @@ def _has_outside_code(spec: RunSpec) -> bool:
 
 
 def _own_gpu(device: str, place: int) -> dict[str, str]:
-    """What shows a process one GPU alone, where the run leaves open which: workers take them in turn."""
+    """Return the variables that show a process one GPU only, if the run does not name one: workers take them in turn."""
     if device != "cuda":
         return {}
     import torch
@@ -248,3 +187,16 @@ def _own_gpu(device: str, place: int) -> dict[str, str]:
         [number.strip() for number in shown.split(",")] if shown else list(map(str, range(torch.cuda.device_count())))
     )
     return {"CUDA_VISIBLE_DEVICES": gpus[place % len(gpus)]} if gpus else {}
+
+
+def _reason(problem: str) -> str:
+    """Say why a process ended, from the exit code in loky's message."""
+    found = re.search(r"\{(SIG\w+|EXIT)\((-?\d+)\)", problem)
+    if found is None:
+        return f"The process of this run ended before it had a result ({problem.splitlines()[0] if problem else 'no reason'})."
+    name, code = found.groups()
+    if name == "SIGKILL":
+        return "The process of this run was killed, as the system does where memory runs out."
+    if name == "EXIT":
+        return f"The process of this run ended with code {code} before it had a result."
+    return f"The process of this run was ended by the signal {name}."

@@ -10,6 +10,7 @@ from contextlib import suppress
 EXTRAS = {
     "typer": "cli",
     "rich": "cli",
+    "loky": "bench",
     "matplotlib": "bench",
     "ot": "bench",
     "pandas": "bench",

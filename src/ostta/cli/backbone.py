@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.types import Error
-from .parsing import DEVICE_HELP, DTYPE_HELP
+from .options import Data, Device, Dtype, Template
 
 if TYPE_CHECKING:
     import torch
@@ -25,9 +25,9 @@ def statistics(
     images: Annotated[str, typer.Option(help="Source images, as a data set: folder:PATH, parquet:PATH or a name.")],
     out: Annotated[Path | None, typer.Option(help="The file to write; else beside the prompts.")] = None,
     limit: Annotated[int | None, typer.Option(min=2, help="Only so many images.")] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
-    data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+    data: Data = None,
 ) -> None:
     """Take the token statistics of source images, which PromptAlign aligns with.
 
@@ -43,7 +43,10 @@ def statistics(
 
     model = backbones.load(backbone, device, dtype)
     if not isinstance(model, backbones.HasTokenStatistics):
-        raise Error(f"Token statistics are for backbones with MaPLe prompts, and {backbone} has none.")
+        raise Error(
+            f"Token statistics are for backbones with MaPLe prompts, and {backbone} has none.",
+            code="backbone-without-prompts",
+        )
     target = out or statistics_file(backbone)
     dataset: Source = open_dataset(images, data, named=False, limit=None if is_own(images) else limit)
     if limit is not None and is_own(images):
@@ -85,9 +88,7 @@ def export(
     backbone: Annotated[str, typer.Option(help="embedded, a hub id, a local folder, or one with MaPLe prompts.")],
     classes: Annotated[str, typer.Option(help="Class names: a,b,c or a file with one a line.")],
     to: Annotated[Path, typer.Option(help="The folder to write; onnx:FOLDER is the backbone's name from then on.")],
-    template: Annotated[
-        list[str] | None, typer.Option(help='A prompt template such as "a photo of a {}."; several are averaged.')
-    ] = None,
+    template: Template = None,
     int8: Annotated[bool, typer.Option("--int8", help="Round the dense layers to eight bits.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a backbone that was exported there earlier.")] = False,
 ) -> None:
@@ -101,7 +102,8 @@ def export(
     names, descriptions = described(parse_classes(classes))
     if descriptions:
         raise Error(
-            "An exported backbone has embeddings of class names in templates: give the classes without descriptions."
+            "An exported backbone has embeddings of class names in templates: give the classes without descriptions.",
+            code="descriptions-unsupported",
         )
     templates = template or backbones.DEFAULT_TEMPLATES
     about = backbones.export(backbones.load(backbone), names, to, templates=templates, int8=int8, force=force)

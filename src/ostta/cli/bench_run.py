@@ -1,13 +1,24 @@
-"""`ostta bench run` and `ostta bench verify`: grids of runs, and whether a result can be had again."""
+"""`ostta bench run`: carry out the runs of a suite."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .parsing import DEVICE_HELP, DTYPE_HELP, Records, parse_device, parse_only, parse_seeds, parse_shard
+from .options import (
+    DEVICE_HELP,
+    DTYPE_HELP,
+    OUT,
+    Data,
+    Log,
+    Out,
+    Records,
+    parse_device,
+    parse_only,
+    parse_seeds,
+    parse_shard,
+)
 
 
 def run(
@@ -38,8 +49,8 @@ def run(
     ] = "local",
     device: Annotated[str | None, typer.Option(help=f"In place of the suite's: {DEVICE_HELP}")] = None,
     dtype: Annotated[str | None, typer.Option(help=f"In place of the suite's. {DTYPE_HELP}")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the result files.")] = Path("ostta-runs"),
+    data: Data = None,
+    out: Out = OUT,
     records: Records = None,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Images between two checkpoints of a run.")] = 2_000,
     cache_features: Annotated[
@@ -52,9 +63,7 @@ def run(
         bool,
         typer.Option("--keep-going", help="Where a model or data are missing for some runs, carry out the others."),
     ] = False,
-    log: Annotated[
-        str | None, typer.Option(help="Write curves on the way: tensorboard:FOLDER, a folder in it for each run.")
-    ] = None,
+    log: Log = None,
     fresh: Annotated[
         bool,
         typer.Option("--fresh", help="A new process for each run; else processes live on from run to run."),
@@ -102,38 +111,3 @@ def run(
     print(f"{', '.join(counts)}, in {duration(summary.seconds)}: {out}")
     if summary.failed:
         raise typer.Exit(1)
-
-
-def verify(
-    result: Annotated[Path, typer.Argument(help="A result file.")],
-    data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
-    opened: Annotated[
-        list[str] | None,
-        typer.Option("--open", help="A path or hub id of the file that may be opened. May be given several times."),
-    ] = None,
-) -> None:
-    """Run the spec of a result file again and compare every figure, to the last bit. Exit code 1 where they differ.
-
-    Example: ostta bench verify ostta-runs/rosita-cifar10c-mnist-s0-0123456789ab.json --data DATA
-    """
-    from ..bench.verify import Difference
-    from ..bench.verify import verify as check
-    from .grid_progress import grid_progress
-
-    def listed(differences: tuple[Difference, ...]) -> None:
-        for each in differences:
-            print(f"  {each.field}: {each.filed} in the file, {each.now} now")
-
-    with grid_progress() as watch:
-        found = check(result, data, watch, opened or ())
-    if found.same:
-        print(f"verified: {result}")
-        return
-    print(f"not verified: {len(found.differences)} fields of {result} differ.")
-    listed(found.differences)
-    if found.circumstances:
-        print("A likely reason, as this is different too:")
-        listed(found.circumstances)
-    else:
-        print("Versions, hardware and threads are the same: the file, the data or the code has changed.")
-    raise typer.Exit(1)

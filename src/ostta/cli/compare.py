@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from .options import Data
+
 
 def compare(
     first: Annotated[Path, typer.Argument(metavar="A", help="A result file, or a folder of them.")],
@@ -15,7 +17,7 @@ def compare(
     to: Annotated[
         Path | None, typer.Option(help="A page with the images that changed sides, such as compare.html.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
+    data: Data = None,
     opened: Annotated[
         list[str] | None,
         typer.Option("--open", help="A data set that a result file names by a path, to be read for the page."),

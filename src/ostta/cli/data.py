@@ -44,7 +44,10 @@ def check(
         report_folder(Path(parsed.base).expanduser(), limit)
         return
     if limit is not None:
-        raise Error("--limit is for a folder of your own, folder:PATH: of other sets one image is decoded.")
+        raise Error(
+            "--limit is for a folder of your own, folder:PATH: of other sets one image is decoded.",
+            code="option-invalid",
+        )
     found = check_dataset(name, data, corruption=corruption, severity=severity)
     dataset, expected = found.dataset, found.expected
     counts = f"{len(dataset):,}"
@@ -89,10 +92,16 @@ def get(
     from ..io import ROOT_VARIABLE, data_folder
 
     if (name is None) == (suite is None):
-        raise Error("Give either the name of a data set, such as cifar10c, or --for with the name of a suite.")
+        raise Error(
+            "Give either the name of a data set, such as cifar10c, or --for with the name of a suite.",
+            code="option-missing",
+        )
     root = data_folder(data)
     if root is None:
-        raise Error(f"Where should it go? Give the folder of your data sets as --data, or set {ROOT_VARIABLE}.")
+        raise Error(
+            f"There is no folder to write to: give the folder of your data sets as --data, or set {ROOT_VARIABLE}.",
+            code="data-folder-missing",
+        )
     if name is not None:
         _fetch(name, root, corruption)
     elif suite is not None and not _fetch_for(suite, root):

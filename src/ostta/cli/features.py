@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from ..core.types import Error
-from .parsing import CLASSES_HELP, DEVICE_HELP, DTYPE_HELP, parse_device
+from .options import (
+    Classes,
+    Corruption,
+    Data,
+    Device,
+    Dtype,
+    Severity,
+    Template,
+    parse_device,
+)
 
 app = typer.Typer(help="Image features as data.", no_args_is_help=True)
 
@@ -26,16 +35,14 @@ def extract(
     ] = "embedded",
     desired: Annotated[str | None, typer.Option(help="Data set of the known classes; see `ostta ls datasets`.")] = None,
     undesired: Annotated[str | None, typer.Option(help="Data set of the unknown images.")] = None,
-    classes: Annotated[str | None, typer.Option(help=CLASSES_HELP)] = None,
+    classes: Classes = None,
     words: Annotated[
         str | None,
         typer.Option(help="Names of things that are not the classes, to store their embeddings too: a,b,c or a file."),
     ] = None,
-    template: Annotated[
-        list[str] | None, typer.Option(help='A prompt template such as "a photo of a {}."; several are averaged.')
-    ] = None,
-    corruption: Annotated[str, typer.Option(help="Applied to every data set whose name ends in c.")] = "snow",
-    severity: Annotated[int, typer.Option(help="1 to 5.")] = 5,
+    template: Template = None,
+    corruption: Corruption = "snow",
+    severity: Severity = 5,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -45,9 +52,9 @@ def extract(
     seed: Annotated[int, typer.Option(help="Seed of the corruption, and of the images that --limit draws.")] = 0,
     half: Annotated[bool, typer.Option("--half", help="Store float16 in place of float32: half the size.")] = False,
     batch: Annotated[int, typer.Option(min=1, help="Images in one pass of the image tower.")] = 32,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
-    data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+    data: Data = None,
 ) -> None:
     """Write the features of images, their labels and the embeddings of the classes to one file.
 
@@ -64,11 +71,17 @@ def extract(
     from .run_progress import progress_line
 
     if desired is None and undesired is None:
-        raise Error("Name the images to encode: --desired for known classes, --undesired for unknown images, or both.")
+        raise Error(
+            "Name the images to encode: --desired for known classes, --undesired for unknown images, or both.",
+            code="option-missing",
+        )
     names, descriptions = (None, ()) if classes is None else described(parse_classes(classes))
     others, more = ((), ()) if words is None else described(parse_classes(words))
     if descriptions or more:
-        raise Error("A feature file has embeddings of names in templates: give the names without descriptions.")
+        raise Error(
+            "A feature file has embeddings of names in templates: give the names without descriptions.",
+            code="descriptions-unsupported",
+        )
     spec = with_code(
         checked_spec(
             backbone=backbone,

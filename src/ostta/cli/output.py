@@ -69,7 +69,9 @@ class _Guarded:
             raise ReaderGoneError from None
         except OSError as problem:
             self.broken = True
-            raise Error(f"The output could not be written ({problem.strerror or problem}).") from None
+            raise Error(
+                f"The output could not be written ({problem.strerror or problem}).", code="output-unwritable"
+            ) from None
 
 
 def _discard(stream: TextIO) -> None:

@@ -8,7 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core.types import Error
-from .parsing import CLASSES_HELP, DEVICE_HELP, DTYPE_HELP, Records, parse_device, parse_seeds, parse_values
+from .options import (
+    OUT,
+    Classes,
+    Corruption,
+    Data,
+    Device,
+    Dtype,
+    Log,
+    Out,
+    Records,
+    Severity,
+    parse_device,
+    parse_seeds,
+    parse_values,
+)
 from .run_config import read_config
 
 if TYPE_CHECKING:
@@ -42,8 +56,8 @@ def run(
         typer.Option(help="See `ostta ls scores`; else the profile's, the one that the identifier needs, or max."),
     ] = None,
     identifier: Annotated[str | None, typer.Option(help="See `ostta ls identifiers`; else the profile's.")] = None,
-    corruption: Annotated[str, typer.Option(help="Applied to every data set whose name ends in c.")] = "snow",
-    severity: Annotated[int, typer.Option(help="1 to 5.")] = 5,
+    corruption: Corruption = "snow",
+    severity: Severity = 5,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -93,8 +107,8 @@ def run(
             "there can be): the default for a set of your own; or orders (images of seed 0, as --orders does)."
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "cpu",
-    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
+    device: Device = "cpu",
+    dtype: Dtype = "float32",
     profile: Annotated[str, typer.Option(help="reference, paper or field; see `ostta ls profiles`.")] = "reference",
     ahead: Annotated[
         int,
@@ -117,13 +131,11 @@ def run(
             "of an option that is a list itself, by giving it several times.",
         ),
     ] = None,
-    classes: Annotated[str | None, typer.Option(help=CLASSES_HELP)] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder of the data sets; else the variable OSTTA_DATA.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the result files.")] = Path("ostta-runs"),
+    classes: Classes = None,
+    data: Data = None,
+    out: Out = OUT,
     records: Records = None,
-    log: Annotated[
-        str | None, typer.Option(help="Write curves on the way: tensorboard:FOLDER, a folder in it for each run.")
-    ] = None,
+    log: Log = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Of several runs, so many at once; else as many as cores, up to 4.")
     ] = None,
@@ -170,10 +182,15 @@ def run(
     )
     wanted = apply_profile(profile, method, score, identifier)
     if undesired is not None and undesired_classes is not None:
-        raise Error("Give --undesired, another data set, or --undesired-classes, classes of the desired one; not both.")
+        raise Error(
+            "Give --undesired, another data set, or --undesired-classes, classes of the desired one; not both.",
+            code="option-conflict",
+        )
     if orders is not None:
         if seeds is not None or draw is not None or seed != 0:
-            raise Error("--orders draws the orders by the seeds 0, 1, ...; leave out --seed, --seeds and --draw.")
+            raise Error(
+                "--orders uses the seeds 0, 1, ...; leave out --seed, --seeds and --draw.", code="option-invalid"
+            )
         draw = "orders"
     if log is not None:
         check_log(log)
@@ -182,7 +199,7 @@ def run(
     names, descriptions = (None, ()) if classes is None else described(parse_classes(classes))
     options = parse_values(set_ or [])
     if descriptions and "descriptions" in options:
-        raise Error("`descriptions` is given twice: the file of --classes has them too.")
+        raise Error("`descriptions` is given twice: the file of --classes has them too.", code="option-conflict")
     stream: dict[str, Any] = {
         "desired": known,
         "undesired": None if ratio <= 0 else known if undesired_classes is not None else unknown,

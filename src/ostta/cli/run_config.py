@@ -28,9 +28,9 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
-        raise Error(f"The configuration {path} cannot be read ({problem.strerror}).") from None
+        raise Error(f"The configuration {path} cannot be read ({problem.strerror}).", code="file-unreadable") from None
     except ValueError as problem:
-        raise Error(f"The configuration {path} is not TOML ({problem}).") from None
+        raise Error(f"The configuration {path} is not TOML ({problem}).", code="config-invalid") from None
     known = {option.lstrip("-"): each for each in context.command.params for option in each.opts}
     found: dict[str, Any] = {}
     problems = []
@@ -43,7 +43,7 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
         else:
             found[str(parameter.name)] = _typed(value)
     if problems:
-        raise Error(f"The configuration {path} cannot be used: {'; '.join(problems)}.")
+        raise Error(f"The configuration {path} cannot be used: {'; '.join(problems)}.", code="config-invalid")
     context.default_map = {**(context.default_map or {}), **found}
     return path
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .parsing import DEVICE_HELP, DTYPE_HELP, named_code
+from .options import Device, Dtype, named_code
 
 
 class EngineName(StrEnum):
@@ -49,8 +49,8 @@ def serve(
             help="File with one token per line, optionally followed by the ids or name patterns of the sessions that it may use."
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
+    device: Device = "auto",
+    dtype: Dtype = "float32",
     save_every: Annotated[
         int,
         typer.Option(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..io import readable
-from .parsing import CLASSES_HELP, DEVICE_HELP, DTYPE_HELP, named_code, parse_options
+from .options import CLASSES_HELP, Device, Dtype, named_code, parse_options
 
 if TYPE_CHECKING:
     from ..adapter import Adapter
@@ -59,8 +59,8 @@ def stream(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the augmentation, 0 if not given.")] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
+    device: Device = "auto",
+    dtype: Dtype = "float32",
     guard: Annotated[
         bool | None,
         typer.Option(
@@ -154,17 +154,20 @@ def stream(
     from .stream_output import shown
 
     if out is None and (sort is not None or draw):
-        raise Error("--sort and --draw write to a folder: name it with --out.")
+        raise Error("--sort and --draw write to a folder: name it with --out.", code="option-missing")
     named: list[str] | None = None
     stored = [name for name in sources if name.startswith(FEATURES)]
     if stored and (sort is not None or draw):
-        raise Error(f"--sort and --draw need images, and {stored[0]} has features alone.")
+        raise Error(f"--sort and --draw need images, and {stored[0]} has features alone.", code="images-missing")
     if stored and backbone is None:
         backbone = stored[0]
     if backbone is not None and backbone.startswith(FEATURES):
         images = next((name for name in sources if name not in stored), None)
         if images is not None:
-            raise Error(f"The backbone {backbone} has no image tower, so it cannot read {readable(images)}.")
+            raise Error(
+                f"The backbone {backbone} has no image tower, so it cannot read {readable(images)}.",
+                code="backbone-without-tower",
+            )
         if classes is None and (state is None or not state.exists()):
             named = list(read_features(features_path(backbone)).classes)
     given = named if classes is None else parse_classes(classes)
@@ -238,5 +241,5 @@ def _options(pairs: list[str], accept: list[str]) -> dict[str, Any]:
 
     options = parse_options(pairs)
     if accept and {"accept", "adapter.accept"} & options.keys():
-        raise Error("`accept` is given twice, by --accept and by --set: use one of them.")
+        raise Error("`accept` is given twice, by --accept and by --set: use one of them.", code="option-conflict")
     return {**options, "accept": accept} if accept else options

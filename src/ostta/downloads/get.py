@@ -71,7 +71,7 @@ def _get(download: Download, root: Path, watch: Progress | None) -> list[Path]:
     _check(download, file, root)
     if download.form == "file":
         message = f"'{targets[0]}' cannot be created ({{reason}}); the file is kept at '{file}'."
-        with translate_errors("file-unwritable", message, OSError):
+        with translate_errors("file-not-written", message, OSError):
             targets[0].parent.mkdir(parents=True, exist_ok=True)
             file.replace(targets[0])
     else:

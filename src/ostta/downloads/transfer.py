@@ -120,7 +120,7 @@ def _disk_problem(part: Path, problem: OSError) -> Error:
     if problem.errno == errno.ENOSPC:
         message = f"The disk of '{part.parent}' is full; the part received is kept: free some space and run this again."
         return Error(message, code="disk-full")
-    return Error(f"'{part}' could not be written ({reason_of(problem)}).", code="file-unwritable")
+    return Error(f"'{part}' could not be written ({reason_of(problem)}).", code="file-not-written")
 
 
 def _sentence(url: str, part: Path, reason: str) -> str:

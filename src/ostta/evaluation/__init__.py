@@ -1,1 +1,1 @@
-"""Run a stream, and measure what came of it: records, metrics, confidence intervals, analyses."""
+"""Run an adapter on a stream and evaluate it: records, metrics, measures, confidence intervals, analyses."""

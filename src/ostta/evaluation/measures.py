@@ -1,25 +1,20 @@
-"""Measures of a run beside the five figures of the paper, each computed from the per-image records alone.
+"""Measures of a run in addition to the five figures of the paper, computed from the per-image records.
 
-    openauc           share of pairs of a known and an unknown image in which the known one is given its class and scores higher
-    oscr              area under the open-set classification rate curve; equal to `openauc` where both use the same score
-    aupr_known        average precision of the scores, known images being the positive side
-    aupr_unknown      the same with unknown images as the positive side
-    share_unknown     share of unknown images; a random score has the AUPR of its positive side's share
-    ece               expected calibration error of P(known) in 15 bins of equal mass, 0 to 1
-    brier             Brier score of P(known), 0 to 1
-    augrc             area under the generalised risk-coverage curve
-    error_at_80       share of failures among the 80 % of all images with the highest scores; 90 and 95 alike
-    share_undecided   share of undecided images, which all other measures count by their better guess
-    rejected_closed   share of known images that are rejected, on a stream without unknown images
-    update_purity     share of the images that a method updated with whose label was right
+    openauc           share of pairs (known, unknown) in which the known image gets its class and the higher score oscr
+    area under the open-set classification rate curve; equal to `openauc` for the same score aupr_known        average
+    precision of the scores, with known images as the positive class aupr_unknown      the same with unknown images as
+    the positive class share_unknown     share of unknown images, which is the `aupr_unknown` of a random score ece
+    expected calibration error of P(known) in 15 bins of equal mass, 0 to 1 brier             Brier score of P(known), 0
+    to 1 augrc             area under the generalised risk-coverage curve error_at_80       share of failures among the
+    80 % of images with the highest scores; also for 90 and 95 share_undecided   share of undecided images, which other
+    measures count by their more probable side rejected_closed share of known images that are rejected, on a stream
+    without unknown images update_purity     share of updates that used the right label
 
-In risk and coverage a failure is an unknown image, or a known one that is given another class. All are in percent but for `ece` and
-`brier`. A measure that a run cannot give is None.
+In risk and coverage, a failure is an unknown image, or a known image with a wrong class. All measures are in percent
+except `ece` and `brier`. A measure that a run cannot give is None. `regret` and `worst_tenth` compare several runs.
 
-Two more need several runs: `regret`, and `worst_tenth`.
-
-A package adds a measure by an entry point of the group `ostta.evaluation.measures`, a person by a file, `path/file.py:Name`, among the metrics of
-a suite. Either is a function from `RunColumns` to a number or None, or a `Measure`.
+A package adds a measure by an entry point of the group `ostta.measures`, a person by a file, `path/file.py:Name`, among
+the metrics of a suite. Both are a function from `RunColumns` to a number or None, or a `Measure`.
 """
 
 from __future__ import annotations
@@ -33,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import plugins
-from ..core.checks import one_line, shown
+from ..core.checks import shown
+from ..core.errors import reason_of
 from ..core.types import Error, Verdict
 
 Floats = NDArray[np.float64]
@@ -47,8 +43,8 @@ WINDOW = 512
 class RunColumns:
     """Per-image columns of one run, in the order of the stream. `labels` are -1 for unknown images.
 
-    `probability` is P(known), NaN where the identifier gives none; `undecided` is false there. `treated_as_known` is the verdict before the update, and
-    `pseudo_label` the best class before it.
+    `probability` is P(known), NaN if the identifier has none, and `undecided` is then false. `treated_as_known` is the
+    verdict before the update, `pseudo_label` the best class before the update.
     """
 
     labels: NDArray[np.int64]
@@ -63,7 +59,7 @@ class RunColumns:
 
     @classmethod
     def of(cls, columns: Mapping[str, Any]) -> RunColumns:
-        """From the columns of records by name, such as those of `Records.to_pandas`; `probability` and `undecided` may be absent.
+        """Build columns from those of `Records.to_pandas`; `probability` and `undecided` are optional.
 
         >>> run = RunColumns.of({"label": [0, -1], "score": [0.9, 0.1], "known": [True, False], "index": [0, 0],
         ...                      "adapted": [False, False], "pseudo_label": [0, 0], "verdict": [None, None]})
@@ -91,17 +87,17 @@ class RunColumns:
 
     @property
     def known(self) -> Flags:
-        """Whether an image shows one of the classes."""
+        """Whether the image belongs to one of the classes."""
         return np.asarray(self.labels >= 0)
 
     @property
     def right_class(self) -> Flags:
-        """Whether an image is known and its best class is right, accepted or not."""
+        """Whether the image is known and its best class is right, accepted or not."""
         return np.asarray(self.known & (self.index == self.labels))
 
     @property
     def correct(self) -> Flags:
-        """Whether the answer is right: a known image accepted with its class, an unknown one rejected."""
+        """Whether the answer is right: a known image accepted with its class, an unknown image rejected."""
         return np.where(self.known, self.accepted & self.right_class, ~self.accepted)
 
     @property
@@ -114,7 +110,7 @@ Compute = Callable[[RunColumns], float | None]
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure: its name, the heading of its column, which ends in ↑ or ↓ where one direction is better, and its function."""
+    """A measure; its column heading ends in ↑ or ↓ if one direction is better."""
 
     name: str
     heading: str
@@ -122,19 +118,19 @@ class Measure:
     digits: int = 2
 
     def __call__(self, run: RunColumns) -> float | None:
-        """The value; None where the run cannot give it, or it is not finite."""
+        """Return the value; None if the run cannot give it or it is not finite."""
         try:
             value = self.compute(run)
             return None if value is None or not math.isfinite(value) else float(value)
-        except Exception as problem:  # a plug-in's function may raise anything
-            raise Error(
-                f"The measure {self.name!r} failed: {type(problem).__name__}: {one_line(problem)}."
-            ) from problem
+        except Exception as problem:  # a function of a plug-in may raise anything
+            reason = f"{type(problem).__name__}: {reason_of(problem)}"
+            raise Error(f"The measure {self.name!r} failed: {reason}.", code="measure-failed") from problem
 
 
-# --- ranking ------------------------------------------------------------------------------------------------------------
+# --- ranking
+# ------------------------------------------------------------------------------------------------------------
 def openauc(run: RunColumns) -> float | None:
-    """OpenAUC (Wang et al., 2022): mean over pairs (known i, unknown j) of [class of i right] [s_i > s_j], ties counting half."""
+    """Return OpenAUC (Wang et al., 2022): mean over pairs (known i, unknown j) of [class of i right] [s_i > s_j]."""
     if not run.has_both_sides:
         return None
     unknown = np.sort(run.scores[~run.known])
@@ -144,7 +140,7 @@ def openauc(run: RunColumns) -> float | None:
 
 
 def oscr(run: RunColumns) -> float | None:
-    """Area under the OSCR curve (Dhamija et al., 2018): known images accepted with their class against unknown ones accepted."""
+    """Return the area under the OSCR curve (Dhamija et al., 2018): known images right against unknown accepted."""
     if not run.has_both_sides:
         return None
     ends, order = _tie_ends(run.scores)
@@ -153,17 +149,17 @@ def oscr(run: RunColumns) -> float | None:
 
 
 def aupr_known(run: RunColumns) -> float | None:
-    """Average precision with known images as the positive side."""
+    """Return average precision with known images as the positive class."""
     return _average_precision(run.known, run.scores)
 
 
 def aupr_unknown(run: RunColumns) -> float | None:
-    """Average precision with unknown images as the positive side."""
+    """Return average precision with unknown images as the positive class."""
     return _average_precision(~run.known, -run.scores)
 
 
 def share_unknown(run: RunColumns) -> float | None:
-    """The share of unknown images, which is the AUPR that a random score has for them."""
+    """Return the share of unknown images, which is the AUPR of a random score."""
     return 100 * float((~run.known).mean())
 
 
@@ -175,9 +171,10 @@ def _average_precision(positive: Flags, scores: Floats) -> float | None:
     return 100 * float(average_precision_score(positive, scores))
 
 
-# --- calibration --------------------------------------------------------------------------------------------------------
+# --- calibration
+# --------------------------------------------------------------------------------------------------------
 def ece(run: RunColumns) -> float | None:
-    """Mean of |share of known images - mean P(known)| over bins, by their number of images; equal probabilities share a bin."""
+    """Return the mean of |share of known images - mean P(known)| over bins; equal probabilities share a bin."""
     known, probability = _with_probability(run)
     if not len(probability):
         return None
@@ -188,7 +185,7 @@ def ece(run: RunColumns) -> float | None:
 
 
 def brier(run: RunColumns) -> float | None:
-    """Mean of (P(known) - [image is known])^2."""
+    """Return the mean of (P(known) - [image is known])^2."""
     known, probability = _with_probability(run)
     return float(np.mean((probability - known) ** 2)) if len(probability) else None
 
@@ -198,15 +195,16 @@ def _with_probability(run: RunColumns) -> tuple[Floats, Floats]:
     return run.known[there].astype(np.float64), run.probability[there]
 
 
-# --- risk and coverage --------------------------------------------------------------------------------------------------
+# --- risk and coverage
+# --------------------------------------------------------------------------------------------------
 def augrc(run: RunColumns) -> float | None:
-    """Area under the generalised risk-coverage curve (Traub et al., 2024): mean over coverages of failures covered, of all images."""
+    """Return the area under the generalised risk-coverage curve (Traub et al., 2024)."""
     coverage, risk = _generalised_risk(run)
     return 100 * float(np.trapezoid(risk, coverage))
 
 
 def error_at(share: float) -> Compute:
-    """Failures among the images of this coverage, in percent; within equal scores, the mean over their orders."""
+    """Return a measure: failures among the images of this coverage, in percent; ties are averaged."""
 
     def compute(run: RunColumns) -> float | None:
         coverage, risk = _generalised_risk(run)
@@ -217,7 +215,7 @@ def error_at(share: float) -> Compute:
 
 
 def _generalised_risk(run: RunColumns) -> tuple[Floats, Floats]:
-    """Coverage from 0 to 1, images with the highest scores first, and the failures covered as a share of all images."""
+    """Return coverage from 0 to 1, highest scores first, and the covered failures as a share of all images."""
     ends, order = _tie_ends(run.scores)
     total = len(run.scores)
     failures = np.cumsum(~run.right_class[order])[ends]
@@ -225,48 +223,49 @@ def _generalised_risk(run: RunColumns) -> tuple[Floats, Floats]:
 
 
 def _tie_ends(scores: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The places of the last image of each score, and the order from the highest score to the lowest."""
+    """Return the positions of the last image of each score, and the order from the highest to the lowest score."""
     order = np.argsort(-scores, kind="stable")
     return np.flatnonzero(np.diff(scores[order], append=np.nan) != 0), order
 
 
-# --- the other ones -----------------------------------------------------------------------------------------------------
+# --- other measures ---------------------------------------------------------------------------------------------------
 def share_undecided(run: RunColumns) -> float | None:
-    """Share of undecided images; None where the identifier gives no probabilities."""
+    """Return the share of undecided images; None if the identifier has no probabilities."""
     return 100 * float(run.undecided.mean()) if np.isfinite(run.probability).any() else None
 
 
 def rejected_closed(run: RunColumns) -> float | None:
-    """Share of known images that are rejected; None on a stream with unknown images."""
+    """Return the share of rejected known images; None on a stream with unknown images."""
     return 100 * float((~run.accepted).mean()) if run.known.all() and len(run.known) else None
 
 
 def update_purity(run: RunColumns) -> float | None:
-    """Of the images with an update: known ones taken for their class, and unknown ones taken for unknown; None without updates."""
+    """Return the share of updates with a known image and its class, or an unknown image treated as unknown."""
     right = np.where(run.treated_as_known, run.pseudo_label == run.labels, ~run.known)
     return 100 * float(right[run.adapted].mean()) if run.adapted.any() else None
 
 
 def regret(ours: RunColumns, frozen: RunColumns, window: int = WINDOW) -> float:
-    """The largest loss of accuracy against the frozen classifier in any `window` consecutive images, in points.
+    """Return the largest loss of accuracy against the frozen classifier in any `window` consecutive images, in points.
 
-    Accuracy is (C+1)-way: known images accepted with their class, and unknown ones rejected. A stream that is shorter than the window
-    is one window. Negative where the run is better in every window.
+    Accuracy is (C+1)-way: known images accepted with their class, and unknown images rejected. A stream shorter than
+    the window is one window. The result is negative if the run is better in every window.
 
-    >>> columns = {"label": [0, 0], "score": [0.9, 0.8], "index": [0, 0], "adapted": [False] * 2, "pseudo_label": [0, 0], "verdict": [None] * 2}
+    >>> columns = {"label": [0, 0], "score": [0.9, 0.8], "index": [0, 0], "pseudo_label": [0, 0],
+    ...            "adapted": [False] * 2, "verdict": [None] * 2}
     >>> frozen, ours = (RunColumns.of({**columns, "known": known}) for known in ([True, True], [True, False]))
     >>> regret(ours, frozen), regret(ours, frozen, window=1)
     (50.0, 100.0)
     """
     if not np.array_equal(ours.labels, frozen.labels):
-        raise Error("Regret needs two runs on the same images in the same order; these saw different ones.")
+        raise Error("Regret requires two runs on the same images in the same order.", code="runs-not-paired")
     size = min(window, len(ours.labels))
     lost = np.cumsum(np.r_[0, frozen.correct.astype(np.int64) - ours.correct])
     return 100 * float((lost[size:] - lost[:-size]).max()) / size
 
 
 def worst_tenth(values: Sequence[float], *, lower_is_better: bool = False) -> float | None:
-    """The mean of the worst tenth of the values of several orders, at least one; None for fewer than ten orders.
+    """Return the mean of the worst tenth of the values of several orders; None for fewer than ten orders.
 
     >>> worst_tenth([70.0, 71.0, 72.0, 73.0, 74.0, 75.0, 76.0, 77.0, 78.0, 60.0]), worst_tenth([70.0])
     (60.0, None)
@@ -277,7 +276,8 @@ def worst_tenth(values: Sequence[float], *, lower_is_better: bool = False) -> fl
     return sum(worst) / len(worst)
 
 
-# --- the registry -------------------------------------------------------------------------------------------------------
+# --- the registry
+# -------------------------------------------------------------------------------------------------------
 MEASURES: dict[str, Measure] = {
     measure.name: measure
     for measure in (
@@ -298,7 +298,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def is_measure(name: str) -> bool:
-    """Whether `find_measure` knows the name, or it names a file.
+    """Return whether the name is that of a measure or of a file.
 
     >>> is_measure("openauc"), is_measure("mine.py:purity"), is_measure("hm")
     (True, True, False)
@@ -307,12 +307,12 @@ def is_measure(name: str) -> bool:
 
 
 def measure_names() -> list[str]:
-    """The measures that ship, then those that installed packages register."""
+    """Return the names of all measures, those of the package first."""
     return [*MEASURES, *(name for name in plugins.registered_names("measure") if name not in MEASURES)]
 
 
 def find_measure(name: str) -> Measure:
-    """The measure of that name. `path/file.py:Name` runs the file, so such a name must come from a person.
+    """Return the measure with this name. `path/file.py:Name` runs the file, so such a name must come from a person.
 
     >>> find_measure("openauc").heading
     'OpenAUC ↑'
@@ -324,16 +324,19 @@ def find_measure(name: str) -> Measure:
     elif name in plugins.registered_names("measure"):
         given = plugins.registered("measure", name)
     else:
-        raise Error(f"There is no measure {name!r}; there are {', '.join(measure_names())}.")
+        raise Error(f"There is no measure {name!r}; use one of {', '.join(measure_names())}.", code="measure-unknown")
     if isinstance(given, Measure):
         return Measure(name, given.heading, given.compute, given.digits)
     if not callable(given):
-        raise Error(f"The measure {name!r} must be a function of RunColumns or a Measure, not {shown(given)}.")
+        raise Error(
+            f"The measure {name!r} must be a function of RunColumns or a Measure, not {shown(given)}.",
+            code="plugin-invalid",
+        )
     return Measure(name, name.rpartition(":")[2], given)
 
 
 def measure_run(run: RunColumns, problems: list[str]) -> dict[str, float | None]:
-    """The values of all measures; a measure that fails is left out, and the reason is added to `problems`."""
+    """Return the values of all measures; the message of a measure that fails is appended to `problems`."""
     values: dict[str, float | None] = {}
     for name in measure_names():
         try:

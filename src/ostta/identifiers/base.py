@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..config.declare import Options
 from ..core.banks import ScoreBank
 from ..core.checks import require_names
 from ..core.former_names import accept_former_name
@@ -18,7 +19,7 @@ class Identifier:
 
     Only `remember`, `observe`, `reset` and `load` change an identifier.
 
-    Options:     a frozen dataclass with defaults.
+    Options:     a frozen dataclass with defaults; may be left out.
     about:       one line for `ostta ls identifiers`.
     needs:       the name of the only score that it can judge; None if it can judge any.
     warming_up:  may be left out: whether it knows too few scores for its decisions to be trusted. Without it, an identifier is
@@ -34,7 +35,7 @@ class Identifier:
     0.0
     """
 
-    Options: type[Any]
+    Options: type[Any] = Options
     about: str
     needs: str | None = None
     options: Any

@@ -22,6 +22,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import torch
 
 from ..backbones.protocol import Backbone
+from ..config.declare import Options
 from ..core.banks import FeatureMemory, named
 from ..core.checks import require_names, split, stored
 from ..core.optimisers import Optimiser
@@ -86,19 +87,20 @@ class TensorState(State):
     """
 
     def __init__(self, **tensors: torch.Tensor) -> None:
+        self._names = tuple(tensors)
         self.__dict__.update(tensors)
 
     def __getattr__(self, name: str) -> torch.Tensor:
         raise AttributeError(f"The state has no tensor {name!r}.")
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        return {name: tensor.clone() for name, tensor in vars(self).items()}
+        return {name: getattr(self, name).clone() for name in self._names}
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        require_names(tensors, vars(self))
-        found = {name: stored(tensors, name, own.dtype, own.shape) for name, own in vars(self).items()}
-        for name, own in vars(self).items():
-            own.copy_(found[name])
+        own = {name: getattr(self, name) for name in self._names}
+        require_names(tensors, own)
+        found = {name: stored(tensors, name, tensor.dtype, tensor.shape) for name, tensor in own.items()}
+        self.__dict__.update({name: found[name].to(tensor.device, copy=True) for name, tensor in own.items()})
 
 
 @runtime_checkable
@@ -211,6 +213,7 @@ class Plain:
     A method overrides what it does differently; the options, the classifier and the logit scale are attributes.
     """
 
+    Options: type[Any] = Options
     views = 1
     score_scale = 1.0
     looks_with_graph = False

@@ -16,7 +16,7 @@ from ..bench.spec import is_frozen, name_of
 from ..bench.tables import HEADINGS, rows
 from ..evaluation.intervals import Interval as Difference
 from ..evaluation.intervals import paired_difference
-from ..evaluation.loop import Records
+from ..evaluation.records import Records
 from . import (
     Axis,
     Bullets,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..core.types import Scored
 from .base import Score, Setting
 from .detector import Detector, DetectorOptions
 from .dictionary import Dictionary, DictionaryOptions
@@ -22,6 +23,7 @@ __all__ = [
     "MaxSoftmax",
     "MaxSoftmaxOptions",
     "Score",
+    "Scored",
     "Setting",
 ]
 

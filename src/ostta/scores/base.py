@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..config.declare import Options
 from ..core.banks import FeatureMemory
 from ..core.checks import require_names
 from ..core.former_names import accept_former_name
@@ -39,7 +40,7 @@ class Score:
 
     Only `remember`, `reset` and `load` change a score.
 
-    Options:     a frozen dataclass with defaults.
+    Options:     a frozen dataclass with defaults; may be left out.
     about:       one line for `ostta ls scores`.
     scale:       the largest value, if all values lie between 0 and it; None otherwise.
     warming_up:  may be left out: whether too few images were seen for the decision to be trusted, if the identifier cannot tell.
@@ -48,7 +49,7 @@ class Score:
     1.0
     """
 
-    Options: type[Any]
+    Options: type[Any] = Options
     about: str
     scale: float | None
 

@@ -12,6 +12,7 @@ import torch
 
 from ..config.registry import component_names, find_components
 from ..config.resolve import resolve
+from ..core.former_names import accept_former_name
 from ..core.types import Decision, Verdict
 from .leaks import leak
 from .methods import repeatable_and_restorable, resets, survives_bad_input, works_in_a_pool
@@ -41,8 +42,9 @@ def check_identifier(
 
 
 def declared(identifier: type[Any]) -> None:
-    """What `ostta ls` and the options read is there."""
+    """Check the attributes that `ostta ls` and the options read, and the functions."""
     require_options(identifier, "identifier")
+    accept_former_name(identifier)
     name = identifier.__qualname__
     about, needs = getattr(identifier, "about", None), getattr(identifier, "needs", "nothing said")
     require(
@@ -53,7 +55,7 @@ def declared(identifier: type[Any]) -> None:
         needs is None or needs in component_names("score"),
         f"`needs` of {name} is None, or the name of the only score that it can judge, not {needs!r}.",
     )
-    for part in ("peek", "take", "observe", "reset", "tensors", "load"):
+    for part in ("peek", "remember", "observe", "reset", "tensors", "load"):
         require(callable(getattr(identifier, part, None)), f"The identifier {name} must have a function `{part}`.")
 
 
@@ -71,18 +73,20 @@ def decides_without_a_trace(identifier: type[Any], options: Any, scale: float) -
         odd = [value for value in (decision.threshold, decision.mu_desired, decision.mu_undesired) if value is not None]
         require(all(map(math.isfinite, odd)), f"A threshold or mean of {name} is not finite: {decision}.")
         require(one.peek(score) == decision, f"`peek` of {name} gives another decision when it is asked twice.")
-        require(not differing(before, _content(one)), f"`peek` of {name} changes what it remembers: only `take` may.")
+        require(
+            not differing(before, _content(one)), f"`peek` of {name} changes what it remembers: only `remember` may."
+        )
         one.remember(score)
         require(
             other.observe(score) == decision,
             f"`observe` of {name} decides otherwise than `peek` did for the same scores.",
         )
         odd_names = differing(_content(one), _content(other))
-        require(not odd_names, f"`take` and `observe` of {name} lead to different {', '.join(odd_names)}.")
+        require(not odd_names, f"`remember` and `observe` of {name} lead to different {', '.join(odd_names)}.")
 
 
 def comes_back(identifier: type[Any], options: Any, scale: float) -> None:
-    """`tensors` and `load` are a way to go on, `reset` is a fresh start, and `load` takes its own tensors only."""
+    """Check that `load` restores `tensors`, that `reset` is a fresh start, and that `load` refuses other tensors."""
     name = identifier.__qualname__
     one, fresh = identifier(options, scale=scale), _content(identifier(options, scale=scale))
     scores = _scores(one, scale)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..adapter import Adapter
+from ..core.former_names import accept_former_name
 from ..core.modes import learning
 from ..core.types import Decision, Look, Scored, Verdict
 from .leaks import leak
@@ -46,14 +47,15 @@ def check_score(
 
 
 def declared(score: type[Any]) -> None:
-    """What `ostta ls` and the options read is there."""
+    """Check the attributes that `ostta ls` and the options read, and the functions."""
     require_options(score, "score")
+    accept_former_name(score)
     name, about = score.__qualname__, getattr(score, "about", None)
     require(
         isinstance(about, str) and bool(about) and "\n" not in about,
         f"The score {name} must have its line of `ostta ls scores` as `about`, not {about!r}.",
     )
-    for part in ("value", "take", "memories", "reset", "tensors", "load"):
+    for part in ("value", "remember", "memories", "reset", "tensors", "load"):
         require(callable(getattr(score, part, None)), f"The score {name} must have a function `{part}`.")
 
 
@@ -63,7 +65,7 @@ def values_without_a_trace(subject: Subject) -> None:
     name, scale = type(one.score).__qualname__, one.score.scale
     require(
         scale is None or (math.isfinite(scale) and scale > 0),
-        f"`scale` of {name} is the largest value, or None where values are not confined, not {scale!r}.",
+        f"`scale` of {name} is the largest value, or None if there is none, not {scale!r}.",
     )
     for image in images(IMAGES):
         before = _content(one)
@@ -82,23 +84,25 @@ def values_without_a_trace(subject: Subject) -> None:
             f"{name} gives {found.value}, and its `scale` says that {scale} is the largest value.",
         )
         require(one.score.value(look) == found, f"`value` of {name} gives another number when it is asked twice.")
-        require(not differing(before, _content(one)), f"`value` of {name} changes what it remembers: only `take` may.")
+        require(
+            not differing(before, _content(one)), f"`value` of {name} changes what it remembers: only `remember` may."
+        )
         one.step(image)
 
 
 def comes_back(subject: Subject) -> None:
-    """`tensors` and `load` are a way to go on, `reset` is a fresh start, and `load` takes its own tensors only."""
+    """Check that `load` restores `tensors`, that `reset` is a fresh start, and that `load` refuses other tensors."""
     one, again = subject.adapter(), subject.adapter()
     name, fresh = type(one.score).__qualname__, _content(subject.adapter())
     pictures = images(IMAGES)
     for number, image in enumerate(pictures):
-        _take(one, image, list(Verdict)[number % 4])
+        _remember(one, image, list(Verdict)[number % 4])
     again.score.load(_content(one))
     for number, image in enumerate(pictures[::3]):
         values = [adapter.score.value(_look(adapter, image)).value for adapter in (one, again)]
         require(values[0] == values[1], f"After `load`, {name} gives other values than before.")
         for adapter in (one, again):
-            _take(adapter, image, list(Verdict)[number % 4])
+            _remember(adapter, image, list(Verdict)[number % 4])
     require(not differing(_content(one), _content(again)), f"After `load`, {name} remembers otherwise than before.")
     require(
         refused(again.score, {**_content(one), "strange": torch.zeros(1)}),
@@ -113,7 +117,7 @@ def _look(adapter: Adapter, image: Any) -> Look[Any]:
         return adapter.pipeline.look_now(adapter.views_of(image))
 
 
-def _take(adapter: Adapter, image: Any, verdict: Verdict) -> None:
+def _remember(adapter: Adapter, image: Any, verdict: Verdict) -> None:
     look = _look(adapter, image)
     adapter.score.remember(look, adapter.score.value(look), Decision(verdict, None, None, None))
 

@@ -108,7 +108,9 @@ def find(**filters: str | Collection[str]) -> list[PaperValue]:
     for name in filters:
         if name not in PaperValue._fields or name == "value":
             known = ", ".join(field for field in PaperValue._fields if field != "value")
-            raise Error(f"The figures of the paper cannot be found by {name!r}; there are {known}.")
+            raise Error(
+                f"The figures of the paper cannot be found by {name!r}; there are {known}.", code="filter-unknown"
+            )
     wanted = {name: {given} if isinstance(given, str) else set(given) for name, given in filters.items()}
     values, rows = _read(), set(range(len(_read())))
     for name, among in wanted.items():

@@ -82,7 +82,7 @@ class Table:
                     if sound and size > progress.bytes:
                         file.truncate(progress.bytes)
         except OSError as problem:
-            raise Error(f"{self.path} cannot be gone on with ({problem.strerror}).", code="output-unreadable") from None
+            raise Error(f"{self.path} cannot be resumed ({problem.strerror}).", code="output-unreadable") from None
         if not sound:
             raise self._changed()
 
@@ -147,7 +147,7 @@ class Table:
 
     def _changed(self) -> Error:
         return Error(
-            f"{self.path} was changed or deleted by somebody else: bring it back as it was, or give another folder.",
+            f"{self.path} was changed or deleted by another program: restore it, or give another folder.",
             code="output-changed",
         )
 
