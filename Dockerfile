@@ -1,14 +1,14 @@
 # syntax=docker/dockerfile:1
 # docker build -t ostta .                                    the processor
 # docker build -t ostta --build-arg TORCH=cu128 .            CUDA 12.8; run it with --gpus all
-# docker build -t ostta --build-arg EXTRAS=clip,cli,serve,ray .      with Ray, for --engine ray
+# docker build -t ostta --build-arg EXTRAS=clip,cli,serve,postgres,ray .      with Ray, for --engine ray
 
 ARG PYTHON=3.12
 
 FROM python:${PYTHON}-slim AS build
 # Which wheels of torch: the last part of an address below https://download.pytorch.org/whl/.
 ARG TORCH=cpu
-ARG EXTRAS=clip,cli,serve
+ARG EXTRAS=clip,cli,serve,postgres
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /build
 RUN python -m venv /opt/ostta
@@ -16,7 +16,8 @@ RUN python -m venv /opt/ostta
 COPY constraints.txt ./
 RUN /opt/ostta/bin/pip install --only-binary :all: -c constraints.txt \
     --index-url "https://download.pytorch.org/whl/${TORCH}" --extra-index-url https://pypi.org/simple torch
-COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
+COPY pyproject.toml hatch_build.py README.md LICENSE CHANGELOG.md ./
+COPY LICENSES ./LICENSES
 COPY src ./src
 RUN /opt/ostta/bin/pip install -c constraints.txt ".[${EXTRAS}]"
 

@@ -245,9 +245,6 @@ def main() -> None:
         stores = {name: [snapshots(adapter, place, many, 3) for many in (8, 64)] for name, place in places.items()}
         sizes = {
             "state, embedded": os.path.getsize(folder / "full.ostta"),
-            "snapshot, embedded": len(
-                pack(compact(ostta.Adapter.restore(folder / "full.ostta").copy_state()).to_bytes())
-            ),
             f"state, features of {WIDTH}": size,
             f"memory of a session, features of {WIDTH}": 1e3 * memory,
             "PNG, 32 x 32": statistics.mean(map(len, images)),

@@ -156,7 +156,7 @@ def suite_rows() -> Iterable[tuple[str, ...]]:
     suites = [load_suite(name) for name in suite_names() if name.startswith("paper/")]
     for suite in sorted(suites, key=lambda each: (not each.what.startswith("Section 6"), each.what)):
         # Cells with equal specs share a run.
-        specs = list({cell.asked: cell.spec for cell in expand(suite)}.values())
+        specs = list({cell.request: cell.spec for cell in expand(suite)}.values())
         shown = sum(map(images, specs))
         hours = [
             sum(images(spec) * seconds(spec.method, spec.backbone, class_count(spec), least) for spec in specs) / 3600

@@ -97,7 +97,9 @@ def sweep_of(spec: RunSpec, given: Mapping[str, Sequence[str]], seeds: Sequence[
             alone[option] = read[0]
     for option, values in several.items():
         if len({json.dumps(value) for value in values}) < len(values):
-            raise Error(f"A value of `{option}` is given twice: {', '.join(map(_word, values))}.", code="option-conflict")
+            raise Error(
+                f"A value of `{option}` is given twice: {', '.join(map(_word, values))}.", code="option-conflict"
+            )
     return Sweep(changed(spec, options=alone), several, tuple(seeds))
 
 
