@@ -48,7 +48,9 @@ def test_the_picture_and_the_links_are_there() -> None:
         page = waiting.pop().resolve()
         if page.suffix == ".md" and page not in seen:
             seen.add(page)
-            waiting += [page.parent / link.partition("#")[0] for link in links(page) if not re.match(r"https?:|#", link)]
+            waiting += [
+                page.parent / link.partition("#")[0] for link in links(page) if not re.match(r"https?:|#", link)
+            ]
     assert {page.resolve() for page in (ROOT / "docs").glob("*.md")} - seen == set()
 
 
