@@ -16,7 +16,8 @@ RUN python -m venv /opt/ostta
 COPY constraints.txt ./
 RUN /opt/ostta/bin/pip install --only-binary :all: -c constraints.txt \
     --index-url "https://download.pytorch.org/whl/${TORCH}" --extra-index-url https://pypi.org/simple torch
-COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
+COPY pyproject.toml hatch_build.py README.md LICENSE CHANGELOG.md ./
+COPY LICENSES ./LICENSES
 COPY src ./src
 RUN /opt/ostta/bin/pip install -c constraints.txt ".[${EXTRAS}]"
 

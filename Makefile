@@ -47,11 +47,11 @@ $(VENV)/run.stamp: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (the first time takes a minute or two) ..."
 	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation -e ".[all]"
+	@$(PIP) --no-build-isolation -e ".[bench,cli,clip,hub,lora,serve,stream,video]"
 	@touch $@
 
 $(VENV)/dev.stamp: $(VENV)/run.stamp
-	@$(PIP) --no-build-isolation -e ".[all,dev]"
+	@$(PIP) --no-build-isolation -e ".[dev]"
 	@touch $@
 
 clean:

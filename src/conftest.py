@@ -1,10 +1,14 @@
-"""What the examples in docstrings are run with: a new folder, and the few names that they use without making them."""
+"""Set up the examples in docstrings: a new folder, and the names that they use without creating them.
+
+Importing this file starts nothing. The server starts when an example first uses `url`, `session` or a client.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
 import io
+import re
 import shutil
 import tempfile
 import threading
@@ -52,7 +56,7 @@ def _records() -> evaluate.Records:
 
 @cache
 def _url() -> str:
-    """The address of a server in this process, which ends with it."""
+    """Start a server in this process and return its address."""
     import uvicorn
 
     from ostta.server import LocalEngine, SessionStore, create_app
@@ -108,4 +112,4 @@ def _around_an_example(
     monkeypatch.chdir(tmp_path)
     text = "".join(example.source for example in request.node.dtest.examples)
     doctest_namespace.clear()
-    doctest_namespace.update({name: make() for name, make in NAMES.items() if name in text})
+    doctest_namespace.update({name: make() for name, make in NAMES.items() if re.search(rf"\b{name}\b", text)})

@@ -79,7 +79,7 @@ def test_the_sdist_has_the_sources_and_what_the_project_says(built: Path) -> Non
     always = {"pyproject.toml", "PKG-INFO", ".gitignore"}
     # Of a folder, its files.
     assert {name.partition("/")[0] for name in names if not name.startswith("src/")} == included | always
-    assert {"LICENSES/EfficientNet-lite0.txt", "LICENSES/WordNet.txt"} <= names
+    assert {f"LICENSES/{file.name}" for file in (ROOT / "LICENSES").iterdir()} <= names
     assert not [name for name in names if "golden" in name or "conftest" in name]
 
 
@@ -92,10 +92,104 @@ def test_the_metadata_are_those_of_the_project(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
         data = email.message_from_bytes(opened.read(f"ostta-{VERSION}.dist-info/METADATA"))
         scripts = opened.read(f"ostta-{VERSION}.dist-info/entry_points.txt").decode()
-    assert (data["Name"], data["Version"], data["License-Expression"]) == ("ostta", VERSION, "Apache-2.0")
+    assert (data["Name"], data["Version"]) == ("ostta", VERSION)
+    assert data["License-Expression"] == PROJECT["project"]["license"]
+    assert data["Author"] == PROJECT["project"]["authors"][0]["name"]
+    assert set(data.get_all("Project-URL")) == {f"{name}, {url}" for name, url in PROJECT["project"]["urls"].items()}
     assert set(data.get_all("Provides-Extra")) == set(PROJECT["project"]["optional-dependencies"])
     assert data.get_payload().startswith("# ostta")
     assert "ostta = ostta.cli:main" in scripts
+
+
+def licence_rows() -> list[list[str]]:
+    """Return the rows of LICENSES/README.md: files, content, licence, notices."""
+    lines = (ROOT / "LICENSES" / "README.md").read_text(encoding="utf-8").splitlines()
+    return [[part.strip() for part in line.strip("|").split("|")] for line in lines if line.startswith("|")][2:]
+
+
+def test_every_file_of_weights_images_and_lists_has_its_licence() -> None:
+    rows = licence_rows()
+    named = {path: row[2] for row in rows for path in re.findall(r"`([^`]+)`", row[0])}
+    package = ROOT / "src" / "ostta"
+    assert all((package / path).exists() for path in named)
+    data = [path for path in package.rglob("*") if path.suffix in (".safetensors", ".parquet", ".csv", ".txt", ".json")]
+    for path in data:
+        name = path.relative_to(package).as_posix()
+        assert any(name == each or (each.endswith("/") and name.startswith(each)) for each in named), name
+    assert {row[2] for row in rows} == set(PROJECT["project"]["license"].split(" AND "))
+    notices = {link for row in rows for link in re.findall(r"\]\(([^)]+)\)", row[3])}
+    assert {file.name for file in (ROOT / "LICENSES").iterdir()} - {"README.md"} == notices - {"../LICENSE"}
+
+
+def test_extras_are_complete() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    (everything,) = extras["all"]
+    assert set(everything.removeprefix("ostta[").removesuffix("]").split(",")) == set(extras) - {"all", "dev", "docs"}
+    assert "ostta[all,docs]" in extras["dev"]
+    # The extra that an error message names has the library.
+    from ostta.cli import EXTRAS
+
+    modules = {"ot": "pot", "sklearn": "scikit-learn"}
+    for module, extra in EXTRAS.items():
+        assert any(line.startswith(modules.get(module, module)) for line in extras[extra]), (module, extra)
+
+
+def test_links_of_the_readme_are_absolute_once_the_repository_has_an_address() -> None:
+    sys.path.insert(0, str(ROOT))
+    try:
+        hook = pytest.importorskip("hatch_build", reason="the build tool is not installed")
+    finally:
+        sys.path.remove(str(ROOT))
+    text = "![p](docs/a.png) [b](docs/b.md#c) [d](https://e.org) [f](#g)"
+    assert hook.absolute_links(text, "https://host/x/") == (
+        "![p](https://host/x/raw/HEAD/docs/a.png) [b](https://host/x/blob/HEAD/docs/b.md#c) [d](https://e.org) [f](#g)"
+    )
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited.get("repository-code") == PROJECT["project"]["urls"].get("Repository")
+
+
+def test_the_workflow_covers_every_supported_python_and_the_floors() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"]
+    assert set(jobs) == {"lint", "tests", "floors", "docs", "wheel"}
+    supported = [name.rpartition(" ")[2] for name in PROJECT["project"]["classifiers"] if ":: 3." in name]
+    assert jobs["tests"]["strategy"]["matrix"]["python"] == supported
+    printed = _call(sys.executable, str(ROOT / "tools" / "floors.py")).splitlines()
+    assert "numpy==2.0.2" in printed
+    assert all(
+        (ROOT / test).exists() for test in _call(sys.executable, str(ROOT / "tools" / "floors.py"), "--tests").split()
+    )
+
+
+# Without any of the libraries that only `bench` installs.
+STREAM = """
+import sys
+for name in ("sklearn", "ot", "matplotlib", "pandas", "scipy", "threadpoolctl", "av"):
+    sys.modules[name] = None
+from ostta.cli import main
+main()
+"""
+
+
+def test_stream_writes_its_folder_with_the_extra_stream_alone(tmp_path: Path) -> None:
+    from PIL import Image
+
+    (tmp_path / "images").mkdir()
+    for number in range(3):
+        Image.new("RGB", (32, 32), (80 * number, 90, 160)).save(tmp_path / "images" / f"{number}.png")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    _call(
+        sys.executable, "-c", STREAM, "stream", "images", "--classes", "cat,dog", "--out", "out",
+        cwd=tmp_path, env=environment,
+    )  # fmt: skip
+    assert {"predictions.csv", "predictions.parquet", "report.html"} <= {
+        path.name for path in (tmp_path / "out").iterdir()
+    }
+    refused = subprocess.run(
+        [sys.executable, "-c", STREAM, "stream", "rtsp://127.0.0.1:1/a", "--classes", "cat,dog"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert refused.returncode == 1
+    assert refused.stderr.strip().splitlines()[-1].endswith('`pip install "ostta[video]"`.')
 
 
 def test_the_version_is_said_alike_everywhere() -> None:
@@ -121,7 +215,7 @@ def test_the_citation_file_has_the_keys_of_its_format() -> None:
     assert REQUIRED <= set(cited) <= KNOWN
     assert cited["cff-version"] == "1.2.0"
     assert cited["type"] in ("software", "dataset")
-    assert cited["license"] == PROJECT["project"]["license"]
+    assert cited["license"] == PROJECT["project"]["license"].partition(" AND ")[0]
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", cited["date-released"])
     for reference in cited["references"]:
         assert {"type", "title", "authors"} <= set(reference) <= OF_A_REFERENCE

@@ -303,3 +303,15 @@ def test_everything_public_has_an_example_that_runs(name: str) -> None:
     run = [example for example in test.examples if not example.options.get(doctest.SKIP)]
     assert run, f"{name} has no example that runs"
     assert any(example.want for example in run), f"the example of {name} shows nothing"
+
+
+def test_importing_the_setup_of_the_examples_starts_no_server() -> None:
+    import importlib.util
+    import threading
+
+    before = set(threading.enumerate())
+    spec = importlib.util.spec_from_file_location("examples_setup", ROOT / "src" / "conftest.py")
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    assert set(threading.enumerate()) == before

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 # The extra of `pyproject.toml` that installs a module; other modules say by themselves what they need.
 EXTRAS = {
-    "typer": "all",
-    "rich": "all",
+    "typer": "cli",
+    "rich": "cli",
     "loky": "bench",
     "matplotlib": "bench",
     "ot": "bench",

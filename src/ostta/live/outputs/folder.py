@@ -57,7 +57,7 @@ class OutputFolder:
         self.path, self._page = wanted.path, wanted.page
         if find_spec("pyarrow") is None:
             raise Error(
-                '`--out` writes a parquet file, which needs pyarrow: install it with `pip install "ostta[bench]"`.',
+                '`--out` writes a parquet file, which needs pyarrow: install it with `pip install "ostta[stream]"`.',
                 code="library-missing",
             )
         self.name = _name(wanted.path, journal)
