@@ -8,7 +8,9 @@ z_c the cosine of a centred image to class c, and z' the second-largest of them,
 A known image's second-best class is a wrong class. An unknown image has wrong classes only, so its best class should look like a
 known image's second-best: u has mean 0 and deviation 1. No label and no list of other words is needed for this null distribution.
 (With few classes the mean of z' is corrected for the one wrong class that an unknown image has more: `fit_to_text.more_classes`.)
-Known images of class c have the mean m_c > 0 and a common deviation s, which are estimated.
+If classes are alike, the second-best class of a known image fits better than any class fits an unknown image; so the mean and the
+deviation of u for unknown images are estimated too, with a prior at 0 and 1, and may only be lower. The formulas below are in these
+units. Known images of class c have the mean m_c > 0 and a common deviation s, which are estimated.
 
 **The recent images that look like it.** v is the share of known images among the k nearest recent images, weighted by similarity.
 Known images have known neighbours at the rate a, unknown images at the rate b; both rates are estimated. Neighbours that tell
@@ -34,7 +36,7 @@ The text's term is held constant below 0 and above m_c. An image is known if its
 `Prediction.probability`.
 
 **Estimation.** The window of recent images is fitted anew every few images by expectation-maximisation over the probabilities of
-its images, from several starts: the text alone, the window divided in two by appearance and, with words, the sign of d. The solution
+its images, from several starts: the text alone, the window divided in two by the fit and by appearance and, with words, the sign of d. The solution
 with the largest sum of two terms is used: the variational likelihood, and the evidence that known and unknown images of the same best
 class look different. With N images, C classes, D effective dimensions and the share R² of the variation within classes that the
 solution explains,

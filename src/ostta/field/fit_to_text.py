@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -31,6 +31,10 @@ class Units:
         """How far the best of the centred cosines [N, C] exceeds chance, in deviations."""
         excess: Floats = (cosines.max(1) - self.mean) / self.spread
         return excess
+
+    def rescaled(self, mean: float, deviation: float) -> Units:
+        """The same centre, with the fit of unknown images, which has this mean and deviation now, as the unit."""
+        return replace(self, mean=self.mean + mean * self.spread, spread=self.spread * deviation)
 
 
 def units_of(rows: Singles, cosines: Floats, known: Floats) -> Units:

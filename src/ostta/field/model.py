@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..core.otsu import otsu_split
 from .appearance import Appearance, better_fitting, two_kinds
 from .arrays import TINY, Floats, Indices, Singles, log_normal, logit, sigmoid
 from .fit_to_text import Units, units_of
@@ -20,6 +21,8 @@ from .side_evidence import SideModel, fit_side
 WARM, ITERATIONS = 4, 10
 # Bounds of the estimated share of unknown images: they are never excluded, and never taken for certain.
 SHARES = (0.02, 0.95)
+# Smallest deviation of the fit of unknown images, in deviations of the second-best class of known images.
+NARROWEST = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,9 @@ def fit(rows: Singles, cosines: Floats, options: FieldOptions, word_cosines: Flo
     # The centre and the scale belong to the known images; two rounds of the text alone find them roughly.
     for _ in range(2):
         _, own, _ = units.centred(rows, cosines)
-        known = _Window(units.fit(own), own.argmax(1), own.shape[1], options).solve().known
+        text = _Window(units.fit(own), own.argmax(1), own.shape[1], options)
+        solutions = text.solve(), text.solve(_divided(text.excess))
+        known = max(solutions, key=lambda found: found.objective).known
         units = units_of(rows, cosines, np.maximum(known, SHARES[0]))
     centred, own, nearness = units.centred(rows, cosines)
     excess, best = units.fit(own), own.argmax(1)
@@ -85,12 +90,14 @@ def fit(rows: Singles, cosines: Floats, options: FieldOptions, word_cosines: Flo
     window = _Window(excess, best, own.shape[1], options, graph, nearness)
     side = two_kinds(centred, int(excess.argmin()))
     advantage = None if word_cosines is None else cosines.max(1) - word_cosines
-    starts = [None, better_fitting(side, excess)]
+    starts = [None, better_fitting(side, excess), _divided(excess)]
     if advantage is not None:
         starts.append(np.where(advantage > 0, 0.9, 0.1))
     # Images of one kind that are given to a few classes exceed the mean cosine of these classes by little.
     kinds = better_fitting(side, (cosines - cosines.mean(0)).max(1))
     solution = _best(window, Appearance.of(centred, best, own.shape[1]), starts, kinds)
+    units = units.rescaled(*solution.chance)
+    excess = units.fit(own)
     model = StreamModel(
         units,
         centred,
@@ -110,6 +117,11 @@ def fit(rows: Singles, cosines: Floats, options: FieldOptions, word_cosines: Flo
     odds = np.sum(model.log_odds(excess, best, _votes(graph, model.known), nearness), axis=0)
     known = sigmoid(odds + words.evidence(advantage, excess))
     return replace(model, known=known, words=fit_side(advantage, excess, known, options.prior_images))
+
+
+def _divided(fit: Floats) -> Floats:
+    """P(known) of each image if Otsu's threshold divides the fits."""
+    return np.where(fit > otsu_split(fit).threshold, 0.9, 0.1)
 
 
 def _best(window: _Window, appearance: Appearance, starts: list[Floats | None], kinds: Floats) -> _Solution:
@@ -135,6 +147,7 @@ class _Solution:
     known_spread: float
     agreement: tuple[float, float]
     nearness: SideModel
+    chance: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +166,20 @@ class _Window:
 
         `fits_better_than_chance` estimates the mean fit and the share of unknown images from their own probabilities.
         """
-        excess, best, prior = self.excess, self.best, self.options.prior_images
+        excess, best, prior, chance = self.excess, self.best, self.options.prior_images, (0.0, 1.0)
         below = float((excess < 0).sum() + 1) / len(excess)
-        share = 1 - unknown_share(below) if start is None or not fits_better_than_chance else float(start.mean())
-        top = max(float(np.quantile(excess, 0.8)), self.options.known_distance)
+        share = 1 - unknown_share(below) if start is None else float(start.mean())
+        top = self._top(excess)
         means, spread, agreement = np.full(self.classes, top), self.options.known_spread, (share, share)
         odds, nearness, unknown_mean = np.full(len(excess), logit(share)), SideModel.none(), 0.0
         known = sigmoid(odds + _text_evidence(excess, means[best], spread, 0.0)) if start is None else start
         for iteration in range(ITERATIONS):
             warmth = 1.0 if start is not None else min(1.0, (iteration + 1) / WARM)
-            means, spread = self._known_fits(known, top)
+            if not fits_better_than_chance:
+                chance = self._chance(1 - known)
+                excess = (self.excess - chance[0]) / chance[1]
+                below = float((excess < 0).sum() + 1) / len(excess)
+            means, spread = self._known_fits(excess, known)
             estimated = float(known.sum() + 0.75 * prior) / (len(excess) + prior)
             if fits_better_than_chance:
                 share, unknown_mean = (
@@ -180,12 +197,28 @@ class _Window:
                 side = self.options.votes * _vote_evidence(votes, *agreement) + nearness.evidence(self.nearness, excess)
                 odds = odds + warmth * side
             known = sigmoid(odds + _text_evidence(excess, means[best], spread, unknown_mean))
-        objective = self._objective(known, odds, means, spread, unknown_mean)
-        return _Solution(objective, known, share, unknown_mean, means, spread, agreement, nearness)
+        objective = self._objective(excess, known, odds, means, spread, unknown_mean) - len(excess) * math.log(
+            chance[1]
+        )
+        return _Solution(objective, known, share, unknown_mean, means, spread, agreement, nearness, chance)
 
-    def _known_fits(self, known: Floats, top: float) -> tuple[Floats, float]:
+    def _chance(self, unknown: Floats) -> tuple[float, float]:
+        """Mean and standard deviation of the fit of unknown images: 0 and 1, or lower.
+
+        If classes are alike, the second-best class of a known image fits better than any class fits an unknown image.
+        """
+        prior, total = self.options.prior_images, float(unknown.sum())
+        mean = min(float(unknown @ self.excess) / (total + prior), 0.0)
+        deviation = math.sqrt((float(unknown @ (self.excess - mean) ** 2) + prior) / (total + prior))
+        return mean, min(max(deviation, NARROWEST), 1.0)
+
+    def _top(self, excess: Floats) -> float:
+        """Prior mean of the fit of known images: what the best fifth of the window exceeds."""
+        return max(float(np.quantile(excess, 0.8)), self.options.known_distance)
+
+    def _known_fits(self, excess: Floats, known: Floats) -> tuple[Floats, float]:
         """Mean fit of the known images of each class, and their common standard deviation."""
-        excess, best, options = self.excess, self.best, self.options
+        best, options, top = self.best, self.options, self._top(excess)
         prior, total = options.prior_images, float(known.sum())
         overall = (float(known @ excess) + prior * top) / (total + prior)
         sums, counts = np.bincount(best, known * excess, self.classes), np.bincount(best, known, self.classes)
@@ -194,10 +227,12 @@ class _Window:
         spread = math.sqrt((deviations + prior * options.known_spread**2) / (total + prior))
         return means, max(spread, options.known_spread)
 
-    def _objective(self, known: Floats, odds: Floats, means: Floats, spread: float, unknown_mean: float) -> float:
+    def _objective(
+        self, excess: Floats, known: Floats, odds: Floats, means: Floats, spread: float, unknown_mean: float
+    ) -> float:
         """Variational objective: text likelihood of both kinds, probability of each label given its neighbours, entropy."""
-        of_known = log_normal(self.excess, means[self.best], spread) - np.logaddexp(0, -odds)
-        of_unknown = log_normal(self.excess, unknown_mean, 1.0) - np.logaddexp(0, odds)
+        of_known = log_normal(excess, means[self.best], spread) - np.logaddexp(0, -odds)
+        of_unknown = log_normal(excess, unknown_mean, 1.0) - np.logaddexp(0, odds)
         entropy = -known * np.log(known + TINY) - (1 - known) * np.log(1 - known + TINY)
         return float((known * of_known + (1 - known) * of_unknown + entropy).sum())
 
