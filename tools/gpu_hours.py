@@ -5,7 +5,7 @@
 
 A step takes as long as its arithmetic or as the passes that wait for one another, whichever is longer. Its arithmetic is the number of
 forwards of the image tower that it was measured to cost on a processor (benchmarks/results/bench-1.json), times the tower's operations, at
-a rate that is assumed. What a pass takes at the least is assumed twice: by the launches that docs/pool.md counts, and as the paper
+a rate that is assumed. What a pass takes at the least is assumed twice: by the launches that docs/experiments/speed.md counts, and as the paper
 prints it for the frozen model. Reading, corrupting and augmenting images is done meanwhile by the processor and is not counted.
 """
 
@@ -30,12 +30,12 @@ from ostta.data.class_names import class_list
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reproduce.md"
 MEASURED = ROOT / "benchmarks" / "results"
-# The middle one of the rates in docs/pool.md, in operations a second, and its time of a launch in seconds.
+# The middle one of the rates in docs/experiments/speed.md, in operations a second, and its time of a launch in seconds.
 RATE, LAUNCH = 20e12, 6e-6
-# Half of the images are known; a quarter each is reliably known and reliably unknown, as in the targets of docs/speed.md.
+# Half of the images are known; a quarter each is reliably known and reliably unknown, as in the targets of docs/experiments/speed.md.
 ACCEPTED = 0.5
 VERDICTS = {"unreliable": 0.5, "reliable undesired": 0.25, "reliable desired": 0.25}
-# Passes that wait for one another: of ROSITA for each verdict, as in docs/speed.md; of the others for an accepted image.
+# Passes that wait for one another: of ROSITA for each verdict, as in docs/experiments/speed.md; of the others for an accepted image.
 PASSES_OF_ROSITA = {"unreliable": 1, "reliable undesired": 2, "reliable desired": 5}
 PASSES = {
     "zero_shot": 1,
