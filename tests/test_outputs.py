@@ -193,14 +193,14 @@ def test_a_table_takes_every_name(tmp_path: Path) -> None:
 
 
 def missing_package(folder: Path, arguments: list[str]) -> tuple[int, str]:
-    """`ostta` in a child process that cannot import pydantic."""
+    """Run `ostta` in a child process that cannot import typer."""
     child = os.fork()
     if child == 0:
         code = 0
         try:
-            for name in [name for name in sys.modules if name.startswith("ostta.bench")]:
+            for name in [name for name in sys.modules if name.startswith("ostta.cli.")]:
                 del sys.modules[name]
-            sys.modules["pydantic"] = None  # type: ignore[assignment]
+            sys.modules["typer"] = None  # type: ignore[assignment]
             sys.argv = ["ostta", *arguments]
             with (folder / "told").open("w") as told, redirect_stderr(told):
                 main()
@@ -218,7 +218,7 @@ def test_a_command_without_its_package_is_one_sentence(tmp_path: Path) -> None:
     code, told = missing_package(tmp_path, ["bench", "ls"])
     assert (code, told) == (
         1,
-        'This command needs pydantic, which is not installed: install it with `pip install "ostta[bench]"`.\n',
+        'This command needs typer, which is not installed: install it with `pip install "ostta[cli]"`.\n',
     )
 
 
