@@ -200,7 +200,7 @@ def without_packages(folder: Path, packages: Collection[str], arguments: list[st
         code = 0
         try:
             for name in list(sys.modules):
-                if name.startswith("ostta.bench") or name.partition(".")[0] in packages:
+                if name.startswith(("ostta.bench", "ostta.cli.")) or name.partition(".")[0] in packages:
                     del sys.modules[name]
             sys.modules.update(dict.fromkeys(packages))  # type: ignore[arg-type]
             sys.argv = ["ostta", *arguments]
@@ -216,9 +216,17 @@ def without_packages(folder: Path, packages: Collection[str], arguments: list[st
     return os.waitstatus_to_exitcode(status), (folder / "told").read_text()
 
 
-def test_a_command_without_its_package_is_one_sentence(tmp_path: Path) -> None:
-    sentence = 'This command needs loky, which is not installed: install it with `pip install "ostta[bench]"`.\n'
-    assert without_packages(tmp_path, ["loky"], ["bench", "run", "embedded/k"]) == (1, sentence)
+@pytest.mark.parametrize(
+    ("package", "extra", "arguments"),
+    [("typer", "cli", ["bench", "ls"]), ("loky", "bench", ["bench", "run", "embedded/k"])],
+)
+def test_a_command_without_its_package_is_one_sentence(
+    package: str, extra: str, arguments: list[str], tmp_path: Path
+) -> None:
+    sentence = (
+        f'This command needs {package}, which is not installed: install it with `pip install "ostta[{extra}]"`.\n'
+    )
+    assert without_packages(tmp_path, [package], arguments) == (1, sentence)
 
 
 def test_suites_are_listed_without_the_extra_bench(tmp_path: Path) -> None:
