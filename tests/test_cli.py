@@ -343,16 +343,17 @@ def test_stream_stopped_in_the_middle_of_an_image_finishes_and_saves_it(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ostta import Adapter
+    from ostta.step import Pipeline, Turn
 
-    state, conclude = tmp_path / "s.ostta", Adapter.conclude
+    state, conclude = tmp_path / "s.ostta", Pipeline.conclude
 
-    def asked_while_stepping(adapter: Adapter, *turn: object):
-        if adapter.steps == 6:
+    def asked_while_stepping(pipeline: Pipeline, turn: Turn):
+        if pipeline.memory.steps == 6:
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
-        return conclude(adapter, *turn)
+        return conclude(pipeline, turn)
 
-    monkeypatch.setattr(Adapter, "conclude", asked_while_stepping)
+    monkeypatch.setattr(Pipeline, "conclude", asked_while_stepping)
     done = ostta("stream", str(photos), "--classes", "cat,dog", "--state", str(state))
     assert (done.returncode, len(lines(done.stdout))) == (0, 7), done.stderr
     assert Adapter.restore(state).steps == 7
@@ -517,7 +518,7 @@ def test_a_list_in_a_pipe_is_plain_lines(monkeypatch: pytest.MonkeyPatch) -> Non
         (["--identifier", "nope"], "There is no identifier 'nope'"),
         (["--backbone", "nope"], "There is no backbone 'nope'"),
         (["--set", "nope=1"], "There is no option 'nope'"),
-        (["--set", "lr=quick"], "takes a number"),
+        (["--set", "lr=quick"], "`lr` must be a number, not 'quick'"),
         (["--corruption", "nope"], "There is no corruption 'nope'"),
         (["--undesired", "nope"], "There is no data set 'nope'"),
     ],

@@ -355,5 +355,5 @@ def test_the_command_line_says_what_the_engine_ray_needs(tmp_path: Path, monkeyp
     assert refused.exception.code == "store-missing"
     monkeypatch.setitem(sys.modules, "ray", None)
     refused = CliRunner().invoke(app, ["serve", "--engine", "ray", "--state-dir", str(tmp_path)])
-    assert "pip install 'ostta[ray]'" in str(refused.exception)
+    assert 'pip install "ostta[ray]"' in str(refused.exception)
     assert list(tmp_path.iterdir()) == []

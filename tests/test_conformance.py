@@ -75,7 +75,7 @@ def test_backbones_conform(kind: str) -> None:
 def test_a_prompt_without_a_text_tower_is_refused_in_one_sentence(method: str) -> None:
     sentences = {
         True: r"^PromptAlign needs MaPLe prompts in both towers, and wrapped has none: [^.]*\.$",
-        False: r"^The backbone wrapped cannot tune prompts: .* of the CLIP family[^.]*\.$",
+        False: r"^The backbone wrapped cannot tune prompts, .* of the CLIP family: [^.]*\.$",
     }
     with pytest.raises(Error, match=sentences[method in MAPLE_METHODS]):
         adapter(method, kind="wrapped")

@@ -16,6 +16,7 @@ import torch
 import ostta
 import pretended
 from cases import CLASSES, EARLY, SmallTower, content, images
+from helpers.errors import raises
 from ostta import Error
 from ostta.config.registry import ALL_IDENTIFIERS as IDENTIFIERS
 from ostta.config.registry import ALL_METHODS as METHODS
@@ -177,7 +178,7 @@ def test_names_of_devices_and_types() -> None:
         ostta.load("embedded", CLASSES, device="cuda:99", method="rosita")
     with pytest.raises(Error, match="not here"):
         StreamPool("embedded", device="cuda:99")
-    with pytest.raises(Error, match=r"is in torch\.float32 and stays so"):
+    with raises("device-unsupported", match=r"is already in torch\.float32, not in torch\.bfloat16"):
         ostta.load(backbone("embedded", CPU), CLASSES, dtype="bfloat16", method="rosita")
 
 

@@ -34,8 +34,8 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.Capture
     return run
 
 
-def test_there_are_five_and_each_fits_a_screen() -> None:
-    assert len(SCRIPTS) == 5
+def test_each_fits_a_screen() -> None:
+    assert SCRIPTS
     for name in SCRIPTS:
         assert len((FOLDER / name).read_text(encoding="utf-8").splitlines()) <= 40, name
 
@@ -92,3 +92,17 @@ def test_compare_methods_has_figures_and_intervals(said) -> None:
     assert difference is not None
     # Both are rounded to a tenth.
     assert float(difference[1]) == pytest.approx(figures[1] - figures[0], abs=0.11)
+
+
+def test_many_streams(said) -> None:
+    door, harbour, adapter = said("many_streams.py")
+    assert door.startswith("door: Prediction(")
+    assert harbour.startswith("harbour: Prediction(")
+    assert adapter.startswith("Adapter(embedded, 3 classes (cat, dog, horse)")
+    assert adapter.endswith("40 steps)")
+
+
+def test_name_unknown(said) -> None:
+    lines = said("name_unknown.py")
+    assert len(lines) >= 4
+    assert all(re.fullmatch(r"unknown \(0\.\d\d\), most like .+", line) for line in lines)

@@ -14,6 +14,7 @@ from torch import nn
 
 import ostta
 from cases import CLASSES, SmallTower, adapter, backbone, content, images, learned, same, trace
+from helpers.errors import raises
 from ostta import Error, Verdict
 from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.core.overlay import encode
@@ -222,14 +223,20 @@ def test_a_tower_without_gradients_serves_what_trains_nothing() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda features: features.long(), "of type torch.int64: they must be floating-point numbers"),
-        (lambda features: features * math.nan, "not finite for a grey image"),
-        (lambda features: features[0], "it must give"),
+        (
+            lambda features: features.long(),
+            r"returns \[1, 16\] of type torch\.int64 .* must return finite floating-point numbers",
+        ),
+        (
+            lambda features: features * math.nan,
+            r"returns \[1, 16\] of type torch\.float32 .* must return finite floating-point numbers",
+        ),
+        (lambda features: features[0], r"returns \[16\] .* of shape \[1, 16\]"),
         (lambda features: {"features": features}, "returns a dict"),
     ],
 )
 def test_a_tower_that_cannot_serve_is_one_sentence(change: Any, words: str) -> None:
-    with pytest.raises(Error, match=words):
+    with raises("image-tower-invalid", match=words):
         ostta.backbones.wrap(Cast(change), TEXT, image_size=32)
 
 

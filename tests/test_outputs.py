@@ -12,7 +12,8 @@ import re
 import statistics
 import sys
 import warnings
-from contextlib import redirect_stderr
+from collections.abc import Collection
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pyarrow.parquet
@@ -23,7 +24,7 @@ from rich.console import Console
 import ostta
 from cases import adapter, backbone, images
 from ostta import Adapter
-from ostta.cli import main, stream_panel
+from ostta.cli import EXTRAS, main, stream_panel
 from ostta.cli.stream_output import shown
 from ostta.cli.stream_panel import ANSWERS, StreamPanel, shown_panel
 from ostta.core.banks import TRUSTED
@@ -192,17 +193,18 @@ def test_a_table_takes_every_name(tmp_path: Path) -> None:
     assert not [cell for cell in written if cell.startswith(("=", "@", "+", "\t", "\n")) or cell == "--"]
 
 
-def missing_package(folder: Path, arguments: list[str]) -> tuple[int, str]:
-    """`ostta` in a child process that cannot import pydantic."""
+def without_packages(folder: Path, packages: Collection[str], arguments: list[str]) -> tuple[int, str]:
+    """Run `ostta` in a child process that cannot import `packages`; return its exit code and its standard error."""
     child = os.fork()
     if child == 0:
         code = 0
         try:
-            for name in [name for name in sys.modules if name.startswith("ostta.bench")]:
-                del sys.modules[name]
-            sys.modules["pydantic"] = None  # type: ignore[assignment]
+            for name in list(sys.modules):
+                if name.startswith(("ostta.bench", "ostta.cli.")) or name.partition(".")[0] in packages:
+                    del sys.modules[name]
+            sys.modules.update(dict.fromkeys(packages))  # type: ignore[arg-type]
             sys.argv = ["ostta", *arguments]
-            with (folder / "told").open("w") as told, redirect_stderr(told):
+            with (folder / "told").open("w") as told, redirect_stderr(told), redirect_stdout(io.StringIO()):
                 main()
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 1
@@ -214,12 +216,22 @@ def missing_package(folder: Path, arguments: list[str]) -> tuple[int, str]:
     return os.waitstatus_to_exitcode(status), (folder / "told").read_text()
 
 
-def test_a_command_without_its_package_is_one_sentence(tmp_path: Path) -> None:
-    code, told = missing_package(tmp_path, ["bench", "ls"])
-    assert (code, told) == (
-        1,
-        'This command needs pydantic, which is not installed: install it with `pip install "ostta[bench]"`.\n',
+@pytest.mark.parametrize(
+    ("package", "extra", "arguments"),
+    [("typer", "cli", ["bench", "ls"]), ("loky", "bench", ["bench", "run", "embedded/k"])],
+)
+def test_a_command_without_its_package_is_one_sentence(
+    package: str, extra: str, arguments: list[str], tmp_path: Path
+) -> None:
+    sentence = (
+        f'This command needs {package}, which is not installed: install it with `pip install "ostta[{extra}]"`.\n'
     )
+    assert without_packages(tmp_path, [package], arguments) == (1, sentence)
+
+
+def test_suites_are_listed_without_the_extra_bench(tmp_path: Path) -> None:
+    packages = [package for package, extra in EXTRAS.items() if extra == "bench"]
+    assert without_packages(tmp_path, packages, ["bench", "ls"]) == (0, "")
 
 
 # --- pictures ----------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email
+import json
 import os
 import re
 import shlex
@@ -264,10 +265,14 @@ def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) ->
     # As the Makefile installs, but for the extras.
     _call(
         python, "-m", "pip", "--disable-pip-version-check", "install", "-q", "-c", str(ROOT / "constraints.txt"),
-        "--only-binary", ":all:", *more, f"{wheel}[cli]", env=clean,
+        "--only-binary", ":all:", *more, f"{wheel}[stream]", env=clean,
     )  # fmt: skip
     assert _call(ostta, "--version", cwd=tmp_path, env=clean).strip() == VERSION
     assert _call(python, "-c", THREE_LINES, cwd=tmp_path, env=clean).strip() == "cat"
+    notebook = json.loads((ROOT / "examples" / "photographs.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    said = _call(python, "-c", "\n".join(cells), cwd=tmp_path, env=clean)
+    assert said.rstrip().endswith("same answers: True")
     # What is not installed is named, with how to get it.
     (sentence,) = _call(python, "-c", WITHOUT_EXTRAS, cwd=tmp_path, env=clean).splitlines()
     assert "pip install" in sentence

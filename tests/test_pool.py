@@ -708,7 +708,7 @@ def test_names_and_numbers_that_cannot_be(clip) -> None:
         (lambda: pool.step({"b": None}), "There is no stream 'b'"),
         (lambda: pool.remove("b"), "There is no stream 'b'"),
         (lambda: pool.save("b", "b.ostta"), "There is no stream 'b'"),
-        (lambda: pool.restore("b", "absent.ostta"), "There is no state file absent.ostta."),
+        (lambda: pool.restore("b", "absent.ostta"), "There is no state file 'absent.ostta'"),
         (lambda: StreamPool(clip, batch=0), "at least 1"),
         (lambda: StreamPool(clip, queue=0), "at least 1"),
     ):

@@ -58,6 +58,15 @@ def test_it_is_the_papers_model_data_and_methods() -> None:
     assert {cell.spec.limit for cell in cells} == {None}
 
 
+def test_the_page_has_the_papers_figures() -> None:
+    page = (Path(__file__).resolve().parents[1] / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    table = page.partition("<!-- quick -->")[2].partition("<!-- end of quick -->")[0]
+    cells = expand(load_suite("paper/quick"))
+    for method in ("zero_shot", "tda", "rosita"):
+        values = [f"{find(**cell.paper, metric='hm')[0].value:.2f}" for cell in cells if cell.row == (method,)]
+        assert f"| `{method}` | {' | '.join(values)} |" in table
+
+
 def test_missing_data_is_told_before_the_first_run_with_how_to_get_it(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         app, ["bench", "run", "paper/quick", "--data", str(tmp_path), "--out", str(tmp_path / "out")]

@@ -23,6 +23,7 @@ from ostta.live.journal import Journal, Progress
 from ostta.live.outputs.table import Table
 from ostta.live.state_keeper import Keeper
 from ostta.state import stored_hash
+from ostta.step import Pipeline, Turn
 from streaming import contents, killed, lines_of, stream
 from test_cli import command, environment
 
@@ -147,7 +148,7 @@ def in_the_middle_of_the_table(times: int) -> Callable[[], None]:
 
 
 MOMENTS = {
-    "an image was judged": after(Adapter, "conclude", 10),
+    "an image was judged": after(Pipeline, "conclude", 10),
     "the rows were written": after(Journal, "write", 3),
     "the state was saved": after(Adapter, "save", 4),
     "the table was half written": in_the_middle_of_the_table(4),
@@ -472,15 +473,15 @@ def without_table(folder: Path) -> None:
 def test_files_that_are_spoiled_while_a_stream_runs(
     spoil: Callable[[Path], None], sentence: str, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, conclude, state = [0], Adapter.conclude, tmp_path / "s.ostta"
+    calls, conclude, state = [0], Pipeline.conclude, tmp_path / "s.ostta"
 
-    def spoiling(self: Adapter, *turn: Any) -> Prediction:
+    def spoiling(self: Pipeline, turn: Turn) -> Prediction:
         calls[0] += 1
         if calls[0] == 6:
             spoil(tmp_path)
-        return conclude(self, *turn)
+        return conclude(self, turn)
 
-    monkeypatch.setattr(Adapter, "conclude", spoiling)
+    monkeypatch.setattr(Pipeline, "conclude", spoiling)
     done = stream(photos, *CLASSES, "--state", state, "--out", tmp_path / "out", "--save-every", 2)
     assert (done.code, len(done.told.splitlines())) == (1, 1)
     assert sentence in done.told

@@ -674,7 +674,7 @@ def test_a_ray_worker_uses_cached_features_and_sends_new_ones_back(tmp_path: Pat
 
 def test_ray_missing_is_a_sentence(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(Error, match=r"pip install 'ostta\[ray\]'"):
+    with pytest.raises(Error, match=r'pip install "ostta\[ray\]"'):
         run_grid([spec()], None, tmp_path, engine="ray")
 
 

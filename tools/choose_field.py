@@ -109,7 +109,7 @@ def decide(text: np.ndarray, rows: np.ndarray, options: FieldOptions) -> tuple[n
         for place in range(block.start, block.stop):
             logits = torch.from_numpy(cosines[place])
             classes[place] = int(levels.without(logits).argmax())
-            levels.take(logits, bool(odds[place] >= 0))
+            levels.remember(logits, bool(odds[place] >= 0))
         fitted = block.stop
         window = slice(max(0, fitted - options.recent_images), fitted)
         if fitted < len(rows):

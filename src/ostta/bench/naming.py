@@ -14,7 +14,7 @@ from ..data.catalogue import CATALOGUE
 from ..data.names import parse_name
 from .file_model import FileModel
 from .scenario import DomainsScenario
-from .spec import RunSpec, fields_of, method_key, name_of, sets_of, stream_key, usual_draw
+from .spec import RunSpec, fields_of, method_key, name_of, sets_of, stream_fields, stream_key, usual_draw
 
 # Scenarios with a list of corruptions.
 _LISTED = ("continual", "frequent", "smooth")
@@ -88,7 +88,7 @@ def stream_names(specs: Iterable[RunSpec]) -> dict[str, str]:
     >>> [*stream_names([RunSpec(seed=0), RunSpec(seed=1), RunSpec(draw="images")]).values()]
     ['cifar10c snow / mnist (draw=order)', 'cifar10c snow / mnist (draw=images)']
     """
-    return _distinct({stream_key(spec): spec for spec in specs}, stream_name, fields_of("stream"))
+    return _distinct({stream_key(spec): spec for spec in specs}, stream_name, stream_fields())
 
 
 def method_names(specs: Iterable[RunSpec]) -> dict[str, str]:

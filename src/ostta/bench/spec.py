@@ -128,9 +128,14 @@ def fields_of(*roles: Role) -> tuple[str, ...]:
     return tuple(name for name, extra in extras.items() if isinstance(extra, dict) and extra["role"] in roles)
 
 
+def stream_fields() -> tuple[str, ...]:
+    """Return the names of the fields that identify a stream, with any seed."""
+    return tuple(name for name in fields_of("stream") if name != "seed")
+
+
 def stream_key(spec: RunSpec) -> str:
     """Return what must be equal for two runs to be on one stream, with any seed."""
-    return _key(spec, set(fields_of("stream")) - {"seed"})
+    return _key(spec, set(stream_fields()))
 
 
 def method_key(spec: RunSpec) -> str:

@@ -95,7 +95,7 @@ class Photos:
         """The words that it knows and that name none of the classes; "imagenet" stands for all ImageNet classes.
 
         >>> words = ostta.backbones.load("photos").other_words(["imagenet"], ["dog"])
-        >>> len(words), "tabby" in words, "beagle" in words
+        >>> len(words), "tabby cat" in words, "beagle" in words
         (882, True, False)
         """
         taken = {number for name in classes for number in self.names.classes(name)}

@@ -38,7 +38,7 @@ class Names:
     >>> len(names.classes("dog")), names.classes("acoustic guitar")
     (118, (402,))
     >>> names.meaning("crane (bird)"), names.meaning("crane (device)")
-    ('crane (wading bird)', 'crane')
+    ('crane bird', 'construction crane')
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
