@@ -499,7 +499,7 @@ def test_a_folder_that_comes_later_has_all_rows(photos: Path, whole: Path, tmp_p
     for found, expected in zip(table(tmp_path / "out"), table(whole / "out"), strict=True):
         for name in ("score", "threshold", "probability"):
             found[name], expected[name] = (float(row[name] or "nan") for row in (found, expected))
-        assert found == pytest.approx(expected, abs=1e-5, nan_ok=True)
+        assert found == pytest.approx(expected, rel=1e-5, abs=1e-5, nan_ok=True)
     assert len(list((tmp_path / "out" / "drawn").iterdir())) == COUNT
 
 
