@@ -61,9 +61,10 @@ KINDS = {
 
 @pytest.mark.parametrize("leak", KINDS)
 def test_a_planted_leak_is_seen(leak: str) -> None:
-    found = growth(getattr(Planted(), leak), warm=2, steps=120)
-    assert found.leaks(120), found
-    assert getattr(found, KINDS[leak]) > 60
+    # Many steps: threads that other tests of the process left behind come and go with some fifty references.
+    found = growth(getattr(Planted(), leak), warm=2, steps=400)
+    assert found.leaks(400), found
+    assert getattr(found, KINDS[leak]) > 200
 
 
 def turn_of(one: Any) -> Callable[[], object]:
@@ -93,11 +94,11 @@ def test_what_comes_and_goes_is_no_leak() -> None:
     kept, calls = [], itertools.count(1)
 
     def now_and_then() -> None:
-        kept[:] = [torch.zeros(64)] if next(calls) == 32 else kept
+        kept[:] = [torch.zeros(640)] if next(calls) == 402 else kept
 
-    assert growth(now_and_then, warm=2, steps=30).leaks(30)
+    assert growth(now_and_then, warm=2, steps=400).leaks(400)
     kept, calls = [], itertools.count(1)
-    assert leak(now_and_then, warm=2, steps=30) is None
+    assert leak(now_and_then, warm=2, steps=400) is None
 
 
 def test_rubbish_that_the_collector_takes_is_no_leak() -> None:
@@ -105,4 +106,4 @@ def test_rubbish_that_the_collector_takes_is_no_leak() -> None:
         ring: list[Any] = [torch.zeros(1000)]
         ring.append(ring)
 
-    assert not growth(cycle, warm=2, steps=30).leaks(30)
+    assert not growth(cycle, warm=2, steps=400).leaks(400)
