@@ -17,6 +17,7 @@ PYTHON := $(shell for p in python3.11 python3 python3.12 python3.13 python; do \
 
 demo: $(VENV)/run.stamp
 	$(BIN)/ostta demo
+	@echo 'To use the command ostta in this shell: . $(BIN)/activate'
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 

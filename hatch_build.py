@@ -1,6 +1,7 @@
 """Build hook: on a package index, links of README.md lead to the repository that `[project.urls]` names.
 
-`Repository` in `[project.urls]` of pyproject.toml is the only place to set the address. Without it the links stay relative.
+`Repository` in `[project.urls]` of pyproject.toml is the only place to set the address. Without it the links stay
+relative.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`make bench`: what a step costs, method by method, beside the frozen classifier and the published plan.
+"""`make bench`: cost of a step of each method, beside the frozen classifier and the published implementation.
 
-All sides of a comparison run in one process and take turns; figures are medians of rounds, and ratios are of the same round.
-`python -m benchmarks --targets A.json B.json` shows the targets in runs that were made before.
+All sides of a comparison take turns in one process; figures are medians of rounds, and ratios are of the same round.
+`python -m benchmarks --targets A.json B.json` shows the targets for earlier runs.
 """
 
 from __future__ import annotations

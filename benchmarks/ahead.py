@@ -1,8 +1,8 @@
-"""`python -m benchmarks.ahead`: images per second of `Adapter.stream` by the number of images that are encoded in one batch.
+"""`python -m benchmarks.ahead`: images per second of `Adapter.stream` by the number of images encoded in one batch.
 
-The images are in memory and are preprocessed as part of a step. All batch sizes take turns on the same images. A ratio is taken
-within a round, so that other load on the machine affects all sides, and the median over the rounds counts. The ViT-B/32 shape has
-random weights: the time of a pass does not depend on them.
+The images are in memory and are preprocessed as part of a step. All batch sizes take turns on the same images. A ratio
+is taken within a round, so that other load on the machine affects all sides, and the median over the rounds counts. The
+ViT-B/32 shape has random weights, because the time of a pass does not depend on them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TARGETS = {"embedded": 1.8, "ViT-B/32": 1.5}
 
 
 def measure(model: Backbone, count: int, rounds: int) -> dict[str, Any]:
-    """Images per second for each batch size, and its ratio to one image at a time: median, lowest and highest of the rounds."""
+    """Return images per second for each batch size, and median, lowest and highest ratio to one image at a time."""
     pictures = images(count)
     adapters = {ahead: ostta.load(model, CLASSES, "zero_shot") for ahead in BATCHES}
 

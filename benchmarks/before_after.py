@@ -2,8 +2,8 @@
 
 `python -m benchmarks.before_after OLD_TREE NEW_TREE --runs 5 -- --shapes embedded --classes 10 --prompts --plans`
 
-The trees take turns, one run of `python -m benchmarks` each, with the arguments behind `--`. Figures are in F of the same round, so a
-machine that is slower for a while slows both sides of a ratio. The exit code is 1 where a row is worse.
+The trees take turns, one run of `python -m benchmarks` each, with the arguments after `--`. Figures are in F of the
+same round, so a machine that is slower for a while slows both sides of a ratio. The exit code is 1 if a row is worse.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""`python -m benchmarks.capacity`: what so many cameras need, from what `benchmarks.scale` measured; the tables of docs/scale.md.
+"""`python -m benchmarks.capacity`: machines for a number of cameras, from the figures of `benchmarks.scale`.
 
-A model: it multiplies measured costs and adds nothing for waiting, so real systems need more. Nothing here was measured above 256
-sessions and two replicas, and nothing of ViT-B/16 but its pass, alone, and the size of its sessions.
+This is a model: it multiplies measured costs and adds nothing for waiting, so real systems need more. Nothing was
+measured above 256 sessions and two replicas. Of ViT-B/16, only its pass and the size of its sessions were measured. The
+output is the tables of docs/experiments/server.md.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ RESULTS = Path(__file__).parent / "results" / "scale.json"
 VIT_MS, TWO_OF_ONE = 302, 0.67
 # Megabytes of the weights of both towers of ViT-B/16 in single precision.
 VIT_WEIGHTS = 598
-# docs/pool.md's model of a GPU: operations of one pass of ViT-B/16 (a fifth of the 156 of docs/speed.md), and a rate that is assumed.
+# Model of a GPU in docs/pool.md: operations of one pass of ViT-B/16 (a fifth of the 156 in docs/speed.md), and an
+# assumed rate.
 VIT_GIGAFLOPS, GPU_TERAFLOPS = 31.2, 20
 # Assumed: kB of a camera's picture as it is sent, a JPEG of about 224 x 224 pixels.
 PICTURE_KB = 15
@@ -101,9 +103,8 @@ def main() -> None:
     print()
     a_gpu = GPU_TERAFLOPS * 1e3 / VIT_GIGAFLOPS
     for rate in given.rates:
-        print(
-            f"ViT-B/16 at {rate:g} images/s, were {GPU_TERAFLOPS} TFLOP/s of a GPU reached: {given.cameras * rate / a_gpu:,.0f} GPUs"
-        )
+        gpus = given.cameras * rate / a_gpu
+        print(f"ViT-B/16 at {rate:g} images/s, if a GPU reaches {GPU_TERAFLOPS} TFLOP/s: {gpus:,.0f} GPUs")
 
 
 if __name__ == "__main__":

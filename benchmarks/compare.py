@@ -1,4 +1,4 @@
-"""Ways to do one thing, set against each other: they take turns, ratios are of one round, and what they return is compared."""
+"""Compare variants of one computation: they take turns, ratios are of one round, and their results are compared."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.corruptions`: images a second of each corruption, at 32 and at 224 pixels.
+"""`python -m benchmarks.corruptions`: images per second of each corruption, at 32 and at 224 pixels.
 
-Two processes of one thread each work at the same time, on real images of the sample (enlarged for 224 pixels). Of each process the
-median over its rounds counts, the processes are added up, and of the five severities the slowest is shown. Other work on
-the machine makes figures lower, so the whole is repeated and the best kept.
+Two processes of one thread work at the same time, on images of the sample (enlarged for 224 pixels). The figure is the
+sum over the processes of the median over their rounds, for the slowest of the five severities. Other load on the
+machine lowers the figures, so the measurement is repeated and the best result is kept.
 """
 
 from __future__ import annotations

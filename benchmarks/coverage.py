@@ -1,13 +1,14 @@
 """`python -m benchmarks.coverage`: how often 95 % intervals of a difference contain the difference on other streams.
 
-Each seed draws its own images (300 known, 300 unknown) from the test sets. `make` carries out the runs, `show` reads their records. For
-each method the difference to the frozen classifier has an interval by
+Each seed draws its own images (300 known, 300 unknown) from the test sets. `make` carries out the runs, `show` reads
+their records. For each method, the difference to the frozen classifier has an interval from
 
 - one seed: the bootstrap over images alone, and
 - three seeds and six seeds: the nested interval over images and seeds (`ostta.evaluation.intervals`).
 
-The reference value is the mean over the seeds that the interval has not seen. This mean has an error itself, so the coverage of a
-correct interval is somewhat below 95 %; the column "expected" has the value for normally distributed differences.
+The reference value is the mean over the seeds that are not part of the interval. This mean has an error itself, so the
+coverage of a correct interval is somewhat below 95 %; the column "expected" has the value for normally distributed
+differences.
 
     python -m benchmarks.coverage make --data DATA --out RUNS
     python -m benchmarks.coverage show --out RUNS --to benchmarks/results/coverage.json

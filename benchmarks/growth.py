@@ -1,7 +1,7 @@
 """`python -m benchmarks.growth`: how time and memory grow with classes, banks, streams, and the length of a stream.
 
-The image tower is tiny, so that what lies around it shows; `--shape` gives the streams of the pool a real one. Sides of a
-comparison take turns and medians of rounds count. Verdicts are given, except along the stream, where they are found.
+The image tower is tiny, so that the cost around it is visible; `--shape` gives the streams of the pool a real one. The
+sides of a comparison take turns, and medians of rounds count. Verdicts are scripted, except along a stream.
 """
 
 from __future__ import annotations
@@ -41,11 +41,16 @@ WIDTH, HEADS, FEATURES, SIZE, PATCH = 64, 4, 512, 16, 8
 MIXED = CASES["half reliable, half of these desired"]
 QUIET, LEARNED, REPELLED = Verdict.UNRELIABLE_DESIRED, Verdict.RELIABLE_DESIRED, Verdict.RELIABLE_UNDESIRED
 # Both unreliable verdicts cost the same.
-KINDS = {QUIET: "unreliable", LEARNED: "reliable desired", REPELLED: "reliable undesired", Verdict.UNRELIABLE_UNDESIRED: "unreliable"}  # fmt: skip
+KINDS = {
+    QUIET: "unreliable",
+    LEARNED: "reliable desired",
+    REPELLED: "reliable undesired",
+    Verdict.UNRELIABLE_UNDESIRED: "unreliable",
+}
 
 
 class Tower(nn.Module):
-    """Patches, one block of a transformer, and a projection: what an image tower is made of, as little of it as there can be."""
+    """The smallest image tower: patches, one transformer block, and a projection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +96,7 @@ def stepping(
 ) -> tuple[Call, int]:
     """A step on one image, and the bytes of all that is kept from step to step."""
     made = filled(ostta.load(model, class_names(classes), method=method, **options))
-    made.identifier = Searching(verdict, window)
+    made.memory.identifier = Searching(verdict, window)
     views = torch.randn(2, 3, SIZE, SIZE)
     kept = (*made.state.tensors().values(), *made.identifier.tensors().values())
     return lambda: made.step_views(views), sum(tensor.nbytes for tensor in kept)
@@ -156,7 +161,7 @@ def by_streams(model: ostta.backbones.Backbone, counts: Sequence[int], rounds: i
 def by_length(steps: int, window: int) -> Rows:
     """Medians of a window's steps by verdict, and the memory of the process at its end.
 
-    The images are noisy ones of two sets, of which the classifier knows one: scores of two populations, and all four verdicts.
+    The images are noisy images of two sets, of which the classifier knows one, so that all four verdicts occur.
     """
     tower, images = Tower(), torch.randn(2 * CLASSES, 3, SIZE, SIZE)
     with torch.no_grad():

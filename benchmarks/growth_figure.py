@@ -1,4 +1,4 @@
-"""The picture of `growth.py`: a row of panels a question."""
+"""The figure of `growth.py`: one row of panels for each question."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def plot(found: dict[str, Rows], growth: float) -> bytes:
     def panel(rows: str, title: str, unit: str, lines: Lines, scale: float = 1, steep: bool = False) -> None:
         axes, x = next(panels), next(iter(found[rows][0]))
         for key, (label, colour) in lines.items():
-            points = [(row[x], scale * row[key]) for row in found[rows] if row[key] is not None]  # type: ignore[operator]
+            values = [row for row in found[rows] if row[key] is not None]
+            points = [(row[x], scale * row[key]) for row in values]  # type: ignore[operator]
             axes.plot(*zip(*points, strict=True), "o-", ms=3.5, lw=1.5, color=colour, label=label)
         axes.set_xscale("log")
         axes.set_xticks(_apart(axes.lines[0].get_xdata().tolist()))

@@ -1,7 +1,7 @@
 """`python -m benchmarks.onnx`: one pass of the image tower over one image, in torch and in ONNX Runtime, taking turns.
 
-Random weights except for the embedded model: the time of a pass does not depend on them, and so the differences say little about
-real models. All sides have as many threads as torch, which follows OMP_NUM_THREADS.
+The weights are random except for the embedded model: the time of a pass does not depend on them, and the differences
+say little about real models. All sides have as many threads as torch, which follows OMP_NUM_THREADS.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
     print(f"{torch.get_num_threads()} threads, {arguments.rounds} rounds, medians; lowest and highest ratio of a round")
-    print(
-        "| model | in | ms | times faster than torch | lowest | highest | difference | MB |\n|---|---|---|---|---|---|---|---|"
-    )
+    print("| model | in | ms | times faster than torch | lowest | highest | difference | MB |\n" + "|---" * 8 + "|")
     for shape in arguments.shapes:
         original = ostta.backbones.load(shape) if shape == "embedded" else random_clip(shape)
         size = original.preprocessing.image_size

@@ -1,8 +1,9 @@
-"""`python -m benchmarks.pool`: sixteen streams in a pool against sixteen adapters used in turn, on the shape of CLIP ViT-B/32.
+"""`python -m benchmarks.pool`: sixteen streams in a pool compared with sixteen adapters, on the shape of CLIP ViT-B/32.
 
-Random weights: the time of a pass does not depend on them. A round is one image of each stream on either side, on the same
-views; ratios are taken inside a round, so that what else the machine does meets both sides, and the median over rounds counts.
-Verdicts are given, not found: the work of a step depends on its verdict, and here their shares are known.
+The weights are random, because the time of a pass does not depend on them. In a round, both sides process one image of
+each stream, on the same views. Ratios are taken within a round, so that other load on the machine affects both sides,
+and the median over the rounds counts. Verdicts are scripted: the cost of a step depends on its verdict, and this way
+the shares of the verdicts are known.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ CASES = {
 }
 
 
-# Of the model of a GPU: seconds of a launch, operations of one pass of ViT-B/32, and the rates that are assumed to be reached.
+# Model of a GPU: seconds of a kernel launch, operations of one pass of ViT-B/32, and assumed rates.
 LAUNCH, GIGAFLOPS, TERAFLOPS = 6e-6, 8.2, (5, 20, 60)
-# Passes an image, a backward counted as one, by the facts of ROSITA: 1 unreliable, 2 reliable undesired, 5 reliable desired.
+# Passes per image of ROSITA by verdict, with a backward pass counted as one.
 PASSES = dict(zip((*UNRELIABLE, *RELIABLE), (1, 1, 5, 2), strict=True))
 
 
 def adapter(model: ostta.backbones.Backbone, number: int, verdicts: tuple[Verdict, ...]) -> ostta.Adapter:
     """A stream whose banks are full."""
     made = filled(ostta.load(model, class_names(CLASSES), method="rosita", seed=number))
-    made.identifier = Scripted(*verdicts, start=number)  # type: ignore[assignment]
+    made.memory.identifier = Scripted(*verdicts, start=number)  # type: ignore[assignment]
     return made
 
 
@@ -115,7 +116,7 @@ def memory(model: Clip, extra: int = 64) -> dict[str, float]:
 
 
 def peak(model: Clip, batch: int) -> dict[str, float | None]:
-    """Megabytes that a step takes at its highest, of one adapter, and of a full batch in which all learn from two views."""
+    """Return the peak memory in MB of a step of one adapter, and of a full batch in which all learn from two views."""
     pool, views = StreamPool(model, batch=batch), torch.randn(2, 3, SIZE, SIZE)
     one = adapter(model, 0, RELIABLE[:1])
     for number in range(batch):
@@ -130,10 +131,12 @@ def peak(model: Clip, batch: int) -> dict[str, float | None]:
 
 
 class Launches(TorchDispatchMode):
-    """Counts operations that would be kernels of their own on a GPU: all but those that only look at a tensor in another way."""
+    """Counts the operations that would be kernels on a GPU: all but those that only return a view of a tensor."""
 
-    VIEWS = ("view", "t", "transpose", "as_strided", "expand", "slice", "select", "unsqueeze", "permute", "detach", "alias",
-             "_unsafe_view", "unbind", "split", "split_with_sizes", "squeeze")  # fmt: skip
+    VIEWS = (
+        "view", "t", "transpose", "as_strided", "expand", "slice", "select", "unsqueeze", "permute", "detach",
+        "alias", "_unsafe_view", "unbind", "split", "split_with_sizes", "squeeze",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,7 +180,10 @@ def main() -> None:
     clock = time.perf_counter if chosen.clock == "wall" else time.process_time
     model, console = random_clip(SHAPE), Console()
     settings = {name: value for name, value in vars(chosen).items() if name != "out"}
-    about = f"{chosen.streams} streams, batch {chosen.batch}, {chosen.threads} threads, {chosen.clock} clock, {chosen.rounds} rounds"
+    about = (
+        f"{chosen.streams} streams, batch {chosen.batch}, {chosen.threads} threads, {chosen.clock} clock, "
+        f"{chosen.rounds} rounds"
+    )
     table = Table(title=f"The shape of CLIP {SHAPE}: {about}")
     for heading in ("stream", "in turn, images/s", "pool, images/s", "ratio, median", "lowest", "highest"):
         table.add_column(heading, justify="left" if heading == "stream" else "right")

@@ -1,4 +1,4 @@
-"""Where the time of a step goes: operators by verdict, decoding and views, the text tower; and what small numbers do to HM."""
+"""Profile of a step: operators by verdict, decoding and views, the text tower; and the effect of rounding on HM."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def _group(name: str) -> str:
 
 
 def arithmetic(backbone: Clip, rounds: int) -> dict[str, dict[str, float]]:
-    """What the machine could do at best: the dense layers of a step, and nothing else, at the rate of one large product.
+    """Return the least possible time: only the dense layers of a step, at the rate of one large matrix product.
 
-    Attention's own products are not counted by torch on a processor; they are a thirtieth.
+    torch does not count the products inside attention on a CPU; they are a thirtieth of the operations.
     """
     size, side = backbone.preprocessing.image_size, 2048
     views = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))

@@ -1,7 +1,7 @@
-"""What an accepted image costs the methods that tune prompts, in forwards of the image tower; beside it TPT's published plan.
+"""Cost of an accepted image for methods that tune prompts, in passes of the image tower, beside TPT's published code.
 
-64 views and a text tower make a step long, up to minutes: each is taken once, and is an average over 64 forwards already. F is
-taken before every one of them, and its median counts.
+A step has 64 views and a text tower and takes up to minutes, so each step is measured once; it is already an average
+over 64 passes. F is measured before every step, and its median counts.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .steps import Row, backbone_of, forward, loaded_with, views_for
 from .timing import Call, alternate, timed_peak
 
 VIEWS = 64
-# The published plan keeps the graph of 77 positions of every class at once: more classes than this would not fit 24 GB, so with
-# more of them it is run in parts of so many. That takes the same passes, and less memory than the whole would.
+# The published code keeps the graph of 77 positions of every class at once. More classes than this do not fit into
+# 24 GB, so they are processed in parts of this size, with the same passes and less memory.
 PART = 250
 
 

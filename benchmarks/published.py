@@ -1,8 +1,8 @@
-"""The published plan: the same mathematics as ROSITA's and TPT's, in the order and with the waste of the published code.
+"""The published implementation: the computations of ROSITA and TPT, with the passes of the published code.
 
-ROSITA: two views in one batch with graph for every image, gradients for all weights of the tower, and one more forward for the class
-that is recorded, whether anything was learned or not. TPT: 64 views in one batch, text prompts at their full length (77 positions), encoded
-once for the score, once with graph, and once more for the answer.
+ROSITA: two views in one batch with a graph for every image, gradients for all weights of the tower, and another pass
+for the recorded class even if nothing was learned. TPT: 64 views in one batch, and text prompts at their full length of
+77 positions, encoded for the score, again with a graph, and again for the answer.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class PublishedTPT:
         optimiser = torch.optim.AdamW([context], lr=self.lr)
         with torch.no_grad():
             features = functional.normalize(self.vision(views), dim=1)
-        # The text once more, with graph: in parts that fit into memory. The loss sees all classes at once, and gives each part
-        # its share of the gradient by way of the features, which are those of the score: the prompts have not moved since.
+        # Encode the text again with a graph, in parts that fit into memory. The loss needs all classes at once: its
+        # gradient with respect to the text features of the score is passed on to each part.
         text.requires_grad_()
         self._loss(features, text).backward()
         for start in range(0, len(text), self.part):

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.scale`: what 8 to 256 sessions cost a process, and what a second replica brings; the figures of docs/scale.md.
+"""`python -m benchmarks.scale`: cost of 8 to 256 sessions in one process, and the gain from a second replica.
 
-Sessions of the profile `field` on the embedded model, their banks full, one PNG of 32 x 32 pixels each in a round, without HTTP. The
-counts take turns inside a round, and medians count, so that what else the machine does meets all of them; on a busy machine the
-time of the processor says more than the clock. Memory is the growth of the
-process. Snapshots go to a SQLite file in the folder that `--folder` names, and to the PostgreSQL database that `--store` names.
-Replicas are processes of one thread.
+The sessions have the profile `field` on the embedded model with full banks. In a round, each session processes one PNG
+of 32 x 32 pixels, without HTTP. The numbers of sessions take turns within a round, and medians count, so that other
+load affects all of them; on a busy machine, processor time says more than the clock. Memory is the growth of the
+process. Snapshots go to a SQLite file in the folder `--folder`, and to the PostgreSQL database `--store`. Replicas are
+processes of one thread. The output is the figures of docs/experiments/server.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ostta.data import open_dataset
 from ostta.io import write_atomically
 from ostta.live import StreamPool
 from ostta.server.cluster.engine import RayEngine
-from ostta.server.cluster.replica import Replicated
+from ostta.server.cluster.replica import ReplicaConfig
 from ostta.server.sessions.snapshot import compact, pack
 from ostta.server.sessions.store import SessionStore, Stored, new_id
 from ostta.server.settings import Settings
@@ -67,7 +67,7 @@ def full_state(folder: Path, images: list[bytes]) -> Path:
 
 
 def wide(width: int, folder: Path, count: int = 32) -> tuple[int, float, ostta.Adapter]:
-    """Bytes of a full state of `field` with ten classes where features have so many numbers, and kB that such a session takes."""
+    """Return the bytes of a full state of `field` with ten classes and features of `width`, and kB per session."""
     torch.manual_seed(0)
     texts = torch.nn.functional.normalize(torch.randn(10, width), dim=-1)
     backbone = ostta.backbones.wrap(None, texts, image_size=224)
@@ -197,8 +197,8 @@ def two_replicas(count: int, rounds: int, folder: Path, images: list[bytes]) -> 
 
 
 async def routed(count: int, rounds: int, folder: Path, images: list[bytes]) -> dict[str, float]:
-    """Images a second through the engine ray with two replicas, one image of each session under way, and what the router needs of it."""
-    made = Replicated("embedded", folder, Settings(), threads=1)
+    """Return images per second of the Ray engine with two replicas and one image in flight per session."""
+    made = ReplicaConfig("embedded", folder, Settings(), threads=1)
     engine = RayEngine(made, replicas=2)
     await engine.start()
     try:

@@ -1,13 +1,14 @@
-"""What HTTP costs: sessions behind the server against the pool without it, the same bytes, in turns, in one process.
+"""Cost of HTTP: sessions behind the server compared with the pool without it, on the same bytes, in one process.
 
     python -m benchmarks.server [--sessions 32] [--seconds 300] [--round 10] [--out FILE]
 
-Both sides are closed loops: every session has one image on its way, and sends the next when it has its answer. The client is a process
-of its own, with plain sockets; its processor time is measured and left out. Two ratios are told, of HTTP to no HTTP:
+Both sides are closed loops: every session has one image in flight, and sends the next image after the answer. They take
+turns. The client is another process with plain sockets; its processor time is measured and subtracted. There are two
+ratios of HTTP to no HTTP:
 
-- images for each second of processor time that the serving process took. This is what a server that is busy with nothing else
-  reaches, and what other programs on the machine disturb least;
-- images for each second on the clock. The client needs a core of its own for that, so that it is lower where there are few.
+- images per second of processor time of the serving process, which a server reaches if nothing else runs on the
+  machine, and which other programs disturb least;
+- images per second on the clock, which is lower on a machine with few cores, because the client needs one.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Side:
         return {name: round(value, 2) for name, value in found.items()}
 
 
-# --- without HTTP -------------------------------------------------------------------------------------------------------------
+# --- without HTTP -----------------------------------------------------------------------------------------------------
 def direct(pool: Any, names: list[str], images: list[bytes], places: dict[str, int], seconds: float) -> int:
     """Every stream sends its next image from the answer to the last; returns how many were answered."""
     until = time.perf_counter() + seconds
@@ -104,7 +105,7 @@ def direct(pool: Any, names: list[str], images: list[bytes], places: dict[str, i
     return answered
 
 
-# --- the client: a process of its own -----------------------------------------------------------------------------------------
+# --- the client: a process of its own ---------------------------------------------------------------------------------
 def client(port: int, sessions: list[str]) -> None:
     """Rounds of so many seconds, as lines on stdin ask for them; their figures as JSON lines on stdout."""
     images = pictures()
@@ -112,7 +113,8 @@ def client(port: int, sessions: list[str]) -> None:
 
     async def one(id: str, until: float, found: dict[str, Any]) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        head = f"POST /sessions/{id}/images HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: image/png\r\ncontent-length: ".encode()
+        request = f"POST /sessions/{id}/images HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+        head = f"{request}content-type: image/png\r\ncontent-length: ".encode()
         while time.perf_counter() < until:
             places[id] += 1
             body = images[places[id] % len(images)]
@@ -137,7 +139,7 @@ def client(port: int, sessions: list[str]) -> None:
         print(json.dumps({**found, "processor": time.process_time() - began}), flush=True)
 
 
-# --- the server ---------------------------------------------------------------------------------------------------------------
+# --- the server -------------------------------------------------------------------------------------------------------
 @contextmanager
 def serving(pool: Any, folder: Path | str | None, count: int) -> Iterator[tuple[int, list[str]]]:
     """A server in a thread of this process, with so many sessions; its port and their ids."""
@@ -212,11 +214,22 @@ def measure(sessions: int, seconds: float, one_round: float, folder: Path | str 
         "load": os.getloadavg()[0],
         "saved_to_disk": folder is not None,
         "pool": plain.figures(),
-        "http": {**http.figures(), "images": http.images, "errors": http.errors, "client_processor_seconds": round(http.client_processor, 2), "server_processor_seconds": round(http.processor, 2)},
-        "ratio_a_processor_second": {"all": round(http.figures()["images_a_processor_second"] / plain.figures()["images_a_processor_second"], 3), "rounds": ratios["a_processor_second"]},
-        "ratio_a_second": {"all": round(http.figures()["images_a_second"] / plain.figures()["images_a_second"], 3), "rounds": ratios["a_second"]},
+        "http": {
+            **http.figures(),
+            "images": http.images,
+            "errors": http.errors,
+            "client_processor_seconds": round(http.client_processor, 2),
+            "server_processor_seconds": round(http.processor, 2),
+        },
+        **{
+            f"ratio_{unit}": {
+                "all": round(http.figures()[f"images_{unit}"] / plain.figures()[f"images_{unit}"], 3),
+                "rounds": ratios[unit],
+            }
+            for unit in ("a_processor_second", "a_second")
+        },
         "resident_mb": {name: round(value, 1) for name, value in memory.items()},
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

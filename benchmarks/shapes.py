@@ -1,4 +1,4 @@
-"""CLIP models of the usual shapes with random weights: their cost is that of the real ones, and nothing is downloaded."""
+"""CLIP models of the common shapes with random weights: they cost as much as real ones, without a download."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def random_clip(shape: str, blocks: int | None = None) -> Clip:
 
 
 def public_tower(backbone: Any) -> ImageTower:
-    """The image tower as `transformers` runs it, all tokens in all layers: the unit of these benchmarks, and the plan's."""
+    """The image tower as `transformers` runs it, with all tokens in all layers: the unit F of these benchmarks."""
     return ImageTower(backbone.vision.vision_model, backbone.vision.visual_projection).eval()
 
 
@@ -103,7 +103,7 @@ class Scripted:
 
 def scripted(adapter: ostta.Adapter, verdict: Verdict) -> ostta.Adapter:
     """The same adapter with a verdict that is given."""
-    adapter.identifier = Scripted(verdict)  # type: ignore[assignment]
+    adapter.memory.identifier = Scripted(verdict)  # type: ignore[assignment]
     return adapter
 
 

@@ -1,16 +1,16 @@
-"""What the parts of a step cost: the identifier, the overlay."""
+"""Cost of the parts of a step: the identifier and the overlay."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
 
 import ostta
-from ostta.core.groups import layernorm_names
 from ostta.core.overlay import Overlay, encode
 from ostta.identifiers import LDA, LDAOptions
+from ostta.methods.groups import layernorm_names
 
 from .timing import alternate
 
@@ -27,8 +27,12 @@ def identifiers() -> dict[str, float]:
             for score in scores:
                 identifier.remember(score)
             stream = iter(scores * 1000)
-            sides[f"LDA {search} {objective}, 512 scores"] = lambda i=identifier, s=stream: i.observe(next(s))  # type: ignore[misc]
+            sides[f"LDA {search} {objective}, 512 scores"] = _observing(identifier, stream)
     return alternate(sides, 15, 200)
+
+
+def _observing(identifier: LDA, scores: Iterator[float]) -> Callable[[], object]:
+    return lambda: identifier.observe(next(scores))
 
 
 def overlays(backbone: ostta.backbones.Backbone) -> dict[str, float]:

@@ -200,7 +200,7 @@ def same_decisions(shape: str, steps: int = 30) -> float:
     backbone = backbone_of(shape)
     size = backbone.preprocessing.image_size
     adapter = loaded_with(backbone, class_names(10), "rosita", lr=1e-3)
-    adapter.identifier = Scripted(*VERDICTS.values())  # type: ignore[assignment]
+    adapter.memory.identifier = Scripted(*VERDICTS.values())  # type: ignore[assignment]
     plan = PublishedRosita(backbone).begin(adapter.classifier, full=False)
     generator, worst, learned = torch.Generator().manual_seed(1), 0.0, 0
     for _ in range(steps):

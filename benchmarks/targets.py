@@ -1,4 +1,4 @@
-"""What was aimed at, against what was measured; and how far the ratios of several runs of `make bench` are apart."""
+"""Targets and measured figures, and the spread of the ratios over several runs of `make bench`."""
 
 from __future__ import annotations
 

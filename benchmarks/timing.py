@@ -36,7 +36,7 @@ def alternate(sides: Mapping[str, Call], rounds: int, repeat: int = 1, warm: int
 
 
 def settled_memory() -> int:
-    """Bytes of the process, once what was freed is given back; without that, a peak would hide in memory kept from earlier."""
+    """Return the bytes of the process after freed memory was returned; otherwise it would hide a later peak."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

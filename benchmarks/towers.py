@@ -1,4 +1,4 @@
-"""The image tower in other forms that compute the same, or nearly; and passes through a tower, without graph and with."""
+"""The image tower in other forms that compute the same or nearly the same, and passes without and with a graph."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ostta.core.losses import unit
 from ostta.core.overlay import Overlay, twin
-from ostta.core.scores import unit
 
 Pass = Callable[[], torch.Tensor]
 

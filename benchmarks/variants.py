@@ -1,7 +1,8 @@
-"""`python -m benchmarks.variants`: where the time of a step goes, and which speed-ups of the image tower help, on a CPU.
+"""`python -m benchmarks.variants`: where the time of a step goes, and which speed-ups of the image tower help on a CPU.
 
-Random weights in CLIP's shape: time does not depend on them. The ways of a section run in one process and take turns; a ratio
-is taken inside a round, and the median over rounds counts. Beside it stands what a way changes in the result.
+The weights are random in CLIP's shape, because the time does not depend on them. The variants of a section take turns
+in one process. A ratio is taken within a round, and the median over the rounds counts. The table also shows how much
+each variant changes the result.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from rich.console import Console
 from torch import nn
 from torch._inductor.utils import fresh_cache
 
-from ostta.core.groups import layernorm_names
 from ostta.core.overlay import twin
 from ostta.io import write_atomically
 from ostta.live.batched_tower import BatchedTower
+from ostta.methods.groups import layernorm_names
 
 from .compare import Row, Way, compare, plain_table, table
 from .profile import arithmetic, images, profiles, small_numbers, text_tower
@@ -129,7 +130,7 @@ def threads(vision: nn.Module, pixels: torch.Tensor, most: int) -> Iterator[Way]
 
 
 def break_even(rows: list[Row]) -> dict[str, float]:
-    """Up to which share of learning images a deferred graph saves time: by a replay of the record, or by a second pass."""
+    """Return the share of learning images below which a deferred graph saves time, by a replay or by a second pass."""
     ms = {row.what: row.ms for row in rows if row.ms is not None}
     found = {}
     for way, saved, lost in (

@@ -1,11 +1,11 @@
-"""Warm workers against a new process for each run: 40 short runs both ways, in turns, and whether the results are equal.
+"""Warm workers compared with a new process for each run: 40 short runs, and whether the results are equal.
 
     OMP_NUM_THREADS=1 python -m benchmarks.workers [--parts 4] [--to workers.json]
 
-The runs are those of the embedded model on the samples that ship: ten ways to decide and adapt, four seeds, 40 images each. They are dealt
-into parts; each part is carried out with new processes and with warm ones, and who begins changes from part to part. Beside the seconds on the
-clock, which other programs on the machine make longer, stands the processor time of the workers, which they change far less. Every field of the
-results is compared but for times, memory and load, and every column of the records but for times.
+The runs use the embedded model on the samples that ship: ten methods and rules, four seeds, 40 images each. They are
+divided into parts; each part is run with new processes and with warm ones, and the order alternates. Other programs
+lengthen the time on the clock, so the processor time of the workers is measured too. All fields of the results are
+compared except times, memory and load, and all columns of the records except times.
 """
 
 from __future__ import annotations
@@ -98,15 +98,11 @@ def main() -> None:
     ratios = {name: total["new"][name] / total["warm"][name] for name in ("seconds", "processor")}
     by_part = [new["seconds"] / warm["seconds"] for new, warm in zip(measured["new"], measured["warm"], strict=True)]
     loads = [part["load"] for listed in measured.values() for part in listed]
-    print(
-        f"{len(asked)} runs of {2 * chosen.limit} images; load average {min(loads):.1f} to {max(loads):.1f}, {os.cpu_count()} cores"
-    )
-    print(
-        f"seconds   {total['new']['seconds']:8.1f} new {total['warm']['seconds']:8.1f} warm: {ratios['seconds']:.1f} times faster"
-    )
-    print(
-        f"processor {total['new']['processor']:8.1f} new {total['warm']['processor']:8.1f} warm: {ratios['processor']:.1f} times less"
-    )
+    load = f"load average {min(loads):.1f} to {max(loads):.1f}, {os.cpu_count()} cores"
+    print(f"{len(asked)} runs of {2 * chosen.limit} images; {load}")
+    for name, ratio in ratios.items():
+        new, warm = total["new"][name], total["warm"][name]
+        print(f"{name:9} {new:8.1f} s new {warm:8.1f} s warm: {ratio:.1f} times less")
     print(f"in each part, by the clock: {', '.join(f'{ratio:.1f}' for ratio in by_part)}")
     print(f"peak memory, warm / new: median {statistics.median(apart):.3f}, {min(apart):.3f} to {max(apart):.3f}")
     print(f"{files} files of results and records: {'equal' if same else 'NOT EQUAL'}")

@@ -1,8 +1,8 @@
-"""Name what is on the images of a folder, or say "I don't know".
+"""Classify the images of a folder, and reject unknown ones.
 
     python examples/classify_folder.py photos "cat,dog,ship" openai/clip-vit-base-patch16
 
-Without arguments it takes 80 images that ship with ostta, half of them digits, and the small model that ships.
+Without arguments, the script uses 80 included images, half of them digits, and the included small model.
 """
 
 import sys
@@ -23,15 +23,15 @@ else:
         snowy.image(number).save(folder / f"{number:03}-photo.png")
         digits.image(number).save(folder / f"{number:03}-digit.png")
 
-# The recommended way to decide. Any CLIP or SigLIP of the hub can stand in the place of "embedded".
+# The recommended profile. Instead of "embedded", any CLIP or SigLIP of the hub can be used.
 adapter = ostta.load(sys.argv[3] if len(sys.argv) > 3 else "embedded", classes)
 answers = Counter()
-# A source takes folders, globs, archives, videos, cameras and addresses; each image is judged once, in order.
+# A source reads folders, globs, archives, videos, cameras and addresses. Each image is processed once, in order.
 with ostta.sources.open(folder) as source:
     for prediction in adapter.stream(source):
-        if prediction.verdict is None:  # the file cannot be read: `reason` says why, and nothing was learned
+        if prediction.verdict is None:  # the file cannot be read; `reason` says why
             print(f"{prediction.name}: {prediction.reason}")
             continue
-        answers[prediction.label or "I don't know"] += 1
+        answers[prediction.label or "unknown"] += 1
 for answer, count in answers.most_common():
     print(f"{count:5} {answer}")

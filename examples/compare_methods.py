@@ -1,4 +1,4 @@
-"""Two methods on one stream: five figures each, and an interval that says whether the difference could be chance.
+"""Compare two methods on one stream, with a confidence interval of the difference.
 
 python examples/compare_methods.py zero_shot rosita
 """
@@ -11,15 +11,15 @@ from ostta.evaluation.intervals import paired_difference
 from ostta.evaluation.loop import evaluate
 from ostta.streams import SingleDomain
 
-IMAGES = 50  # of each side; the samples have 1,000
+IMAGES = 50  # known and unknown images each; the samples have 1,000
 theirs, ours = sys.argv[1:3] if len(sys.argv) > 2 else ("zero_shot", "field")
 
-# Known images under snow, unknown digits, in one random order that the seed decides. Labels are for the evaluation alone.
+# Known images under snow and unknown digits, in a random order. Labels are used for the evaluation only.
 snowy, digits = open_dataset("sample:cifar10c", limit=IMAGES), open_dataset("sample:mnist", limit=IMAGES)
 stream = SingleDomain(snowy, digits, seed=0)
 records = {}
 for name in (theirs, ours):
-    # A profile is a choice of all parts; a method alone has the published score and identifier.
+    # A profile chooses all components; a method alone uses the published score and identifier.
     choice = {"profile": "field"} if name == "field" else {"method": name}
     adapter = ostta.load("embedded", snowy.classes, **choice)
     records[name] = evaluate(adapter, stream)
@@ -28,7 +28,7 @@ for name in (theirs, ours):
         f"{name:10}", "  ".join(f"{key} {figures[key]:.1f}" for key in ("auroc", "acc_desired", "acc_undesired", "hm"))
     )
 
-# Images are drawn again with replacement, the same for both sides, 1,000 times.
+# Paired bootstrap: 1,000 times, the same images are drawn with replacement for both methods.
 for metric in ("auroc", "hm"):
     interval = paired_difference([records[ours].outcomes()], [records[theirs].outcomes()], metric)
     print(f"{ours} minus {theirs}, {metric}: {interval}")

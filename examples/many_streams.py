@@ -1,8 +1,8 @@
-"""Run two cameras with different classes on one copy of the model, and save one of them.
+"""Run two streams with different classes on one copy of the model, and save one of them.
 
     python examples/many_streams.py
 
-The images ship with ostta; a program of yours passes frames of its cameras.
+The images are included. Your program passes the frames of its cameras.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ for number in range(40):
 for name, answer in answers.items():
     print(f"{name}: {answer}")
 
-# The state file of a stream is that of an adapter.
+# A stream has the same state file as an adapter.
 path = Path(tempfile.mkdtemp()) / "door.ostta"
 pool.save("door", path)
 print(ostta.restore(path))

@@ -1,8 +1,8 @@
-"""Name what an unknown image resembles, with words that are none of the classes.
+"""Name what an unknown image resembles, with words that are not classes.
 
     python examples/name_unknown.py photo.jpg "dog,elephant,panda"
 
-Without arguments it takes photographs that ship with ostta.
+Without arguments, the script uses included photographs.
 """
 
 import sys
@@ -17,7 +17,7 @@ else:
     images = [photos.image(3 * number) for number in range(24) for photos in (known, unknown)]
     classes = known.classes
 
-# The backbone `photos` compares with its other ImageNet classes; a CLIP takes words="everyday" or a list of names.
+# `photos` compares images with its other ImageNet classes. For a CLIP, set words="everyday" or a list of names.
 adapter = ostta.load("photos", classes)
 for prediction in adapter.stream(images):
     if prediction.most_like is not None and not prediction.undecided:

@@ -1,8 +1,8 @@
-"""An image tower of your own, with text embeddings of your own, as a backbone.
+"""Use your own image tower and text embeddings as a backbone.
 
     python examples/own_encoder.py
 
-The tower here is a small network with random weights, so its answers mean nothing: put yours in its place.
+The tower here is a small network with random weights, so its answers are arbitrary. Replace it by yours.
 """
 
 import torch
@@ -12,7 +12,7 @@ from ostta.data import open_dataset
 
 
 class Tower(torch.nn.Module):
-    """Any module from normalised images [N, 3, H, W] to features [N, D]. LayerNorms are what methods train if not told otherwise."""
+    """Any module from normalised images [N, 3, H, W] to features [N, D]. By default, methods train its LayerNorms."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,10 +25,10 @@ class Tower(torch.nn.Module):
 
 
 torch.manual_seed(0)
-# One embedding a class; also a tensor, or a function from class names to a tensor.
+# One embedding per class; a tensor or a function from class names to a tensor works, too.
 texts = {name: torch.randn(32) for name in ("cat", "dog", "ship")}
 backbone = ostta.backbones.wrap(Tower(), texts, image_size=32, logit_scale=100.0)
-ostta.testing.check_backbone(backbone, ["cat", "dog", "ship"])  # one sentence, if it breaks a promise
+ostta.testing.check_backbone(backbone, ["cat", "dog", "ship"])  # raises an Error if a requirement is not met
 
 adapter = ostta.load(backbone, ["cat", "dog", "ship"], method="rosita", lr=1e-2)
 photos = open_dataset("sample:cifar10")

@@ -1,8 +1,8 @@
-"""Watch a stream with the guard, save the state, and go on from it as after a restart.
+"""Guard a stream, save the state, and resume from it as after a restart.
 
     python examples/watch_and_resume.py clip.mp4 "cat,dog,ship"     a video, a folder, a camera's number, an address
 
-Without arguments it takes images that ship with ostta.
+Without arguments, the script uses included images.
 """
 
 import itertools
@@ -21,17 +21,17 @@ else:
     images = (image for number in range(30) for image in (snowy.image(number), digits.image(number)))
     classes = snowy.classes
 
-# ROSITA trains the LayerNorms. The guard compares it with the frozen model and takes back what harms.
+# ROSITA trains the LayerNorms. The guard compares it with the frozen model and undoes harmful updates.
 adapter = ostta.load("embedded", classes, method="rosita", guard=True)
 stream = iter(images)
 for prediction in adapter.stream(itertools.islice(stream, 40)):
     for event in prediction.events:
         print(f"image {adapter.steps}: {event.kind}: {event.sentence}")
-adapter.save(STATE)  # written whole or not at all; a crash leaves the last one
+adapter.save(STATE)  # atomic: after a crash, the file is the previous one
 
-# After a restart: the same weights, banks, scores and guard, so the same answers as without a stop.
+# After a restart, the adapter has the same weights, banks, scores and guard, and gives the same answers.
 again = ostta.Adapter.restore(STATE)
 print(again)
 updates = sum(prediction.adapted for prediction in again.stream(stream))
 print(f"{again.steps} images, {updates} updates since the restart, state in {STATE.stat().st_size / 1e3:.0f} kB")
-again.freeze()  # by hand: from here on the frozen model answers; thaw() and roll_back() are there too
+again.freeze()  # from here on, the frozen model answers; see also thaw() and roll_back()

@@ -42,6 +42,10 @@ def _adapter() -> ostta.Adapter:
     return ostta.load("embedded", CLASSES, method="rosita")
 
 
+def _frozen() -> ostta.Adapter:
+    return ostta.load("embedded", CLASSES, method="zero_shot")
+
+
 def _pool() -> ostta.StreamPool:
     pool = ostta.StreamPool("embedded")
     pool.add("door", CLASSES, method="rosita")
@@ -91,6 +95,7 @@ NAMES: dict[str, Callable[[], Any]] = {
     "ostta": lambda: ostta,
     "image": _image,
     "adapter": _adapter,
+    "frozen": _frozen,
     "pool": _pool,
     "records": _records,
     "url": _url,

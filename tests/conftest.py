@@ -1,4 +1,4 @@
-"""What the command line of pytest takes here beside its own options."""
+"""Options and hooks of pytest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import gc
 
 import pytest
 
-# There is another file of this name, in src, and as places to look for examples the two would get into each other's way.
+# There is another file of this name, in src, and as places to look for examples the two would get into each other's
+# way.
 collect_ignore = ["conftest.py"]
 
 
@@ -19,9 +20,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Leave what is imported and collected by now out of every later look at all objects: a million references, of which the
-    measure of leaks counts all, six times each. What is made later is counted as ever, wherever it is kept; only a plain number or an
-    array that is put into a container of an imported module is not, and `tests/test_leaks.py` counts everything.
+    """Exclude everything that is imported and collected so far from garbage collection.
+
+    The tests for leaks count all tracked objects several times, and a million objects of imported modules would make
+    them slow. Objects that are created later are counted. `tests/core/test_leaks.py` counts everything.
     """
     gc.collect()
     gc.freeze()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cases import (
+from helpers.cases import (
     BACKBONES,
     CASES,
     CLASSES,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from cases import Given, adapter
+from helpers.cases import FixedVerdict, adapter
 from ostta import Verdict
 from ostta.config.registry import ALL_METHODS as METHODS
 
@@ -84,7 +84,7 @@ def test_a_step_costs_what_it_must(method: str, kind: str) -> None:
     }.get(method, {})  # fmt: skip
     if METHODS[method].views > 2:
         options = {"views": VIEWS}
-    one, given = adapter(method, kind=kind, **options), Given()
+    one, given = adapter(method, kind=kind, **options), FixedVerdict()
     one.memory.identifier = given  # type: ignore[assignment]
     views = torch.randn(one.method.views, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     if one.method.views <= 2:
@@ -98,8 +98,8 @@ def test_a_step_costs_what_it_must(method: str, kind: str) -> None:
 
 
 def test_the_answer_from_before_saves_the_second_look() -> None:
-    one, given = adapter("rosita", kind="embedded", answer_from="before", losses=("re",)), Given()
-    one.identifier, given.verdict = given, D  # type: ignore[assignment]
+    one, given = adapter("rosita", kind="embedded", answer_from="before", losses=("re",)), FixedVerdict()
+    one.memory.identifier, given.verdict = given, D  # type: ignore[assignment]
     counter = Counter(one.backbone.vision)
     one.step_views(torch.randn(2, 3, 32, 32))
     assert counter.stop() == Cost(graph=2, back=2)
@@ -107,8 +107,8 @@ def test_the_answer_from_before_saves_the_second_look() -> None:
 
 def test_cliptta_pays_at_every_eighth_image() -> None:
     """Its own look has a graph already: 7 images of the buffer and 8 of the memory join it, and all 16 go back."""
-    one, given = adapter("cliptta", kind="embedded"), Given()
-    one.identifier, waiting = given, Cost(graph=1)  # type: ignore[assignment]
+    one, given = adapter("cliptta", kind="embedded"), FixedVerdict()
+    one.memory.identifier, waiting = given, Cost(graph=1)  # type: ignore[assignment]
     chance = torch.Generator().manual_seed(0)
     for number in range(40):
         # Every class is answered, so that the memory has enough to draw from.

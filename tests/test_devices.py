@@ -1,7 +1,7 @@
 """Everything that a stream does, on a device that refuses to mix with the processor.
 
-Without a GPU that device is a pretended one, which computes on the processor (`pretended.py`). A person who has one runs the same
-tests for real: `pytest -m device --device cuda`.
+Without a GPU that device is a pretended one, which computes on the processor (`pretended.py`). A person who has one
+runs the same tests for real: `pytest -m device --device cuda`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import ostta
-import pretended
-from cases import CLASSES, EARLY, SmallTower, content, images
+from helpers import pretended
+from helpers.cases import CLASSES, EARLY, SmallTower, content, images
 from helpers.errors import raises
 from ostta import Error
 from ostta.config.registry import ALL_IDENTIFIERS as IDENTIFIERS
@@ -159,7 +159,7 @@ def test_the_weight_hash_does_not_depend_on_the_device(device: torch.device) -> 
         assert backbone(kind, device).weight_hash == backbone(kind, CPU).weight_hash
 
 
-# --- names, and half precision on the processor ---------------------------------------------------------------------------
+# --- names, and half precision on the processor -----------------------------------------------------------------------
 def test_names_of_devices_and_types() -> None:
     assert device_named("cpu") == CPU
     assert device_named("auto").type in ("cpu", "cuda", "mps")
@@ -172,11 +172,11 @@ def test_names_of_devices_and_types() -> None:
         with pytest.raises(Error, match=words):
             device_named(wrong)  # type: ignore[arg-type]
     for wrong in ("float64", "int8", 3, torch.float64):
-        with pytest.raises(Error, match="is none of float32, bfloat16, float16"):
+        with raises("dtype-unknown", match="is none of float32, bfloat16, float16"):
             dtype_named(wrong)  # type: ignore[arg-type]
-    with pytest.raises(Error, match="not here"):
+    with raises("device-missing"):
         ostta.load("embedded", CLASSES, device="cuda:99", method="rosita")
-    with pytest.raises(Error, match="not here"):
+    with raises("device-missing"):
         StreamPool("embedded", device="cuda:99")
     with raises("device-unsupported", match=r"is already in torch\.float32, not in torch\.bfloat16"):
         ostta.load(backbone("embedded", CPU), CLASSES, dtype="bfloat16", method="rosita")
@@ -217,5 +217,5 @@ def test_a_pool_over_a_tower_in_half_precision(half: Any) -> None:
 
 
 def test_half_precision_throughout_or_in_places(half: Any) -> None:
-    with pytest.raises(Error, match="choose one of the two"):
+    with raises("option-conflict", match="cannot be combined with the backbone"):
         ostta.load(half["embedded"], CLASSES, precision="mixed", method="rosita")

@@ -1,4 +1,7 @@
-"""Features as data: extraction, feature files as data sets, backbones and sources, and streams on features of real backbones."""
+"""Features as data.
+
+Extraction, feature files as data sets, backbones and sources, and streams on features of real backbones.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,15 @@ import pytest
 import torch
 
 import ostta
-from cases import backbone, images
+from helpers.cases import backbone, images
+from helpers.command import ostta as command
 from helpers.errors import raises
+from helpers.paths import ROOT
 from ostta import Error, backbones
 from ostta.bench.extract import extract
-from ostta.bench.requirements import missing_for
 from ostta.bench.result import read_result
 from ostta.bench.run import ensure_result, prepare
+from ostta.bench.runner import missing_for
 from ostta.bench.spec import RunSpec
 from ostta.bench.stream import compose
 from ostta.bench.suite import expand, load_suite
@@ -30,7 +35,6 @@ from ostta.data.dataset import Dataset
 from ostta.data.images import ImageFeatures
 from ostta.evaluation.loop import evaluate
 from ostta.feature_files import FeatureFile, Metadata, _hash, read_features, write_features
-from test_cli import ostta as command
 
 LIMIT = 16
 ON_IMAGES = {"desired": "sample:cifar10", "undesired": "sample:mnist", "limit": LIMIT}
@@ -65,7 +69,8 @@ def small_file(path: Path, **changes) -> Path:
     arrays = {name: array for name, array in arrays.items() if array is not None}
     hashes = {name: _hash(array) for name, array in arrays.items() if array.dtype != object and name != "metadata"}
     about = {
-        "format": 1, "backbone": "mine", "weight_hash": "", "templates": [], "defaults": {}, "remark": "", "unfamiliar": [],
+        "format": 1, "backbone": "mine", "weight_hash": "", "templates": [], "defaults": {}, "remark": "",
+        "unfamiliar": [],
         "sets": [], "versions": {}, "sha256": hashes,
     }  # fmt: skip
     np.savez(path, **{"metadata": np.array(json.dumps(about)), **arrays})
@@ -78,7 +83,7 @@ def lines_of(*arguments: str) -> list[dict]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-# --- runs ---------------------------------------------------------------------------------------------------------------
+# --- runs -------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "fields",
     [
@@ -213,7 +218,7 @@ def test_look_ahead_lets_features_through(photos: FeatureFile, tmp_path: Path) -
     assert result.metrics == alone.metrics
 
 
-# --- the backbone ---------------------------------------------------------------------------------------------------------
+# --- the backbone -----------------------------------------------------------------------------------------------------
 def test_a_file_is_a_backbone_with_its_classes_and_words(photos: FeatureFile) -> None:
     tower, stored = backbone("embedded"), backbones.load(f"features:{photos.path}")
     torch.testing.assert_close(stored.classifier(["cat", "apple"]), tower.classifier(["cat", "apple"]))
@@ -251,7 +256,7 @@ def test_names_are_paths_or_files_of_the_data_folder(tmp_path: Path, monkeypatch
         open_dataset("featuresc:pets.npz")
 
 
-# --- extraction -------------------------------------------------------------------------------------------------------------
+# --- extraction -------------------------------------------------------------------------------------------------------
 def test_a_stopped_extraction_resumes(photos: FeatureFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read, reads, out = Dataset.image, [], tmp_path / "photos.npz"
 
@@ -299,7 +304,7 @@ def test_the_command_writes_a_file_that_a_stream_reads(tmp_path: Path, monkeypat
         (["stream", "photo.png", "--backbone", "features:small.npz"], "so it cannot read photo.png"),
         (["stream", "features:small.npz", "--backbone", "embedded", "--classes", "cat"], "does not compute"),
         (["stream", "features:small.npz", "--method", "rosita"], "Nothing can be trained"),
-        (["features", "extract", "--out", "x.npz"], "Name the images to encode"),
+        (["features", "extract", "--out", "x.npz"], "No images are named"),
         (["features", "extract", "--desired", "sample:mnist", "--out", "x.parquet"], "ends in .npz"),
         (["features", "extract", "--desired", "features:small.npz", "--out", "x.npz"], "has features already"),
     ],
@@ -316,7 +321,7 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["small.npz"]
 
 
-# --- damage -----------------------------------------------------------------------------------------------------------------
+# --- damage -----------------------------------------------------------------------------------------------------------
 def unit_rows(*shape: int, dtype: str = "f4"):
     return np.full(shape, 1 / np.sqrt(shape[-1]), dtype)
 
@@ -367,9 +372,9 @@ def test_changed_bytes_and_bombs_are_noticed(tmp_path: Path) -> None:
     assert (tmp_path / "good.npz").read_bytes() == good
 
 
-# --- streams on features of real backbones ------------------------------------------------------------------------------------
+# --- streams on features of real backbones ----------------------------------------------------------------------------
 def converter() -> ModuleType:
-    path = Path(__file__).resolve().parents[1] / "tools" / "real_features.py"
+    path = ROOT / "tools" / "real_features.py"
     spec = importlib.util.spec_from_file_location("real_features", path)
     assert spec is not None
     assert spec.loader is not None
@@ -380,7 +385,10 @@ def converter() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small arrays in the form of the given files: more known images than a stream shows, fewer unknown ones than ratio 1 asks for."""
+    """Small arrays in the form of the given files.
+
+    More known images than a stream shows, fewer unknown ones than ratio 1 asks for.
+    """
     folder, rng = tmp_path_factory.mktemp("real"), np.random.default_rng(1)
 
     def rows(count: int):
@@ -391,16 +399,27 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
     unknown = sorted({name for entry in names for name in entry.fields.get("undesired_classes", ())})
     # The order of Imagenette's classes, by which labels count.
     classes = np.array(
-        ["tench", "English springer spaniel", "cassette player", "chain saw", "church", "French horn", "garbage truck", "gas pump",
-         "golf ball", "parachute"]
-    )  # fmt: skip
+        [
+            "tench",
+            "English springer spaniel",
+            "cassette player",
+            "chain saw",
+            "church",
+            "French horn",
+            "garbage truck",
+            "gas pump",
+            "golf ball",
+            "parachute",
+        ]
+    )
     assert unknown == sorted(classes.tolist())
     labels = rng.integers(0, 10, 60).astype("i2")
     np.savez(folder / "clip_b32_imagenette.npz", features=rows(60), labels=labels, classes=classes, text=rows(12))
     np.savez(folder / "clip_b32_words.npz", names=np.array(["pear", "fig", "pear"]), text=rows(3))
     np.savez(
         folder / "effnet0_imagenette.npz",
-        clean=rows(30), snow=rows(30), labels=rng.integers(0, 10, 30).astype("i2"), classes=classes, text=rows(10), others=rows(20),
+        clean=rows(30), snow=rows(30), labels=rng.integers(0, 10, 30).astype("i2"), classes=classes, text=rows(10),
+        others=rows(20),
         svhn=rows(9), words=rows(2), word_names=np.array(["pear", "fig"]),
     )  # fmt: skip
     return folder

@@ -1,7 +1,7 @@
 """The recorded runs of the published code, reproduced image by image.
 
-The first 150 images ship with the tests (tests/golden/README.md). All 900 are replayed where the full recording lies beside the
-project. One code path checks both.
+The first 150 images ship with the tests (tests/golden/README.md). All 900 are replayed where the full recording lies
+beside the project. One code path checks both.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import pytest
 import torch
 
 import ostta
+from helpers.paths import ROOT, TESTS
 from ostta.evaluation import metrics
 
-ROOT = Path(__file__).resolve().parents[1]
-SHIPPED = ROOT / "tests" / "golden"
+SHIPPED = TESTS / "golden"
 FULL = ROOT.parent / "shared" / "golden" / "veil"
 needs_full = pytest.mark.skipif(
     not FULL.exists(), reason="the full recording (../shared/golden) is not beside the project"
@@ -111,8 +111,8 @@ def test_recorded_run_is_reproduced(recording: Path, name: str) -> None:
         if recorded[their_mu] is not None:
             assert share(np.abs(ours(ours_mu) - theirs(their_mu)) < 2e-4) >= 0.99
 
-    # The bounds above are wide beside what few steps at a small rate move. So the scores must also be where adaptation brought
-    # them: nearer to the recorded ones than a tenth of the way that these went from the frozen run's.
+    # The bounds above are wide beside what few steps at a small rate move. So the scores must also be where adaptation
+    # brought them: nearer to the recorded ones than a tenth of the way that these went from the frozen run's.
     frozen = numbers(traces(recording)["ZSEval"]["score"]) * (100 if wide else 1)
     if recorded["updates"] or wide:
         way = np.linalg.norm(theirs("score") - frozen)
@@ -131,7 +131,10 @@ def test_recorded_run_is_reproduced(recording: Path, name: str) -> None:
 
 
 def test_what_the_shipped_recording_exercises() -> None:
-    """Both kinds of reliable images, both losses of ROSITA; no step of (K+1)PC, which waits for 500 images as published."""
+    """Both kinds of reliable images, both losses of ROSITA.
+
+    No step of (K+1)PC, which waits for 500 images as published.
+    """
     recorded = traces(SHIPPED)
     _, labels, classes = stream(SHIPPED)
     assert len(labels) == 150

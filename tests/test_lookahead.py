@@ -1,4 +1,7 @@
-"""Images encoded ahead of their decisions: the answers of one image at a time, in order, and only where that is possible."""
+"""Images encoded ahead of their decisions.
+
+The answers of one image at a time, in order, and only where that is possible.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ import torch
 from PIL import Image
 
 import ostta
-from cases import CLASSES, SmallTower, adapter, backbone, images, trace, usual
+from helpers.cases import CLASSES, SmallTower, adapter, backbone, images, trace, usual
 from helpers.errors import raises
+from helpers.results import bare_records, bare_result
+from helpers.streaming import stream
 from ostta import Error, Prediction
 from ostta.bench.naming import run_command
 from ostta.bench.result import read_result
@@ -22,13 +27,11 @@ from ostta.bench.spec import RunSpec, changed
 from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.config.registry import ALL_SCORES as SCORES
 from ostta.live.answers import open_stream
-from ostta.live.state_keeper import Wanted
+from ostta.live.state_keeper import AdapterSettings
 from ostta.lookahead import DEFAULT_AHEAD, batch_size
 from ostta.sources import Item, Source
 from ostta.sources import open as open_source
 from ostta.sources.live import Live
-from streaming import stream
-from test_runner import bare_records, bare_result
 
 
 @pytest.fixture
@@ -64,7 +67,7 @@ def one_by_one(one: ostta.Adapter, pictures: list) -> list[Prediction]:
     return found
 
 
-# --- the same answers ---------------------------------------------------------------------------------------------------------
+# --- the same answers -------------------------------------------------------------------------------------------------
 BAD = [b"", "lost.jpg", b"no image at all"]
 PICTURES: list = [BAD[0], *images(20), BAD[1], BAD[2], *images(45)[20:]]
 
@@ -117,7 +120,7 @@ def test_half_precision_does_not_look_ahead() -> None:
     assert trace(one.stream(images(5))) == trace(map(other.step, images(5)))
 
 
-# --- a decision is what counts ------------------------------------------------------------------------------------------------
+# --- a decision is what counts ----------------------------------------------------------------------------------------
 def test_images_count_only_once_they_are_decided() -> None:
     one, other = adapter("tda"), adapter("tda")
     assert len(list(islice(one.stream(images(30)), 7))) == 7
@@ -165,7 +168,7 @@ def test_the_time_of_a_batch_is_shared_out() -> None:
     assert all(p.ms.encode > 0 for p in adapter("zero_shot").stream(images(6)))
 
 
-# --- where it may not be done -------------------------------------------------------------------------------------------------
+# --- where it may not be done -----------------------------------------------------------------------------------------
 def test_what_may_have_to_be_waited_for_is_not_read_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images(1)[0].save(tmp_path / "a.png")
     (tmp_path / "list.txt").write_text(f"{tmp_path / 'a.png'}\n")
@@ -197,7 +200,7 @@ def test_each_image_of_a_generator_is_answered_before_the_next_is_taken() -> Non
 
 @pytest.mark.parametrize("ahead", [0, -1, True, 1.5, 2000])
 def test_a_batch_size_that_is_none_is_one_sentence(ahead: object) -> None:
-    with pytest.raises(Error, match=r"^`ahead` is a whole number from 1 to 1,024, not [^.]*(1\.5)?\.$"):
+    with raises("option-invalid", match=r"^`ahead` is a whole number from 1 to 1,024, not [^.]*(1\.5)?\.$"):
         next(adapter("zero_shot").stream(images(2), ahead=ahead))  # type: ignore[arg-type]
 
 
@@ -240,7 +243,7 @@ def test_a_backbone_without_a_tower_says_so() -> None:
         list(one.stream(images(3)))
 
 
-# --- ostta stream -------------------------------------------------------------------------------------------------------------
+# --- ostta stream -----------------------------------------------------------------------------------------------------
 class Eventful(Source):
     """Tells something before some of its images."""
 
@@ -257,7 +260,7 @@ class Eventful(Source):
 
 @pytest.mark.parametrize("ahead", [1, 3, None])
 def test_events_of_a_source_are_in_the_row_of_their_image(ahead: int | None) -> None:
-    wanted = Wanted(classes=CLASSES, backbone=backbone("wrapped"), method="zero_shot", guard=False)
+    wanted = AdapterSettings(classes=CLASSES, backbone=backbone("wrapped"), method="zero_shot", guard=False)
     source = Eventful()
     with open_stream(wanted, ahead=ahead) as live, closing(live.answers(source)) as answers:
         rows = list(answers)
@@ -300,7 +303,7 @@ def test_pictures_of_a_stream_are_those_of_their_images(tmp_path: Path) -> None:
     assert len(drawn[1]) == 6
 
 
-# --- ostta run ----------------------------------------------------------------------------------------------------------------
+# --- ostta run --------------------------------------------------------------------------------------------------------
 def spec(method: str = "tda", **fields: object) -> RunSpec:
     return RunSpec(method=method, desired="sample:cifar10c", undesired="sample:mnist", limit=20, **fields)
 
@@ -345,5 +348,5 @@ def test_a_run_that_looks_ahead_goes_on_from_a_checkpoint_to_the_last_bit(tmp_pa
     ],
 )
 def test_a_run_that_cannot_look_ahead_is_refused_in_one_sentence(fields: dict, reason: str) -> None:
-    with pytest.raises(Error, match=rf"^Images cannot be encoded ahead: {reason}. Leave out `--ahead`.$"):
+    with raises("ahead-impossible", match=rf"^Images cannot be encoded ahead: {reason}. Leave out `--ahead`.$"):
         prepare(changed(spec(ahead=4), **fields), None)

@@ -1,26 +1,29 @@
-"""What users and files rely on is as it was recorded; `tools/record_behaviour.py` records it again after a change that is meant."""
+"""What users and files rely on is as it was recorded.
+
+`tools/record_behaviour.py` records it again after a change that is meant.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from helpers.paths import ROOT, TESTS
+
 sys.path.insert(0, str(ROOT / "tools"))
 
-import record_behaviour  # noqa: E402
+import record_behaviour
 
 # Another processor or another version of torch rounds differently; digests hold only where they were recorded.
 TOLERANCE = 1e-4
 
 
 def recorded(part: str) -> dict[str, Any]:
-    return json.loads((ROOT / "tests" / "recorded" / f"{part}.json").read_text(encoding="utf-8"))
+    return json.loads((TESTS / "recorded" / f"{part}.json").read_text(encoding="utf-8"))
 
 
 @cache

@@ -1,4 +1,7 @@
-"""Only regular files are opened: a pipe, a socket, a device or a folder is one sentence at once, and a stream goes on."""
+"""Only regular files are opened.
+
+A pipe, a socket, a device or a folder is one sentence at once, and a stream goes on.
+"""
 
 from __future__ import annotations
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import ostta
-from cases import CLASSES, EARLY, Given, adapter, backbone, content, images, same, trace, usual
-from ostta import Error, Verdict
+from helpers.cases import CLASSES, EARLY, FixedVerdict, adapter, backbone, content, images, same, trace, usual
+from helpers.errors import raises
+from ostta import Verdict
 from ostta.live import StreamPool
 
 TRAINS = ("rosita", "prototypes", "unient", "entropy", "cliptta", "dpe", "tpt_c", "palign_c")
@@ -25,9 +26,9 @@ def resetting(method: str, every: int, **options: Any) -> ostta.Adapter:
     own = {**OPTIONS.get(method, {}), **options}
     one = adapter(method, identifier="all", kind=usual(method), reset_every=every, **own)
     if method == "prototypes":  # or its bank stays empty
-        one.memory.identifier = Given(Verdict.UNRELIABLE_UNDESIRED)  # type: ignore[assignment]
+        one.memory.identifier = FixedVerdict(Verdict.UNRELIABLE_UNDESIRED)  # type: ignore[assignment]
     elif method == "rosita":
-        one.memory.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
+        one.memory.identifier = FixedVerdict(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
     return one
 
 
@@ -78,7 +79,7 @@ def test_what_no_trained_model_gave_stays() -> None:
     assert (two.memory.updates, two.state.evolved) == (0, 0)
     assert bool(two.state.cache.filled.any())
     three = adapter("rosita", kind="embedded", group="prompts", losses=("re",), reset_every=2, lr=1e-4)
-    three.memory.identifier = Given(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
+    three.memory.identifier = FixedVerdict(Verdict.RELIABLE_DESIRED)  # type: ignore[assignment]
     for image in images(2):
         three.step(image)
     assert three.memory.updates == 0
@@ -133,7 +134,7 @@ def test_a_step_that_fails_is_no_update() -> None:
 
 @pytest.mark.parametrize("method", ["zero_shot", "tda", "tpt"])
 def test_nothing_to_take_back_is_one_sentence(method: str) -> None:
-    with pytest.raises(Error, match=rf"^{method} trains nothing that stays, .*`reset_every` to take back\.$"):
+    with raises("option-conflict", match=rf"^{method} trains nothing that stays, .*`reset_every` to take back\.$"):
         adapter(method, kind=usual(method), reset_every=10)
 
 

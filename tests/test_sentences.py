@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-ROOT = Path(__file__).resolve().parents[1]
+from helpers.paths import ROOT, TESTS
 
 
 def tool() -> ModuleType:
@@ -19,7 +19,7 @@ def tool() -> ModuleType:
 
 
 def test_sentences_are_those_of_the_snapshot() -> None:
-    stored = (ROOT / "tests" / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    stored = (TESTS / "sentences.txt").read_text(encoding="utf-8").splitlines()
     assert tool().sentences() == stored, (
         "update the file with `python tools/sentences.py --write` and read the difference"
     )

@@ -1,4 +1,7 @@
-"""What `import ostta` gives a person: names, texts of objects, predictions and records as data, and an example on everything."""
+"""What `import ostta` gives a person.
+
+Names, texts of objects, predictions and records as data, and an example on everything.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,16 @@ import torch
 
 import ostta
 import ostta.live
-from cases import CLASSES, adapter, backbone, images
+from helpers.cases import CLASSES, adapter, backbone, images
 from helpers.errors import raises
+from helpers.paths import ROOT
 from ostta import Prediction, Verdict
 from ostta.core.types import Timing
 from ostta.data import ImageSource
-from ostta.evaluation.records import Records
+from ostta.evaluation.loop import Records
 from ostta.step import unseen_prediction
 from ostta.streams import Sample
 
-ROOT = Path(__file__).resolve().parents[1]
 RELIABLE, UNRELIABLE = Verdict.RELIABLE_DESIRED, Verdict.UNRELIABLE_DESIRED
 
 
@@ -36,7 +39,7 @@ def answer(score: float, threshold: float | None, verdict: Verdict, **more: obje
     return Prediction(label, 3, verdict.desired, score, threshold, None, None, verdict, False, None, None, **more)
 
 
-# --- texts --------------------------------------------------------------------------------------------------------------------
+# --- texts ------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("prediction", "text"),
     [
@@ -44,12 +47,12 @@ def answer(score: float, threshold: float | None, verdict: Verdict, **more: obje
         (answer(0.412, 0.36, UNRELIABLE), "Prediction(cat, score 0.41 > 0.36, unreliable)"),
         (
             answer(0.21, 0.36, Verdict.RELIABLE_UNDESIRED, best="dog"),
-            "Prediction(I don't know, best class dog, score 0.21 < 0.36, reliable)",
+            "Prediction(unknown, best class dog, score 0.21 < 0.36, reliable)",
         ),
         # Made by hand, without the name of the best class.
         (
             answer(0.35, 0.36, Verdict.UNRELIABLE_UNDESIRED),
-            "Prediction(I don't know, best class number 3, score 0.35 < 0.36, unreliable)",
+            "Prediction(unknown, best class number 3, score 0.35 < 0.36, unreliable)",
         ),
         (answer(0.412, None, UNRELIABLE), "Prediction(cat, score 0.41, unreliable)"),
         # Two numbers that differ look different, and a number that is not zero does not look like zero.
@@ -82,7 +85,8 @@ def test_a_rejected_image_keeps_the_name_of_its_best_class() -> None:
 def test_the_text_of_an_adapter() -> None:
     one = adapter("rosita")
     assert repr(one) == (
-        "Adapter(wrapped, 10 classes (airplane, automobile, bird, ...), method rosita, identifier lda, profile reference, "
+        "Adapter(wrapped, 10 classes (airplane, automobile, bird, ...), method rosita, identifier lda, profile "
+        "reference, "
         "0 steps)"
     )
     one.step(images(1)[0])
@@ -110,7 +114,7 @@ def test_the_text_of_backbones() -> None:
     assert repr(towerless) == "Wrapped(no image tower, features of 4)"
 
 
-# --- data ---------------------------------------------------------------------------------------------------------------------
+# --- data -------------------------------------------------------------------------------------------------------------
 def test_class_scores_are_by_name() -> None:
     one = adapter("zero_shot", class_scores=True)
     prediction = one.predict(images(1)[0])
@@ -159,7 +163,8 @@ def some_records() -> Records:
 def test_records_as_a_table() -> None:
     table = some_records().to_pandas()
     assert list(table.columns) == [
-        "source", "number", "label", "domain", "known", "index", "score", "threshold", "mu_desired", "mu_undesired", "verdict",
+        "source", "number", "label", "domain", "known", "index", "score", "threshold", "mu_desired", "mu_undesired",
+        "verdict",
         "adapted", "loss", "reason", "pseudo_label", "matches", "ms_encode", "ms_decide", "ms_update", "features",
     ]  # fmt: skip
     assert table["label"].tolist() == [3, -1]
@@ -214,7 +219,7 @@ def test_the_text_of_records() -> None:
     assert repr(Records()) == "Records(0 images: 0 desired, 0 undesired; 0 accepted, 0 updates)"
 
 
-# --- names --------------------------------------------------------------------------------------------------------------------
+# --- names ------------------------------------------------------------------------------------------------------------
 def test_everything_in_all_is_there() -> None:
     assert {"StreamPool", "identifiers", "backbones", "ImageSource"} <= set(ostta.__all__)
     assert set(ostta.__all__) <= set(dir(ostta))
@@ -240,8 +245,7 @@ def test_images_have_their_type() -> None:
         assert source in typing.get_args(ImageSource)
 
 
-# --- examples -----------------------------------------------------------------------------------------------------------------
-FOR_A_POOL = "a part of a step, for a pool and not for people"
+# --- examples ---------------------------------------------------------------------------------------------------------
 A_MODEL = "needs a model of another library; docs/backbones.md shows it"
 A_PROTOCOL = "a part of a protocol, whose class has the example"
 WITHOUT = {
@@ -250,9 +254,6 @@ WITHOUT = {
     "ostta.backbones.onnx_export.export": "takes seconds; docs/onnx.md shows it",
     "ostta.backbones.protocol.HasTextTower.embed": A_PROTOCOL,
     "ostta.backbones.protocol.TunesPrompts.prompted": A_PROTOCOL,
-    "ostta.adapter.Adapter.in_use": FOR_A_POOL,
-    "ostta.adapter.Adapter.views_of": FOR_A_POOL,
-    "ostta.adapter.Adapter.step_encoded": "a step of `stream`, whose images were encoded ahead",
 }
 # Their methods are those of the protocol `Identifier`, which the examples of the classes call.
 CLASS_ALONE = {name for name in ostta.identifiers.__all__ if name != "IDENTIFIERS"}
@@ -286,8 +287,10 @@ def found_by_doctest(module: str) -> dict[str, doctest.DocTest]:
 def test_the_list_of_public_things_is_no_empty_one() -> None:
     names = {name for name, _ in public()}
     assert {
-        "ostta.adapter.load", "ostta.adapter.Adapter.step", "ostta.core.types.Prediction.to_dict", "ostta.live.pool.StreamPool.held",
-        "ostta.evaluation.records.Records.to_pandas", "ostta.adapter.Adapter.restore", "ostta.backbones.wrapped.wrap", "ostta.identifiers.lda.LDA",
+        "ostta.adapter.load", "ostta.adapter.Adapter.step", "ostta.core.types.Prediction.to_dict",
+        "ostta.live.pool.StreamPool.held",
+        "ostta.evaluation.loop.Records.to_pandas", "ostta.adapter.Adapter.restore", "ostta.backbones.wrapped.wrap",
+        "ostta.identifiers.lda.LDA",
         "ostta.backbones.protocol.Backbone.classifier", "ostta.core.types.Error", "ostta.sources.factory.open",
         "ostta.sources.source.Source.new_events", "ostta.sources.source.Item.require_image",
     } <= names  # fmt: skip

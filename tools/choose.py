@@ -1,18 +1,20 @@
-"""Choose options on streams of held-out training images: any method, score, identifier and option, on any grid of values.
+"""Choose options by a grid search on streams of held-out training images.
 
-    python tools/choose.py --work WORK --mnist DIR --caltech caltech101/dev.parquet --method zero_shot --score max,neighbours
+    python tools/choose.py --work WORK --mnist DIR --caltech caltech101/dev.parquet --method zero_shot \\
+        --score max,neighbours
     python tools/choose.py --work WORK --mnist DIR --method rosita --set lr=1e-3,3e-3,1e-2,3e-2,1e-1 \\
         --corruptions defocus_blur,contrast --unknowns mnist,cifar100 \\
         --write lr --out src/ostta/backbones/embedded/model/defaults.json --write-for rosita,prototypes,unient
 
-Desired: CIFAR-10 training images that the model was not trained on, corrupted. Undesired: MNIST training digits, CIFAR-100 training
-images that the model was not trained on, corrupted alike, photographs of Caltech-101, and `numbers`, digits in a colour on pieces of
-these photographs, between parts of other digits, as on houses. No test image takes part, and none of the
-corruptions that suites report for chosen options: choose under the others. The seed draws which images come.
+Desired: CIFAR-10 training images that the model was not trained on, corrupted. Undesired: MNIST training digits,
+CIFAR-100 training images that the model was not trained on, corrupted alike, photographs of Caltech-101, and `numbers`,
+digits in a colour on pieces of these photographs, between parts of other digits, as on houses. No test image takes
+part, and none of the corruptions that suites report for chosen options: choose under the others. The seed draws which
+images come.
 
-The table has the frozen classifier first, then every combination of the grid: its figure on each stream, the mean, the mean difference to
-the frozen row, and the lowest difference, which says what a choice can cost. `--write` keeps the best mean's value of one option.
-`WORK` is the folder that `train_embedded.py prepare` made.
+The table has the frozen classifier first, then every combination of the grid: its figure on each stream, the mean, the
+mean difference to the frozen row, and the lowest difference, which says what a choice can cost. `--write` keeps the
+best mean's value of one option. `WORK` is the folder that `train_embedded.py prepare` made.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ from ostta.streams import Sample, SingleDomain, draw
 
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 CORRUPTIONS = (
-    "clean", "defocus_blur", "shot_noise", "contrast", "jpeg", "zoom_blur", "elastic", "brightness", "impulse_noise", "glass_blur",
+    "clean", "defocus_blur", "shot_noise", "contrast", "jpeg", "zoom_blur", "elastic", "brightness", "impulse_noise",
+    "glass_blur",
 )  # fmt: skip
 # What the suites report; nothing is chosen under them.
 REPORTED = ("snow", "gaussian_noise", "motion_blur", "fog", "frost", "pixelate")
@@ -124,7 +127,10 @@ class HeldOut:
 
 
 def house_number(digits: Sequence[np.ndarray], photographs: Sequence[np.ndarray], index: int) -> np.ndarray:
-    """A digit in a colour on a blurred piece of a photograph; half of them have parts of others at a side, half are coarse."""
+    """A digit in a colour on a blurred piece of a photograph.
+
+    Half of them have parts of others at a side, half are coarse.
+    """
     rng = np.random.default_rng(10_000 + index)
     photograph = photographs[int(rng.integers(len(photographs)))]
     top, left = (int(rng.integers(max(1, side - 24))) for side in photograph.shape[:2])

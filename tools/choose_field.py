@@ -1,16 +1,18 @@
-"""Choose the constants of the rule `field` on development streams of four backbones, and report each backbone when it is left out.
+"""Choose the constants of the rule `field` on development streams of four backbones.
 
     python tools/choose_field.py encode --work WORK --mnist DIR --caltech caltech101/dev.parquet --out embedded.npz
     python tools/choose_field.py measure --real data/real --golden golden/veil --embedded embedded.npz --set votes=2,3,4
     python tools/choose_field.py measure ... --sensitivity                     # every constant at -20 % and +20 %
     python tools/choose_field.py measure ... --orders 10 --save field.npz      # ten orders; probabilities for diagrams
 
-`encode` computes features of held-out training images (see `choose.py`) under the ten development corruptions. `measure` runs
-the rule on CLIP (20 splits of Imagenette), EfficientNet (4 streams), the embedded model and the recorded model at the ratios 0, 0.1
-and 1 of unknown to known images. The figure of a stream is the harmonic mean at ratio 1 and the (C+1)-way accuracy elsewhere; a
-backbone's figure is the mean over its streams and orders, with a 95 % interval of the difference to the frozen classifier (bootstrap
-over streams). With several values, the value that is best on the mean of the *other* backbones is reported for each backbone. ECE has
-15 bins of equal mass. The guard is off; `tests/test_choose.py` compares the decisions with those of an adapter.
+`encode` computes features of held-out training images (see `choose.py`) under the ten development corruptions.
+`measure` runs the rule on CLIP (20 splits of Imagenette), EfficientNet (4 streams), the embedded model and the
+recorded model at the ratios 0, 0.1 and 1 of unknown to known images; `alike` is the embedded model on known classes
+that are alike, which take no part in the choice and have few images. The figure of a stream is the harmonic mean at
+ratio 1 and the (C+1)-way accuracy elsewhere; a backbone's figure is the mean over its streams and orders, with a 95 %
+interval of the difference to the frozen classifier (bootstrap over streams). With several values, the value that is
+best on the mean of the *other* backbones is reported for each backbone. ECE has 15 bins of equal mass. The guard is
+off; `tests/project/test_choose.py` compares the decisions with those of an adapter.
 """
 
 from __future__ import annotations
@@ -23,16 +25,20 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
+from transformers import CLIPVisionModelWithProjection
 
 import ostta
 from choose import CIFAR10, CORRUPTIONS, HeldOut
 from ostta.core.levels import Levels
 from ostta.core.overlay import encode
+from ostta.data.class_names import class_list
 from ostta.data.views import canonical
 from ostta.field import FieldOptions, FieldScore
 from ostta.field.model import fit
@@ -42,6 +48,13 @@ RATIOS = (1.0, 0.1, 0.0)
 UNKNOWNS = ("mnist", "numbers", "caltech", "cifar100")
 # The text tower is wrong more often than right there, and no rule can tell anything.
 HOPELESS = ("contrast", "impulse_noise")
+# Known classes that are alike, in CIFAR-100; its other classes are unknown.
+ALIKE = {
+    "animals": ("bear", "elephant", "leopard", "lion", "tiger", "wolf"),
+    "vehicles": ("bicycle", "bus", "motorcycle", "pickup truck", "tractor", "train"),
+    "small mammals": ("hamster", "mouse", "possum", "rabbit", "raccoon", "shrew", "skunk", "squirrel"),
+    "flowers": ("orchid", "poppy", "rose", "sunflower", "tulip"),
+}
 FROZEN = "frozen, LDA"
 Stream = tuple[str, str, np.ndarray, np.ndarray, np.ndarray, float]
 Figures = dict[str, dict[tuple[str, float], list[dict[str, Any]]]]
@@ -51,16 +64,24 @@ def encode_embedded(given: argparse.Namespace) -> None:
     backbone = ostta.backbones.load("embedded")
     held_out = HeldOut(given.work, given.mnist, given.caltech)
     frozen = ostta.load(backbone, CIFAR10, "zero_shot")
-    content: dict[str, np.ndarray] = {"text": frozen.classifier.numpy()}
+    names = class_list("cifar100").names
+    content: dict[str, np.ndarray] = {
+        "text": frozen.classifier.numpy(),
+        "cifar100_text": ostta.load(backbone, names, "zero_shot").classifier.numpy(),
+        "cifar100_labels": held_out.source("cifar100", "clean").labels - len(CIFAR10),
+        "labels": held_out.source("cifar10", "clean").labels[: given.images],
+    }
 
-    def features(name: str, corruption: str) -> np.ndarray:
+    def features(name: str, corruption: str, images: int = given.images) -> np.ndarray:
         source, rows = held_out.source(name, corruption), []
-        for start in range(0, given.images, 32):
-            batch = [canonical(source.image(place), backbone.preprocessing) for place in range(start, start + 32)]
+        for start in range(0, images, 32):
+            places = range(start, min(start + 32, images))
+            batch = [canonical(source.image(place), backbone.preprocessing) for place in places]
             with torch.no_grad():
                 rows.append(encode(backbone.vision, torch.stack(batch), None).numpy())
-        content["labels"] = source.labels[: len(rows) * 32] if name == "cifar10" else content.get("labels", np.zeros(0))
         return np.concatenate(rows)
+
+    content["cifar100_all"] = features("cifar100", "clean", len(content["cifar100_labels"]))
 
     for name in UNKNOWNS[:3]:
         content[name] = features(name, "clean")
@@ -86,16 +107,32 @@ def streams(given: argparse.Namespace, ratio: float, order: int) -> Iterator[Str
             others = stored[f"cifar100_{corruption}"] if unknown == "cifar100" else stored[unknown]
             made = real.mixed(stored[f"known_{corruption}"], stored["labels"], others, ratio, order)
             yield "embedded", f"{corruption}/{unknown}", stored["text"], *made, 100.0
+    for name, classes in ALIKE.items() if ratio == 1 else ():
+        numbers = [class_list("cifar100").names.index(title) for title in classes]
+        labels = np.array([numbers.index(label) if label in numbers else -1 for label in stored["cifar100_labels"]])
+        rows = stored["cifar100_all"]
+        made = real.mixed(rows[labels >= 0], labels[labels >= 0], rows[labels < 0], ratio, order)
+        yield "alike", name, stored["cifar100_text"][numbers], *made, 100.0
     if given.golden is not None:
-        recorded = np.load(given.golden)
-        known = recorded["labels"] >= 0
-        rows, labels = recorded["features"].astype(np.float32), recorded["labels"]
-        made = real.mixed(rows[known], labels[known], rows[~known], ratio, order)
-        yield "recorded", "recorded", recorded["text"].astype(np.float32), *made, 100.0
+        text, rows, labels = recorded(given.golden)
+        made = real.mixed(rows[labels >= 0], labels[labels >= 0], rows[labels < 0], ratio, order)
+        yield "recorded", "recorded", text, *made, 100.0
+
+
+@cache
+def recorded(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Class embeddings, features and labels of the recorded stream."""
+    stored = np.load(folder / "stream.npz")
+    text = stored["text_features"].astype(np.float32)
+    tower = CLIPVisionModelWithProjection.from_pretrained(folder / "vision")
+    backbone = ostta.backbones.wrap(tower, torch.from_numpy(text), image_size=32, logit_scale=100.0)
+    pixels = [canonical(Image.fromarray(views[0]), backbone.preprocessing) for views in stored["views"]]
+    with torch.no_grad():
+        return text, encode(backbone.vision, torch.stack(pixels), None).numpy(), stored["labels"]
 
 
 def decide(text: np.ndarray, rows: np.ndarray, options: FieldOptions) -> tuple[np.ndarray, np.ndarray]:
-    """Log-odds and class of each image, as an adapter with the profile `field` gives them, in blocks between two fits."""
+    """Log-odds and class of each image, as the profile `field` gives them, in blocks between two fits."""
     cosines, levels = (rows @ text.T).astype(np.float64), Levels(len(text))
     odds, classes = np.full(len(rows), PRIOR), np.zeros(len(rows), int)
     model, fitted = None, 0
@@ -176,7 +213,7 @@ def measure(given: argparse.Namespace) -> None:
 
 
 def _difference(rows: list[dict[str, Any]], frozen: list[dict[str, Any]]) -> str:
-    """Mean difference to the frozen classifier with a 95 % interval over streams, and the lowest stream (mean over orders)."""
+    """Mean difference to the frozen classifier with a 95 % interval over streams, and the lowest stream."""
     by_stream: dict[str, list[float]] = defaultdict(list)
     for own, other in zip(rows, frozen, strict=True):
         by_stream[own["stream"]].append(own["figure"] - other["figure"])
@@ -192,10 +229,13 @@ def _left_out(figures: Figures) -> None:
         for name, cells in figures.items()
         if name != FROZEN
     }
-    backbones = sorted({backbone for backbone, _ in next(iter(means.values()))})
+    backbones = sorted({backbone for backbone, _ in next(iter(means.values()))} - {"alike"})
     for left in backbones:
         best = max(
-            means, key=lambda name: np.mean([value for (backbone, _), value in means[name].items() if backbone != left])
+            means,
+            key=lambda name: np.mean(
+                [value for (backbone, _), value in means[name].items() if backbone not in (left, "alike")]
+            ),
         )
         own = {ratio: round(value, 2) for (backbone, ratio), value in means[best].items() if backbone == left}
         print(f"without {left}: {best}; on {left}: {own}")
@@ -229,7 +269,7 @@ def main(arguments: list[str] | None = None) -> None:
     encoding.add_argument("--out", type=Path, required=True)
     measuring.add_argument("--real", type=Path, required=True, help="features of real backbones, with streams.py")
     measuring.add_argument("--embedded", type=Path, required=True, help="the file that `encode` wrote")
-    measuring.add_argument("--golden", type=Path, help="npz with features, labels and text of the recorded model")
+    measuring.add_argument("--golden", type=Path, help="folder of the recorded stream and its image tower")
     measuring.add_argument("--set", action="append", default=[], metavar="NAME=A,B")
     measuring.add_argument("--only", action="append", default=[], help="a backbone; again for another")
     measuring.add_argument("--orders", type=int, default=1)

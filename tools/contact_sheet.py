@@ -2,7 +2,8 @@
 
     python tools/contact_sheet.py --out docs/corruptions.png
 
-The image is one of the sample that ships, unless a file is given; it is enlarged without smoothing, so that every pixel shows.
+The image is one of the sample that ships, unless a file is given; it is enlarged without smoothing, so that every pixel
+shows.
 """
 
 from __future__ import annotations

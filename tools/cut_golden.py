@@ -1,10 +1,11 @@
-"""Cut the recorded run that ships with the tests from the full recording: the same tower, the first images, their traces.
+"""Cut the recorded run that ships with the tests from the full recording: the same tower, the first images, their
+traces.
 
     python tools/cut_golden.py --from GOLDEN/veil --to tests/golden
 
 A run is sequential, so what was recorded for the first images stands as it is. What a run says at its end does not:
-`updates` and `metrics` are worked out again from the cut lists, after a check that the same sums give what the full recording says;
-the norms of the LayerNorms at the end of the full run are left out, as nothing in the lists tells them.
+`updates` and `metrics` are worked out again from the cut lists, after a check that the same sums give what the full
+recording says; the norms of the LayerNorms at the end of the full run are left out, as nothing in the lists tells them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ def check(name: str, found: dict[str, Any], recorded: dict[str, Any]) -> None:
 
 
 def cut_run(name: str, recorded: dict[str, Any], labels: np.ndarray, images: int) -> dict[str, Any]:
-    """The first `images` entries of a run's lists, and its totals over them. A list that the run does not have is None."""
+    """The first `images` entries of a run's lists, and its totals over them.
+
+    A list that the run does not have is None.
+    """
     lists = {key: value for key, value in recorded.items() if key not in AT_THE_END}
     check(name, totals(labels, lists), recorded)
     short = {key: None if value is None else value[:images] for key, value in lists.items()}

@@ -1,4 +1,5 @@
-"""Draw the pictures of docs/deciding.md: reliability diagrams, and what the ranking allows when unknown images are rare.
+"""Draw the pictures of docs/deciding.md: reliability diagrams, and what the ranking allows when unknown images are
+rare.
 
 python tools/choose_field.py measure ... --orders 10 --save field.npz
 python tools/draw_deciding.py field.npz --out docs

@@ -1,8 +1,8 @@
 """The embedded model's tokenizer: a small byte-level BPE in CLIP's format.
 
-The merges are learnt from the captions that the model is trained on, so each of its class names is a few tokens at most and
-anything else falls back to pieces, in the end to bytes. End of text has the highest id: CLIP's text
-tower, in the form `transformers` keeps for old checkpoints, pools at the highest id.
+The merges are learnt from the captions that the model is trained on, so each of its class names is a few tokens at most
+and anything else falls back to pieces, in the end to bytes. End of text has the highest id: CLIP's text tower, in the
+form `transformers` keeps for old checkpoints, pools at the highest id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The figures of the embedded model's card: accuracies of the frozen classifier on test sets, size, and time of a forward.
+"""The figures of the embedded model's card: accuracies of the frozen classifier on test sets, size, and time of a
+forward.
 
 python tools/evaluate_embedded.py --data ROOT
 """
@@ -14,7 +15,7 @@ from pathlib import Path
 import torch
 
 from ostta import backbones
-from ostta.core.scores import unit
+from ostta.core.losses import unit
 from ostta.data.by_name import Dataset, open_dataset
 from ostta.data.views import canonical
 

@@ -18,16 +18,16 @@ ROOT = Path(__file__).resolve().parents[1]
 FOR_DEVELOPMENT = ("dev", "docs")
 TESTS = (
     "tests/test_adapter.py",
-    "tests/test_field.py",
+    "tests/field/test_field.py",
     "tests/test_golden.py",
-    "tests/test_images.py",
-    "tests/test_intervals.py",
-    "tests/test_metrics.py",
-    "tests/test_outputs.py",
-    "tests/test_photos.py",
-    "tests/test_server.py",
-    "tests/test_state.py",
-    "tests/test_suites.py",
+    "tests/data/test_images.py",
+    "tests/evaluation/test_intervals.py",
+    "tests/evaluation/test_metrics.py",
+    "tests/live/test_outputs.py",
+    "tests/backbones/test_photos.py",
+    "tests/server/test_server.py",
+    "tests/state/test_state.py",
+    "tests/bench/test_suites.py",
 )
 
 

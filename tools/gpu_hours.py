@@ -1,12 +1,14 @@
-"""How long the suites of the paper would take on one GPU, by a model, and the tables of docs/reproduce.md that say so.
+"""How long the suites of the paper would take on one GPU, by a model, and the tables of docs/experiments/gpu-hours.md
+that say so.
 
     python tools/gpu_hours.py            prints the tables
-    python tools/gpu_hours.py --write    puts them into docs/reproduce.md, between its marks
+    python tools/gpu_hours.py --write    puts them into docs/experiments/gpu-hours.md, between its marks
 
-A step takes as long as its arithmetic or as the passes that wait for one another, whichever is longer. Its arithmetic is the number of
-forwards of the image tower that it was measured to cost on a processor (benchmarks/results/bench-1.json), times the tower's operations, at
-a rate that is assumed. What a pass takes at the least is assumed twice: by the launches that docs/experiments/speed.md counts, and as the paper
-prints it for the frozen model. Reading, corrupting and augmenting images is done meanwhile by the processor and is not counted.
+A step takes as long as its arithmetic or as the passes that wait for one another, whichever is longer. Its arithmetic
+is the number of forwards of the image tower that it was measured to cost on a processor
+(benchmarks/results/bench-1.json), times the tower's operations, at a rate that is assumed. What a pass takes at the
+least is assumed twice: by the launches that docs/experiments/speed.md counts, and as the paper prints it for the frozen
+model. Reading, corrupting and augmenting images is done meanwhile by the processor and is not counted.
 """
 
 from __future__ import annotations
@@ -24,18 +26,20 @@ from pathlib import Path
 from ostta.bench.paper.values import find
 from ostta.bench.spec import RunSpec
 from ostta.bench.suite import expand, load_suite, suite_names
-from ostta.data.catalogue import CATALOGUE, Entry
+from ostta.data.catalogue import CATALOGUE, CatalogueEntry
 from ostta.data.class_names import class_list
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "reproduce.md"
+PAGE = ROOT / "docs" / "experiments" / "gpu-hours.md"
 MEASURED = ROOT / "benchmarks" / "results"
 # The middle one of the rates in docs/experiments/speed.md, in operations a second, and its time of a launch in seconds.
 RATE, LAUNCH = 20e12, 6e-6
-# Half of the images are known; a quarter each is reliably known and reliably unknown, as in the targets of docs/experiments/speed.md.
+# Half of the images are known; a quarter each is reliably known and reliably unknown, as in the targets of
+# docs/experiments/speed.md.
 ACCEPTED = 0.5
 VERDICTS = {"unreliable": 0.5, "reliable undesired": 0.25, "reliable desired": 0.25}
-# Passes that wait for one another: of ROSITA for each verdict, as in docs/experiments/speed.md; of the others for an accepted image.
+# Passes that wait for one another: of ROSITA for each verdict, as in docs/experiments/speed.md; of the others for an
+# accepted image.
 PASSES_OF_ROSITA = {"unreliable": 1, "reliable undesired": 2, "reliable desired": 5}
 PASSES = {
     "zero_shot": 1,
@@ -145,7 +149,7 @@ def class_count(spec: RunSpec) -> int:
     return len(class_list(_entry(spec).classes).names)
 
 
-def _entry(spec: RunSpec) -> Entry:
+def _entry(spec: RunSpec) -> CatalogueEntry:
     """The desired set; of a corrupted one, the clean set that it is made from."""
     return CATALOGUE[spec.desired if spec.desired in CATALOGUE else spec.desired.removesuffix("c")]
 
@@ -180,7 +184,8 @@ def check_rows() -> Iterable[tuple[str, ...]]:
         return f"{float(value.value):g}"
 
     def modelled(pairs: Iterable[tuple[float, float, int]], wait: float) -> str:
-        return f"{1000 * sum(share * max(cost * tower.operations / RATE, passes * wait) for share, cost, passes in pairs):.0f}"
+        seconds = [share * max(cost * tower.operations / RATE, passes * wait) for share, cost, passes in pairs]
+        return f"{1000 * sum(seconds):.0f}"
 
     plan = [
         (share, forwards("ViT-B/16", f"published plan, {verdict}", 10), 3 if verdict == "unreliable" else 5)
@@ -191,7 +196,7 @@ def check_rows() -> Iterable[tuple[str, ...]]:
     paper, appendix = "fig:complexity-analysis", "app-fig:complexity-analysis"
     for what, pairs, at in (
         ("published plan of ROSITA, 10 classes", plan, printed(paper, "rosita", "cifar10c")),
-        ("TPT, an accepted image, 10 classes", tuned, printed(appendix, "tpt", "cifar10c")),
+        ("TPT, an image classified as known, 10 classes", tuned, printed(appendix, "tpt", "cifar10c")),
         ("published plan of TPT, 1,000 classes", thousand, printed(appendix, "tpt", "imagenetc")),
     ):
         yield what, *(modelled(pairs, wait) for wait in least.values()), at
@@ -237,7 +242,7 @@ def put_in(page: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/reproduce.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/experiments/gpu-hours.md")
     if parser.parse_args().write:
         PAGE.write_text(put_in(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     else:

@@ -1,4 +1,4 @@
-"""`python tools/grafana.py`: write the Grafana dashboard of the container files, deploy/grafana/dashboards/ostta.json."""
+"""`python tools/grafana.py` writes the Grafana dashboard of the container, deploy/grafana/dashboards/ostta.json."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 OUT = Path(__file__).resolve().parents[1] / "deploy" / "grafana" / "dashboards" / "ostta.json"
 SOURCE = {"type": "prometheus", "uid": "prometheus"}
+SECONDS = 'ostta_request_seconds_bucket{route="/sessions/{id}/images"}'
 # Title, kind of panel, unit, width of 24, and queries with their legends.
 PANELS: list[tuple[str, str, str, int, list[tuple[str, str]]]] = [
     ("Sessions", "stat", "none", 4, [("ostta_sessions", "")]),
@@ -23,15 +24,39 @@ PANELS: list[tuple[str, str, str, int, list[tuple[str, str]]]] = [
         "s",
         12,
         [
-            (f'histogram_quantile({share}, sum by (le) (rate(ostta_request_seconds_bucket{{route="/sessions/{{id}}/images"}}[1m])))', name)
+            (f"histogram_quantile({share}, sum by (le) (rate({SECONDS}[1m])))", name)
             for share, name in ((0.5, "half"), (0.95, "95 of 100"), (0.99, "99 of 100"))
         ],
     ),
-    ("Requests a second by status", "timeseries", "none", 12, [("sum by (status) (rate(ostta_requests_total[1m]))", "{{status}}")]),
-    ("Refused for now (429 and 503) a second", "timeseries", "none", 12, [('sum by (status) (rate(ostta_requests_total{status=~"429|503"}[1m]))', "{{status}}")]),
-    ("Snapshots a second", "timeseries", "none", 12, [("rate(ostta_saves_total[1m])", "stored"), ("rate(ostta_save_failures_total[1m])", "failed")]),
-    ("Sessions and images waiting", "timeseries", "none", 12, [("ostta_sessions", "sessions"), ("ostta_images_waiting", "images waiting")]),
-]  # fmt: skip
+    (
+        "Requests a second by status",
+        "timeseries",
+        "none",
+        12,
+        [("sum by (status) (rate(ostta_requests_total[1m]))", "{{status}}")],
+    ),
+    (
+        "Refused for now (429 and 503) a second",
+        "timeseries",
+        "none",
+        12,
+        [('sum by (status) (rate(ostta_requests_total{status=~"429|503"}[1m]))', "{{status}}")],
+    ),
+    (
+        "Snapshots a second",
+        "timeseries",
+        "none",
+        12,
+        [("rate(ostta_saves_total[1m])", "stored"), ("rate(ostta_save_failures_total[1m])", "failed")],
+    ),
+    (
+        "Sessions and images waiting",
+        "timeseries",
+        "none",
+        12,
+        [("ostta_sessions", "sessions"), ("ostta_images_waiting", "images waiting")],
+    ),
+]
 
 
 def dashboard() -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""Make the data sets of photographs from a selection of Caltech-101: those of the suite `photos/table`, and the sample that ships.
+"""Make the data sets of `photos/table` and the sample of photographs that ships, from photographs of Caltech-101.
 
     python tools/make_photo_sets.py --photographs ROOT/photos --out ROOT/caltech_photos --sample src/ostta/data/sample
 
-`--photographs` has caltech101.parquet (columns `image` and `label`) and classes.json (names in label order): at most 16 photographs
-per class, shorter side 224 pixels. The sets have no class in common. `known` and `near` are for figures, `dev_known` and `dev_near`
-for choosing options, and nothing else. The sample has the first photographs of ten classes of `known` and of `near`, encoded again.
+`--photographs` has caltech101.parquet (columns `image` and `label`) and classes.json (names in label order): at most
+16 photographs per class, shorter side 224 pixels. The sets have no class in common. `known` and `near` are for
+figures, `dev_known` and `dev_near` for choosing options, and nothing else. The sample has the first photographs of ten
+classes of `known` and of `near`, encoded again.
 """
 
 from __future__ import annotations
@@ -21,31 +22,35 @@ from PIL import Image
 
 SETS = {
     "known": (
-        "accordion", "beaver", "butterfly", "camera", "cellphone", "chair", "crab", "dalmatian", "dragonfly", "electric_guitar",
-        "elephant", "flamingo", "grand_piano", "kangaroo", "laptop", "llama", "panda", "saxophone", "soccer_ball", "umbrella",
+        "accordion", "beaver", "butterfly", "camera", "cellphone", "chair", "crab", "dalmatian", "dragonfly",
+        "electric_guitar", "elephant", "flamingo", "grand_piano", "kangaroo", "laptop", "llama", "panda", "saxophone",
+        "soccer_ball", "umbrella",
     ),
     "near": (
-        "Leopards", "emu", "euphonium", "gerenuk", "gramophone", "hawksbill", "headphone", "ibis", "inline_skate", "mandolin",
-        "mayfly", "metronome", "octopus", "okapi", "pigeon", "rhino", "scissors", "sea_horse", "wild_cat", "wrench",
+        "Leopards", "emu", "euphonium", "gerenuk", "gramophone", "hawksbill", "headphone", "ibis", "inline_skate",
+        "mandolin", "mayfly", "metronome", "octopus", "okapi", "pigeon", "rhino", "scissors", "sea_horse", "wild_cat",
+        "wrench",
     ),
     "dev_known": (
-        "barrel", "cannon", "crocodile", "dolphin", "ewer", "hedgehog", "lamp", "lobster", "nautilus", "pizza", "revolver",
-        "rooster", "schooner", "scorpion", "starfish", "watch",
+        "barrel", "cannon", "crocodile", "dolphin", "ewer", "hedgehog", "lamp", "lobster", "nautilus", "pizza",
+        "revolver", "rooster", "schooner", "scorpion", "starfish", "watch",
     ),
     "dev_near": (
-        "anchor", "bass", "bonsai", "brain", "buddha", "ceiling_fan", "chandelier", "cougar_face", "ferry", "helicopter",
-        "menorah", "platypus", "stapler", "stop_sign", "tick", "trilobite",
+        "anchor", "bass", "bonsai", "brain", "buddha", "ceiling_fan", "chandelier", "cougar_face", "ferry",
+        "helicopter", "menorah", "platypus", "stapler", "stop_sign", "tick", "trilobite",
     ),
 }  # fmt: skip
 # Classes of the sample by the names that people give them.
 SAMPLE = {
     "photos": {
-        "accordion": "accordion", "butterfly": "butterfly", "dalmatian": "dog", "elephant": "elephant", "flamingo": "flamingo",
-        "grand_piano": "grand piano", "kangaroo": "kangaroo", "laptop": "laptop", "panda": "panda", "umbrella": "umbrella",
+        "accordion": "accordion", "butterfly": "butterfly", "dalmatian": "dog", "elephant": "elephant",
+        "flamingo": "flamingo", "grand_piano": "grand piano", "kangaroo": "kangaroo", "laptop": "laptop",
+        "panda": "panda", "umbrella": "umbrella",
     },
     "photos_unknown": {
-        "emu": "emu", "gramophone": "gramophone", "hawksbill": "hawksbill turtle", "headphone": "headphones", "ibis": "ibis",
-        "mandolin": "mandolin", "octopus": "octopus", "okapi": "okapi", "rhino": "rhinoceros", "wild_cat": "wild cat",
+        "emu": "emu", "gramophone": "gramophone", "hawksbill": "hawksbill turtle", "headphone": "headphones",
+        "ibis": "ibis", "mandolin": "mandolin", "octopus": "octopus", "okapi": "okapi", "rhino": "rhinoceros",
+        "wild_cat": "wild cat",
     },
 }  # fmt: skip
 SAMPLE_OF_CLASS, QUALITY, MAX_BYTES = 10, 76, 3_000_000

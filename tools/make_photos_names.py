@@ -1,14 +1,15 @@
 """Make the table of names of the backbone `photos` from WordNet 3.0, as in Debian's package `wordnet-base`.
 
     apt-get download wordnet-base && dpkg-deb -x wordnet-base_*.deb wordnet
-    python tools/make_photos_names.py --wordnet wordnet/usr/share/wordnet --out src/ostta/backbones/photos/model/names.txt
+    python tools/make_photos_names.py --wordnet wordnet/usr/share/wordnet \\
+        --out src/ostta/backbones/photos/model/names.txt
 
-The classes and their present names are those of `ostta.data.class_names`. A present name that WordNet does not have, such as
-"rooster" for the class "cock", is added as the first name of its class, with the sense 99.
+The classes and their current names are those of `ostta.data.class_names`. A current name that WordNet does not have,
+such as "rooster" for the class "cock", is added as the first name of its class, with the sense 99.
 
-A line of the table is a synset: the classes in their order, then every synset above a class. Its fields are separated by tabs:
-its names with the number of the sense, separated by bars; its direct hypernyms as line numbers from 0; and single words that no
-synset of the table has, whose nearest hypernym is this one.
+A line of the table is a synset: the classes in their order, then every synset above a class. Its fields are separated
+by tabs: its names with the number of the sense, separated by bars; its direct hypernyms as line numbers from 0; and
+single words that no synset of the table has, whose nearest hypernym is this one.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def names_of(offset: str, synset: Synset, present: str | None, senses: dict[str,
 
 
 def table(present: dict[str, str], wordnet: Path) -> list[str]:
-    """The lines of the table; `present` has the present name of each class by its offset, in the order of the classes."""
+    """Return the lines of the table. `present` has the current name of each class by its offset, in class order."""
     synsets, senses = read_synsets(wordnet / "data.noun"), read_senses(wordnet / "index.noun")
     classes = list(present)
     counts = covered(classes, synsets)

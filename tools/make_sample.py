@@ -2,8 +2,8 @@
 
     python tools/make_sample.py --data ROOT --out src/ostta/data/sample
 
-ROOT has cifar10/test.parquet and mnist/test.parquet in the official order, images as PNG. The class names go into the files
-in the way of the `datasets` library, so that any reader of its parquet files knows them.
+ROOT has cifar10/test.parquet and mnist/test.parquet in the official order, images as PNG. The class names go into the
+files in the way of the `datasets` library, so that any reader of its parquet files knows them.
 """
 
 from __future__ import annotations

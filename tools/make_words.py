@@ -2,9 +2,9 @@
 
     python tools/make_words.py --names NAMES.npz --out src/ostta/field/words/everyday.txt
 
-NAMES.npz holds two arrays of text, `names` and `source`; rows whose source is "lvis" or "oid" are used. The names are published in
-the metadata of facebookresearch/Detic. The script removes explanations in brackets, duplicates, long names, and names of whole
-groups of things, which would be a better match than a class of the group.
+NAMES.npz holds two arrays of text, `names` and `source`; rows whose source is "lvis" or "oid" are used. The names are
+published in the metadata of facebookresearch/Detic. The script removes explanations in brackets, duplicates, long
+names, and names of whole groups of things, which would be a better match than a class of the group.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 SOURCES = ("lvis", "oid")
 LONGEST = 13
 GROUPS = {
-    "aircraft", "animal", "bird", "building", "carnivore", "clothing", "drink", "fish", "flower", "food", "footwear", "fruit",
-    "furniture", "gag", "home appliance", "houseplant", "insect", "invertebrate", "kitchen appliance", "land vehicle", "mammal",
-    "marine mammal", "office supplies", "person", "personal care", "pet", "reptile", "seabird", "shellfish", "sports uniform",
-    "tableware", "toy", "vegetable", "vehicle", "watercraft", "weapon",
+    "aircraft", "animal", "bird", "building", "carnivore", "clothing", "drink", "fish", "flower", "food", "footwear",
+    "fruit", "furniture", "gag", "home appliance", "houseplant", "insect", "invertebrate", "kitchen appliance",
+    "land vehicle", "mammal", "marine mammal", "office supplies", "person", "personal care", "pet", "reptile",
+    "seabird", "shellfish", "sports uniform", "tableware", "toy", "vegetable", "vehicle", "watercraft", "weapon",
 }  # fmt: skip
 
 

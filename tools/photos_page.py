@@ -1,4 +1,4 @@
-"""Write the figures of docs/photos.md from the results of the suite `photos/table`.
+"""Write the figures of docs/experiments/photos.md from the results of the suite `photos/table`.
 
 ostta bench run photos/table --data ROOT --out photos-runs
 ostta bench table photos/table --out photos-runs --format json --to figures.json
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "photos.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments" / "photos.md"
 METHODS = ("zero_shot", "tda", "rosita", "field")
 # Without unknown images there is no harmonic mean.
 METRICS = {"0": "open_accuracy", "0.1": "open_accuracy", "1": "hm"}

@@ -7,11 +7,16 @@ FOLDER has one or both of these files, whose arrays are unit rows:
 
     clip_b32_imagenette.npz   features, labels, classes; text, the embeddings of the classes first (CLIP ViT-B/32)
     clip_b32_words.npz        names, text: embeddings of words (optional)
-    effnet0_imagenette.npz    clean, snow: features of known images, with labels, classes and text; others, svhn: features of unknown
+    effnet0_imagenette.npz    clean, snow: features of known images, with labels, classes and text;
+                              others, svhn: features of unknown
                               images; words, word_names (EfficientNet-lite0)
 
-DATA/features receives one file for the CLIP images, of which the suite makes 20 splits in five known and five unknown classes, and
-one file for each of the four sets of EfficientNet features.
+DATA/features receives one file for the CLIP images, of which the suite makes 20 splits in five known and five unknown
+classes, and one file for each of the four sets of EfficientNet features.
+
+The streams can be composed without ostta: with rng = numpy.random.default_rng([7, seed]), rng.permutation(known)[:1000]
+are the known images, the first round(ratio * known) entries of rng.permutation(unknown) the unknown ones, and a third
+permutation is the order.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
     predictions  predictions and state files of every method, score and identifier, and of a pool, on sample images
     keys         the run keys of every suite, and result paths of some runs on sample images
-    names        registered names, options with their defaults, signatures of the public surface, keys of a prediction in JSON
+    names        registered names, options with their defaults, signatures of the public surface, keys of a prediction
     cli          every command with its arguments and options; the help texts may be reworded
     http         every address of the server with its parameters and answers; the descriptions may be reworded
 """
@@ -79,7 +79,8 @@ def cases() -> dict[str, dict[str, Any]]:
         found |= {f"{kind} {name}": {"method": "tda", kind: name} for name in names}
     found["profile paper"] = {"method": "rosita", "profile": "paper"}
     found["options"] = {
-        "method": "rosita", "answer": "levelled", "reset_every": 10, "class_scores": True, "features": True, "group": "lora", "rank": 2,
+        "method": "rosita", "answer": "levelled", "reset_every": 10, "class_scores": True, "features": True,
+        "group": "lora", "rank": 2,
     }  # fmt: skip
     found["answer before"] = {"method": "unient", "answer_from": "before", "group": "prompts+layernorm"}
     return found
@@ -150,14 +151,17 @@ def digest(content: Any) -> str:
 
 
 def environment() -> str:
-    """Where the last bits of numbers are the same: the digests hold only there."""
-    model = platform.processor() or platform.machine()
+    """Describe the machine: digests are equal only on the same processor with the same version of torch."""
+    processor = platform.processor() or platform.machine()
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        model = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
+        first = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
+        facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
+        # The name alone does not tell generations apart.
+        processor = "{model name} {cpu family}/{model}".format_map(facts)
+    except (OSError, KeyError):
         pass
-    return f"{platform.system()}, {model}, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}"
+    capability = torch.backends.cpu.get_cpu_capability()
+    return f"{platform.system()}, {processor}, {capability}, torch {torch.__version__}"
 
 
 def predictions() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "ostta"
 SNAPSHOT = ROOT / "tests" / "sentences.txt"
-TRANSLATE = "translate_errors"
+TRANSLATE, INTACT = "translate_errors", "require_intact"
 
 
 def template(node: ast.expr | None) -> str:
@@ -66,6 +66,10 @@ def sentences(source: Path = SOURCE) -> list[str]:
                 code = next((template(key.value) for key in node.keywords if key.arg == "code"), classes[name])
             elif name == TRANSLATE and len(arguments) > 1:
                 code = template(arguments.pop(0))
+            elif name == INTACT and len(arguments) == 3:
+                what, reason = map(template, arguments[1:])
+                lines.add(f"state-damaged: The stored {what} is damaged: {reason}.")
+                continue
             else:
                 continue
             message = arguments[0]

@@ -1,4 +1,7 @@
-"""Examples in docstrings as blocks of code on the site: griffe leaves `>>>` in prose to Markdown, which makes quotations of it."""
+"""Examples in docstrings as blocks of code on the site.
+
+Griffe leaves `>>>` in prose to Markdown, which makes quotations of it.
+"""
 
 from __future__ import annotations
 

@@ -5,14 +5,16 @@
     python tools/train_embedded.py train   --work WORK --steps 2150        # stop it and start it again as you like
     python tools/train_embedded.py export  --work WORK --out src/ostta/backbones/embedded/model
 
-Each step softmaxes the cosines between 256 images and the captions of all 110 classes, in one template drawn at random. The
-rate is constant, then falls to zero over the last `--decay` share of the steps, so that a finished run can be prolonged from
-the checkpoint before its decay. The seed and the step alone decide each batch, so a resumed run sees the same data.
+Each step softmaxes the cosines between 256 images and the captions of all 110 classes, in one template drawn at random.
+The rate is constant, then falls to zero over the last `--decay` share of the steps, so that a finished run can be
+prolonged from the checkpoint before its decay. The seed and the step alone decide each batch, so a resumed run sees the
+same data.
 
-Augmentation is geometry, flips, erased patches, colour mixing and image mixing. None of the fifteen benchmark corruptions nor
-anything like them (noise, blur, weather, compression, brightness, contrast) takes part: the shift must stay unseen.
-CIFAR-10 is recompressed as JPEG q92, because the CIFAR-100 training images come that way and the codec must not tell the
-two sets apart. `HELD_OUT` images of each training set are never trained on: options are chosen on them.
+Augmentation is geometry, flips, erased patches, colour mixing and image mixing. None of the fifteen benchmark
+corruptions nor anything like them (noise, blur, weather, compression, brightness, contrast) takes part: the shift must
+stay unseen. CIFAR-10 is recompressed as JPEG q92, because the CIFAR-100 training images come that way and the codec
+must not tell the two sets apart. `HELD_OUT` images of each training set are never trained on: options are chosen on
+them.
 """
 
 from __future__ import annotations
@@ -39,14 +41,13 @@ from ostta.backbones.embedded.stem import Stem
 
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 # The official fine labels; the short forms of some public copies are trained as second names.
-CIFAR100 = """apple,aquarium fish,baby,bear,beaver,bed,bee,beetle,bicycle,bottle,bowl,boy,bridge,bus,butterfly,camel,can,castle,
-caterpillar,cattle,chair,chimpanzee,clock,cloud,cockroach,couch,crab,crocodile,cup,dinosaur,dolphin,elephant,flatfish,forest,fox,
-girl,hamster,house,kangaroo,keyboard,lamp,lawn mower,leopard,lion,lizard,lobster,man,maple tree,motorcycle,mountain,mouse,mushroom,
-oak tree,orange,orchid,otter,palm tree,pear,pickup truck,pine tree,plain,plate,poppy,porcupine,possum,rabbit,raccoon,ray,road,
-rocket,rose,sea,seal,shark,shrew,skunk,skyscraper,snail,snake,spider,squirrel,streetcar,sunflower,sweet pepper,table,tank,
-telephone,television,tiger,tractor,train,trout,tulip,turtle,wardrobe,whale,willow tree,wolf,woman,worm""".replace(
-    "\n", ""
-).split(",")
+CIFAR100 = """apple,aquarium fish,baby,bear,beaver,bed,bee,beetle,bicycle,bottle,bowl,boy,bridge,bus,butterfly,camel,
+can,castle,caterpillar,cattle,chair,chimpanzee,clock,cloud,cockroach,couch,crab,crocodile,cup,dinosaur,dolphin,
+elephant,flatfish,forest,fox,girl,hamster,house,kangaroo,keyboard,lamp,lawn mower,leopard,lion,lizard,lobster,man,
+maple tree,motorcycle,mountain,mouse,mushroom,oak tree,orange,orchid,otter,palm tree,pear,pickup truck,pine tree,
+plain,plate,poppy,porcupine,possum,rabbit,raccoon,ray,road,rocket,rose,sea,seal,shark,shrew,skunk,skyscraper,snail,
+snake,spider,squirrel,streetcar,sunflower,sweet pepper,table,tank,telephone,television,tiger,tractor,train,trout,
+tulip,turtle,wardrobe,whale,willow tree,wolf,woman,worm""".replace("\n", "").split(",")
 CLASSES = CIFAR10 + CIFAR100
 TEMPLATES = (
     "a photo of a {}.",
@@ -68,7 +69,9 @@ STD = (0.26862954, 0.26130258, 0.27577711)
 
 # --- data -------------------------------------------------------------------------------------------------------------
 def prepare(arguments: argparse.Namespace) -> None:
-    """Both training sets as one uint8 array, images and labels in the order of `CLASSES`, held-out images last in each set."""
+    """Both training sets as one uint8 array, images and labels in the order of `CLASSES`, held-out images last in each
+    set.
+    """
     import pyarrow.parquet as parquet
 
     sprites = [np.asarray(Image.open(arguments.cifar10 / f"data_batch_{i}.png")) for i in range(1, 6)]
@@ -234,7 +237,8 @@ def orthogonal(matrix: torch.Tensor, steps: int = 5) -> torch.Tensor:
 def make_optimisers(model: CLIPModel) -> list[torch.optim.Optimizer]:
     matrices, rest = [], []
     for name, parameter in model.named_parameters():
-        # The text tower, embeddings and projections stay with Adam, as Muon's authors advise for the first and last layers.
+        # The text tower, embeddings and projections stay with Adam, as Muon's authors advise for the first and last
+        # layers.
         inner = "vision_model" in name and parameter.ndim >= 2 and "embedding." not in name and "_embedding" not in name
         stem = "patch_embedding.blocks" in name and parameter.ndim == 4 and parameter.shape[1] > 3
         (matrices if inner or stem else rest).append(parameter)
@@ -285,8 +289,9 @@ def train(arguments: argparse.Namespace) -> None:
         text = text_features(model, tokenizer, captions)
         logits = scale * image_features(model, normalise(batch)) @ text.T
         loss = functional.cross_entropy(logits, targets, label_smoothing=0.05)
-        # Left alone, the captions stay in a few dimensions, those of classes that look alike at a cosine of 0.99, and the images
-        # cannot pull them apart; so each caption must also be told from the others (uniformity on the sphere).
+        # Left alone, the captions stay in a few dimensions, those of classes that look alike at a cosine of 0.99, and
+        # the images cannot pull them apart; so each caption must also be told from the others (uniformity on the
+        # sphere).
         loss = loss + 2 * functional.cross_entropy(4 * text @ text.T, torch.arange(len(CLASSES)))
         for optimiser, rates in zip(optimisers, base, strict=True):
             optimiser.zero_grad()

@@ -2,10 +2,10 @@
 
     python tools/train_maple.py --work WORK --out src/ostta/backbones/embedded/model
 
-WORK is the folder that `train_embedded.py prepare` made. Few-shot, as MaPLe is: `SHOTS` training images of each CIFAR-10 and
-CIFAR-100 class, the towers frozen, plain SGD with a cosine schedule on the cross-entropy over all 110 classes. The statistics are
-those of clean, centred training images at the input of every block. The held-out images of the training sets show whether the
-prompts help; no test image takes part.
+WORK is the folder that `train_embedded.py prepare` made. Few-shot, as MaPLe is: `SHOTS` training images of each
+CIFAR-10 and CIFAR-100 class, the towers frozen, plain SGD with a cosine schedule on the cross-entropy over all 110
+classes. The statistics are those of clean, centred training images at the input of every block. The held-out images of
+the training sets show whether the prompts help; no test image takes part.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ostta.backbones.maple import (
     write_prompts,
     write_statistics,
 )
-from ostta.core.scores import unit
+from ostta.core.losses import unit
 from train_embedded import CLASSES, normalise, split
 
 SHOTS, BATCH, EPOCHS, RATE, SEED = 64, 32, 8, 0.02, 0

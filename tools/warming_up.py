@@ -1,9 +1,10 @@
-"""How soon verdicts can be trusted: how often known and unknown are told apart at the first, second, ... image of a stream.
+"""How soon verdicts can be trusted: how often known and unknown are told apart at the first, second, ... image of a
+stream.
 
     python tools/warming_up.py --work WORK --mnist DIR --caltech caltech101/dev.parquet
 
-Streams of held-out training images under defocus blur, under contrast and clean, half of them unknown (see choose.py), in twelve random
-orders each. `ostta.core.banks.TRUSTED` was chosen by this table.
+Streams of held-out training images under defocus blur, under contrast and clean, half of them unknown (see choose.py),
+in twelve random orders each. `ostta.core.banks.TRUSTED` was chosen by this table.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """Run a command for some time and write down how much memory it takes: for streams that must not grow.
 
     python tools/watch_memory.py --seconds 300 -- ostta stream clip.mp4 --classes cat,dog
-    python tools/watch_memory.py --seconds 300 --grow FOLDER --from IMAGES --rate 10 -- ostta stream FOLDER --follow --classes cat,dog
+    python tools/watch_memory.py --seconds 300 --grow FOLDER --from IMAGES --rate 10 \\
+        -- ostta stream FOLDER --follow --classes cat,dog
 
-Every ten seconds one line: seconds, megabytes (resident), lines that the command wrote. At the end SIGTERM, and the first, last and
-largest figure, from the thirtieth second on: before that, libraries are still being loaded. `--grow` copies the images of one folder
-into another meanwhile, in pieces, as a slow camera would; they begin again at the end, under new names.
+Every ten seconds one line: seconds, megabytes (resident), lines that the command wrote. At the end SIGTERM, and the
+first, last and largest figure, from the thirtieth second on: before that, libraries are still being loaded. `--grow`
+copies the images of one folder into another meanwhile, in pieces, as a slow camera would; they begin again at the end,
+under new names.
 """
 
 from __future__ import annotations

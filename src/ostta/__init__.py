@@ -22,7 +22,8 @@ except metadata.PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
 __all__ = [
-    "Adapter", "Decision", "Error", "Event", "ImageError", "ImageSource", "InUseError", "Prediction", "StreamPool", "Verdict", "__version__", "backbones", "bench",
+    "Adapter", "Decision", "Error", "Event", "ImageError", "ImageSource", "InUseError", "Prediction", "StreamPool",
+    "Verdict", "__version__", "backbones", "bench",
     "identifiers", "load", "options", "plugins", "restore", "scores", "sources", "testing",
 ]  # fmt: skip
 

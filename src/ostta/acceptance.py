@@ -1,4 +1,4 @@
-"""How probable a class must be to be answered: the option `accept`."""
+"""The option `accept`: the smallest probability at which a class is accepted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .core.types import Error
 
 
 def accept_lines(given: Any) -> Any:
-    """Convert a number or a dictionary by class to the texts of the option; texts are returned unchanged.
+    """Convert a number, or a dictionary by class, to the strings of the option; strings are returned unchanged.
 
     >>> accept_lines(0.8), accept_lines({"person": 0.9})
     (('0.8',), ('person: 0.9',))
@@ -41,20 +41,20 @@ class Acceptance:
         named = set(classes)
         unknown = next((name for name in own if name not in named), None)
         if unknown is not None:
-            raise Error(f"`accept` names {shown(unknown)}, which is none of the classes.")
+            raise Error(f"`accept` names {shown(unknown)}, which is none of the classes.", code="class-unknown")
         self.least = [own.get(name, common) for name in classes]
 
     @property
     def common(self) -> float | None:
-        """The smallest probability where it is the same for all classes, otherwise None."""
+        """The smallest probability if it is the same for all classes, otherwise None."""
         return self.least[0] if len(set(self.least)) == 1 else None
 
     def accepts(self, probability: float, index: int) -> bool:
-        """Whether an image of class number `index` is answered as known."""
+        """Return whether an image of class number `index` is accepted as known."""
         return probability >= self.least[index]
 
     def log_odds(self, index: int) -> float:
-        """The threshold of class number `index` as log-odds, the unit of the score `field`."""
+        """Return the threshold of class number `index` as log-odds, the unit of the score `field`."""
         least = min(max(self.least[index], 1e-300), 1 - 1e-16)
         return math.log(least / (1 - least))
 
@@ -65,5 +65,5 @@ def _probability(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number <= 1:
-        raise Error(f"`accept` takes a probability from 0 to 1, not {shown(text.strip())}.")
+        raise Error(f"`accept` takes a probability from 0 to 1, not {shown(text.strip())}.", code="option-invalid")
     return number

@@ -12,8 +12,7 @@ from .backbones.wrapped import Texts
 from .config.registry import Components
 from .config.resolve import Resolved
 from .core.levels import Levels
-from .core.modes import learning
-from .core.overlay import encode, lock_of
+from .core.overlay import encode, learning, lock_of
 from .core.types import Error
 from .guard import Guard
 from .identifiers import Identifier
@@ -30,16 +29,17 @@ def build_pipeline(
     choice: Components,
     resolved: Resolved,
     words: Texts | None,
+    seed: int,
 ) -> Pipeline:
     """Return the pipeline of an adapter; raise an Error if its parts cannot work together."""
     options = resolved.adapter
     if backbone.dtype != torch.float32 and options.precision == "mixed":
         raise Error(
-            f"`precision=mixed` is half precision in some places of a step, and the backbone {backbone.id} is in {backbone.dtype} "
-            "throughout: choose one of the two.",
+            f"`precision=mixed` cannot be combined with the backbone {backbone.id} in {backbone.dtype}: load it in "
+            "float32, or leave out `precision`.",
             code="option-conflict",
         )
-    # Under the lock: another thread may have its overlay in place of the values of the towers.
+    # Under the lock, because another thread may have replaced the values of the towers by its overlay.
     with learning(), lock_of(backbone.vision):
         classifier = classifier_of(backbone, classes, options.templates, prompts)
         method: Method = choice.method.of(backbone, classifier, classes, resolved.method)
@@ -50,7 +50,7 @@ def build_pipeline(
         memory = Memory(method, score, identifier, levels, options.reset_every)
     if options.accept and identifier.peek(0.0).probability is None:
         raise Error(
-            f"`accept` needs probabilities, which the identifier {choice.identifier.name!r} does not give: use 'field'.",
+            f"`accept` needs probabilities, and the identifier {choice.identifier.name!r} has none: use 'field'.",
             code="option-conflict",
         )
     if options.reset_every and not isinstance(memory.state, Restarts):
@@ -59,7 +59,7 @@ def build_pipeline(
             code="option-conflict",
         )
     guard = None if resolved.guard is None else Guard(resolved.guard, classifier, memory.trained)
-    return Pipeline(backbone, classes, classifier, memory, guard, options)
+    return Pipeline(backbone, classes, classifier, memory, guard, options, seed)
 
 
 def score_setting(
@@ -70,7 +70,7 @@ def score_setting(
     templates: Sequence[str],
     words: Texts | None,
 ) -> Setting:
-    """Return what a score may use of the backbone and the method; `words` are embeddings that the caller gave."""
+    """Return the inputs that are available to a score; `words` are embeddings that the caller passed."""
 
     def encode_frozen(images: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():

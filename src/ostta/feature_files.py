@@ -2,12 +2,12 @@
 
     features          [N, D] float16 or float32, unit rows: one row for each image
     labels            [N] integers: the class of each image, -1 for an unknown image
-    classes           [C] texts: the class names
+    classes           [C] strings: the class names
     class_embeddings  [C, D] float16 or float32, unit rows
-    words             [W] texts: names of things that are not the classes (optional)
+    words             [W] strings: names of things that are not classes (optional)
     word_embeddings   [W, D] float16 or float32, unit rows (optional)
-    logit_scale       one positive number, the temperature of the backbone
-    metadata          one text, the JSON form of `Metadata`, with the SHA-256 of every other array
+    logit_scale       one positive number, the logit scale of the backbone
+    metadata          one string, the JSON form of `Metadata`, with the SHA-256 of every other array
 
 `ostta features extract` writes a feature file. `features:FILE` names it as a data set and as a backbone. Reading
 executes no code: arrays of Python objects are rejected, and every array is checked before it is used.
@@ -55,8 +55,7 @@ _TEXTS = ("classes", "words")
 _MATRICES = ("features", "class_embeddings", "word_embeddings")
 _OPTIONAL = frozenset(["words", "word_embeddings"])
 _ARRAYS = (*_MATRICES, *_TEXTS, "labels", "logit_scale")
-# Features hardly compress, so a file that grows more than this when it is read is damaged or was made to fill the
-# memory.
+# Features hardly compress, so a file that expands by more than this factor is damaged or malicious.
 _MOST_GROWTH = 32
 
 Array = NDArray[Any]
@@ -66,9 +65,9 @@ Array = NDArray[Any]
 class Metadata:
     """The origin of a feature file.
 
-    backbone, weight_hash: the encoder and the SHA-256 of its weights; the hash is empty if it is not known.
+    backbone, weight_hash: the encoder and the SHA-256 of its weights; the hash is empty if it is unknown.
     templates:             prompt templates of the class embeddings; empty if the embeddings were given, not computed.
-    defaults, remark:      of the backbone: recommended options by owner, and a sentence for every figure.
+    defaults, remark:      from the backbone: recommended options by owner, and a sentence for every figure.
     unfamiliar:            classes that the backbone does not recognise.
     sets:                  the data sets in the file: name, side, number of images, origin and note.
     """
@@ -104,9 +103,9 @@ class FeatureFile:
         return int(self.features.shape[1])
 
     def require_encoder(self, name: str, backbone: Any, features_suffice: bool, method: str) -> None:
-        """Raise an Error unless an adapter on `backbone` can use these features, which the user calls `name`.
+        """Raise an Error unless an adapter on `backbone` can use these features; `name` is their name in the message.
 
-        Two encoders are the same if their weights are the same; if a hash is not known, if their names are.
+        Two encoders are the same if their weight hashes are equal or, if a hash is unknown, if their names are equal.
         """
         own = self.metadata
         encoder, weights = getattr(backbone, "encoder", (backbone.id, backbone.weight_hash))
@@ -120,8 +119,7 @@ class FeatureFile:
         if not features_suffice:
             raise Error(
                 f"{method} needs the images, and '{name}' has only features: use a method that needs one view and "
-                "trains nothing "
-                "in the image tower, such as zero_shot, tda or dpe.",
+                "trains nothing in the image tower, such as zero_shot, tda or dpe.",
                 code="image-missing",
             )
 
@@ -139,8 +137,7 @@ def features_path(name: str, root: Path | None = None) -> Path:
     if folder is None:
         raise Error(
             f"'{name}' is a file in the folder of your data sets: give that folder as --data or as OSTTA_DATA, or the "
-            "path of a "
-            f"file, which ends in {SUFFIX}.",
+            f"path of a file, which ends in {SUFFIX}.",
             code="data-folder-missing",
         )
     return absolute_path(folder) / FOLDER / f"{path}{SUFFIX}"
@@ -156,7 +153,7 @@ def placed_features(name: str, root: Path | None = None) -> str:
 
 
 def read_features(path: Path | str) -> FeatureFile:
-    """Read and check a feature file; a damaged file is an Error.
+    """Read and check a feature file; raise an Error if it is damaged.
 
     >>> read_features("nowhere.npz")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -166,8 +163,7 @@ def read_features(path: Path | str) -> FeatureFile:
     if not os.path.lexists(path):
         raise Error(
             f"There is no {WHAT} '{path}': `ostta features extract` writes such files, and tools/real_features.py "
-            "writes those of "
-            "the suite decide/real.",
+            "writes those of the suite decide/real.",
             code="file-not-found",
         )
     check_regular(path, WHAT)
@@ -204,7 +200,7 @@ def write_features(
     with file_in_one_step(path) as partial:
         with open(partial, "xb") as file:
             np.savez(file, allow_pickle=False, **arrays)
-        # Content that could not be read back must not replace a file.
+        # Content that cannot be read back must not replace a file.
         _checked(path, _arrays(partial))
     return read_features(path)
 
@@ -212,12 +208,12 @@ def write_features(
 # --- reading ----------------------------------------------------------------------------------------------------------
 @lru_cache(maxsize=2)
 def _read(path: Path, size: int, changed: int) -> FeatureFile:
-    """Read a file that a run needs up to three times. `size` and `changed` are part of the cache key."""
+    """Read a file, which a run needs up to three times. `size` and `changed` are part of the cache key."""
     return _checked(path, _arrays(path))
 
 
 def _arrays(path: Path) -> dict[str, Array]:
-    # zipfile and numpy raise many kinds of exceptions for damaged content.
+    # zipfile and numpy raise many types of exceptions for damaged content.
     with _reading(path), open_regular(path, WHAT) as file, zipfile.ZipFile(file) as archive:
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
         size = sum(member.file_size for member in members.values())
@@ -244,7 +240,7 @@ def _array(content: IO[bytes], name: str, size: int) -> Array:
     _require(all(isinstance(length, int) and length >= 0 for length in shape), f"the array `{name}` has no valid shape")
     count = math.prod(shape)
     _require(count * dtype.itemsize == size - content.tell(), f"the array `{name}` is truncated")
-    # A copy, since `read` also checks the CRC of the member.
+    # A copy, because `read` also checks the CRC of the member.
     flat = np.frombuffer(content.read(), dtype) if count and dtype.itemsize else np.zeros(count, dtype)
     return flat.reshape(shape, order="F" if fortran else "C")
 
@@ -287,7 +283,7 @@ def _checked(path: Path, arrays: Mapping[str, Array]) -> FeatureFile:
 
 
 def _reading(path: Path) -> AbstractContextManager[None]:
-    """Translate all exceptions inside a block into the error of a damaged file."""
+    """Convert all exceptions inside a block to the error of a damaged file."""
     message = f"The {WHAT} '{path}' is damaged or was not written by ostta ({{reason}}): extract it again."
     return translate_errors("features-damaged", message)
 

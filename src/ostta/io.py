@@ -39,7 +39,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
     A killed process leaves a `.partial` file, which a later write to the same `path` removes.
     """
-    # A name with a null byte is a ValueError.
+    # A path with a null byte raises a ValueError.
     invalid_name = translate_errors("file-not-written", f"{path} could not be written ({{reason}}).", ValueError)
     with invalid_name, file_in_one_step(Path(path)) as partial, open(partial, "xb") as file:
         file.write(content)
@@ -96,7 +96,7 @@ def make_folder(path: Path) -> None:
 def check_regular(path: Path, what: str) -> None:
     """Raise an Error unless `path` is a regular file or a link to one; `what` names its role, such as "image file".
 
-    Reading a pipe, a socket or a device may never end, and opening some devices already has an effect.
+    Reading a pipe, a socket or a device may never end, and even opening some devices has an effect.
     """
     with translate_errors("file-unreadable", f"The {what} '{path}' cannot be opened: {{reason}}.", OSError, ValueError):
         try:
@@ -107,7 +107,7 @@ def check_regular(path: Path, what: str) -> None:
 
 
 def open_regular(path: Path, what: str) -> IO[bytes]:
-    """Open a regular file for reading. A pipe that replaced the file after the check is refused as well."""
+    """Open a regular file for reading. A pipe that replaced the file after the check is also rejected."""
     check_regular(path, what)
     with translate_errors("file-unreadable", f"The {what} '{path}' cannot be opened: {{reason}}.", OSError, ValueError):
         # If the path became a pipe since the check, opening it without O_NONBLOCK would wait for a writer.
@@ -130,7 +130,7 @@ def read_regular(path: Path, what: str) -> bytes:
 
 
 def data_folder(root: Path | None) -> Path | None:
-    """Return the folder of the data sets: `root`, else the value of the environment variable, else None."""
+    """Return the folder of the data sets: `root`, otherwise the value of the environment variable, otherwise None."""
     folder = root if root is not None else os.environ.get(ROOT_VARIABLE)
     return Path(folder).expanduser() if folder else None
 
@@ -138,14 +138,14 @@ def data_folder(root: Path | None) -> Path | None:
 def absolute_path(path: Path, folder: Path | None = None) -> Path:
     """Return `path` as an absolute path; a relative path starts from `folder`, by default the current folder."""
     path = (folder or Path()) / Path(os.path.expanduser(path))
-    # ".." after a link depends on the file system. Without "..", the file system is not accessed.
+    # The meaning of ".." after a link depends on the file system. Without "..", the file system is not accessed.
     return Path(os.path.realpath(path)) if ".." in path.parts else path.absolute()
 
 
 def parse_json(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """Parse JSON; nesting that is too deep is a ValueError, like every other mistake in the text.
+    """Parse JSON. Nesting that is too deep raises a ValueError, like any other invalid text.
 
-    `pairs` builds an object from its names and values; by default the last value of a repeated name wins.
+    `pairs` builds an object from its names and values; by default the last value of a duplicate name is used.
     """
     try:
         return json.loads(text, object_pairs_hook=pairs)
@@ -154,7 +154,7 @@ def parse_json(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] 
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether `text` can be encoded; a lone surrogate cannot."""
+    """Return whether `text` can be encoded; text with a lone surrogate cannot."""
     return readable(text) == text
 
 
@@ -166,7 +166,7 @@ def readable(text: str) -> str:
 # --- helpers ----------------------------------------------------------------------------------------------------------
 @contextmanager
 def _replacing(path: Path, undo: Callable[[], None]) -> Iterator[None]:
-    """Undo a write that fails or is interrupted, and make a complete one durable."""
+    """Undo a write that fails or is interrupted, and make a completed write durable."""
     try:
         yield
     except BaseException as problem:
@@ -203,7 +203,7 @@ def _sync_file(path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename durable, on systems where a folder can be opened."""
+    """Make a rename durable, on systems that can open a folder."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,14 +1,15 @@
 """Encode the next images of a stream in one batch, and decide them one after the other.
 
-An image tower needs less time for each image of a batch than for an image alone. Where a step needs nothing of an image but its
-features under the frozen tower (`Adapter.features_suffice`), the features can be computed before the previous images are decided. The
-decisions stay in order, and every score stays within 1e-5 of its value without look-ahead.
+An image tower needs less time per image for a batch than for a single image. If a step needs only the features of an
+image under the frozen tower (`Adapter.features_suffice`), the features can be computed before the previous images are
+decided. The decisions stay in order, and every score stays within 1e-5 of its value without look-ahead.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import torch
@@ -16,38 +17,41 @@ from PIL import Image
 from torch import nn
 
 from .core.checks import shown
-from .core.modes import answering
-from .core.overlay import encode
-from .core.types import Error, Prediction
+from .core.overlay import answering, encode
+from .core.types import Error, ImageError, Prediction
 from .data.images import ImageFeatures, ImageSource, read_image
 from .data.views import canonical
 from .sources import Item as SourceItem
 from .sources import Source
+from .step import unseen_prediction
 
 if TYPE_CHECKING:
     from .adapter import Adapter
 
 Item = TypeVar("Item")
 
-# Images in a batch if the caller does not choose.
+# Default batch size.
 DEFAULT_AHEAD = 16
 MAX_AHEAD = 1_024
-# Largest distance between the unit features of an image in a batch and alone. A cosine differs by no more than this.
+# Largest distance between the unit features of an image encoded in a batch and alone. It bounds the change of a cosine.
 TOLERANCE = 1e-5
 
-# The result of comparing a batch with a single image, by image tower.
+# Whether a batch gave the same features as a single image, by image tower.
 _batches_agree: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
 
 
 class UpcomingImage(Generic[Item]):
-    """An image whose decision is still to come. `picture` is the decoded image, where `step` was the first to read it."""
+    """An image that has not been decided yet.
+
+    `picture` is the decoded image if `step` was the first to read it.
+    """
 
     def __init__(self, adapter: Adapter, item: Item, image_of: Callable[[Item], ImageSource]) -> None:
         self.item = item
         self.picture: Image.Image | None = None
         self._adapter, self._image_of = adapter, image_of
         self._problem: Exception | None = None
-        # The canonical view [3, H, W], its unit features [D], and the time that both took.
+        # The canonical view [3, H, W], its unit features [D], and the time to compute both.
         self.pixels: torch.Tensor | None = None
         self.features: torch.Tensor | None = None
         self.seconds = 0.0
@@ -57,13 +61,29 @@ class UpcomingImage(Generic[Item]):
         if self._problem is not None:
             raise self._problem
         if self.pixels is not None and self.features is not None:
-            return self._adapter.step_encoded(self.pixels[None], self.features, self.seconds)
+            pipeline = self._adapter.pipeline
+            views = pipeline.views(self.pixels[None])
+            views.features = self.features
+            return pipeline.step(views, self.seconds)
         image = self._read()
         self.picture = None if isinstance(image, ImageFeatures) else image
         return self._adapter.step(image)
 
+    def answer(self) -> Prediction:
+        """Return the prediction of `step` with the name, time and frame of the item.
+
+        An image that cannot be read gives a prediction with the reason.
+        """
+        try:
+            prediction = self.step()
+        except ImageError as problem:
+            prediction = unseen_prediction(str(problem))
+        if not isinstance(self.item, SourceItem):
+            return prediction
+        return replace(prediction, name=self.item.name, time=self.item.time, frame=self.item.frame)
+
     def prepare(self) -> None:
-        """Read the image and make its canonical view, unless it is encoded already; `step` raises what goes wrong."""
+        """Read the image and compute its canonical view, unless it is already encoded; `step` raises any Error."""
         try:
             picture = self._read()
             if isinstance(picture, ImageFeatures):
@@ -84,11 +104,11 @@ class UpcomingImage(Generic[Item]):
 def look_ahead(
     adapter: Adapter, items: Iterable[Item], image_of: Callable[[Item], ImageSource], ahead: int, position: int = 0
 ) -> Iterator[UpcomingImage[Item]]:
-    """The images of `items` in order, encoded in batches of at most `ahead`; the caller calls `step` of each one in turn.
+    """Yield the images of `items` in order, encoded in batches of at most `ahead`. The caller calls `step` of each.
 
-    `position` is the number of images that came before. Batches end at multiples of `ahead`, so a stream that is resumed gives the
-    same numbers to the last bit as one that was never stopped. Where `why_not` gives a reason, nothing is encoded ahead. What `items`
-    raises is raised after the images before it.
+    `position` is the number of images that came before. Batches end at multiples of `ahead`, so a resumed stream gives
+    bit-equal results to one that was never stopped. If `why_not` returns a reason, nothing is encoded ahead. Exceptions
+    of `items` are raised after the images before them.
     """
     if ahead == 1 or why_not(adapter) is not None:
         for item in items:
@@ -113,7 +133,7 @@ def look_ahead(
 
 
 def why_not(adapter: Adapter) -> str | None:
-    """Why an adapter cannot encode images ahead, as a clause; None where it can."""
+    """Return why an adapter cannot encode images ahead, as a clause; None if it can."""
     if not adapter.features_suffice:
         return f"{adapter.method_name} needs more of an image than its features under the frozen image tower"
     if adapter.resolved.adapter.precision != "single" or adapter.backbone.dtype != torch.float32:
@@ -124,14 +144,15 @@ def why_not(adapter: Adapter) -> str | None:
 
 
 def image_of(image: ImageSource | SourceItem) -> ImageSource:
-    """The image of an item of a source; anything else is an image already."""
+    """Return the image of an item of a source; any other object is returned unchanged."""
     return image.require_image() if isinstance(image, SourceItem) else image
 
 
 def batch_size(images: object, ahead: int | None) -> int:
-    """How many of `images` are encoded together: `ahead`, or the default where it is None; 1 where images may have to be waited for.
+    """Return the number of images that are encoded together: `ahead`, or the default if it is None.
 
-    An iterator that is not a source may read from a camera, so it is read ahead only on request.
+    Images of a source that may block are not encoded together, so the result is 1. An iterator that is not a source
+    may read from a camera, so it is read ahead only on request.
 
     >>> batch_size(["cat.png", "dog.png"], None), batch_size(iter(["cat.png"]), None), batch_size(iter(["cat.png"]), 4)
     (16, 1, 4)
@@ -144,10 +165,11 @@ def batch_size(images: object, ahead: int | None) -> int:
 
 
 def _encode(adapter: Adapter, batch: Sequence[UpcomingImage[Item]], first: int) -> None:
-    """Set the features of a batch by one pass of the image tower; of none where the tower cannot take a batch.
+    """Set the features of a batch by one pass of the image tower; set none if the tower cannot process a batch.
 
-    `first` is the place of the first image. The places before it and those of images that cannot be read are filled with zeros: the
-    last bits of a row of a matrix product depend on its place and on the number of rows, not on the other rows.
+    `first` is the position of the first image. The positions before it and those of images that cannot be read are
+    filled with zeros, because the last bits of a row of a matrix product depend on its position and on the number of
+    rows, but not on the other rows.
     """
     vision = adapter.backbone.vision
     images = [(first + place, image, image.pixels) for place, image in enumerate(batch) if image.pixels is not None]
@@ -165,7 +187,7 @@ def _encode(adapter: Adapter, batch: Sequence[UpcomingImage[Item]], first: int) 
             if vision not in _batches_agree:
                 last = images[-1][0]
                 _batches_agree[vision] = _agrees(features, encode(vision, pixels[last : last + 1]), last)
-    except Exception:  # a tower from outside may refuse a batch, and a device may lack memory for it
+    except Exception:  # a custom tower may not support batches, and a device may lack the memory for one
         _batches_agree[vision] = False
     if _batches_agree[vision]:
         for place, image, _ in images:
@@ -173,8 +195,8 @@ def _encode(adapter: Adapter, batch: Sequence[UpcomingImage[Item]], first: int) 
 
 
 def _agrees(batch: torch.Tensor, alone: torch.Tensor, place: int) -> bool:
-    """Whether the image in a place of the batch has the same features as alone."""
+    """Return whether the image at a position of the batch has the same features as alone."""
     if batch.ndim != 2 or place >= len(batch) or alone.shape != (1, batch.shape[1]):
         return False
-    # Features that are not finite have no distance, and are no evidence against batches.
+    # Features that are not finite have no distance and give no information about batches.
     return not bool(torch.linalg.vector_norm(batch[place] - alone[0]) > TOLERANCE)

@@ -1,36 +1,85 @@
-"""Everything an adapter remembers of its stream: the states of method, score, identifier and levels, and the counters.
+"""Memory of an adapter, and the results of one step, which it stores.
 
-State files, the snapshots of the guard and resets all go through `tensors`, `load` and `reset`.
+State files, the snapshots of the guard and resets use `tensors`, `load` and `reset` of `Memory`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from .core.banks import named
+from .core.banks import ScoreBank, named
 from .core.checks import require_names, split, stored_count
 from .core.levels import Levels
+from .core.optimisers import DiscardedStep, Gradient, Trained
 from .core.overlay import Overlay
 from .core.types import Decision, Look, Scored
 from .identifiers import Identifier
-from .identifiers.base import is_warming_up
-from .methods.base import HoldsTrained, Method
-from .methods.gradient import Gradient, Trained
+from .methods.base import HoldsTrained, Method, Proposal
 from .scores import Score
 
 Tensors = dict[str, torch.Tensor]
+UNSCORED = Scored(math.nan)
+NO_UPDATE = Proposal(reason="predict never adapts")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrozenJudgement:
+    """The score, the decision and the logits of the frozen model for one image."""
+
+    scored: Scored
+    decision: Decision
+    logits: torch.Tensor
+
+    @property
+    def index(self) -> int:
+        return int(self.logits.argmax())
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """Results of the stages for one image, and the times at the end of the first two.
+
+    unseen:          why nothing can be decided. In this case `decision` is None and the remaining stages do nothing.
+    frozen:          the decision of the frozen model, while the guard uses its answers.
+    features_after:  features of the image under the values after its gradient step, if the answer needs them.
+    """
+
+    look: Look[Any]
+    began: float
+    encoded: float = 0.0
+    decided: float = 0.0
+    scored: Scored = UNSCORED
+    decision: Decision | None = None
+    unseen: str | None = None
+    warming_up: bool = False
+    frozen: FrozenJudgement | None = None
+    proposal: Proposal = NO_UPDATE
+    outcome: Trained | DiscardedStep | None = None
+    features_after: torch.Tensor | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the gradient step was discarded."""
+        return isinstance(self.outcome, DiscardedStep)
+
+    @property
+    def adapted(self) -> bool:
+        """Whether the image updated the method."""
+        return isinstance(self.outcome, Trained) or (self.proposal.adapted and not self.failed)
 
 
 class Memory:
-    """The states of all parts of one adapter.
+    """The states of method, score, identifier and levels of one adapter, and its counters.
 
-    steps:     images that were processed. The views of an image depend on this number.
-    updates:   updates since the trained values were last at the start; counted only if `reset_every` is set.
-    previous:  the trained values before the last gradient step, until an image was seen through the new ones.
+    steps:     number of processed images. The views of an image depend on this number.
+    updates:   number of updates since the trained values were last reset; counted only if `reset_every` is set.
+    previous:  the trained values before the last gradient step, until an image has been seen through the new values.
     """
 
     def __init__(
@@ -45,30 +94,29 @@ class Memory:
     # --- one image ----------------------------------------------------------------------------------------------------
     @property
     def warming_up(self) -> bool:
-        """Whether too few images were seen for decisions to be trusted."""
-        return is_warming_up(self.identifier) or bool(getattr(self.score, "warming_up", False))
+        """Whether too few images have been seen for reliable decisions."""
+        declared = getattr(self.identifier, "warming_up", None)
+        if declared is None:
+            # A plug-in may have no `memories`.
+            banks: Iterable[object] = getattr(self.identifier, "memories", dict)().values()
+            declared = any(bank.young for bank in banks if isinstance(bank, ScoreBank))
+        return bool(declared or getattr(self.score, "warming_up", False))
 
     @property
     def trained(self) -> Overlay | None:
-        """The trained values, also those of the text tower only; None if the method trains nothing."""
+        """The trained values, including those of the text tower; None if the method trains nothing."""
         return self.state.overlay if isinstance(self.state, HoldsTrained) else self.method.overlay(self.state)
 
-    def remember(
-        self,
-        look: Look[Any],
-        scored: Scored,
-        decision: Decision,
-        trained: Trained | None,
-        *,
-        learns: bool,
-        paused: bool,
-    ) -> None:
-        """Store what an image has taught, after its step succeeded, and count the step.
+    def remember(self, turn: Turn, *, learns: bool, paused: bool) -> None:
+        """Store what was learned from an image, after its step succeeded, and count the step.
 
-        `learns` is False while updates are paused or skipped; `paused` means paused by hand, when only the identifier goes on.
+        `learns` is False while updates are paused or skipped. `paused` means paused by the user; then only the
+        identifier is updated.
         """
+        look, scored, decision = turn.look, turn.scored, turn.decision
+        assert decision is not None
         if learns:
-            self.method.commit(self.state, look, decision, trained)
+            self.method.commit(self.state, look, decision, turn.outcome if isinstance(turn.outcome, Trained) else None)
         if not paused:
             self.score.remember(look, scored, decision)
         self.identifier.remember(scored.value, scored.evidence)
@@ -77,14 +125,14 @@ class Memory:
         self.steps += 1
 
     def expect_trial(self, gradient: Gradient | None) -> None:
-        """Note the values before a gradient step that no image was seen through yet; None if there is no such step."""
+        """Keep the values before `gradient`, which no image has been seen through yet; None clears them."""
         self.previous = None
         if gradient is not None and isinstance(self.state, HoldsTrained):
             self.previous = Trained(gradient.overlay, gradient.optimiser)
 
     @contextmanager
     def without_last_step(self) -> Iterator[None]:
-        """The values before the last gradient step, for the time of the block."""
+        """Use the values before the last gradient step within the block."""
         last = Trained(self.state.overlay, self.state.optimiser)
         self.state.keep(self.previous)
         try:
@@ -93,12 +141,12 @@ class Memory:
             self.state.keep(last)
 
     def undo_last_step(self) -> None:
-        """Return to the values before the last gradient step."""
+        """Restore the values before the last gradient step."""
         self.state.keep(self.previous)
         self.previous = None
 
     def count_update(self) -> bool:
-        """Count an update; return whether the trained values went back to the start, as `reset_every` asks."""
+        """Count an update; return whether the option `reset_every` caused a reset of the trained values."""
         if not self._reset_every:
             return False
         self.updates += 1
@@ -109,16 +157,17 @@ class Memory:
 
     # --- the whole ----------------------------------------------------------------------------------------------------
     def reset(self) -> None:
-        """Forget everything."""
+        """Clear the whole memory."""
         self.restart()
         self.steps = 0
 
     def restart(self) -> None:
-        """Forget everything but the number of steps."""
+        """Clear everything except the number of steps."""
         self._restart(self.method.start())
 
     def _restart(self, state: Any) -> None:
-        # What score and identifier remember comes from the trained model, and cannot be compared with the one at the start.
+        # The memories of score and identifier come from the trained model and are not comparable with values of the
+        # initial model.
         self.state, self.previous, self.updates = state, None, 0
         self.score.reset()
         self.identifier.reset()
@@ -126,8 +175,8 @@ class Memory:
             self.levels.reset()
 
     def tensors(self) -> Tensors:
-        """Return all but the number of steps, which a state file describes elsewhere and a snapshot does not change."""
-        # Levels and updates only if they are in use: older state files have neither.
+        """Return everything except the number of steps, which state files store separately and snapshots ignore."""
+        # Levels and updates are stored only if they are in use, because older state files have neither.
         return named(
             method=self.state.tensors(),
             score=self.score.tensors(),
@@ -137,7 +186,7 @@ class Memory:
         )
 
     def snapshot(self) -> Tensors:
-        """Return `tensors` as copies in main memory, except for trained values, which never change and are shared."""
+        """Return `tensors` as copies in main memory, except trained values, which never change and are shared."""
         values: set[int] = set()
         if isinstance(self.state, HoldsTrained):
             trained = (*self.state.overlay.parameters(), *self.state.optimiser.first, *self.state.optimiser.second)

@@ -1,6 +1,6 @@
-"""Base of the pydantic models of files that may come from anywhere: strict types, bounded text, one-line problems.
+"""Base of the pydantic models of untrusted files: strict types, bounded text, one-line messages.
 
-Import this module where a file is read, because `import ostta` must not import pydantic.
+Import this module inside the functions that read a file, because `import ostta` must not import pydantic.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .core.checks import one_line, shown
 from .core.types import Error
 from .io import parse_json
 
-# Limits far above any real file. They bound the time and the memory that a damaged file can cost.
+# Limits far above any real file. They bound the time and the memory that a damaged file can use.
 MAX_CHARACTERS = 32 * 2**20
 MAX_CLASSES = 1_000_000
 MAX_ENTRIES = 1_000
@@ -24,20 +24,20 @@ Text = Annotated[str, Field(max_length=10_000)]
 Texts = Annotated[dict[Text, Text], Field(max_length=MAX_ENTRIES)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
-# Shorter than the messages of pydantic, which speak of "inputs" and "extra inputs".
+# Shorter than the messages of pydantic, which use the terms "input" and "extra inputs".
 _MESSAGES = {"extra_forbidden": "there is no such field", "missing": "the field is missing"}
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 class StrictModel(BaseModel):
-    """Base of the models: unknown fields, converted types and numbers that are not finite are refused."""
+    """Base of the models, which rejects unknown fields, converted types and numbers that are not finite."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 def parse_object(text: str | bytes) -> dict[str, Any]:
-    """Return the JSON object in `text`; an Error if it is too long, invalid, or has a name twice."""
+    """Return the JSON object in `text`; raise an Error if it is too long, invalid, or has a duplicate name."""
     if len(text) > MAX_CHARACTERS:
         raise Error(f"It has {len(text):,} characters; the limit is {MAX_CHARACTERS:,}.", code="file-too-large")
     try:
@@ -50,9 +50,9 @@ def parse_object(text: str | bytes) -> dict[str, Any]:
 
 
 def validate(model: type[Model], content: Mapping[str, Any]) -> Model:
-    """Return the parsed JSON `content` as `model`; an Error names the first entry that is wrong."""
+    """Return the parsed JSON `content` as `model`; raise an Error that names the first invalid entry."""
     try:
-        # As JSON, because a list in a file stands for a tuple of the model.
+        # As JSON, because a list in a file corresponds to a tuple of the model.
         return model.model_validate_json(json.dumps(content), strict=True)
     except ValidationError as problem:
         raise Error(f"{first_problem(problem)}.", code="file-invalid") from None
@@ -66,13 +66,13 @@ def first_problem(problem: ValidationError) -> str:
 def problem_text(error: Any, place: str | None = None) -> str:
     """Return one problem of a `ValidationError` as text; `place` replaces the path of the entry."""
     where = ".".join(_name(part) for part in error["loc"]) if place is None else place
-    # pydantic puts these words before the message of a validator.
+    # pydantic adds this prefix to the message of a validator.
     what = _MESSAGES.get(error["type"], error["msg"].removeprefix("Value error, "))
     return f"{where}: {what}" if where else what
 
 
 def _name(part: object) -> str:
-    """Return one part of a path; a name from the file may be long or have control characters."""
+    """Return one part of a path; a name from the file may be long or contain control characters."""
     text = str(part)
     return text if len(text) <= 80 and text.isprintable() else shown(text)
 

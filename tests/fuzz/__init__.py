@@ -1,9 +1,8 @@
 """Random damage to everything that ostta reads, by kinds of input; `make fuzz` runs many, the tests some hundreds.
 
-engine.py       what a kind is, what must hold for every case, and how cases run: in children, with bounds on memory and time
-mutate.py       damage to bytes and to trees of values
-images.py ...   one kind of input each: how it is damaged, and what reads it
-__main__.py     python -m fuzz
+engine.py       what a kind is, what must hold for every case, and how cases run: in children, with bounds on memory and
+time mutate.py       damage to bytes and to trees of values images.py ...   one kind of input each: how it is damaged,
+and what reads it __main__.py     python -m fuzz
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ KINDS = {
 
 
 def make(name: str) -> Kind:
-    """The kind called `name`."""
+    """Return the kind called `name`."""
     module, _, kind = KINDS[name].partition(":")
     made: Kind = getattr(import_module(f"{__name__}.{module}"), kind)()
     return made

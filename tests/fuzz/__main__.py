@@ -1,4 +1,4 @@
-"""python -m fuzz: damaged inputs of every kind, or of the kinds that are named."""
+"""Run damaged inputs of all kinds, or of the kinds that are named: python -m fuzz."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _run(name: str, seed: int, numbers: range, folder: Path) -> int:
 
 
 def _tell(kind: Kind, name: str, seed: int, cause: str, failures: list[Failure], folder: Path) -> None:
-    """One cause, with its smallest input and how to run that again."""
+    """Print one cause with its smallest input and the command that runs it again."""
     inputs = {each.number: content_of(kind, name, seed, each.number) for each in failures[:200]}
     smallest = min(failures[:200], key=lambda each: len(inputs[each.number]))
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Archives, damaged or made to harm; each is unpacked as every form there is."""
+"""Damaged and malicious archives. Each one is unpacked in every supported format."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from ostta import Error
-from ostta.downloads.addresses import Form
-from ostta.downloads.unpack import unpack
+from ostta.data_tools.addresses import Form
+from ostta.data_tools.unpack import unpack
 
 from .engine import OUT, Kind, PromiseError
 from .mutate import damaged
 
 NAMES = (
-    "set/a.txt", "set/deep/b.txt", "set", "set/", "set/a.txt/c", "other/x", "./set/a.txt", "../x", "/x", "set/../../x", "set\\x",
-    "C:x", "C:/x", "", ".", "..", "set/\0x", "set/" + "x" * 300, "set/" + "y/" * 400 + "z", "set/é", "set/\ud800", "set/con", "set/ ",
+    "set/a.txt", "set/deep/b.txt", "set", "set/", "set/a.txt/c", "other/x", "./set/a.txt", "../x", "/x", "set/../../x",
+    "set\\x",
+    "C:x", "C:/x", "", ".", "..", "set/\0x", "set/" + "x" * 300, "set/" + "y/" * 400 + "z", "set/é", "set/\ud800",
+    "set/con", "set/ ",
     "set/a\nb", "//x", "set//a.txt", "~/x",
 )  # fmt: skip
 FORMS: tuple[Form, ...] = ("zip", "tar", "gz")
@@ -29,7 +31,7 @@ PIECES = (b"", b"text\n", bytes(2000), bytes(range(256)) * 40, b"\0" * 300_000)
 
 
 class Archives(Kind):
-    """Nothing may leave the folder, and a failure leaves it as it was."""
+    """No file may be written outside the folder, and a failure must leave the folder unchanged."""
 
     def __init__(self) -> None:
         rng = random.Random(0)
@@ -86,7 +88,7 @@ def _zip(rng: random.Random, names: tuple[str, ...]) -> bytes:
 
 
 def _strange_entry(content: bytearray, rng: random.Random) -> None:
-    """Encrypted, compressed in an unknown way, or of a size that is not so, in both headers of a member."""
+    """Encrypt an entry, or give it an unknown compression method or a wrong size, in both of its headers."""
     field, width, value = rng.choice(((6, "<H", 1), (8, "<H", 99), (8, "<H", 6), (22, "<I", 2**32 - 1), (18, "<I", 7)))
     for mark, shift in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
         place = content.find(mark)
@@ -120,7 +122,7 @@ def _gz(rng: random.Random, names: tuple[str, ...]) -> bytes:
 
 
 def _recounted(content: bytes) -> bytes:
-    """A tar whose first header has a right checksum again, so that the damage reaches what reads it."""
+    """Recompute the checksum of the first tar header, so that the damage reaches the code behind that check."""
     if len(content) < 512 or content[257:262] != b"ustar":
         return content
     header = bytearray(content[:512])

@@ -1,4 +1,4 @@
-"""Checkpoints of MaPLe: torch's zip and its older form, safetensors, TorchScript; damaged, and with code planted in them."""
+"""MaPLe checkpoints of torch (both formats), safetensors and TorchScript: damaged, and with planted code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from safetensors.torch import save as save_tensors
 
-import cases
+from helpers import cases
 from ostta.backbones.maple import OWN_PROMPTS, Maple, MaplePrompts, load_maple
 
 from .engine import Kind
@@ -23,7 +23,7 @@ TRACE = "it-ran"
 
 
 class Planted:
-    """Writes a file when it is unpickled; the current folder is watched."""
+    """An object that writes a file into the current folder when it is unpickled."""
 
     def __init__(self, how: int) -> None:
         self.how = how
@@ -33,7 +33,7 @@ class Planted:
 
 
 class Checkpoints(Kind):
-    """A checkpoint is data: it gives prompts or an Error, and runs nothing."""
+    """Reading a checkpoint gives prompts or an Error, and executes no code."""
 
     def __init__(self) -> None:
         self.clip: Any = cases.backbone("embedded")
@@ -65,12 +65,14 @@ class Checkpoints(Kind):
                 return damaged(content, rng, list(self.seeds.values()))
 
     def _odd(self, rng: random.Random) -> Any:
-        """A checkpoint that torch writes and that is not what it should be."""
+        """Return an unusual checkpoint that torch can write."""
         state: dict[Any, Any] = dict(self.state)
         name = rng.choice(list(state))
         odd = (
-            None, 5, "x", [], {}, torch.zeros(()), torch.zeros(0), torch.zeros(3), torch.zeros(2, 3, 4), torch.full((4, 64), float("nan")),
-            torch.zeros(4, 64, dtype=torch.complex64), torch.zeros(4, 64, dtype=torch.int64), torch.zeros(4, 64).to_sparse(),
+            None, 5, "x", [], {}, torch.zeros(()), torch.zeros(0), torch.zeros(3), torch.zeros(2, 3, 4),
+            torch.full((4, 64), float("nan")),
+            torch.zeros(4, 64, dtype=torch.complex64), torch.zeros(4, 64, dtype=torch.int64),
+            torch.zeros(4, 64).to_sparse(),
             torch.zeros(4, 64, device="meta"), torch.quantize_per_tensor(torch.zeros(4, 64), 0.1, 0, torch.qint8),
             torch.zeros(1).expand(3, 3), torch.zeros(10**6).as_strided((10**6, 1), (0, 1)), Planted(0),
         )  # fmt: skip
@@ -86,7 +88,7 @@ class Checkpoints(Kind):
         return rng.choice((state, {"state_dict": state}, [state]))
 
     def place(self, content: bytes, folder: Path) -> None:
-        """As a public checkpoint, as one of our own, and as the published statistics beside one that is sound."""
+        """Write the input as a public checkpoint, as one of ostta, and as statistics beside a valid checkpoint."""
         for name in ("public", "own", "beside"):
             (folder / name).mkdir()
         (folder / "public" / "model.pth.tar-2").write_bytes(content)
@@ -115,7 +117,7 @@ def _saved(content: Any, **options: Any) -> bytes:
 
 
 class Scripted(torch.nn.Module):
-    """Writes a file when torch loads it as TorchScript."""
+    """A module that writes a file when torch loads it as TorchScript."""
 
     @torch.jit.export
     def __getstate__(self) -> bool:
@@ -128,7 +130,7 @@ class Scripted(torch.nn.Module):
 
 
 def _script() -> bytes:
-    """An archive that torch would run."""
+    """Return an archive that torch would execute."""
     buffer = io.BytesIO()
     torch.jit.save(torch.jit.script(Scripted()), buffer)
     return buffer.getvalue()
@@ -148,7 +150,7 @@ def _zipped(members: dict[str, bytes], method: int = 0) -> bytes:
 
 
 def _members_damaged(content: bytes, rng: random.Random) -> bytes:
-    """A sound zip with a member that is not: what reads the members is reached, not only the check of the zip."""
+    """Return a valid zip file with a damaged member, so that the damage reaches the reader of members."""
     members = _members(content)
     name = rng.choice([*members, *(each for each in members if each.endswith(".pkl"))])
     match rng.randrange(6):
@@ -168,7 +170,7 @@ def _members_damaged(content: bytes, rng: random.Random) -> bytes:
 
 
 def _planted(content: bytes, rng: random.Random) -> bytes:
-    """With an object in it that runs code where an ordinary unpickler reads it."""
+    """Return a checkpoint with an object that executes code in an ordinary unpickler."""
     payload = pickle.dumps({"state_dict": Planted(rng.randrange(3))}, protocol=2)
     if not content.startswith(b"PK"):
         return payload

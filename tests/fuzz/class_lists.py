@@ -1,4 +1,4 @@
-"""Lists of class names, damaged; they are read from a text file, a JSON file and a typed text, and made a classifier of."""
+"""Damaged lists of class names, read from a text file, a JSON file and a text, and used for a classifier."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 import random
 from pathlib import Path
 
-import cases
 import ostta
+from helpers import cases
 from ostta import Error
 from ostta.data.class_names import parse_classes
 
@@ -21,15 +21,17 @@ SEEDS = (
     ["cat: a photo of a house cat; a kitten", "dog", "ship: a ship"],
 )
 STRANGE = (
-    "<|endoftext|>", "<|startoftext|>", "cat<|endoftext|>", "\ud800", "\0", "e\u0301", "\u200b", "\u202e", "\ufeff", "{}", "%s", "CAT",
-    "cat ", "_", "a" * 400, "word " * 100, "\n", "\u2028", ",", '"', "[", "]", "\\", "</s>", "<unk>", "!", "\ufffd", "𐏿", "ﬁsh", "ß", "cat: a cat",
+    "<|endoftext|>", "<|startoftext|>", "cat<|endoftext|>", "\ud800", "\0", "e\u0301", "\u200b", "\u202e", "\ufeff",
+    "{}", "%s", "CAT",
+    "cat ", "_", "a" * 400, "word " * 100, "\n", "\u2028", ",", '"', "[", "]", "\\", "</s>", "<unk>", "!", "\ufffd",
+    "𐏿", "ﬁsh", "ß", "cat: a cat",
     "cat:", ": a cat", "dog: ;", "dog:a dog", "ship: a;a", "bird: " + "a; b" * 200,
 )  # fmt: skip
 MOST = 30
 
 
 class ClassLists(Kind):
-    """Names become a classifier, or one sentence."""
+    """Class names give a classifier or one Error."""
 
     def __init__(self) -> None:
         self.backbone = cases.backbone("embedded")

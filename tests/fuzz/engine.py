@@ -5,8 +5,8 @@ For every input, good or bad:
 - after an Error nothing has changed: no file, and nothing of what the kind says is held, such as an adapter's state;
 - memory and time stay within bounds, and the process lives.
 
-Cases run in children of this process, one child for many cases. The child bounds its own memory; the parent watches the clock, and
-learns from the child's end which case ended it.
+Cases run in children of this process, one child for many cases. The child bounds its own memory; the parent watches the
+clock, and learns from the child's end which case ended it.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ CASES_A_CHILD = 500
 
 
 class Kind:
-    """One kind of input. `__init__` makes what all cases share; it runs once, before any child is made."""
+    """One kind of input. `__init__` creates what all cases share. It runs once, before any child process starts."""
 
     # How much more than at the start the process may need at any moment.
     memory = 256 * 2**20
 
     def mutation(self, rng: random.Random) -> bytes:
-        """An input, most often a bad one; the same for the same `rng`."""
+        """Return an input, usually an invalid one, that depends only on `rng`."""
         raise NotImplementedError
 
     def place(self, content: bytes, folder: Path) -> None:
-        """Put the input where the target finds it."""
+        """Write the input where the target reads it."""
         (folder / "input").write_bytes(content)
 
     def target(self, folder: Path) -> None:
@@ -56,17 +56,17 @@ class Kind:
         raise NotImplementedError
 
     def held(self) -> Any:
-        """Something that differs after an Error if, and only if, the target changed what it must not."""
+        """Return a value that changes if, and only if, the target changed what it must not change."""
         return None
 
 
 class PromiseError(AssertionError):
-    """A promise was not kept, though nothing was raised: said by a kind's target or by `judge`."""
+    """Raised by a target or by `judge` if a promise is broken without an exception."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A case that broke a promise. `cause` is the same for all cases that fail in the same place in the same way."""
+    """A case that broke a promise. Cases that fail at the same place in the same way have the same `cause`."""
 
     number: int
     cause: str
@@ -74,14 +74,14 @@ class Failure:
 
 
 def content_of(kind: Kind, name: str, seed: int, number: int) -> bytes:
-    """The input of one case, whatever cases ran before it."""
+    """Return the input of one case, which does not depend on earlier cases."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of libraries, about what a bad input is made of
         return kind.mutation(random.Random(f"{name} {seed} {number}"))
 
 
 def judge(kind: Kind, content: bytes, folder: Path) -> tuple[str, str] | None:
-    """Run one case in an empty `folder`; cause and detail of what is wrong, None where all is well."""
+    """Run one case in an empty folder. Return the cause and the details of a failure, or None."""
     kind.place(content, folder)
     files, held, peak = _files(folder), kind.held(), _peak()
     raised: BaseException | None = None
@@ -114,7 +114,7 @@ def judge(kind: Kind, content: bytes, folder: Path) -> tuple[str, str] | None:
 def run(
     kind: Kind, name: str, seed: int, numbers: Iterable[int], patience: float = PATIENCE
 ) -> Iterator[Failure | None]:
-    """The outcome of each case of `numbers`, in their order, run in children."""
+    """Run the cases `numbers` in child processes and return their outcomes in order."""
     waiting = list(numbers)
     while waiting:
         batch, waiting = waiting[:CASES_A_CHILD], waiting[CASES_A_CHILD:]
@@ -176,7 +176,7 @@ def _child(kind: Kind, name: str, seed: int, batch: list[int], folder: Path, wri
 
 
 def judged(kind: Kind, content: bytes, folder: Path) -> tuple[str, str] | None:
-    """`judge` in a new folder below `folder`, which is the current one meanwhile, so that a stray file is seen."""
+    """Call `judge` in a new current folder below `folder`, so that unexpected files are found."""
     place = folder / "case"
     place.mkdir()
     before = Path.cwd()
@@ -189,7 +189,7 @@ def judged(kind: Kind, content: bytes, folder: Path) -> tuple[str, str] | None:
 
 
 def _lines(reader: int, patience: float) -> Iterator[bytes]:
-    """Lines as they come; TimeoutError where none comes for too long."""
+    """Yield lines as they arrive. Raise a TimeoutError if none arrives for too long."""
     rest, deadline = b"", time.monotonic() + patience
     while True:
         if not select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
@@ -204,7 +204,7 @@ def _lines(reader: int, patience: float) -> Iterator[bytes]:
 
 
 def _files(folder: Path) -> dict[Path, str]:
-    """Everything in `folder`, with what would show a change of it."""
+    """Return every file in `folder` with its properties, to detect changes."""
     found = {}
     for path in folder.rglob("*"):
         if path.is_symlink():
@@ -215,12 +215,12 @@ def _files(folder: Path) -> dict[Path, str]:
     return found
 
 
-# --- memory ---------------------------------------------------------------------------------------------------------------
+# --- memory -----------------------------------------------------------------------------------------------------------
 _base = 0
 
 
 def bound_memory(allowed: int) -> None:
-    """Note what there is now, and let no mistake take the machine's memory. A case is judged by what it used, see `judge`."""
+    """Record the current memory use and limit it. `judge` checks the memory use of each case."""
     global _base
     _base = _peak()
     try:
@@ -234,7 +234,7 @@ def bound_memory(allowed: int) -> None:
 
 
 def _peak() -> int:
-    """The most memory that this process has had."""
+    """Return the peak memory use of this process."""
     try:
         import resource
     except ImportError:
@@ -244,7 +244,7 @@ def _peak() -> int:
 
 
 def _ran_out_of_memory(raised: BaseException | None) -> bool:
-    """Whether a lack of memory is behind an exception, however it was put in words."""
+    """Return whether an exception was caused by a lack of memory."""
     while raised is not None:
         if isinstance(raised, MemoryError) or "can't allocate memory" in str(raised):
             return True
@@ -252,14 +252,14 @@ def _ran_out_of_memory(raised: BaseException | None) -> bool:
     return False
 
 
-# --- causes ---------------------------------------------------------------------------------------------------------------
+# --- causes -----------------------------------------------------------------------------------------------------------
 def _cause(raised: BaseException) -> str:
     said = str(raised).partition(":")[0] if isinstance(raised, PromiseError) else ""
     return f"{type(raised).__name__}{': ' + said if said else ''}, from {_where(raised)}"
 
 
 def _where(raised: BaseException) -> str:
-    """The innermost place in the project that the exception came through."""
+    """Return the innermost frame of the project in the traceback."""
     frames = traceback.extract_tb(raised.__traceback__)
     own = [frame for frame in frames if f"{os.sep}ostta{os.sep}" in frame.filename]
     frame = (own or frames)[-1]

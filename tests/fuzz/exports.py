@@ -1,6 +1,7 @@
 """Folders of exported backbones: with damage to any file, and with content changed on purpose, the hashes right again.
 
-The model itself is never changed with its hash made right: whether ONNX Runtime survives any model is not ours to promise.
+The model itself is never changed with its hash made right: whether ONNX Runtime survives any model is not ours to
+promise.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CLASSES, SIZE, WIDTH = ("cat", "dog", "ship"), 8, 4
 
 
 class Exports(Kind):
-    """A backbone that loads can be used, and is the one that was written where nobody changed it on purpose."""
+    """A backbone that loads can be used. Without a deliberate change, it equals the one that was written."""
 
     def __init__(self) -> None:
         torch.manual_seed(0)

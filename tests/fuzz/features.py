@@ -1,4 +1,4 @@
-"""Feature files: damaged bytes, and changed arrays and metadata with the hashes made right again."""
+"""Feature files: damaged bytes, and changed arrays and metadata with recomputed hashes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = ("features", "labels", "classes", "class_embeddings", "logit_scale", "wo
 
 
 class FeatureFiles(Kind):
-    """A file that is read can be used as a data set and as a backbone."""
+    """A file that can be read can be used as a data set and as a backbone."""
 
     def __init__(self) -> None:
         import tempfile

@@ -1,4 +1,4 @@
-"""A small suite and its results, for the kinds that damage one or the other."""
+"""A small suite and its results, which two kinds of input damage."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ reason = "as an example"
 
 
 def results(suite: Suite) -> list[dict[str, Any]]:
-    """One result for every cell, as it stands in its file."""
+    """Return the content of the result file of every cell."""
     quantiles = {"p50": 2.0, "p95": 3.0, "mean": 2.5}
     side = {"name": "x", "images": 100, "classes": 10, "origin": "official", "note": ""}
     metrics = {
@@ -93,7 +93,7 @@ def write(folder: Path, contents: list[dict[str, Any]]) -> None:
 
 
 def read_all(suite: Suite, folder: Path, pages: bool = True) -> None:
-    """Everything that reads a folder of results: all tables, and the page."""
+    """Read a folder of results with everything that reads one: all tables, and the page."""
     figures = SuiteFigures(collect_results(suite, folder))
     for form in FORMATS.values():
         form(figures)

@@ -1,4 +1,4 @@
-"""Image files of many formats, damaged; an adapter steps on them."""
+"""Damaged image files of many formats, on which an adapter steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-import cases
+from helpers import cases
 from ostta.data.images import read_image
 
 from .engine import Kind, PromiseError
@@ -23,7 +23,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 class Images(Kind):
-    """At the limit of 64 megapixels, an image with transparency needs some bytes for each in several forms."""
+    """At the limit of 64 megapixels, the conversion of a transparent image needs several copies of its pixels."""
 
     memory = 2**30
 
@@ -55,7 +55,7 @@ class Images(Kind):
 
 
 def seeds() -> dict[str, bytes]:
-    """A small picture in every form that Pillow writes, and some that it only reads."""
+    """Return a small image in every format that Pillow writes, and in some that it only reads."""
     rng = np.random.default_rng(0)
     picture = Image.fromarray(rng.integers(0, 255, (18, 24, 3), dtype=np.uint8))
     turned = Image.Exif()
@@ -113,14 +113,14 @@ def seeds() -> dict[str, bytes]:
 
 
 def _psd(image: Image.Image) -> bytes:
-    """Pillow reads these and writes none."""
+    """Return a Photoshop file, which Pillow reads but does not write."""
     planes = b"".join(plane.tobytes() for plane in image.split())
     header = struct.pack(">4sH6xHIIHH", b"8BPS", 1, 3, image.height, image.width, 8, 3)
     return header + struct.pack(">III", 0, 0, 0) + struct.pack(">H", 0) + planes
 
 
 def resized(content: bytes, name: str, rng: random.Random) -> bytes:
-    """The same file with another size in its header; other formats than these are left to chance."""
+    """Return the file with another size in its header, for the formats that are listed here."""
     data = bytearray(content)
     width, height = rng.choice(SIZES), rng.choice(SIZES)
     if name.startswith("png"):
@@ -146,7 +146,7 @@ def resized(content: bytes, name: str, rng: random.Random) -> bytes:
 
 
 def repaired(content: bytes) -> bytes:
-    """A PNG with right checksums again, so that the damage reaches what reads its chunks."""
+    """Recompute the checksums of a PNG file, so that the damage reaches the readers of its chunks."""
     if not content.startswith(PNG):
         return content
     made, place = PNG, 8

@@ -1,4 +1,4 @@
-"""Journals of streams: damaged files, and sound databases that say what no journal says."""
+"""Journals of streams: damaged files, and valid databases with content that no journal has."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from .mutate import damaged
 
 STEPS, HASH = 12, "hash"
 ODD = (
-    None, -1, 0, 3, 2**53 + 1, 2**63 - 1, -(2**63), 1.5, float("inf"), "", "text", "{}", '{"image": 5}', "[" * 5000, '{"image": "a", "label": 7}',
+    None, -1, 0, 3, 2**53 + 1, 2**63 - 1, -(2**63), 1.5, float("inf"), "", "text", "{}", '{"image": 5}', "[" * 5000,
+    '{"image": "a", "label": 7}',
     b"", b"\xff\xfe", b"x" * 100_000, "\x00",
 )  # fmt: skip
 CHANGES = (
-    "UPDATE {table} SET {column} = ?", "UPDATE {table} SET {column} = ? WHERE rowid = 1", "INSERT OR REPLACE INTO {table} SELECT * FROM {table} LIMIT ? IS NULL",
-    "DELETE FROM {table} WHERE {column} IS NOT ?", "ALTER TABLE {table} RENAME COLUMN {column} TO other", "DROP TABLE {table}",
-    "CREATE TRIGGER trap AFTER INSERT ON {table} BEGIN DELETE FROM {table}; END", "CREATE VIEW other AS SELECT * FROM {table}",
+    "UPDATE {table} SET {column} = ?", "UPDATE {table} SET {column} = ? WHERE rowid = 1",
+    "INSERT OR REPLACE INTO {table} SELECT * FROM {table} LIMIT ? IS NULL",
+    "DELETE FROM {table} WHERE {column} IS NOT ?", "ALTER TABLE {table} RENAME COLUMN {column} TO other",
+    "DROP TABLE {table}",
+    "CREATE TRIGGER trap AFTER INSERT ON {table} BEGIN DELETE FROM {table}; END",
+    "CREATE VIEW other AS SELECT * FROM {table}",
     "PRAGMA user_version = 2", "PRAGMA application_id = 1", "PRAGMA journal_mode = WAL", "PRAGMA encoding = 'UTF-16'",
 )  # fmt: skip
 COLUMNS = {
@@ -33,13 +37,13 @@ COLUMNS = {
 
 
 class Journals(Kind):
-    """A journal is gone on with, or refused in a sentence; then it is what it was."""
+    """A journal is resumed, or rejected with one Error and left unchanged."""
 
     def __init__(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "journal"
             journal = Journal.opened(path)
-            journal.go_on(Path("state"), 0, HASH)
+            journal.resume(Path("state"), 0, HASH)
             for step in range(1, STEPS + 1):
                 journal.add(
                     step, f"key{step}", Path(f"{step}.png"), {"image": f"{step}.png", "label": "cat", "known": True}
@@ -76,7 +80,7 @@ class Journals(Kind):
     def target(self, folder: Path) -> None:
         journal = Journal.opened(folder / OUT / "journal")
         try:
-            journal.go_on(Path("state"), STEPS, HASH)
+            journal.resume(Path("state"), STEPS, HASH)
             rows = list(journal.rows(after=0))
             journal.progress("out")
             journal.examples()

@@ -1,4 +1,4 @@
-"""Damage to bytes, and to trees of values such as JSON and TOML are made of."""
+"""Damage to bytes, and to trees of values such as those of JSON and TOML."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from collections.abc import Sequence
 from typing import Any
 
 EDGES = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
-# Stand for text that cannot be written from a value: nested deeper than Python recurses, longer than Python reads as a number.
+# Stand for text that cannot be written from a value: nested deeper than Python recurses, longer than Python reads as a
+# number.
 DEEP, LONG = "(deep)", "(long)"
 RAW = {DEEP: "[" * 5000 + "]" * 5000, LONG: "9" * 5000}
 ODD: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2, 7, 2**31, 2**53 + 1, 2**63, 10**9, 10**30, 0.5, -0.0, 1e-308, 1e308, math.nan, math.inf,
-    "", " ", "x", "0", "None", "nan", "\0", "a\nb", "\u2028", "\ud800", "é", "e\u0301", "../../x", "/", "%s{0}", "<b>&", "=1+1",
+    None, True, False, 0, -1, 1, 2, 7, 2**31, 2**53 + 1, 2**63, 10**9, 10**30, 0.5, -0.0, 1e-308, 1e308, math.nan,
+    math.inf,
+    "", " ", "x", "0", "None", "nan", "\0", "a\nb", "\u2028", "\ud800", "é", "e\u0301", "../../x", "/", "%s{0}", "<b>&",
+    "=1+1",
     "x" * 3000, [], {}, [[]], [None], ["x", "x"], {"": None}, {"x": {"x": 1}}, DEEP, LONG,
 )  # fmt: skip
 
 
 def damaged(content: bytes, rng: random.Random, others: Sequence[bytes] = ()) -> bytes:
-    """`content` with one to four things done to its bytes; pieces of `others` may be put in."""
+    """Return `content` with one to four changes, which may insert parts of `others`."""
     data = bytearray(content)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         _damage(data, rng, others)
@@ -55,12 +58,12 @@ def _damage(data: bytearray, rng: random.Random, others: Sequence[bytes]) -> Non
 
 
 def _place(data: bytearray, rng: random.Random) -> int:
-    """Anywhere, and often near the start, where formats say what they are."""
+    """Return a position, often near the start, where formats store their headers."""
     return rng.randrange(min(len(data), rng.choice((32, 256, len(data) + 1))) + 1)
 
 
 def damaged_tree(tree: Any, rng: random.Random) -> Any:
-    """A copy of `tree` with one to three values changed, renamed, taken away, doubled or exchanged."""
+    """Return a copy of `tree` with one to three values changed, renamed, removed, duplicated or exchanged."""
     made = [copy.deepcopy(tree)]
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         holder, key = _spot(made, rng)
@@ -84,7 +87,7 @@ def damaged_tree(tree: Any, rng: random.Random) -> Any:
 
 
 def _spot(made: list[Any], rng: random.Random) -> tuple[Any, Any]:
-    """Some holder and a key in it, at any depth."""
+    """Return a random container at any depth, and one of its keys."""
     spots: list[tuple[Any, Any]] = []
     waiting: list[Any] = [made]
     while waiting:
@@ -101,7 +104,7 @@ def json_text(tree: Any) -> str:
 
 
 def raw(text: str) -> str:
-    """The stand-ins in `text` replaced by what they stand for."""
+    """Replace the placeholders in `text` by their values."""
     for name, content in RAW.items():
         text = text.replace(f'"{name}"', content)
     return text

@@ -1,4 +1,4 @@
-"""Result files and notes of failed runs, damaged as text and as what the text says; tables and pages read them."""
+"""Result files and notes of failed runs, damaged as text and as values. Tables and pages read them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .mutate import damaged, damaged_tree, json_text
 
 
 class Results(Kind):
-    """One bad file in a folder never hides the others: what cannot be read is counted, and the rest is shown."""
+    """An unreadable file in a folder is counted, and the other files are shown."""
 
     def __init__(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

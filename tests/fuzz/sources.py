@@ -1,4 +1,4 @@
-"""Videos, archives, lists and streams of images, damaged; they are read as sources, from the beginning and from the middle."""
+"""Damaged videos, archives, lists and streams of images, read as sources from the start and from the middle."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 
 import av  # noqa: F401  loaded before any child is made
 
-from cases import images
+from helpers.cases import images
+from helpers.videos import video
 from ostta import Error
 from ostta.data.images import read_image
 from ostta.sources import open as open_source
 from ostta.sources.addresses import multipart_images
-from test_videos import video
 
 from .engine import Kind, PromiseError
 from .mutate import damaged
@@ -33,7 +33,7 @@ FRAMES, MOST = 12, 40
 
 
 class Sources(Kind):
-    """The first byte says which name the rest is put under."""
+    """The first byte selects the name of the file that the other bytes are written to."""
 
     # Frames of up to 64 megapixels are decoded, and decoders hold several.
     memory = 2**31

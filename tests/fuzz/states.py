@@ -1,4 +1,4 @@
-"""State files: with damage, which is to be noticed, and with content that was changed on purpose, so that only checks of it help."""
+"""State files with damage, which the hash detects, and with deliberate changes, which only checks detect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from safetensors.torch import load as load_tensors
 
-import cases
+from helpers import cases
 from ostta import Adapter, Error
 from ostta.backbones.towers import weight_hash
 
@@ -26,7 +26,7 @@ TYPES = ("F16", "BF16", "F32", "F64", "I8", "I32", "I64", "BOOL", "U8", "X9")
 
 
 class States(Kind):
-    """What both kinds share: some states, and what is done with a file that was accepted."""
+    """Base class of both kinds: some states, and the use of a file that was accepted."""
 
     def __init__(self) -> None:
         self.backbone = cases.backbone("wrapped")
@@ -55,11 +55,11 @@ class States(Kind):
             (folder / "out").unlink(missing_ok=True)
 
     def restored(self, one: Adapter, content: bytes) -> None:
-        """More that must hold of an adapter that was restored."""
+        """Check further promises of a restored adapter."""
 
 
 class DamagedStates(States):
-    """Bytes that changed on the way: the file is refused, or it is still the very state that was saved."""
+    """Changed bytes: the file is rejected, or it still holds exactly the state that was saved."""
 
     def mutation(self, rng: random.Random) -> bytes:
         return damaged(rng.choice(self.seeds), rng, self.seeds)
@@ -79,7 +79,7 @@ class DamagedStates(States):
 
 
 class ForgedStates(States):
-    """Content changed on purpose, with a hash that is right again; also in format 1, which has none."""
+    """Deliberately changed content with a recomputed hash, also in format 1, which has no hash."""
 
     def mutation(self, rng: random.Random) -> bytes:
         header, data = parsed(rng.choice(self.seeds))
@@ -109,7 +109,7 @@ def _summary(one: Adapter) -> tuple[Any, ...]:
 
 
 def parsed(content: bytes) -> tuple[dict[str, Any], bytearray]:
-    """Header and data of a safetensors file."""
+    """Return the header and the data of a safetensors file."""
     (length,) = struct.unpack_from("<Q", content)
     return json.loads(content[8 : 8 + length]), bytearray(content[8 + length :])
 
@@ -121,7 +121,7 @@ def packed(header: Any, data: bytes, rng: random.Random) -> bytes:
 
 
 def resealed(content: bytes, about: dict[str, str]) -> bytes:
-    """The file with the hash of what it holds now, where its format has one and its tensors can be read."""
+    """Recompute the hash of a file, if its format has one and its tensors can be read."""
     if SEALED not in about:
         return content
     try:
@@ -137,7 +137,7 @@ def resealed(content: bytes, about: dict[str, str]) -> bytes:
 
 
 def _other_numbers(header: dict[str, Any], data: bytearray, rng: random.Random) -> bytearray:
-    """Some numbers of a tensor become strange ones."""
+    """Replace some values of a tensor by unusual ones."""
     entry = header[rng.choice([name for name in header if name != "__metadata__"])]
     start, stop = entry["data_offsets"]
     form, values = {
@@ -155,7 +155,7 @@ def _other_numbers(header: dict[str, Any], data: bytearray, rng: random.Random) 
 
 
 def _other_tensor(header: dict[str, Any], data: bytearray, rng: random.Random) -> bytearray:
-    """A tensor that is gone, has another name, another type or another shape."""
+    """Remove or rename a tensor, or change its type or shape."""
     tensors = dict(load_tensors(packed(header, data, random.Random(0))))
     name = rng.choice(list(tensors))
     tensor = tensors[name]

@@ -1,4 +1,4 @@
-"""Suite files, damaged as text and as what the text says; they are expanded, and tables made of them."""
+"""Suite files, damaged as text and as values. They are expanded, and tables are made from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .mutate import damaged, damaged_tree, raw
 
 
 class Suites(Kind):
-    """A file that is no suite is refused before any run."""
+    """A file that is not a suite is rejected before any run."""
 
     def __init__(self) -> None:
         self.tree = tomllib.loads(SUITE)
@@ -46,7 +46,7 @@ class Suites(Kind):
 
 
 def toml(tree: Any) -> str:
-    """`tree` as TOML, one line a key. What TOML has no word for becomes a text."""
+    """Return `tree` as TOML, one line per key. Values that TOML cannot represent become texts."""
     if not isinstance(tree, dict):
         return _value(tree)
     return "\n".join(f"{_key(key)} = {_value(value)}" for key, value in tree.items()) + "\n"

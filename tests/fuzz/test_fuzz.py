@@ -1,4 +1,4 @@
-"""Some damaged inputs of every kind, and whether the engine would see what it looks for; `make fuzz` runs many more."""
+"""Some damaged inputs of every kind, and checks of the engine. `make fuzz` runs many more inputs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from helpers.paths import TESTS
 from ostta import Error
 
 from . import KINDS
 from .engine import OUT, Kind, run
 from .mutate import damaged, damaged_tree
 
-TESTS = Path(__file__).resolve().parents[1]
 # As many as fit in some seconds.
 COUNTS = {"images": 200, "results": 60, "suites": 100, "checkpoints": 100, "class_lists": 60}
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="cases run in fo
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_input_is_one_sentence_and_changes_nothing(kind: str, tmp_path: Path) -> None:
-    """In a process of its own: a child made by a process with several threads could wait for one of them for ever."""
+    """Run in a new process: a fork of a process with several threads may wait for one of them forever."""
     if kind == "exports":
         pytest.importorskip("onnxruntime", reason='needs `pip install "ostta[onnx]"`')
         pytest.importorskip("onnx", reason='needs `pip install "ostta[onnx]"`')

@@ -1,4 +1,4 @@
-"""Expect an error by its code: sentences may change, and `tests/sentences.txt` has all of them."""
+"""Expect an error by its code. Messages may change; `tests/sentences.txt` lists all of them."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from ostta import Error
 
 
 def raises(code: str, match: str | None = None) -> Any:
-    """`pytest.raises` for an `ostta.Error` with this code; `match` is for a value that the sentence must have."""
+    """Expect an `ostta.Error` with this code. `match` checks a value in the message."""
     return pytest.raises(Error, match=match, check=lambda problem: problem.code == code)

@@ -84,7 +84,7 @@ class PostgresServer:
                 time.sleep(0.05)
 
     def kill(self) -> None:
-        """As a crash does it: no checkpoint, no goodbye to clients. PostgreSQL's own word for it is an immediate shutdown."""
+        """Stop the server like a crash: an immediate shutdown, without a checkpoint."""
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait(60)
 

@@ -1,4 +1,4 @@
-"""What stands in for a worker process, without the seconds in which a real one imports its libraries."""
+"""Replacement for a worker process that does not import the libraries of a real one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def begin(parent: int, errors: str, progress: str) -> None:
 
 
 def carry_out(content: str) -> tuple[str, bool]:
-    """The seed says how the process behaves."""
+    """Behave as the seed specifies."""
     job = json.loads(content)
     seed = job["spec"]["seed"]
     with open(os.path.join(job["out"], "log"), "a") as log:

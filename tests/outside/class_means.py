@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ostta import Verdict
-from ostta.methods import Facts, Look, Plain, Proposal, TensorState
+from ostta.methods import Facts, Learner, Look, TensorState
 from ostta.options import Options, option
 
 
@@ -14,7 +13,7 @@ class ClassMeansOptions(Options):
     weight: float = option(0.3, bounds=(0, 1), paper=0.5, about="weight of the class means in the logits")
 
 
-class ClassMeans(Plain):
+class ClassMeans(Learner):
     Options = ClassMeansOptions
     facts = Facts("nothing", "a mean feature per class, score bank", "1 forward", "an example")
 
@@ -26,10 +25,5 @@ class ClassMeans(Plain):
         mixed = torch.lerp(z, torch.nn.functional.normalize(state.sums, dim=1) @ features, self.options.weight)
         return Look(views, features, z, torch.where(state.sums.any(1), mixed, z), None)
 
-    def propose(self, state, look, decision):
-        learns = decision.verdict is Verdict.RELIABLE_DESIRED
-        return Proposal(adapted=learns, reason=None if learns else "the image is not reliably known")
-
-    def commit(self, state, look, decision, trained):
-        if decision.verdict is Verdict.RELIABLE_DESIRED:
-            state.sums[look.logits.argmax()] += look.features
+    def learn(self, state, look):
+        state.sums[look.logits.argmax()] += look.features

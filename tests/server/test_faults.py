@@ -1,7 +1,8 @@
 """Servers, databases and disks that fail at random moments under load.
 
-Each time, no session is lost, at most `--save-every` steps of a session are lost, and no image is learned from twice: every client
-sends its images with idempotency keys and repeats what was not answered. Slow: processes are started and killed again and again.
+Each time, no session is lost, at most `--save-every` steps of a session are lost, and no image is learned from twice:
+every client sends its images with idempotency keys and repeats what was not answered. Slow: processes are started and
+killed again and again.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +26,17 @@ import httpx
 import pytest
 
 from helpers.postgres import postgres_server
+from helpers.serving import CLASSES, pngs
 from ostta.server import SessionStore
-from serving import CLASSES, pngs
 
 pytestmark = pytest.mark.slow
-SAVE_EVERY, SESSIONS = 10, 6
+SAVE_EVERY, SESSIONS, TIMES = 10, 6, 20
+Running = subprocess.Popen[str]
 KINDS: list[dict[str, Any]] = [{}, {"method": "tda"}, {"method": "rosita"}]
 
 
 @contextmanager
-def process(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def process(*options: str) -> Iterator[tuple[Running, str]]:
     """`ostta serve` as a process of its own, and its address."""
     command = [sys.executable, "-c", "from ostta.cli import main; main()", "serve", "--port", "0", "--device", "cpu"]
     command += ["--save-every", str(SAVE_EVERY), "--save-seconds", "2", *options]
@@ -56,6 +59,29 @@ def process(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
             yield running, url
         finally:
             running.kill()
+
+
+def refusal(*options: str) -> str:
+    """What a server says that does not start."""
+    command = [sys.executable, "-c", "from ostta.cli import main; main()", "serve", "--port", "0", *options]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1
+    return ended.stdout + ended.stderr
+
+
+@contextmanager
+def mounted(path: Path) -> Iterator[Callable[[str], None]]:
+    """A disk of 32 MB in memory; the function sets its options, such as "ro"."""
+
+    def mount(options: str) -> int:
+        return subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", path], capture_output=True).returncode
+
+    if shutil.which("mount") is None or mount("size=32m"):
+        pytest.skip("only root can mount a disk")
+    try:
+        yield lambda options: pytest.fail(options) if mount(f"remount,{options}") else None
+    finally:
+        subprocess.run(["umount", "-l", path], check=True)
 
 
 class Camera(threading.Thread):
@@ -149,42 +175,45 @@ def stop(cameras: list[Camera]) -> None:
         assert camera.problem is None, camera.problem
 
 
+def twenty_times(rng: random.Random, fault: Callable[[Running, str, list[Camera]], None], *options: str) -> None:
+    """Start a server with the sessions of the time before, cause a fault under load, and kill the server."""
+    cameras, worst = list[Camera](), 0
+    for turn in range(TIMES + 1):
+        with process(*options) as (running, url):
+            if turn:
+                cameras, lost = resume(cameras, url)
+                worst = max(worst, lost)
+            else:
+                cameras = begin(url)
+            load(cameras, rng)
+            fault(running, url, cameras)
+            running.kill()
+            stop(cameras)
+    print(f"{sum(len(camera.answered) for camera in cameras)} steps kept, at most {worst} lost at once")
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_servers_killed_twenty_times(kind: str, tmp_path: Path) -> None:
-    rng, cameras, worst = random.Random(1), list[Camera](), 0
+    """A second server is refused meanwhile, and disturbs nothing."""
     with postgres_server() as database:
         options = ["--state-dir", str(tmp_path)] if kind == "sqlite" else ["--store", database.new_database()]
-        for turn in range(11 if kind == "postgresql" else 21):
-            with process(*options) as (running, url):
-                if cameras:
-                    cameras, lost = resume(cameras, url)
-                    worst = max(worst, lost)
-                else:
-                    cameras = begin(url)
-                if turn == 2:
-                    # A second server is refused, and disturbs nothing.
-                    second = subprocess.run(
-                        [sys.executable, "-c", "from ostta.cli import main; main()", "serve", "--port", "0", *options],
-                        capture_output=True,
-                        text=True,
-                        timeout=120,
-                    )
-                    assert second.returncode == 1
-                    assert "in use by another server" in second.stdout + second.stderr
-                load(cameras, rng)
-                running.kill()
-                stop(cameras)
-    print(f"{kind}: {sum(len(camera.answered) for camera in cameras)} steps kept, at most {worst} lost at a kill")
+        turns = iter(range(TIMES + 1))
+
+        def fault(*_: Any) -> None:
+            if next(turns) == 2:
+                assert "in use by another server" in refusal(*options)
+
+        twenty_times(random.Random(1), fault, *options)
 
 
-def test_a_database_killed_ten_times(tmp_path: Path) -> None:
+def test_a_database_killed_twenty_times() -> None:
     """The server goes on while its database is away, and stores again afterwards: nothing at all is lost."""
     rng = random.Random(2)
     with postgres_server() as database:
         options = ["--store", database.new_database()]
         with process(*options) as (running, url):
             cameras = begin(url)
-            for _ in range(10):
+            for _ in range(TIMES):
                 load(cameras, rng)
                 database.kill()
                 time.sleep(rng.random())
@@ -203,32 +232,53 @@ def test_a_database_killed_ten_times(tmp_path: Path) -> None:
             resume(cameras, url)
 
 
-def test_a_disk_that_is_full_ten_times(tmp_path: Path) -> None:
-    """The limit for the size of files makes writing fail in a process that runs."""
-    rng, cameras = random.Random(3), list[Camera]()
-    for _ in range(10):
-        with process("--state-dir", str(tmp_path)) as (running, url):
-            cameras = resume(cameras, url)[0] if cameras else begin(url)
-            load(cameras, rng)
+@pytest.mark.parametrize("kind", ["limit", "disk"])
+def test_a_disk_that_is_full_twenty_times(kind: str, tmp_path: Path) -> None:
+    """Writing fails in a process that runs: by a limit for the size of its files, or because a small disk is full."""
+    rng = random.Random(3)
+
+    def fault(running: Running, url: str, cameras: list[Camera]) -> None:
+        if kind == "limit":
             size = (tmp_path / "sessions.sqlite-wal").stat().st_size
             resource.prlimit(running.pid, resource.RLIMIT_FSIZE, (size, -1))
-            time.sleep(1 + rng.random())
-            with httpx.Client(base_url=url, timeout=60) as http:
-                if rng.random() < 0.5:
-                    assert http.post("/sessions", json={"classes": CLASSES}).status_code in (201, 507)
-                    made = {one["id"] for one in http.get("/sessions").json()["sessions"]}
-                    for id in made - {camera.id for camera in cameras}:
-                        http.delete(f"/sessions/{id}")
-                resource.prlimit(running.pid, resource.RLIMIT_FSIZE, (-1, -1))
-                stop(cameras)
-                until = time.monotonic() + 30
-                while any(one["problem"] for one in http.get("/sessions").json()["sessions"]):
-                    assert time.monotonic() < until, "it did not recover"
-                    time.sleep(0.2)
-                made = {one["id"] for one in http.get("/sessions").json()["sessions"]}
-                for id in made - {camera.id for camera in cameras}:
-                    assert http.delete(f"/sessions/{id}").status_code == 204
+        else:
+            with open(tmp_path / "filler", "wb", buffering=0) as filler, suppress(OSError):
+                while filler.write(bytes(4096)):
+                    pass
+        time.sleep(1 + rng.random())
+        with httpx.Client(base_url=url, timeout=60) as http:
+            if rng.random() < 0.5:
+                assert http.post("/sessions", json={"classes": CLASSES}).status_code in (201, 507)
+            resource.prlimit(running.pid, resource.RLIMIT_FSIZE, (-1, -1))
+            (tmp_path / "filler").unlink(missing_ok=True)
+            stop(cameras)
+            until = time.monotonic() + 30
+            while any(one["problem"] for one in http.get("/sessions").json()["sessions"]):
+                assert time.monotonic() < until, "it did not recover"
+                time.sleep(0.2)
+            made = {one["id"] for one in http.get("/sessions").json()["sessions"]}
+            for id in made - {camera.id for camera in cameras}:
+                assert http.delete(f"/sessions/{id}").status_code == 204
+
+    with mounted(tmp_path) if kind == "disk" else nullcontext():
+        twenty_times(rng, fault, "--state-dir", str(tmp_path))
+
+
+def test_a_disk_that_is_read_only_twenty_times(tmp_path: Path) -> None:
+    """After a kill the disk is read-only: the server says so and does not start. Later it continues."""
+    with mounted(tmp_path) as remount:
+
+        def fault(running: Running, _: str, cameras: list[Camera]) -> None:
             running.kill()
+            stop(cameras)
+            running.wait()
+            remount("ro")
+            said = refusal("--state-dir", str(tmp_path))
+            assert "cannot be used" in said, said
+            assert "Traceback" not in said
+            remount("rw")
+
+        twenty_times(random.Random(5), fault, "--state-dir", str(tmp_path))
 
 
 def test_the_command_serves_and_stops_on_sigterm(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import torch
 from torch.nn.functional import normalize
 
 import ostta
-from cases import adapter, images
+from helpers.cases import adapter, images
 from helpers.errors import raises
-from ostta.server.sessions.restore import restored
+from ostta.server.sessions.build import restored
 from ostta.server.sessions.snapshot import compact, pack, unpack
 from ostta.server.settings import Limits
 

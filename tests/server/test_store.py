@@ -1,4 +1,7 @@
-"""The store in SQLite and in PostgreSQL: leases with fencing numbers, snapshots, failures, and folders of earlier versions."""
+"""The store in SQLite and in PostgreSQL.
+
+Leases with fencing numbers, snapshots, failures, and folders of earlier versions.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ import pytest
 
 from helpers.errors import raises
 from helpers.postgres import PostgresServer, postgres_server
-from ostta.server.sessions.schema import MIGRATIONS
+from ostta.server.sessions.databases import MIGRATIONS
 from ostta.server.sessions.store import (
     Answer,
     Entry,
@@ -237,6 +240,19 @@ def test_a_server_of_one_process_keeps_others_out(place: Place) -> None:
     last.close()
 
 
+def test_a_closed_store_can_be_opened_at_once(place: Place) -> None:
+    for _ in range(100):
+        SessionStore(place, exclusive=True).close()
+
+
+def test_the_lock_of_a_killed_server_is_awaited(server: PostgresServer) -> None:
+    place = server.new_database()
+    for _ in range(20):
+        killed = SessionStore(place, exclusive=True)
+        killed._database._connection.close()  # type: ignore[attr-defined]
+    SessionStore(place, exclusive=True).close()
+
+
 def test_a_store_of_a_later_version_is_refused(place: Place) -> None:
     store = SessionStore(place)
     store._run("INSERT INTO migrations (number) VALUES (?)", len(MIGRATIONS) + 1)
@@ -301,7 +317,7 @@ def test_places_that_are_no_store(tmp_path: Path) -> None:
         SessionStore(tmp_path)
 
 
-# --- folders of earlier versions ------------------------------------------------------------------------------------------------
+# --- folders of earlier versions --------------------------------------------------------------------------------------
 def test_sessions_of_earlier_versions_are_taken_over(tmp_path: Path) -> None:
     plain, leased, both, damaged, empty = (new_id() for _ in range(5))
     old_answer = ["d" * 32, 7, 1, "cat"]

@@ -1,4 +1,4 @@
-"""Backbones: an image tower and a text tower in one space.
+"""Backbones: an image tower and a text tower with a shared embedding space.
 
 >>> from ostta import backbones
 >>> clip = backbones.load("openai/clip-vit-base-patch16")  # doctest: +SKIP
@@ -18,7 +18,7 @@ from torch import nn
 from ..config import plugins
 from ..core.checks import shown
 from ..core.devices import device_named, dtype_named
-from ..core.modes import learning
+from ..core.overlay import learning
 from ..core.types import Error
 from ..feature_files import PREFIX as FEATURES
 from ..feature_files import features_path, read_features
@@ -54,7 +54,7 @@ __all__ = [
 BackboneSource = str | Path | Backbone | Callable[[], Backbone] | tuple[Any, ...]
 # Names that `load` accepts without a download and without a path.
 SHIPPED = ("embedded", "embedded+maple", "photos")
-# Attributes that a backbone of a plug-in must have; `ostta.testing` checks its behaviour.
+# Attributes that a plug-in backbone must have; `ostta.testing` checks its behaviour.
 _PARTS = (
     "id", "vision", "preprocessing", "logit_scale", "defaults", "device", "dtype", "trainable", "restorable", "remark",
     "feature_width", "weight_hash", "classifier", "unfamiliar",
@@ -87,11 +87,11 @@ _NAMES = (
 def load(
     name_or_folder: str | Path, device: str | torch.device = "cpu", dtype: str | torch.dtype = "float32"
 ) -> Backbone:
-    """Load a backbone by name: one that ships with ostta, a local folder, or an id on the Hugging Face hub.
+    """Load a backbone that ships with ostta, from a local folder, or from the Hugging Face hub.
 
-    "+maple:PATH" after the name adds the MaPLe prompts of a checkpoint; "embedded+maple" has prompts that ship with
-    ostta. "onnx:FOLDER" is an exported backbone, which runs on the CPU. "features:FILE" is a feature file, which has no
-    towers. Names that installed packages register are accepted too.
+    "+maple:PATH" after the name adds the MaPLe prompts of a checkpoint; "embedded+maple" uses prompts that ship with
+    ostta. "onnx:FOLDER" loads an exported backbone, which runs on the CPU. "features:FILE" loads a feature file, which
+    has no towers. Names registered by installed packages are also accepted.
 
     >>> load("embedded")  # or load("openai/clip-vit-base-patch16"), or load("models/my-clip")
     Embedded(embedded, 32 x 32 images, features of 128)
@@ -120,15 +120,14 @@ def load(
 def call_factory(
     factory: Callable[[], Any], device: str | torch.device, dtype: str | torch.dtype = "float32"
 ) -> Backbone:
-    """Return the backbone of a class or a function of a plug-in, moved to the device if it has `place`."""
+    """Call the class or function of a plug-in and return its backbone, moved to the device if it has `place`."""
     with learning():
         backbone = factory()
     missing = [part for part in _PARTS if not hasattr(backbone, part)]
     if missing:
         raise Error(
             f"{getattr(factory, '__qualname__', shown(factory))} returns {shown(backbone)}, which is not a backbone: "
-            "it has no "
-            f"`{missing[0]}`.",
+            f"it has no `{missing[0]}`.",
             code="backbone-invalid",
         )
     where, precision = device_named(device), dtype_named(dtype)
@@ -139,7 +138,7 @@ def call_factory(
 
 
 def _is_backbone(given: Backbone | Callable[[], Backbone]) -> TypeGuard[Backbone]:
-    # A class has the attributes of its instances, but is a factory.
+    # A backbone class has these attributes too, but it is a factory, not a backbone.
     return not isinstance(given, type) and hasattr(given, "vision")
 
 
@@ -150,8 +149,9 @@ def as_backbone(
 ) -> Backbone:
     """Return the backbone for the argument of `ostta.load`: a name or folder, a backbone, a factory, or a loaded model.
 
-    A loaded model is given as (model, processor) of transformers or (model, tokenizer, transform) of open_clip. A
-    backbone given by name is loaded onto `device` in `dtype`; any other must already have this device and precision.
+    A loaded model is a tuple: (model, processor) of transformers or (model, tokenizer, transform) of open_clip. A
+    backbone given by name is loaded onto `device` in `dtype`; any other backbone must already have this device and
+    precision.
 
     >>> as_backbone(adapter.backbone) is adapter.backbone
     True
@@ -159,13 +159,19 @@ def as_backbone(
     if isinstance(given, str | Path):
         return load(given, device or "auto", dtype or "float32")
     if isinstance(given, tuple):
-        return _check_place(_from_loaded(given), device, dtype)
+        if len(given) not in (2, 3):
+            raise Error(
+                "A loaded model must be given as (model, processor) of transformers or as (model, tokenizer, "
+                f"transform) of open_clip, not as {len(given)} objects.",
+                code="backbone-invalid",
+            )
+        loaded = from_transformers(*given) if len(given) == 2 else from_open_clip(*given)
+        return _check_place(loaded, device, dtype)
     if not _is_backbone(given):
         if isinstance(given, nn.Module):
             raise Error(
                 f"A {type(given).__name__} alone has no preprocessing and no tokenizer: give (model, processor) of "
-                "transformers "
-                "or (model, tokenizer, transform) of open_clip, or use `ostta.backbones.wrap`.",
+                "transformers or (model, tokenizer, transform) of open_clip, or use `ostta.backbones.wrap`.",
                 code="backbone-invalid",
             )
         if not callable(given):
@@ -178,28 +184,15 @@ def as_backbone(
 
 
 def _check_place(backbone: Backbone, device: str | torch.device | None, dtype: str | torch.dtype | None) -> Backbone:
-    for wanted, actual in (
-        (None if device is None else device_named(device), backbone.device),
-        (None if dtype is None else dtype_named(dtype), backbone.dtype),
-    ):
-        if wanted not in (None, actual):
-            raise Error(
-                f"The backbone {backbone.id} is already on {actual}, not on {wanted}: load or wrap it on {wanted}."
-                if isinstance(actual, torch.device)
-                else f"The backbone {backbone.id} is already in {actual}, not in {wanted}: load it in {wanted}.",
-                code="device-unsupported",
-            )
-    return backbone
-
-
-def _from_loaded(given: tuple[Any, ...]) -> Backbone:
-    if len(given) not in (2, 3):
-        raise Error(
-            "A loaded model must be given as (model, processor) of transformers or as (model, tokenizer, transform) of "
-            f"open_clip, not as {len(given)} objects.",
-            code="backbone-invalid",
-        )
-    return from_transformers(*given) if len(given) == 2 else from_open_clip(*given)
+    place = None if device is None else device_named(device)
+    precision = None if dtype is None else dtype_named(dtype)
+    if place not in (None, backbone.device):
+        message = f"is already on {backbone.device}, not on {place}: load or wrap it on {place}"
+    elif precision not in (None, backbone.dtype):
+        message = f"is already in {backbone.dtype}, not in {precision}: load it in {precision}"
+    else:
+        return backbone
+    raise Error(f"The backbone {backbone.id} {message}.", code="device-unsupported")
 
 
 def _load(name_or_folder: str | Path) -> TwoTowers | Photos:
@@ -214,22 +207,20 @@ def _load(name_or_folder: str | Path) -> TwoTowers | Photos:
         folder = folder.resolve()
         return load_folder(folder, str(folder))
     name = str(name_or_folder)
-    base, plus, place = name.partition("+maple:")
+    base, plus, checkpoint = name.partition("+maple:")
     if plus:
-        return _with_maple(base, Path(place).expanduser())
+        place, clip = Path(checkpoint).expanduser().resolve(), _load(base)
+        if not isinstance(clip, Clip):
+            raise Error(f"MaPLe prompts require a CLIP model, which {base} is not.", code="backbone-unsupported")
+        return load_maple(clip, place, f"{clip.id}+maple:{place}")
     if plugins.names_file(name):
-        raise Error(
-            f"The backbone {name!r} is in a file, which only a command line or a suite may name: in Python, give the "
-            "function "
-            'that returns it, or `ostta.plugins.from_file("path/file.py:Name")`.',
-            code="code-not-allowed",
-        )
+        raise plugins.file_not_allowed("backbone", name, "function that returns it")
     check_name(name_or_folder)
     return load_folder(model_folder(name), name)
 
 
 def check_name(name_or_folder: str | Path) -> None:
-    """Raise an Error if the name is neither a folder nor a possible id on the hub. Nothing is opened or requested.
+    """Raise an Error if the name is neither a folder nor a valid hub id, without file access or network requests.
 
     >>> check_name("embedded"), check_name("openai/clip-vit-base-patch16")
     (None, None)
@@ -241,7 +232,7 @@ def check_name(name_or_folder: str | Path) -> None:
     if isinstance(name_or_folder, Path) or name.startswith((".", "/", "~")):
         raise Error(f"There is no folder {name!r}.", code="backbone-not-found")
     if "/" not in name:
-        # Models on the hub have an owner, so no request is needed for a misspelt name.
+        # Every model id on the hub has an owner, so a misspelt name is rejected without a request.
         raise Error(
             f'There is no backbone {name!r}: use "photos", "embedded", a folder, or an id on the hub such as '
             f"{_NAMES[3][0]}.",
@@ -250,7 +241,7 @@ def check_name(name_or_folder: str | Path) -> None:
 
 
 def require(name: str) -> None:
-    """Raise an Error if the files of a backbone are missing. Models on the hub are downloaded; nothing is loaded.
+    """Raise an Error if the files of a backbone are missing. Download models from the hub, but do not load them.
 
     >>> require("embedded")
     >>> require("./nowhere")
@@ -278,16 +269,8 @@ def require(name: str) -> None:
         )
 
 
-def _with_maple(base: str, place: Path) -> TwoTowers:
-    place = place.resolve()
-    clip = _load(base)
-    if not isinstance(clip, Clip):
-        raise Error(f"MaPLe prompts require a CLIP model, which {base} is not.", code="backbone-unsupported")
-    return load_maple(clip, place, f"{clip.id}+maple:{place}")
-
-
 def backbone_names() -> list[tuple[str, str, str]]:
-    """Return name, description and origin of everything that `load` accepts.
+    """Return the name, description and origin of every backbone that `load` accepts.
 
     >>> backbone_names()[0]
     ('embedded', 'small CLIP for 32 x 32 images, CIFAR-10 and CIFAR-100 classes', 'ships with ostta')

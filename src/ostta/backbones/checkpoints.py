@@ -1,10 +1,13 @@
-"""Read the tensors in a file of `torch.save` without running any code of the file.
+"""Read the tensors of a `torch.save` file without running any code from the file.
 
-`torch.load(weights_only=True)` with stand-ins in `torch.serialization.safe_globals` is not enough here: the list of
-globals that need a stand-in exists for zip archives only, not for the older format of public checkpoints; stand-ins
-apply to the whole process, including other threads; a dictionary key of nested tuples takes exponential time; and a
-compressed archive expands to any size. This reader accepts tensors and plain containers; every other object becomes an
-inert stand-in.
+`torch.load(weights_only=True)` with stand-ins in `torch.serialization.safe_globals` is not sufficient:
+
+- torch lists the globals that need a stand-in for zip archives only, not for the older format of public checkpoints;
+- stand-ins apply to the whole process, including other threads;
+- hashing a dictionary key of nested tuples takes exponential time;
+- a compressed archive can expand to any size.
+
+This reader accepts tensors and plain containers and replaces every other object with an inert stand-in.
 """
 
 from __future__ import annotations
@@ -37,13 +40,13 @@ _KINDS = {
     "ByteStorage": torch.uint8,
     "BoolStorage": torch.bool,
 }
-# The format before zip archives starts with these two pickled numbers.
+# First two pickled numbers of the format that preceded zip archives.
 _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001
 _ENCRYPTED = 1
 
 
 def read_checkpoint(file: Path) -> torch.Tensor | dict[str, torch.Tensor]:
-    """Return the tensors of `state_dict`, or of the stored dictionary, by name; or the only tensor of the file."""
+    """Return the tensors of `state_dict` or of the stored dictionary by name, or the only tensor of the file."""
     message = f"{file} cannot be read as a PyTorch checkpoint: {{reason}}."
     with open_regular(file, "checkpoint") as stream, translate_errors("checkpoint-unreadable", message):
         content, storage = _from_zip(stream) if stream.read(4) == b"PK\3\4" else _from_pickles(stream)
@@ -52,20 +55,20 @@ def read_checkpoint(file: Path) -> torch.Tensor | dict[str, torch.Tensor]:
         state = content.get("state_dict", content) if isinstance(content, dict) else None
         if not isinstance(state, dict):
             raise ValueError("it has no `state_dict`")
-        found = {name: stored for name, stored in state.items() if isinstance(name, str)}
-        return {name: item.tensor(storage) for name, item in found.items() if isinstance(item, _Stored)}
+        entries = {name: stored for name, stored in state.items() if isinstance(name, str)}
+        return {name: item.tensor(storage) for name, item in entries.items() if isinstance(item, _Stored)}
 
 
 @dataclass(frozen=True)
 class _Storage:
-    """A sequence of numbers of one type, which the file stores under `key`."""
+    """A sequence of numbers of one type, stored in the file under `key`."""
 
     key: str
     dtype: torch.dtype
     length: int
 
 
-# Function from a storage to its numbers.
+# Reads the numbers of a storage.
 _Reader = Callable[[_Storage], torch.Tensor]
 
 
@@ -79,7 +82,7 @@ class _Stored:
     stride: tuple[int, ...]
 
     def tensor(self, read: _Reader) -> torch.Tensor:
-        """Return the tensor; an error unless it is inside its storage and uses no number twice."""
+        """Return the tensor. Raise an error if it exceeds its storage or uses a number twice."""
         count, numbers = math.prod(self.size), self.storage.length
         last = self.offset + sum((size - 1) * step for size, step in zip(self.size, self.stride, strict=True))
         if min(self.offset, *self.size, *self.stride, 0) < 0 or count > numbers or (count and last >= numbers):
@@ -88,7 +91,7 @@ class _Stored:
 
 
 class _Inert:
-    """Stand-in for every object that is not a tensor, such as schedulers, optimisers and configurations."""
+    """Stand-in for objects that are not tensors, such as schedulers, optimisers and configurations."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         pass
@@ -103,7 +106,7 @@ class _Inert:
         pass
 
     def append(self, value: Any) -> None:
-        """Ignore the value; some objects have the interface of a list."""
+        """Ignore the value. Unpickling calls `append` on objects with a list interface."""
 
 
 class _Dictionary(_Inert):
@@ -114,7 +117,7 @@ class _Dictionary(_Inert):
 
 
 class _Kind(_Inert):
-    """Stand-in for a class of storages."""
+    """Stand-in for a storage class."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -137,7 +140,7 @@ class _Parameter(_Inert):
         return tensor
 
 
-# Instructions of a pickle by their codes.
+# Handlers of the pickle instructions by opcode.
 _LOADS: dict[int, Callable[[Any], None]] = dict(pickle._Unpickler.dispatch)
 
 
@@ -146,7 +149,7 @@ def _refused(unpickler: Any) -> None:
 
 
 def _with_plain_keys(code: bytes) -> Callable[[Any], None]:
-    """Restrict the keys of dictionaries to texts and numbers; hashing nested tuples may never end."""
+    """Restrict dictionary keys to strings and numbers, because hashing nested tuples may not terminate."""
     load = _LOADS[code[0]]
 
     def checked(unpickler: Any) -> None:
@@ -158,7 +161,7 @@ def _with_plain_keys(code: bytes) -> Callable[[Any], None]:
     return checked
 
 
-# Instructions whose time or memory a file can choose.
+# Instructions whose time or memory use is controlled by the file.
 _CHECKED = {
     **dict.fromkeys((pickle.BYTEARRAY8, pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET), _refused),
     **{code: _with_plain_keys(code) for code in (pickle.SETITEM, pickle.SETITEMS, pickle.DICT)},
@@ -166,10 +169,10 @@ _CHECKED = {
 
 
 class _Unpickler(pickle._Unpickler):
-    """Build plain containers and descriptions of tensors, with new stand-ins for each use.
+    """Unpickler that builds plain containers and tensor descriptions, with new stand-ins for each use.
 
-    The base class is the Python implementation, because the one in C allocates memory for the largest index of the
-    memo, which a file of a few bytes can set to gigabytes.
+    The base class is the Python implementation. The C implementation allocates memory for the largest memo index, which
+    a file of a few bytes can set to gigabytes.
     """
 
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
@@ -187,7 +190,7 @@ class _Unpickler(pickle._Unpickler):
         return _Parameter() if (module, name) == ("torch._utils", "_rebuild_parameter") else _Inert
 
     def persistent_load(self, saved: Any) -> Any:
-        # The device is ignored. Files of 2017 may have a storage that is part of another, which is not supported.
+        # The device is ignored. Storages that are views of other storages (files from 2017) are not supported.
         word, kind, key, _, length, *part = saved
         if word != "storage" or not isinstance(kind, _Kind) or any(part):
             return None
@@ -201,11 +204,11 @@ def _from_zip(stream: IO[bytes]) -> tuple[Any, _Reader]:
     names = archive.namelist()
     if any(name.endswith("constants.pkl") or "/code/" in f"/{name}" for name in names):
         raise ValueError("it is a TorchScript archive, which is a program; give a file of `torch.save`")
-    found = [name for name in names if name.count("/") == 1 and name.endswith("/data.pkl")]
-    if len(found) != 1:
-        raise ValueError(f"it has {len(found)} files data.pkl instead of one")
-    folder = found[0].removesuffix("data.pkl")
-    # Overlapping or compressed entries would let a small file fill the memory.
+    pickles = [name for name in names if name.count("/") == 1 and name.endswith("/data.pkl")]
+    if len(pickles) != 1:
+        raise ValueError(f"it has {len(pickles)} files data.pkl instead of one")
+    folder = pickles[0].removesuffix("data.pkl")
+    # Overlapping or compressed entries would allow a small file to exhaust the memory.
     left = stream.seek(0, io.SEEK_END)
 
     def content(name: str) -> bytes:
@@ -226,7 +229,7 @@ def _from_zip(stream: IO[bytes]) -> tuple[Any, _Reader]:
 
 
 def _from_pickles(stream: IO[bytes]) -> tuple[Any, _Reader]:
-    """Read the format before zip archives: magic number, version, system, content, keys, storages."""
+    """Read the format that preceded zip archives: magic number, version, system, content, keys, storages."""
     stream.seek(0)
     whole = io.BytesIO(stream.read())
     if whole.getvalue()[257:262] == b"ustar":

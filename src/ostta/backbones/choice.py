@@ -1,22 +1,23 @@
-"""Which of the backbones that ship serves a list of class names."""
+"""Suggest a shipped backbone for a list of class names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..core.text import counted
 from ..core.types import Error
-from ..core.words import counted
 from .embedded import embedded_names
 from .photos.names import load_names
 
 AUTO = "auto"
-INSTALL = 'pip install "ostta[clip]", then --backbone openai/clip-vit-base-patch16'
+# Backbone for class names that no shipped backbone supports.
+CLIP = "openai/clip-vit-base-patch16"
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A backbone by name, why it was chosen, and what each class name means to it where that is not obvious.
+    """A suggested backbone, the reason, and the meaning of class names that are not ImageNet classes.
 
     >>> suggest(["mouse"]).meanings
     {'mouse': 'the ImageNet class computer mouse'}
@@ -28,9 +29,10 @@ class Suggestion:
 
 
 def suggest(classes: Sequence[str], described: bool = False) -> Suggestion:
-    """The backbone that ships and knows all class names: `photos`, else `embedded`; an Error if neither does.
+    """Return the shipped backbone that supports all class names: `photos`, otherwise `embedded`.
 
-    `described`: whether the classes come with descriptions, which `photos` cannot read.
+    Raise an Error if neither supports them. Set `described` if the classes have descriptions, which `photos` does not
+    support.
 
     >>> suggest(["dog", "elephant"]).backbone, suggest(["cat", "deer"]).backbone
     ('photos', 'embedded')
@@ -49,14 +51,14 @@ def suggest(classes: Sequence[str], described: bool = False) -> Suggestion:
     near = [] if described else names.near(unknown[0])
     offer = f" For photos, use a near name such as {', '.join(near)}." if near else ""
     raise Error(
-        f"None of the backbones that ship knows all class names: photos lacks {_first(unknown)}, embedded lacks {_first(unknown_too)}."
-        f"{offer} A CLIP reads any name: {INSTALL}.",
+        f"None of the backbones that ship knows all class names: photos lacks {_first(unknown)}, embedded lacks "
+        f'{_first(unknown_too)}.{offer} A CLIP reads any name: pip install "ostta[clip]", then --backbone {CLIP}.',
         code="backbone-none",
     )
 
 
 def _meaning(name: str) -> str:
-    """What a name covers, unless it is the name of one ImageNet class as it stands."""
+    """Describe the ImageNet classes that a name covers. Return "" if the name is itself an ImageNet class."""
     names = load_names()
     numbers, titles = names.classes(name), names.class_titles
     if len(numbers) > 1:

@@ -1,4 +1,4 @@
-"""CLIP, over the towers and tokenizers of `transformers`, and the base of backbones with two towers."""
+"""CLIP with the towers and tokenizers of `transformers`, and the base class of backbones with two towers."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import nn
 
-from ..core.devices import in_single, own_precision, set_precision
+from ..core.overlay import in_single, own_precision, set_precision
 from ..core.types import Error, Preprocessing
 from .preprocessing import clip_preprocessing
 from .prompts import PromptedText, ensemble, fill, prompt_too_long, refuse_special_tokens
 from .protocol import DEFAULT_TEMPLATES
 from .towers import ClipTower, ImageTower, TextTower, frozen, initial_weights, weight_hash
 
-# Prompts in one batch of the text tower.
+# Batch size of the text tower, in prompts.
 BATCH = 256
 
 
 class Tokenizer(Protocol):
-    """Attributes used of a tokenizer of `transformers`."""
+    """Interface of the `transformers` tokenizers that ostta uses."""
 
     @property
     def all_special_tokens(self) -> Sequence[str]: ...
@@ -33,17 +33,47 @@ class Tokenizer(Protocol):
         """Return the token ids of each text under "input_ids"."""
 
 
-class TwoTowers:
-    """Base of backbones with an image tower and a text tower; subclasses define tokenisation and default options."""
+class EncodesPrompts:
+    """Base class of backbones with a text tower. Class embeddings are computed from the features of `embed`."""
 
     trainable = True
-    restorable = True
     remark = ""
+    _weights: dict[str, torch.Tensor]
+
+    @cached_property
+    def weight_hash(self) -> str:
+        return weight_hash(self._weights)
+
+    def unfamiliar(self, classes: Sequence[str]) -> list[str]:
+        return []
+
+    def embed(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
+        """Return raw features of the prompts in the order of `fill`, with gradients if `text` has them."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
+        return ensemble(self.embed(classes, templates), len(classes))
+
+
+class EncodesCompletePrompts(EncodesPrompts):
+    """Base class of backbones whose text tower also encodes complete prompts (`ReadsPrompts`)."""
+
+    @torch.no_grad()
+    def read(self, prompts: Sequence[str]) -> torch.Tensor:
+        """Return unit text embeddings of complete prompts."""
+        return ensemble(self.embed(prompts, ("{}",)), len(prompts))
+
+
+class TwoTowers(EncodesPrompts):
+    """Base class of CLIP and SigLIP with `transformers` towers. Subclasses define tokenisation and default options."""
+
+    restorable = True
     image_tower: ClassVar[type[ImageTower]] = ImageTower
     defaults: Mapping[str, Mapping[str, object]] = {}
 
     def __init__(self, id: str, model: nn.Module, tokenizer: Tokenizer, preprocessing: Preprocessing) -> None:
-        """Take over `model`, a `CLIPModel` or `SiglipModel`, and freeze it."""
+        """Take ownership of `model`, a `CLIPModel` or `SiglipModel`, and freeze it."""
         parts: Any = frozen(model)
         # The towers of SigLIP include the projection.
         projection = getattr(parts, "visual_projection", None)
@@ -60,9 +90,9 @@ class TwoTowers:
         self.device, self.dtype = next(self.text.parameters()).device, torch.float32
 
     def place(self, device: torch.device, dtype: torch.dtype) -> None:
-        """Move both towers to a device and a precision. Call it once, before the backbone is used."""
+        """Move both towers to a device and a precision. Call this once, before the backbone is used."""
         if dtype != torch.float32:
-            _ = self.weight_hash  # the hash is of the stored weights, before rounding
+            _ = self.weight_hash  # hash the stored weights before they are rounded
         for tower in (self.vision, self.text):
             set_precision(tower, device, dtype)
         self._weights = initial_weights(vision=self.vision, text=self.text)
@@ -73,7 +103,7 @@ class TwoTowers:
 
     @staticmethod
     def usual_preprocessing(image_size: int) -> Preprocessing:
-        """Return the preprocessing of a model without a processor config."""
+        """Return the default preprocessing for a model without a processor config."""
         raise NotImplementedError
 
     def _tokens(self, prompts: list[str]) -> list[list[int]]:
@@ -82,15 +112,8 @@ class TwoTowers:
     def _padded(self, tokens: list[list[int]]) -> torch.Tensor:
         raise NotImplementedError
 
-    @cached_property
-    def weight_hash(self) -> str:
-        return weight_hash(self._weights)
-
-    def unfamiliar(self, classes: Sequence[str]) -> list[str]:
-        return []
-
     def tokens(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> list[list[int]]:
-        """Return the prompts of the classes, in the order of `fill`, as token ids without padding."""
+        """Return the unpadded token ids of the prompts, in the order of `fill`."""
         prompts = fill(classes, templates)
         refuse_special_tokens(prompts, self.tokenizer.all_special_tokens, self.id)
         tokens = self._tokens(prompts)
@@ -100,49 +123,39 @@ class TwoTowers:
                 code="tokenizer-mismatch",
             )
         for place, own in enumerate(tokens):
-            # Truncation would remove the end of the class name.
+            # Raise an error instead of truncating, which would remove the end of the class name.
             if len(own) > self.context_length:
                 raise prompt_too_long(self.id, classes, len(prompts), place, self.context_length)
         return tokens
 
     def embed(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        """Return raw features of the prompts, in the order of `fill`, with a graph if `text` has one."""
         tokens = self.tokens(classes, templates)
         batches = [tokens[start : start + BATCH] for start in range(0, len(tokens), BATCH)]
         with own_precision(self.text):
             rows = [self.text(self._padded(batch).to(self.device)) for batch in batches]
         return in_single(torch.cat(rows), self.text)
 
-    @torch.no_grad()
-    def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        return ensemble(self.embed(classes, templates), len(classes))
 
-    @torch.no_grad()
-    def read(self, prompts: Sequence[str]) -> torch.Tensor:
-        """Return unit text embeddings of whole prompts."""
-        return ensemble(self.embed(prompts, ("{}",)), len(prompts))
-
-
-class Clip(TwoTowers):
-    """CLIP of OpenAI, and models of the same architecture such as those of LAION."""
+class ClipFamily(TwoTowers):
+    """Base class of CLIP and CLIP with learned prompts."""
 
     image_tower = ClipTower
     usual_preprocessing = staticmethod(clip_preprocessing)
 
     def prompted(self, classes: Sequence[str], template: str = DEFAULT_TEMPLATES[0]) -> PromptedText:
-        """Return the prompts of `classes` as vectors that can be tuned."""
+        """Return the prompts of `classes` as tunable vectors."""
         return PromptedText(self, classes, template)
 
     def _padded(self, tokens: list[list[int]]) -> torch.Tensor:
-        """Pad to the longest prompt: the tower is causal, and its features are read at the end of the text."""
+        """Pad to the longest prompt. The tower is causal and its features are read at the end-of-text token."""
         last = tokens[0][-1]
         padded = pad(tokens, max(map(len, tokens)), last)
-        # In old configs of `transformers`, an `eos_token_id` of 2 means the highest id of the prompt. With a tokenizer
-        # that does not follow this rule, features would be read at another position and be nearly equal for all
-        # classes.
+        # In old `transformers` configs, an `eos_token_id` of 2 stands for the highest token id in the prompt. If the
+        # tokenizer does not follow this convention, features are read at the wrong position and are nearly equal for
+        # all classes.
         end: int = self.text.text_model.config.eos_token_id  # type: ignore[assignment, union-attr]
-        found = (padded if end == 2 else padded.eq(end).int()).argmax(1)
-        if found.tolist() != [len(own) - 1 for own in tokens]:
+        ends = (padded if end == 2 else padded.eq(end).int()).argmax(1)
+        if ends.tolist() != [len(own) - 1 for own in tokens]:
             raise Error(
                 f"The tokenizer of {self.id} does not fit its text tower: it ends a prompt with token "
                 f"{last}, and the tower expects {'the highest id' if end == 2 else end}.",
@@ -151,6 +164,10 @@ class Clip(TwoTowers):
         return padded
 
 
+class Clip(ClipFamily, EncodesCompletePrompts):
+    """OpenAI CLIP and models of the same architecture, such as those of LAION."""
+
+
 def pad(tokens: list[list[int]], length: int, filler: int) -> torch.Tensor:
-    """Return token ids as a tensor [prompts, length], filled up on the right."""
+    """Return token ids as a tensor [prompts, length], padded on the right with `filler`."""
     return torch.tensor([own + [filler] * (length - len(own)) for own in tokens])

@@ -1,8 +1,8 @@
-"""A feature file as a backbone: stored embeddings of classes and words, for methods that need features only."""
+"""Feature files as backbones: stored embeddings of classes and words, for methods that need only features."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,28 +12,25 @@ from torch import nn
 
 from ..core.types import Error, Preprocessing
 from ..feature_files import PREFIX, FeatureFile, read_features
-from .onnx import check_stored_classes, check_stored_templates
+from .onnx import StoredClasses
 from .preprocessing import CLIP_MEAN, CLIP_STD
-from .protocol import DEFAULT_TEMPLATES
 from .wrapped import NO_TOWERS_SIZE, NoTower
 
 
-class FeaturesBackbone:
-    """Backbone returned by `load("features:FILE")`; `file` is the content of the file, `words` the embeddings by word.
+class FeaturesBackbone(StoredClasses):
+    """Backbone returned by `load("features:FILE")`.
 
-    The weight hash covers the whole file, so a state or a result belongs to exactly this content.
+    `file` is the content of the file, and `words` maps each word to its embedding. The weight hash covers the whole
+    file, so a state or a result is valid for exactly this content.
     """
 
-    restorable = True
-    trainable = False
-    dtype = torch.float32
+    command = "extract"
 
     def __init__(self, file: FeatureFile, device: torch.device) -> None:
         if not file.classes:
             raise Error(
                 f"The feature file '{file.path}' has no classes and cannot serve as a backbone: name a file that was "
-                "extracted "
-                "with --desired.",
+                "extracted with --desired.",
                 code="classes-missing",
             )
         metadata = file.metadata
@@ -43,35 +40,20 @@ class FeaturesBackbone:
         self.preprocessing = Preprocessing(NO_TOWERS_SIZE, CLIP_MEAN, CLIP_STD)
         self.logit_scale = file.logit_scale
         self.remark = metadata.remark
-        # The embeddings exist for these templates only.
-        own = {"adapter": {**metadata.defaults.get("adapter", {}), "templates": list(metadata.templates)}}
-        self.defaults: Mapping[str, Mapping[str, object]] = {
-            **metadata.defaults,
-            **(own if metadata.templates else {}),
-        }
         self.words = _by_name(file.words, file.word_embeddings, device)
-        self._rows = {**self.words, **_by_name(file.classes, file.class_embeddings, device)}
+        super().__init__(metadata, {**self.words, **_by_name(file.classes, file.class_embeddings, device)})
 
     def __repr__(self) -> str:
         return f"FeaturesBackbone({self.id}, no image tower, features of {self.feature_width})"
 
     @property
     def encoder(self) -> tuple[str, str]:
-        """Id and weight hash of the backbone that computed the features; the hash is empty if it is not known."""
+        """Id and weight hash of the backbone that computed the features. The hash is empty if it is not known."""
         return self.file.metadata.backbone, self.file.metadata.weight_hash
 
     @property
     def feature_width(self) -> int:
         return self.file.width
-
-    def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        """Return the stored embeddings of `classes`, which must be classes or words of the file, in any order."""
-        check_stored_templates(self.id, self.file.metadata.templates, templates, "extract")
-        check_stored_classes(self.id, self._rows, classes, "extract")
-        return torch.stack([self._rows[name] for name in classes])
-
-    def unfamiliar(self, classes: Sequence[str]) -> list[str]:
-        return [name for name in classes if name in self.file.metadata.unfamiliar]
 
 
 def load_features(path: Path, device: torch.device) -> FeaturesBackbone:
@@ -80,5 +62,5 @@ def load_features(path: Path, device: torch.device) -> FeaturesBackbone:
 
 
 def _by_name(names: Sequence[str], rows: NDArray[np.float32], device: torch.device) -> dict[str, torch.Tensor]:
-    # Rows that were stored in half precision have length one to three digits only.
+    # Rows stored in half precision have unit length only to three digits, so they are normalised again.
     return dict(zip(names, nn.functional.normalize(torch.from_numpy(rows).to(device), dim=1), strict=True))

@@ -1,4 +1,4 @@
-"""Models of `transformers`: from a folder, from the Hugging Face hub, or already loaded."""
+"""Backbones from `transformers` models: from a folder, from the Hugging Face hub, or already loaded."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from ..core.devices import run_in
 from ..core.errors import import_extra, translate_errors
+from ..core.overlay import run_in
 from ..core.types import Error
 from .clip import Clip, Tokenizer, TwoTowers
 from .onnx import is_exported
@@ -22,7 +22,7 @@ from .towers import shared_copy
 
 FAMILIES: dict[str, type[TwoTowers]] = {"clip": Clip, "siglip": Siglip}
 SUPPORTED = "CLIP, OpenCLIP in the format of transformers, SigLIP, and SigLIP 2 of fixed resolution"
-# Files by name, because repositories also have the same weights for other frameworks.
+# Files are selected by name, because repositories also contain the weights for other frameworks.
 SMALL_FILES = (
     "config.json", "preprocessor_config.json", "processor_config.json", "tokenizer.json", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "spiece.model",
@@ -33,14 +33,14 @@ PURPOSE = "A CLIP, a SigLIP or the embedded model"
 
 
 class ImageProcessor(Protocol):
-    """Attributes used of the image processor."""
+    """Interface of the `transformers` image processors that ostta uses."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return the processor config, as the hub stores it."""
+        """Return the processor config in the format of the hub."""
 
 
 class Processor(Protocol):
-    """Attributes used of the processor that `AutoProcessor.from_pretrained` returns."""
+    """Interface of the processors returned by `AutoProcessor.from_pretrained` that ostta uses."""
 
     @property
     def tokenizer(self) -> Tokenizer: ...
@@ -51,23 +51,23 @@ class Processor(Protocol):
 
 # --- a folder ---------------------------------------------------------------------------------------------------------
 def load_folder(folder: Path, id: str) -> TwoTowers:
-    """Load the model in `folder` in single precision; `id` is its name for the user."""
+    """Load the model in `folder` in single precision. `id` is the name shown to the user."""
     family = _family_in(folder, id)
-    with quiet():
+    with without_logs():
         model = _load_model(folder, family)
         tokenizer = load_tokenizer(folder)
     return family(id, model, tokenizer, read_preprocessing(folder, family.usual_preprocessing(image_side(model))))
 
 
 def image_side(model: nn.Module) -> int:
-    """Return the side of the input images of a model, in pixels."""
+    """Return the input image size of a model in pixels."""
     config: Any = model.config
     size: int | Sequence[int] = config.vision_config.image_size
     return size if isinstance(size, int) else size[0]
 
 
 def _family_in(folder: Path, id: str) -> type[TwoTowers]:
-    """Return the family of the model in a folder. Only config.json is read."""
+    """Return the backbone class for the model in a folder. Only config.json is read."""
     file = folder / "config.json"
     if not file.is_file():
         advice = f" It is an exported backbone: use the name onnx:{folder}." if is_exported(folder) else ""
@@ -79,19 +79,17 @@ def _family_in(folder: Path, id: str) -> type[TwoTowers]:
 
 
 def family_of(kind: str, id: str) -> type[TwoTowers]:
-    """Return the class of backbones for a `model_type` of `transformers`."""
+    """Return the backbone class for a `model_type` of `transformers`."""
     if kind == "siglip2":
         raise Error(
             f"{id} is a SigLIP 2 of flexible resolution (NaFlex), which is not supported: use a model of fixed "
-            "resolution, "
-            "such as google/siglip2-base-patch16-224.",
+            "resolution, such as google/siglip2-base-patch16-224.",
             code="model-unsupported",
         )
     if kind not in FAMILIES:
         raise Error(
             f"{id} is a model of type {kind!r}, which is not supported: use {SUPPORTED}, or pass another image tower "
-            "to "
-            "`ostta.backbones.wrap`.",
+            "to `ostta.backbones.wrap`.",
             code="model-unsupported",
         )
     return FAMILIES[kind]
@@ -101,7 +99,7 @@ def _load_model(folder: Path, family: type[TwoTowers]) -> nn.Module:
     from transformers import CLIPModel, SiglipModel
 
     architecture: Any = CLIPModel if family is Clip else SiglipModel
-    # Damaged files raise many kinds of exceptions, of several libraries.
+    # Several libraries read the files, and damaged files raise many types of exceptions.
     with translate_errors("backbone-unreadable", f"The model in {folder} cannot be read: {{reason}}."):
         model, report = architecture.from_pretrained(
             folder,
@@ -111,7 +109,7 @@ def _load_model(folder: Path, family: type[TwoTowers]) -> nn.Module:
             ignore_mismatched_sizes=True,
             output_loading_info=True,
         )
-    # `transformers` only warns about missing weights and leaves them at random values.
+    # `transformers` only warns about missing weights and initialises them at random.
     missing = sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])])
     if missing:
         raise Error(
@@ -123,11 +121,11 @@ def _load_model(folder: Path, family: type[TwoTowers]) -> nn.Module:
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """Load tokenizer.json; if it is missing, let `transformers` convert the older files."""
+    """Load tokenizer.json. If it is missing, `transformers` converts the files of the older format."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     stored = (folder / "tokenizer.json").is_file()
-    # Without any file, `transformers` creates a tokenizer of three words.
+    # Without these files, `transformers` silently creates a tokenizer with three words.
     if not (stored or (folder / "vocab.json").is_file() or (folder / "spiece.model").is_file()):
         raise Error(f"The folder {folder} has no tokenizer: tokenizer.json is missing.", code="backbone-unreadable")
     kind: Any = PreTrainedTokenizerFast if stored else AutoTokenizer
@@ -143,8 +141,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Suppress progress bars and warnings of `transformers`; real problems are raised."""
+def without_logs() -> Iterator[None]:
+    """Suppress progress bars and warnings of `transformers`. Errors are still raised."""
     logging = import_extra("transformers.utils", PURPOSE, "clip").logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -159,7 +157,7 @@ def quiet() -> Iterator[None]:
 
 # --- the hub ----------------------------------------------------------------------------------------------------------
 def model_folder(name: str) -> Path:
-    """Return the folder of a model on the hub: from the cache if it is complete, otherwise downloaded."""
+    """Return the local folder of a hub model. The model is downloaded if the cache is incomplete."""
     errors = import_extra("huggingface_hub.errors", PURPOSE, "clip")
     httpx = import_extra("huggingface_hub.utils", PURPOSE, "clip").httpx
     missing = f"There is no folder {name!r}, and "
@@ -180,8 +178,8 @@ def model_folder(name: str) -> Path:
 def _snapshot(name: str, local_files_only: bool) -> Path:
     """Return the folder with the files that a backbone reads.
 
-    The cache needs the patterns too: without them, `huggingface_hub` considers a snapshot incomplete if any file of the
-    repository is missing, such as the weights for another framework.
+    The file patterns are also passed for cached models. Without them, `huggingface_hub` considers a snapshot incomplete
+    if any file of the repository is missing, such as the weights for another framework.
     """
     from huggingface_hub import snapshot_download
 
@@ -194,7 +192,7 @@ def _snapshot(name: str, local_files_only: bool) -> Path:
 
 
 def _cached(name: str) -> Path | None:
-    """Return the cached snapshot if it is complete, so that the model loads without a network and never changes."""
+    """Return the cached snapshot if it is complete, so that the model loads offline and stays the same."""
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
@@ -218,10 +216,10 @@ def _has(folder: Path, patterns: tuple[str, ...]) -> bool:
 def from_transformers(model: nn.Module, processor: Processor) -> TwoTowers:
     """Build a backbone from a loaded CLIPModel or SiglipModel and its processor.
 
-    The backbone stays on the device and in the precision of the model, and shares its weights; the model itself is not
-    changed. Do not train the model while the backbone is in use. A state file cannot load such a backbone again: pass
-    it to `Adapter.restore`, which compares the weight hash. In single precision, the hash equals that of the model
-    loaded by name.
+    The backbone keeps the device and precision of the model and shares its weights. The model is not modified. Do not
+    train the model while the backbone is in use. The backbone cannot be loaded from a state file: pass it to
+    `Adapter.restore`, which compares the weight hash. In single precision, the hash equals that of the model loaded by
+    name.
 
     >>> from transformers import AutoProcessor, CLIPModel  # doctest: +SKIP
     >>> name = "openai/clip-vit-base-patch16"  # doctest: +SKIP
@@ -231,8 +229,7 @@ def from_transformers(model: nn.Module, processor: Processor) -> TwoTowers:
     if not isinstance(model, nn.Module) or not isinstance(kind, str):
         raise Error(
             f"A {type(model).__name__} is not a model of transformers: give a CLIPModel or a SiglipModel, or pass "
-            "another "
-            "image tower to `ostta.backbones.wrap`.",
+            "another image tower to `ostta.backbones.wrap`.",
             code="model-unsupported",
         )
     id = str(getattr(model, "name_or_path", "")) or type(model).__name__
@@ -242,8 +239,7 @@ def from_transformers(model: nn.Module, processor: Processor) -> TwoTowers:
         if not hasattr(owner, part):
             raise Error(
                 f"A {type(owner).__name__} has no {part}: give the whole model, such as a CLIPModel, and its "
-                "processor, as "
-                "`AutoProcessor.from_pretrained` loads it.",
+                "processor, as `AutoProcessor.from_pretrained` loads it.",
                 code="model-unsupported",
             )
     usual = family.usual_preprocessing(image_side(model))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,28 +18,28 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..core.devices import own_precision
 from ..core.errors import translate_errors
+from ..core.overlay import own_precision
 from ..core.types import Error
 from ..io import check_regular, write_atomically
 from .checkpoints import read_checkpoint
-from .clip import Clip
-from .prompts import PromptedText, check_templates, ensemble
+from .clip import Clip, ClipFamily
+from .prompts import PromptedText, check_templates
 from .protocol import DEFAULT_TEMPLATES, HasTokenStatistics, Statistics
-from .towers import ClipTower, frozen, initial_weights, weight_hash
+from .towers import ClipTower, frozen, initial_weights
 
 # As published: two tokens in the first three layers.
 TOKENS, DEPTH = 2, 3
 OWN_PROMPTS, OWN_STATISTICS = "maple.safetensors", "statistics.safetensors"
-# Buffers of a checkpoint that belong to the classes of its training.
+# Buffers of a checkpoint that depend on its training classes.
 CLASS_DEPENDENT = ("token_prefix", "token_suffix")
 IMAGES_AT_ONCE = 32
-# More layers than any CLIP has.
+# Upper bound on the layer numbers in a file; no CLIP has this many layers.
 MAX_LAYERS = 100
 
 
 class MaplePrompts(nn.Module):
-    """Prompts of the text tower and their projections to the image tower, named as in public checkpoints."""
+    """Text prompts and their projections to the image tower, with the parameter names of public checkpoints."""
 
     def __init__(self, text_width: int, vision_width: int, tokens: int = TOKENS, depth: int = DEPTH) -> None:
         super().__init__()
@@ -51,17 +50,17 @@ class MaplePrompts(nn.Module):
         self.compound_prompt_projections = nn.ModuleList([nn.Linear(text_width, vision_width) for _ in deeper])
 
     def text(self) -> list[torch.Tensor]:
-        """Return one prompt [tokens, text width] a layer."""
+        """Return one prompt [tokens, text width] per layer."""
         return [self.ctx, *self.compound_prompts_text]
 
     def visual(self) -> list[torch.Tensor]:
-        """Return one prompt [tokens, vision width] a layer."""
+        """Return one prompt [tokens, vision width] per layer."""
         projections = [self.proj, *self.compound_prompt_projections]
         return [project(prompt) for project, prompt in zip(projections, self.text(), strict=True)]
 
 
 class MapleTower(ClipTower):
-    """Image tower with prompts after the patches."""
+    """Image tower with prompts appended to the patches."""
 
     def __init__(self, vision_model: nn.Module, visual_projection: nn.Module, prompts: MaplePrompts) -> None:
         super().__init__(vision_model, visual_projection)
@@ -84,7 +83,7 @@ class MapleTower(ClipTower):
         return self.read(hidden), seen
 
     def tokens(self, pixels: torch.Tensor, blocks: int) -> list[torch.Tensor]:
-        """Return the inputs of the first `blocks` blocks only; later blocks are not computed."""
+        """Return the inputs of the first `blocks` blocks without computing the later blocks."""
         return list(self._inputs(pixels, blocks))
 
     def _inputs(self, pixels: torch.Tensor, blocks: int) -> Iterator[torch.Tensor]:
@@ -98,7 +97,7 @@ class MapleTower(ClipTower):
 
 
 def _with_prompt(hidden: torch.Tensor, visual: list[torch.Tensor], number: int) -> torch.Tensor:
-    """Return the input of block `number`: its prompt, if it has one, replaces that of the previous block."""
+    """Return the input of block `number`, in which its prompt, if any, replaces that of the previous block."""
     if number >= len(visual):
         return hidden
     prompt = visual[number]
@@ -106,7 +105,7 @@ def _with_prompt(hidden: torch.Tensor, visual: list[torch.Tensor], number: int) 
 
 
 class MapleText(PromptedText):
-    """Prompts of `classes` after the learned vectors, which are parameters of the image tower."""
+    """Prompts of `classes` that begin with learned vectors, which are parameters of the image tower."""
 
     def __init__(self, maple: Maple, classes: Sequence[str], template: str = DEFAULT_TEMPLATES[0]) -> None:
         super().__init__(maple, classes, template)
@@ -117,8 +116,7 @@ class MapleText(PromptedText):
         if len(self._shared) <= replaced:
             raise Error(
                 f"The template {template!r} is too short for MaPLe, which replaces {replaced} words before {{}}: use "
-                "one such "
-                'as "a photo of a {}.".',
+                'one such as "a photo of a {}.".',
                 code="template-invalid",
             )
 
@@ -131,8 +129,11 @@ class MapleText(PromptedText):
         return self.encode(tensors.get("prompts.ctx", prompts.ctx), deeper)
 
 
-class Maple(Clip):
-    """A CLIP with the prompts of MaPLe and, if known, the token statistics that PromptAlign aligns with."""
+class Maple(ClipFamily):
+    """A CLIP with MaPLe prompts and, if available, the token statistics for PromptAlign.
+
+    It encodes no complete prompts, because the learned prompts replace the first words of a template.
+    """
 
     def __init__(self, clip: Clip, prompts: MaplePrompts, id: str, statistics: Statistics | None = None) -> None:
         base: Any = clip.vision
@@ -148,18 +149,19 @@ class Maple(Clip):
         self.device, self.dtype = clip.device, clip.dtype
         self.statistics = statistics
         self._check()
+        self._set_weights()
+
+    def _set_weights(self) -> None:
         self._weights = initial_weights(vision=self.vision, text=self.text)
-        if statistics is not None:
-            self._weights |= {"statistics.means": statistics.means, "statistics.variances": statistics.variances}
+        if self.statistics is not None:
+            self._weights |= {f"statistics.{name}": tensor for name, tensor in vars(self.statistics).items()}
 
     def _check(self) -> None:
         model: Any = self.tower.vision_model
         text: Any = self.text.text_model
         prompts = self.tower.prompts
-        widths, fitting = (
-            (prompts.ctx.shape[1], prompts.proj.out_features),
-            (text.config.hidden_size, model.config.hidden_size),
-        )
+        widths = (prompts.ctx.shape[1], prompts.proj.out_features)
+        fitting = (text.config.hidden_size, model.config.hidden_size)
         if widths != fitting:
             raise Error(
                 f"The MaPLe prompts fit towers of widths {widths[0]} (text) and {widths[1]} (image), but those of "
@@ -168,29 +170,20 @@ class Maple(Clip):
             )
         tokens = model.embeddings.num_positions + len(prompts.ctx)
         expected = (len(model.encoder.layers), tokens, model.config.hidden_size)
-        if self.statistics is not None:
-            for name, tensor in (("means", self.statistics.means), ("variances", self.statistics.variances)):
-                # Statistics of the first blocks are enough: only these are aligned.
-                if tensor.ndim != 3 or tensor.shape[1:] != expected[1:] or not 1 <= len(tensor) <= expected[0]:
-                    raise Error(
-                        f"The token {name} have the shape {list(tensor.shape)}: {self.id} requires at most "
-                        f"{list(expected)}, "
-                        "blocks, tokens and width.",
-                        code="prompts-mismatch",
-                    )
-
-    @cached_property
-    def weight_hash(self) -> str:
-        return weight_hash(self._weights)
+        for name, tensor in ({} if self.statistics is None else vars(self.statistics)).items():
+            # The statistics may cover only the first blocks, because only those are aligned.
+            if tensor.ndim != 3 or tensor.shape[1:] != expected[1:] or not 1 <= len(tensor) <= expected[0]:
+                raise Error(
+                    f"The token {name} have the shape {list(tensor.shape)}: {self.id} requires at most "
+                    f"{list(expected)}, blocks, tokens and width.",
+                    code="prompts-mismatch",
+                )
 
     def place(self, device: torch.device, dtype: torch.dtype) -> None:
         super().place(device, dtype)
         if self.statistics is not None:
             self.statistics = Statistics(self.statistics.means.to(device), self.statistics.variances.to(device))
-            self._weights |= {
-                "statistics.means": self.statistics.means,
-                "statistics.variances": self.statistics.variances,
-            }
+            self._set_weights()
 
     def unfamiliar(self, classes: Sequence[str]) -> list[str]:
         return self._clip.unfamiliar(classes)
@@ -199,25 +192,13 @@ class Maple(Clip):
         return MapleText(self, classes, template)
 
     def embed(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        # In the order of `fill`: all templates of the first class, then those of the second class.
+        # The order of `fill`: all templates of the first class, then those of the second class.
         rows = [self.prompted(classes, template).classify({}) for template in check_templates(templates)]
         return torch.stack(rows, dim=1).flatten(0, 1)
 
-    def read(self, prompts: Sequence[str]) -> torch.Tensor:
-        raise Error(
-            f"The learned prompts of {self.id} replace the first words of a prompt, so classes cannot have "
-            "descriptions: give "
-            "the names of the classes without descriptions.",
-            code="backbone-unsupported",
-        )
-
-    @torch.no_grad()
-    def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        return ensemble(self.embed(classes, templates), len(classes))
-
 
 def new_prompts(clip: Clip, words: str = "a photo") -> MaplePrompts:
-    """Return untrained prompts for `clip`: the first from `words`, the deeper ones small random vectors."""
+    """Return untrained prompts for `clip`: `words` for the first layer, small random vectors for the deeper layers."""
     vision: Any = clip.vision
     text: Any = clip.text
     tower = text.text_model
@@ -234,7 +215,7 @@ def new_prompts(clip: Clip, words: str = "a photo") -> MaplePrompts:
 
 # --- files ------------------------------------------------------------------------------------------------------------
 def load_maple(clip: Clip, place: Path, id: str) -> Maple:
-    """Return `clip` with the prompts at `place`, a checkpoint or its folder, and the statistics in the same folder."""
+    """Return `clip` with the prompts at `place` (a checkpoint or its folder) and the statistics in that folder."""
     file = _prompts_file(place)
     return Maple(clip, read_prompts(file), id, read_statistics(file.parent))
 
@@ -250,18 +231,18 @@ def _prompts_file(place: Path) -> Path:
     own = place / OWN_PROMPTS
     if own.is_file():
         return own
-    found = sorted([*place.glob("*.pth.tar*"), *place.glob("*.pth")])
-    if len(found) != 1:
-        listed = ", ".join(file.name for file in found) or "none"
+    checkpoints = sorted([*place.glob("*.pth.tar*"), *place.glob("*.pth")])
+    if len(checkpoints) != 1:
+        listed = ", ".join(file.name for file in checkpoints) or "none"
         raise Error(
             f"The folder {place} must have one MaPLe checkpoint, but has {listed}: name the file.",
             code="prompts-not-found",
         )
-    return found[0]
+    return checkpoints[0]
 
 
 def read_prompts(file: Path) -> MaplePrompts:
-    """Read the prompts of a checkpoint. The classes of its training have no effect."""
+    """Read the prompts of a checkpoint. Its training classes are ignored."""
     tensors = _read_tensors(file)
     marked = {
         name.removeprefix("prompt_learner."): tensor for name, tensor in tensors.items() if "prompt_learner." in name
@@ -277,7 +258,7 @@ def read_prompts(file: Path) -> MaplePrompts:
     depth = 1 + sum(name.startswith("compound_prompts_text.") for name in tensors)
     if depth > MAX_LAYERS:
         raise _unreadable(file, f"it has prompts for {depth} layers, and the limit is {MAX_LAYERS}")
-    # The shapes are compared before any number is copied, because many tensors may share one small storage.
+    # Compare the shapes before copying, because many large tensors may share one small storage.
     with torch.device("meta"):
         prompts = MaplePrompts(text_width, vision_width, tokens, depth)
     with translate_errors("prompts-unreadable", f"{file} has no MaPLe prompts: {{reason}}.", RuntimeError):
@@ -289,7 +270,7 @@ def read_prompts(file: Path) -> MaplePrompts:
 
 
 def read_statistics(folder: Path) -> Statistics | None:
-    """Read the token statistics in `folder`, in our format or as the two published tensors; None if there are none."""
+    """Read the token statistics in `folder`, in the ostta format or as the two published tensors; None if missing."""
     own = folder / OWN_STATISTICS
     if own.is_file():
         tensors = _read_tensors(own)
@@ -323,7 +304,7 @@ def write_statistics(statistics: Statistics, file: Path, about: dict[str, object
 
 
 def statistics_file(name: str) -> Path:
-    """Return the file for the statistics of the backbone `name`, BASE+maple:PATH: in the folder of its prompts."""
+    """Return the statistics file of the backbone `name` (BASE+maple:PATH), which is in the folder of its prompts."""
     _, maple, path = name.partition("+maple:")
     if not maple:
         raise Error(
@@ -338,7 +319,7 @@ def statistics_file(name: str) -> Path:
 def measure_statistics(
     backbone: HasTokenStatistics, views: Iterable[torch.Tensor], blocks: int | None = None
 ) -> tuple[Statistics, int]:
-    """Return mean and variance of the tokens at the input of each block, and the number of `views` [3, H, W]."""
+    """Return the mean and variance of the tokens at the input of each block, and the number of `views` [3, H, W]."""
     tower = backbone.tower
     blocks = tower.blocks if blocks is None else blocks
     count, total, squares = 0, None, None
@@ -346,7 +327,7 @@ def measure_statistics(
     while part := list(islice(iterator, IMAGES_AT_ONCE)):
         batch = torch.stack(part)
         with own_precision(tower):
-            # On the CPU, because some devices have no double precision.
+            # Accumulate on the CPU, because some devices do not support double precision.
             tokens = torch.stack(tower.tokens(batch.to(backbone.device), blocks)).cpu().double()
         count += len(batch)
         total = tokens.sum(1) if total is None else total + tokens.sum(1)
@@ -380,10 +361,10 @@ def _read_tensor(file: Path) -> torch.Tensor:
 
 
 def _single(tensor: torch.Tensor, name: str, file: Path) -> torch.Tensor:
-    """Return `tensor` in single precision; an Error unless it has finite floating-point numbers."""
+    """Return `tensor` in single precision. Raise an Error unless it contains finite floating-point numbers."""
     try:
         single = torch.empty(tensor.shape).copy_(tensor) if tensor.is_floating_point() else None
-    except Exception:  # torch cannot convert types of four or six bits
+    except Exception:  # torch cannot convert 4-bit and 6-bit types
         single = None
     if single is None or not single.isfinite().all():
         raise Error(

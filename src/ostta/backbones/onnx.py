@@ -1,10 +1,10 @@
 """Backbones exported for ONNX Runtime: an image tower without gradients, and the embeddings of fixed classes.
 
-They serve methods that train nothing in the tower: zero_shot, tda, dpe, oga, onzeta. Files of an exported backbone:
+They support methods that do not train the tower: zero_shot, tda, dpe, oga, onzeta. Files of an exported backbone:
 
 ostta.json          description (`Exported`): origin, preprocessing, classes, and a SHA-256 of every file
 model.onnx          image tower: `pixels` [batch, 3, H, W] to `features` [batch, D]
-text.safetensors    `text_features` [classes, D], of length one
+text.safetensors    `text_features` [classes, D], unit length
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from .prompts import check_templates
 from .protocol import DEFAULT_TEMPLATES
 
 if TYPE_CHECKING:
+    from ..feature_files import Metadata
     from .onnx_schema import Exported
 
 PREFIX = "onnx:"
@@ -41,10 +42,10 @@ SEAL = "sha256"
 
 
 class OnnxTower(nn.Module):
-    """Image tower in ONNX Runtime on the CPU: normalised images [B, 3, H, W] to raw features [B, D].
+    """Image tower in ONNX Runtime on the CPU, from normalised images [B, 3, H, W] to raw features [B, D].
 
-    With `one_by_one`, every image is a batch of its own. Eight-bit models need it: they scale their inputs by the
-    largest value of the batch, so the features of an image would depend on the other images.
+    With `one_by_one`, each image is processed separately. Eight-bit models require this: they scale their inputs by the
+    largest value of the batch, so in a batch the features of an image would depend on the other images.
     """
 
     def __init__(self, model: bytes, one_by_one: bool) -> None:
@@ -53,17 +54,17 @@ class OnnxTower(nn.Module):
         self._one_by_one = one_by_one
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OnnxTower:
-        # The tower has no state that can change.
+        # The tower is immutable, so the copy can share it.
         return self
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        given = pixels.detach().to("cpu", torch.float32).contiguous().numpy()
-        parts = np.split(given, len(given)) if self._one_by_one else [given]
-        found = [self._session.run([OUTPUT], {INPUT: part})[0] for part in parts]
-        return torch.from_numpy(np.concatenate(found) if len(found) > 1 else found[0]).to(pixels.device)
+        images = pixels.detach().to("cpu", torch.float32).contiguous().numpy()
+        parts = np.split(images, len(images)) if self._one_by_one else [images]
+        outputs = [self._session.run([OUTPUT], {INPUT: part})[0] for part in parts]
+        return torch.from_numpy(np.concatenate(outputs) if len(outputs) > 1 else outputs[0]).to(pixels.device)
 
     def check(self, image_size: int, width: int) -> None:
-        """Raise an Error unless the model maps images of `image_size` pixels to features of `width`."""
+        """Raise an Error unless the model maps images of `image_size` pixels to `width` features."""
         for ends, name in ((self._session.get_inputs(), INPUT), (self._session.get_outputs(), OUTPUT)):
             if [(end.name, end.type) for end in ends] != [(name, "tensor(float)")]:
                 raise Error(
@@ -80,17 +81,56 @@ class OnnxTower(nn.Module):
             )
 
 
-class Onnx:
-    """Backbone returned by `load("onnx:FOLDER")`; `about` is its description.
+class StoredClasses:
+    """Base of backbones without a text tower, which have stored embeddings of some classes.
 
-    The weight hash covers the exported files, not the original backbone, so that a state is restored only where every
-    feature is the same.
+    `stored` has the templates of the embeddings, the recommended options, and the classes outside the vocabulary.
+    `command` is the command that stores embeddings, for messages.
     """
 
     restorable = True
     trainable = False
-    device = torch.device("cpu")
     dtype = torch.float32
+    id: str
+    command: str
+
+    def __init__(self, stored: Exported | Metadata, rows: Mapping[str, torch.Tensor]) -> None:
+        self._stored, self._rows = stored, rows
+        # The stored embeddings were computed with these templates.
+        own = {"adapter": {**stored.defaults.get("adapter", {}), "templates": list(stored.templates)}}
+        self.defaults: Mapping[str, Mapping[str, object]] = {**stored.defaults, **(own if stored.templates else {})}
+
+    def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
+        """Return the stored embeddings of `classes`; raise an Error if a class or the templates are not stored."""
+        stored = tuple(self._stored.templates)
+        if stored and check_templates(templates) != stored:
+            raise Error(
+                f"{self.id} has embeddings of the templates {shown(list(stored))} and no text tower for "
+                f"{shown(list(templates))}: {self.command} it again with these templates.",
+                code="templates-not-stored",
+            )
+        for name in classes:
+            if name not in self._rows:
+                raise Error(
+                    f"{self.id} has no embedding of the class {shown(name)}, only of {shown(list(self._rows), 200)}: "
+                    f"{self.command} it again with all classes that you need.",
+                    code="class-not-stored",
+                )
+        return torch.stack([self._rows[name] for name in classes])
+
+    def unfamiliar(self, classes: Sequence[str]) -> list[str]:
+        return [name for name in classes if name in self._stored.unfamiliar]
+
+
+class Onnx(StoredClasses):
+    """Backbone returned by `load("onnx:FOLDER")`. `about` is its description.
+
+    The weight hash covers the exported files, not the original backbone, so a state can be restored only with identical
+    features.
+    """
+
+    command = "export"
+    device = torch.device("cpu")
 
     def __init__(self, id: str, content: ExportedFiles) -> None:
         self.id = id
@@ -99,30 +139,14 @@ class Onnx:
         tower = OnnxTower(content.model, one_by_one=about.precision == "int8")
         tower.check(self.preprocessing.image_size, content.text.shape[1])
         self.vision: nn.Module = tower.eval()
-        # The embeddings exist for these templates only.
-        own = {"adapter": {**about.defaults.get("adapter", {}), "templates": list(about.templates)}}
-        self.defaults: Mapping[str, Mapping[str, object]] = {**about.defaults, **(own if about.templates else {})}
         self.weight_hash = file_hash("\n".join(about.files[name] for name in sorted(about.files)).encode())
-        self._text = content.text
-        self._rows = {name: row for row, name in enumerate(about.classes)}
-
-    @property
-    def feature_width(self) -> int:
-        return self._text.shape[1]
-
-    def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        """Return the stored embeddings of `classes`, which must be among the exported ones, in any order."""
-        check_stored_templates(self.id, self.about.templates, templates, "export")
-        check_stored_classes(self.id, self._rows, classes, "export")
-        return self._text[[self._rows[name] for name in classes]]
-
-    def unfamiliar(self, classes: Sequence[str]) -> list[str]:
-        return [name for name in classes if name in self.about.unfamiliar]
+        self.feature_width = content.text.shape[1]
+        super().__init__(about, dict(zip(about.classes, content.text, strict=True)))
 
 
 @dataclass(frozen=True)
 class ExportedFiles:
-    """Checked content of the folder of an exported backbone. `model` holds the bytes that were hashed."""
+    """Verified content of an export folder. `model` contains the bytes that were hashed."""
 
     about: Exported
     model: bytes
@@ -138,7 +162,7 @@ def load_onnx(folder: Path) -> Onnx:
 
 
 def read_exported(folder: Path) -> ExportedFiles:
-    """Read and check the files of an exported backbone; an Error says what is missing or damaged."""
+    """Read and verify the files of an exported backbone. Raise an Error if a file is missing or damaged."""
     if not folder.is_dir():
         raise Error(f"There is no folder {str(folder)!r}.", code="backbone-not-found")
     if not is_exported(folder):
@@ -154,12 +178,12 @@ def read_exported(folder: Path) -> ExportedFiles:
 
 
 def is_exported(folder: Path) -> bool:
-    """Return whether `folder` has an exported backbone."""
+    """Return whether `folder` contains an exported backbone."""
     return (folder / DESCRIPTION).is_file()
 
 
 def file_hash(content: bytes) -> str:
-    """Return the SHA-256 in hexadecimal digits."""
+    """Return the SHA-256 of `content` in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -171,27 +195,6 @@ def seal(content: Mapping[str, Any]) -> str:
 def require_runtime() -> Any:
     """Import ONNX Runtime, or raise an Error with the command that installs it."""
     return import_extra("onnxruntime", "A backbone for ONNX Runtime", "onnx")
-
-
-def check_stored_templates(id: str, stored: Sequence[str], templates: Sequence[str], command: str) -> None:
-    """Raise an Error if `templates` differ from the ones that the stored embeddings were made with."""
-    if stored and check_templates(templates) != tuple(stored):
-        raise Error(
-            f"{id} has embeddings of the templates {shown(list(stored))} and no text tower for "
-            f"{shown(list(templates))}: {command} it again with these templates.",
-            code="templates-not-stored",
-        )
-
-
-def check_stored_classes(id: str, stored: Mapping[str, object], classes: Sequence[str], command: str) -> None:
-    """Raise an Error if one of `classes` has no stored embedding."""
-    for name in classes:
-        if name not in stored:
-            raise Error(
-                f"{id} has no embedding of the class {shown(name)}, only of {shown(list(stored), 200)}: "
-                f"{command} it again with all classes that you need.",
-                code="class-not-stored",
-            )
 
 
 # --- reading the files ------------------------------------------------------------------------------------------------
@@ -207,18 +210,17 @@ def _read_description(content: bytes) -> Exported:
     from .onnx_schema import Exported
 
     with error_context(DESCRIPTION):
-        found = parse_object(content)
-        number, expected = found.pop("format", None), found.pop(SEAL, None)
+        fields = parse_object(content)
+        number, expected = fields.pop("format", None), fields.pop(SEAL, None)
         if type(number) is not int or number != FORMAT:
             raise Error(
                 f"The file has format {shown(number)}, and this version reads format {FORMAT}: use the version of "
-                "ostta "
-                "that wrote it, or export the backbone again.",
+                "ostta that wrote it, or export the backbone again.",
                 code="backbone-format-unknown",
             )
-        if expected != seal({"format": number, **found}):
+        if expected != seal({"format": number, **fields}):
             raise Error("The hash of the description is wrong: export the backbone again.", code="backbone-damaged")
-        return validate(Exported, found)
+        return validate(Exported, fields)
 
 
 def _read_text(content: bytes, classes: int) -> torch.Tensor:
@@ -235,7 +237,7 @@ def _read_text(content: bytes, classes: int) -> torch.Tensor:
             f"it must be float32 with one row for each of {classes} classes.",
             code="backbone-damaged",
         )
-    if not bool(((text.norm(dim=1) - 1).abs() <= UNIT_TOLERANCE).all()):  # false for NaN
+    if not bool(((text.norm(dim=1) - 1).abs() <= UNIT_TOLERANCE).all()):  # also catches NaN
         raise Error(f"A row of {FEATURES} does not have length one.", code="backbone-damaged")
     return text
 
@@ -243,9 +245,9 @@ def _read_text(content: bytes, classes: int) -> torch.Tensor:
 def _session(model: bytes) -> Any:
     runtime = require_runtime()
     options = runtime.SessionOptions()
-    # As many threads as torch, which follows OMP_NUM_THREADS.
+    # Use the thread count of torch, which follows OMP_NUM_THREADS.
     options.intra_op_num_threads = torch.get_num_threads()
     options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # problems are raised as well
+    options.log_severity_level = 4  # errors are raised as exceptions, so they need not be logged
     with translate_errors("backbone-damaged", "ONNX Runtime cannot read the model ({reason})."):
         return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

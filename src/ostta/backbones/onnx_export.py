@@ -39,13 +39,13 @@ from .wrapped import NoTower, Wrapped
 if TYPE_CHECKING:
     from .onnx_schema import Exported
 
-# Version of the ONNX operators.
+# ONNX operator set version.
 OPSET = 20
-# Largest difference between unit features in ONNX Runtime and in torch, in single precision.
+# Maximum accepted difference between the unit features of ONNX Runtime and torch, in single precision.
 TOLERANCE = 1e-4
-# An ONNX file is one protobuf message, which is limited to 2 GiB.
+# An ONNX file is one protobuf message, and these are limited to 2 GiB.
 MAX_BYTES = 2**31 - 2**20
-# Batch sizes of the comparison: several, to detect a tower that is fixed to one size.
+# Several batch sizes, to detect a tower that was exported with a fixed batch size.
 BATCHES = (1, 4, 3)
 LIBRARIES = ("onnxruntime", "onnx", "onnxscript")
 
@@ -61,22 +61,23 @@ def export(
 ) -> Exported:
     """Write the image tower of `backbone` and the embeddings of `classes` to `folder`, for `load("onnx:FOLDER")`.
 
-    The features are compared with those of torch before the folder is created; `largest_difference` of the returned
-    description is the result. `int8` quantises the dense layers to eight bits. `force` replaces an earlier export.
+    The features are compared with those of torch before the folder is created. `largest_difference` of the returned
+    description is the result of this comparison. `int8` quantises the dense layers to eight bits. `force` replaces an
+    existing export.
 
     >>> from ostta import backbones
     >>> about = backbones.export(backbones.load("embedded"), ["cat", "dog"], "pets")  # doctest: +SKIP
     >>> backbones.load("onnx:pets").classifier(["dog", "cat"]).shape  # doctest: +SKIP
     torch.Size([2, 192])
     """
-    names, given = check_class_names(classes), check_templates(templates)
+    names, checked_templates = check_class_names(classes), check_templates(templates)
     place = Path(folder).expanduser().resolve()
     _check_backbone(backbone)
     _check_folder(place, force)
     for library in LIBRARIES:
         import_extra(library, "A backbone for ONNX Runtime", "onnx")
     with torch.inference_mode(False), torch.no_grad(), lock_of(backbone.vision):
-        text = backbone.classifier(names, given).detach().float().cpu().contiguous()
+        text = backbone.classifier(names, checked_templates).detach().float().cpu().contiguous()
         program = _program(backbone)
         with folder_in_one_step(place) as partial:
             _write_model(program, partial / MODEL, int8)
@@ -88,7 +89,7 @@ def export(
                     backbone,
                     f"its unit features differ by {difference:.1g} from those in torch, and the limit is {TOLERANCE:g}",
                 )
-            about = _describe(backbone, names, given, int8, difference, content)
+            about = _describe(backbone, names, checked_templates, int8, difference, content)
             write_atomically(partial / DESCRIPTION, about.to_json().encode())
             load_onnx(partial)
     return about
@@ -111,7 +112,7 @@ def _describe(
         preprocessing=PreprocessingModel.of(backbone.preprocessing),
         logit_scale=float(backbone.logit_scale),
         classes=classes,
-        # Embeddings that were passed to `wrap` do not depend on templates.
+        # Embeddings passed to `wrap` do not depend on templates.
         templates=() if isinstance(backbone, Wrapped) else templates,
         defaults=json.loads(json.dumps({owner: dict(options) for owner, options in backbone.defaults.items()})),
         remark=backbone.remark,
@@ -140,15 +141,15 @@ def _check_backbone(backbone: Backbone) -> None:
 
 
 def _check_folder(place: Path, force: bool) -> None:
-    """Raise an Error unless `place` is free, empty, or an earlier export that may be replaced."""
+    """Raise an Error unless `place` does not exist, is empty, or contains an export that may be replaced."""
     if not place.exists():
         return
     if not place.is_dir():
         raise Error(f"{place} is a file: name a folder to export to.", code="folder-in-use")
-    found = {entry.name for entry in place.iterdir()}
-    if not found:
+    entries = {entry.name for entry in place.iterdir()}
+    if not entries:
         return
-    if not is_exported(place) or not found <= {DESCRIPTION, *FILES}:
+    if not is_exported(place) or not entries <= {DESCRIPTION, *FILES}:
         raise Error(
             f"The folder {place} has files that are not of an exported backbone: name another folder or an empty one.",
             code="folder-in-use",
@@ -166,7 +167,7 @@ def _program(backbone: Backbone) -> Any:
     # Two images, because the tracer treats a batch size of 0 or 1 as constant.
     pixels = torch.zeros(2, 3, size, size, device=_device(backbone.vision))
     message = f"The image tower of {backbone.id} cannot be converted to ONNX: {{reason}}."
-    with translate_errors("backbone-not-exportable", message), _quiet():
+    with translate_errors("backbone-not-exportable", message), _without_logs():
         traced = torch.export.export(
             backbone.vision, (pixels,), dynamic_shapes=({0: torch.export.Dim("batch")},), strict=False
         )
@@ -175,14 +176,14 @@ def _program(backbone: Backbone) -> Any:
         )
         from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
-        # The metadata has paths of files on this machine.
+        # The metadata contains local file paths.
         ClearMetadataAndDocStringPass()(program.model)
     return program
 
 
 def _write_model(program: Any, file: Path, int8: bool) -> None:
     message = "The ONNX model cannot be written: {reason}."
-    with translate_errors("backbone-not-exportable", message), _quiet():
+    with translate_errors("backbone-not-exportable", message), _without_logs():
         if int8:
             _quantise(program.model_proto, file)
         else:
@@ -190,10 +191,10 @@ def _write_model(program: Any, file: Path, int8: bool) -> None:
 
 
 def _quantise(model: Any, file: Path) -> None:
-    """Write the model with dense layers of eight bits, whose inputs are scaled at every pass.
+    """Write the model with dynamically quantised eight-bit dense layers.
 
-    Weights are unsigned: with signed weights, CPUs without VNNI add two products in sixteen bits, which overflows. Only
-    dense layers are quantised, because convolutions in eight bits are slower than in single precision.
+    The weights are unsigned, because with signed weights CPUs without VNNI add two products in sixteen bits, which can
+    overflow. Only dense layers are quantised, because eight-bit convolutions are slower than in single precision.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -208,7 +209,7 @@ def _write_text(text: torch.Tensor, file: Path) -> None:
 
 
 def _largest_difference(backbone: Backbone, tower: OnnxTower) -> float:
-    """Return the largest difference between unit features of the two towers, on smooth images with noise."""
+    """Return the largest difference between the unit features of the two towers on smooth, noisy images."""
     generator, size = torch.Generator().manual_seed(0), backbone.preprocessing.image_size
     largest = 0.0
     for count in BATCHES:
@@ -220,7 +221,7 @@ def _largest_difference(backbone: Backbone, tower: OnnxTower) -> float:
         with translate_errors("backbone-not-exportable", message):
             theirs = encode(tower, pixels)
         difference = float((ours - theirs).abs().max())
-        if not difference < float("inf"):  # also for NaN
+        if not difference < float("inf"):  # also catches NaN
             raise _not_exportable(backbone, "its features of some images are not finite")
         largest = max(largest, difference)
     return largest
@@ -231,8 +232,8 @@ def _device(tower: nn.Module) -> torch.device:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress the warnings and log messages of the exporter; real problems are raised."""
+def _without_logs() -> Iterator[None]:
+    """Suppress warnings and log messages of the exporter. Errors are still raised."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""Pydantic models of the description in an exported backbone (`ostta.json`). Imported when one is read or written."""
+"""Pydantic models for `ostta.json`, the description of an exported backbone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .onnx import FILES, FORMAT, SEAL, seal
 from .prompts import check_class_names, check_templates
 
 Pixels = Annotated[int, Field(ge=1, le=10_000)]
-# Larger numbers have no representation in single precision.
+# The range of single precision.
 Number = Annotated[float, Field(gt=-1e38, lt=1e38)]
 Positive = Annotated[float, Field(gt=0, lt=1e38)]
 OptionValue = Text | bool | int | float | None
@@ -22,7 +22,7 @@ ClassNames = Annotated[tuple[Text, ...], Field(max_length=MAX_CLASSES)]
 
 
 class PreprocessingModel(StrictModel):
-    """Fields as in `ostta.core.types.Preprocessing`."""
+    """Serialised form of `ostta.core.types.Preprocessing`."""
 
     image_size: Pixels
     mean: tuple[Number, Number, Number]
@@ -36,7 +36,7 @@ class PreprocessingModel(StrictModel):
         return cls(**dataclasses.asdict(preprocessing))
 
     def build(self) -> Preprocessing:
-        """Return the values as the class that views are made with."""
+        """Return the values as a `Preprocessing`."""
         return Preprocessing(**self.model_dump())
 
 
@@ -49,11 +49,11 @@ def _check_files(hashes: dict[str, str]) -> dict[str, str]:
 class Exported(StrictModel):
     """Description of an exported backbone.
 
-    backbone, weight_hash: the backbone that was exported.
-    precision:             "float32", or "int8" if weights and inputs of dense layers have eight bits.
+    backbone, weight_hash: id and weight hash of the exported backbone.
+    precision:             "float32", or "int8" if the weights and inputs of dense layers are quantised.
     templates:             templates of the class embeddings; empty if the embeddings were passed to `wrap`.
-    unfamiliar:            classes that the model is known not to understand.
-    largest_difference:    largest difference from the unit features of the image tower in torch, measured on export.
+    unfamiliar:            classes outside the vocabulary of the model.
+    largest_difference:    largest difference from the unit features of the torch image tower, measured during export.
     files:                 SHA-256 of each file.
     """
 

@@ -1,4 +1,4 @@
-"""A backbone from a loaded model of `open_clip`.
+"""Backbones from loaded `open_clip` models.
 
 `open_clip` is not imported: any model with `visual`, `encode_image`, `encode_text` and `logit_scale` is accepted.
 """
@@ -6,33 +6,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import torch
 from PIL import Image
 from torch import nn
 
-from ..core.devices import own_precision, run_in
 from ..core.errors import translate_errors
+from ..core.overlay import own_precision, run_in
 from ..core.types import Error, Preprocessing
-from .clip import BATCH
+from .clip import BATCH, EncodesCompletePrompts
 from .preprocessing import clip_preprocessing, parse_preprocessing
-from .prompts import ensemble, fill, prompt_too_long, refuse_special_tokens
+from .prompts import fill, prompt_too_long, refuse_special_tokens
 from .protocol import DEFAULT_TEMPLATES
 from .siglip import SIGMOID_DEFAULTS
-from .towers import initial_weights, shared_copy, weight_hash
+from .towers import initial_weights, shared_copy
 
-# Special tokens of the tokenizers of `open_clip`.
+# Special tokens of the `open_clip` tokenizers.
 SPECIAL_TOKENS = ("<start_of_text>", "<end_of_text>", "<|startoftext|>", "<|endoftext|>")
 RESAMPLES = {"bilinear": 2, "bicubic": 3}
-# Least cosine similarity between the features of `visual` and of `encode_image`.
+# Minimum cosine similarity between the features of `visual` and `encode_image`.
 MIN_SIMILARITY = 0.999
 GREY = 150
 
 
 class VisualTower(nn.Module):
-    """Image tower. Some models return a tuple of features and tokens."""
+    """Image tower that returns only the features. Some models return a tuple of features and tokens."""
 
     def __init__(self, visual: nn.Module) -> None:
         super().__init__()
@@ -57,14 +56,12 @@ class EncodeTextTower(nn.Module):
         return features
 
 
-class OpenClip:
+class OpenClip(EncodesCompletePrompts):
     """Backbone returned by `from_open_clip`."""
 
     feature_width: int
     id = "open_clip"
-    trainable = True
     restorable = False
-    remark = ""
 
     def __init__(
         self,
@@ -74,16 +71,16 @@ class OpenClip:
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        """Take over `model`, a copy whose submodules may be replaced."""
+        """Take ownership of `model`, a copy whose submodules may be replaced."""
         parts: Any = model
         self.logit_scale = float(parts.logit_scale.detach().float().exp())
-        # Models that were trained with a sigmoid have a bias.
+        # Models trained with a sigmoid loss have a logit bias.
         self.defaults: Mapping[str, Mapping[str, object]] = (
             SIGMOID_DEFAULTS if getattr(parts, "logit_bias", None) is not None else {}
         )
         self.vision: nn.Module = VisualTower(parts.visual)
         self.preprocessing, self._tokenizer = preprocessing, tokenizer
-        # The image tower and the temperature are not part of the text tower.
+        # Remove the image tower and the temperature, so that they are not part of the text tower.
         parts.visual = nn.Identity()
         for name in ("logit_scale", "logit_bias"):
             if parts._parameters.get(name) is not None:
@@ -94,19 +91,11 @@ class OpenClip:
             run_in(tower.eval(), device, dtype)
         self._weights = initial_weights(vision=self.vision, text=self.text)
 
-    @cached_property
-    def weight_hash(self) -> str:
-        return weight_hash(self._weights)
-
-    def unfamiliar(self, classes: Sequence[str]) -> list[str]:
-        return []
-
     def embed(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        """Return raw features of the prompts, in the order of `fill`, with a graph if `text` has one."""
         prompts = fill(classes, templates)
         refuse_special_tokens(prompts, SPECIAL_TOKENS, self.id)
         tokens, longer = self._tokens(prompts), self._tokens([f"{prompt} and more" for prompt in prompts])
-        # These tokenizers truncate silently; appended text then has no effect.
+        # These tokenizers truncate silently, so a prompt is too long if appended text does not change its tokens.
         cut = (tokens == longer).all(1).nonzero().flatten().tolist() if tokens.shape == longer.shape else []
         if cut:
             raise prompt_too_long(self.id, classes, len(prompts), cut[0], tokens.shape[1])
@@ -117,21 +106,12 @@ class OpenClip:
     def _tokens(self, prompts: list[str]) -> torch.Tensor:
         tokens = self._tokenizer(prompts)
         if not isinstance(tokens, torch.Tensor) or tokens.ndim != 2 or len(tokens) != len(prompts):
-            found = list(tokens.shape) if isinstance(tokens, torch.Tensor) else type(tokens).__name__
+            shape = list(tokens.shape) if isinstance(tokens, torch.Tensor) else type(tokens).__name__
             raise Error(
-                f"The tokenizer returns {found} for {len(prompts)} texts: it must return a tensor [{len(prompts)}, L].",
+                f"The tokenizer returns {shape} for {len(prompts)} texts: it must return a tensor [{len(prompts)}, L].",
                 code="tokenizer-mismatch",
             )
         return tokens
-
-    @torch.no_grad()
-    def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        return ensemble(self.embed(classes, templates), len(classes))
-
-    @torch.no_grad()
-    def read(self, prompts: Sequence[str]) -> torch.Tensor:
-        """Return unit text embeddings of whole prompts."""
-        return ensemble(self.embed(prompts, ("{}",)), len(prompts))
 
 
 def from_open_clip(
@@ -139,11 +119,11 @@ def from_open_clip(
     tokenizer: Callable[[list[str]], torch.Tensor],
     transform: Callable[[Image.Image], torch.Tensor],
 ) -> OpenClip:
-    """Build a backbone from a model of `open_clip`, its tokenizer and its transform for inference.
+    """Build a backbone from an `open_clip` model, its tokenizer and its inference transform.
 
-    The backbone shares the weights of the model, and the model itself is not changed. Do not train the model while the
-    backbone is in use. A state file cannot load such a backbone again: pass it to `Adapter.restore`, which compares the
-    weight hash.
+    The backbone shares the weights of the model. The model is not modified. Do not train the model while the backbone
+    is in use. The backbone cannot be loaded from a state file: pass it to `Adapter.restore`, which compares the weight
+    hash.
 
     >>> import open_clip  # doctest: +SKIP
     >>> model, _, transform = open_clip.create_model_and_transforms("RN50", pretrained="openai")  # doctest: +SKIP
@@ -169,7 +149,7 @@ def from_open_clip(
 
 @torch.no_grad()
 def _width(backbone: OpenClip, whole: nn.Module) -> int:
-    """Return the width of a feature; an Error if the towers do not compute what the model computes."""
+    """Return the feature width. Raise an Error if the towers and the model compute different features."""
     model: Any = whole
     size = backbone.preprocessing.image_size
     pixels = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(0)).to(backbone.device)
@@ -181,8 +161,7 @@ def _width(backbone: OpenClip, whole: nn.Module) -> int:
     if features.shape != expected.shape or features.shape != text.shape:
         raise Error(
             f"The model returns {list(expected.shape)} for an image, `visual` {list(features.shape)}, and the text "
-            "tower "
-            f"{list(text.shape)}: all three must be [1, D].",
+            f"tower {list(text.shape)}: all three must be [1, D].",
             code="model-unsupported",
         )
     if not float(nn.functional.cosine_similarity(features, expected)) > MIN_SIMILARITY:
@@ -194,14 +173,13 @@ def _width(backbone: OpenClip, whole: nn.Module) -> int:
 
 
 def preprocessing_of(transform: Callable[[Image.Image], torch.Tensor]) -> Preprocessing:
-    """Return the preprocessing of a transform of `open_clip`, read from its steps and verified on a grey image."""
+    """Read the preprocessing from the steps of an `open_clip` transform and verify it on a grey image."""
     steps: dict[str, Any] = {type(step).__name__: step for step in getattr(transform, "transforms", ())}
     if not {"Resize", "Normalize"} <= set(steps) or any(name.startswith(("Random", "CenterCropOr")) for name in steps):
-        found = ", ".join(steps) or f"a {type(transform).__name__} without steps"
+        actual = ", ".join(steps) or f"a {type(transform).__name__} without steps"
         raise Error(
-            f"The transform has the steps {found}: give the transform of open_clip for inference, with Resize, "
-            "CenterCrop and "
-            "Normalize.",
+            f"The transform has the steps {actual}: give the transform of open_clip for inference, with Resize, "
+            "CenterCrop and Normalize.",
             code="preprocessing-invalid",
         )
     resize, normalize, crop = steps["Resize"], steps["Normalize"], steps.get("CenterCrop")
@@ -226,8 +204,7 @@ def preprocessing_of(transform: Callable[[Image.Image], torch.Tensor]) -> Prepro
     if seen.shape != expected.shape or not torch.allclose(seen.float(), expected, atol=1e-3):
         raise Error(
             f"The transform returns {list(seen.shape)} for a grey image, which differs from its steps, expected to "
-            "return "
-            f"{list(expected.shape)} with the mean and the standard deviation of Normalize.",
+            f"return {list(expected.shape)} with the mean and the standard deviation of Normalize.",
             code="preprocessing-invalid",
         )
     return preprocessing

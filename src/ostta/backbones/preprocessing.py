@@ -17,31 +17,31 @@ HALVES = (0.5, 0.5, 0.5)
 
 
 def clip_preprocessing(image_size: int) -> Preprocessing:
-    """Return the preprocessing of CLIP models without a processor config."""
+    """Return the default preprocessing for CLIP models without a processor config."""
     return Preprocessing(image_size, CLIP_MEAN, CLIP_STD, fit="crop", resize=image_size)
 
 
 def siglip_preprocessing(image_size: int) -> Preprocessing:
-    """Return the preprocessing of SigLIP models without a processor config."""
+    """Return the default preprocessing for SigLIP models without a processor config."""
     return Preprocessing(image_size, HALVES, HALVES, fit="square")
 
 
 def read_preprocessing(folder: Path, default: Preprocessing) -> Preprocessing:
-    """Return the preprocessing of the processor config in a folder; `default` supplies missing entries."""
+    """Read the preprocessing from the processor config in a folder. `default` supplies missing entries."""
     for name in ("preprocessor_config.json", "processor_config.json"):
         file = folder / name
         if file.is_file():
             message = f"{file} is not a readable processor config: {{reason}}."
             with translate_errors("preprocessing-invalid", message, ValueError, AttributeError):
                 content = json.loads(file.read_text(encoding="utf-8"))
-                # `transformers` 5 stores the image processor inside the config of the whole processor.
+                # `transformers` 5 nests the image processor config in the processor config.
                 config = content.get("image_processor", content)
             return check_preprocessing(config, default, str(file))
     return default
 
 
 def check_preprocessing(config: Mapping[str, Any], default: Preprocessing, source: str) -> Preprocessing:
-    """Parse a processor config; an Error about `source` if it is invalid or its images do not fit the image tower."""
+    """Parse a processor config. Raise an Error about `source` if it is invalid or does not fit the image tower."""
     message = f"{source} is not a readable processor config: {{reason}}."
     with translate_errors("preprocessing-invalid", message, ValueError, TypeError, AttributeError, KeyError):
         parsed = parse_preprocessing(config, default)

@@ -1,4 +1,4 @@
-"""From class names to prompts, from prompt embeddings to a classifier, and prompts as vectors that can be tuned."""
+"""Prompts from class names, classifiers from prompt embeddings, and prompts as tunable vectors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import torch
 from torch.nn import functional
 
 from ..core.checks import shown
-from ..core.devices import in_single, own_precision
+from ..core.overlay import in_single, own_precision
 from ..core.types import Error
 from ..io import is_unicode
 from .protocol import (
     DEFAULT_TEMPLATES,
     Backbone,
     EncodesWords,
+    HasTextTower,
     ReadsPrompts,
     RelatesNames,
     TunablePrompts,
@@ -25,26 +26,26 @@ from .protocol import (
 from .towers import KeysValues, causal_block, keys_values, last_block
 
 if TYPE_CHECKING:
-    from .clip import Clip
+    from .clip import ClipFamily
 
 # Name of the tensor that prompt tuning changes.
 CONTEXT = "context"
-# Longest part of a prompt or template in a message.
+# Maximum number of characters of a prompt or template in a message.
 SHOWN = 200
 
 
 # --- prompts ----------------------------------------------------------------------------------------------------------
 def fill(classes: Sequence[str], templates: Sequence[str]) -> list[str]:
-    """Return the prompts of the first class in every template, then those of the second class, and so on."""
+    """Return the prompts of all classes: every template with the first class, then with the second class, and so on."""
     if not classes:
         raise Error("There are no classes: give at least one name.", code="classes-invalid")
     checked = check_templates(templates)
-    # `replace` instead of `format`, because other braces in a template or a name are ordinary characters.
+    # `format` would interpret other braces in a template or a name.
     return [template.replace("{}", name.replace("_", " ")) for name in classes for template in checked]
 
 
 def check_class_names(classes: Sequence[str]) -> tuple[str, ...]:
-    """Return class names as a tuple; an Error if there is none, one that is empty, or one that occurs twice."""
+    """Return the class names as a tuple. Raise an Error if there are none, or if a name is empty or repeated."""
     if isinstance(classes, str) or not isinstance(classes, Sequence) or not classes:
         raise Error(
             f'The classes must be a list of names such as ["cat", "dog"], not {shown(classes)}.', code="classes-invalid"
@@ -59,7 +60,7 @@ def check_class_names(classes: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_templates(templates: Sequence[str]) -> tuple[str, ...]:
-    """Return the templates as a tuple; a single text is one template. Every template must have one placeholder {}."""
+    """Return the templates as a tuple. A string is one template. Each template must have one placeholder {}."""
     if isinstance(templates, str):
         templates = (templates,)
     if not isinstance(templates, Sequence) or not templates:
@@ -78,21 +79,20 @@ def check_templates(templates: Sequence[str]) -> tuple[str, ...]:
 
 
 def refuse_special_tokens(prompts: Sequence[str], tokens: Sequence[str], id: str) -> None:
-    """Raise an Error for a prompt with a special token such as <|endoftext|>, which would end it."""
+    """Raise an Error if a prompt contains a special token such as <|endoftext|>, which would end the prompt."""
     for prompt in prompts:
         for token in tokens:
-            # Some tokenizers pad with an ordinary character such as "!", which a name may have.
+            # Some tokenizers pad with an ordinary character such as "!", which may occur in a name.
             if len(token) > 1 and token.lower() in prompt.lower():
                 raise Error(
                     f"The prompt {shown(prompt, SHOWN)} has the special token {token!r} of {id}: remove it from the "
-                    "class "
-                    "name or the template.",
+                    "class name or the template.",
                     code="prompt-invalid",
                 )
 
 
 def prompt_too_long(id: str, classes: Sequence[str], prompts: int, place: int, limit: int) -> Error:
-    """Return the Error for the prompt at `place` of `prompts`, which has more tokens than the text tower reads."""
+    """Return the Error for prompt number `place` of `prompts`, which exceeds the token limit of the text tower."""
     name = classes[place * len(classes) // prompts]
     return Error(
         f"The class {name!r} is too long for {id}: the text tower reads {limit} tokens, and its prompt has more.",
@@ -102,7 +102,7 @@ def prompt_too_long(id: str, classes: Sequence[str], prompts: int, place: int, l
 
 # --- classifiers ------------------------------------------------------------------------------------------------------
 def ensemble(features: torch.Tensor, classes: int) -> torch.Tensor:
-    """Return one unit row a class: the renormalised mean of its unit embeddings, which are in the order of `fill`."""
+    """Return one unit row per class: the renormalised mean of its unit embeddings, given in the order of `fill`."""
     rows = functional.normalize(features, dim=-1)
     if len(rows) == classes:
         return rows
@@ -112,13 +112,13 @@ def ensemble(features: torch.Tensor, classes: int) -> torch.Tensor:
 def classifier_of(
     backbone: Backbone, classes: Sequence[str], templates: Sequence[str], prompts: Mapping[str, Sequence[str]]
 ) -> torch.Tensor:
-    """Return one unit row a class, from its descriptions in `prompts`, or from its name in the templates."""
+    """Return one unit row per class, from its descriptions in `prompts` or from its name in the templates."""
     if not prompts:
         return backbone.classifier(classes, templates)
     if not isinstance(backbone, ReadsPrompts):
         raise Error(
-            f"The backbone {backbone.id} cannot encode descriptions of classes, because it has no text tower: give the "
-            "names of the classes without descriptions.",
+            f"The backbone {backbone.id} cannot encode descriptions of classes: give the names of the classes "
+            "without descriptions.",
             code="backbone-unsupported",
         )
     by_name = [name for name in classes if name not in prompts]
@@ -135,7 +135,7 @@ def words_of(
 ) -> Mapping[str, torch.Tensor]:
     """Return unit text features of the `names` that the backbone can encode; none if it has no text tower.
 
-    A backbone that relates names (`RelatesNames`) omits names of the classes and of things that a class covers.
+    A backbone that implements `RelatesNames` omits names of the classes and of concepts that a class covers.
     """
     if isinstance(backbone, RelatesNames):
         names = backbone.other_words(names, classes)
@@ -143,19 +143,18 @@ def words_of(
         return {}
     if isinstance(backbone, EncodesWords):
         return backbone.encode_words(names)
-    if not isinstance(backbone, ReadsPrompts):
+    if not isinstance(backbone, HasTextTower):
         return {}
     return dict(zip(names, backbone.classifier(names, templates), strict=True))
 
 
 # --- prompts as vectors -----------------------------------------------------------------------------------------------
 def prompted(backbone: Backbone, classes: Sequence[str]) -> TunablePrompts:
-    """Return the prompts of `classes` as vectors that can be tuned; an Error if the backbone does not support it."""
+    """Return the prompts of `classes` as tunable vectors. Raise an Error if the backbone does not support this."""
     if not isinstance(backbone, TunesPrompts):
         raise Error(
             f"The backbone {backbone.id} cannot tune prompts, which requires a text tower of the CLIP family: use a "
-            "backbone "
-            'such as "openai/clip-vit-base-patch16" or "embedded".',
+            'backbone such as "openai/clip-vit-base-patch16" or "embedded".',
             code="backbone-unsupported",
         )
     return backbone.prompted(classes)
@@ -163,26 +162,26 @@ def prompted(backbone: Backbone, classes: Sequence[str]) -> TunablePrompts:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Classes whose own tokens have one length, with these token ids, [classes, length]."""
+    """Classes whose names have the same number of tokens, with their token ids [classes, length]."""
 
     classes: list[int]
     tokens: torch.Tensor
 
 
 class PromptedText:
-    """Prompts of `classes`, with the words of `template` before {} as vectors that can be tuned.
+    """Prompts of `classes`, with the words of `template` before {} as tunable vectors.
 
-    A prompt has a start token, context, and the tokens of the class up to the end of text. The text attention of CLIP
-    is causal, so start and context are computed once for all classes. `tests/test_context.py` compares the result with
-    the forward pass of `transformers`, which does not accept vectors.
+    A prompt consists of the start token, the context, and the tokens of the class up to the end of text. The text
+    attention of CLIP is causal, so the start token and the context are computed once for all classes. The forward pass
+    of `transformers` does not accept vectors; `tests/backbones/test_context.py` checks that the results are the same.
 
-    free:          tensors that can be tuned and belong to no module: the context.
+    free:          tunable tensors that belong to no module: the context.
     vision_names:  parameters of the image tower that belong to the prompts: none here.
     """
 
     vision_names: tuple[str, ...] = ()
 
-    def __init__(self, clip: Clip, classes: Sequence[str], template: str = DEFAULT_TEMPLATES[0]) -> None:
+    def __init__(self, clip: ClipFamily, classes: Sequence[str], template: str = DEFAULT_TEMPLATES[0]) -> None:
         tower: Any = clip.text
         device, self._text = clip.device, clip.text
         self._embeddings = tower.text_model.embeddings
@@ -194,8 +193,7 @@ class PromptedText:
         if len(parts) < len(prompts):
             raise Error(
                 f"The template {template!r} cannot be tuned on {clip.id}, because its words are joined to the class "
-                "name: "
-                "put a space before {}.",
+                "name: put a space before {}.",
                 code="template-invalid",
             )
         self._shared = torch.tensor(shared, device=device)
@@ -209,14 +207,14 @@ class PromptedText:
         self.free: dict[str, torch.Tensor] = {CONTEXT: self.initial_context}
 
     def classify(self, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Return raw features, one row a class, with the values of `tensors` in place of those of the prompts."""
+        """Return raw features, one row per class, with `tensors` in place of the values of the prompts."""
         return self.encode(tensors[CONTEXT])
 
     def encode(self, context: torch.Tensor, deeper: Sequence[torch.Tensor] = ()) -> torch.Tensor:
-        """Return raw features, one row a class, with `context` [n, width] in place of the first n words of the prompts.
+        """Return raw features, one row per class, with `context` [n, width] in place of the first n prompt tokens.
 
-        The tensors of `deeper`, [n, width] each, take these places again at the input of the second layer, the third,
-        and so on. The computation is in the precision of the text tower, the result in single precision.
+        The tensors of `deeper`, each [n, width], replace the same positions at the input of the second layer, the third
+        layer, and so on. The features are computed in the precision of the text tower and returned in single precision.
         """
         with own_precision(self._text):
             return in_single(self._encode(context, deeper), self._text)
@@ -251,7 +249,7 @@ class PromptedText:
         return words
 
 
-def _shared_tokens(clip: Clip, template: str) -> list[int]:
+def _shared_tokens(clip: ClipFamily, template: str) -> list[int]:
     """Return the start token and the tokens of the words before {}."""
     words = template.partition("{}")[0].strip()
     if not words:

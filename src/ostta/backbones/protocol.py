@@ -1,4 +1,4 @@
-"""Protocols of backbones: what every backbone has, and the additional capabilities of some."""
+"""Protocols of backbones: the common interface and optional capabilities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ DEFAULT_TEMPLATES = ("a photo of a {}.",)
 
 
 class Backbone(Protocol):
-    """An image tower and text embeddings in one space. It never changes: adapted tensors are in overlays over `vision`.
+    """An image tower and text embeddings in a shared space.
+
+    A backbone is immutable: adapted tensors are stored in overlays over `vision`.
 
     >>> backbone = ostta.backbones.load("embedded")
     >>> backbone
@@ -24,14 +26,14 @@ class Backbone(Protocol):
     (True, True)
 
     id:             name for `load`: "embedded", an id on the hub or a folder; "wrapped" for a backbone from `wrap`.
-    vision:         module from normalised images [B, 3, H, W] to raw features [B, D]; frozen, in eval mode.
-    preprocessing:  conversion of an image to its canonical view, which `data.views` applies.
+    vision:         frozen module in eval mode, from normalised images [B, 3, H, W] to raw features [B, D].
+    preprocessing:  conversion of an image to its canonical view, applied by `data.views`.
     logit_scale:    factor of the logits, exp(logit_scale) of CLIP.
     defaults:       recommended options by method or identifier: {"rosita": {"lr": 0.01}}.
     device, dtype:  device and precision of the towers.
     trainable:      whether gradients reach the parameters of `vision`.
-    restorable:     whether `load(id)` returns the same backbone; a wrapped one must be passed by the caller.
-    remark:         remark that is shown beside every result with this backbone, or empty.
+    restorable:     whether `load(id)` returns the same backbone; a wrapped backbone must be passed by the caller.
+    remark:         remark shown with every result of this backbone, or an empty string.
     """
 
     id: str
@@ -47,33 +49,33 @@ class Backbone(Protocol):
 
     @property
     def feature_width(self) -> int:
-        """Width of a feature."""
+        """Number of dimensions of a feature."""
 
     @property
     def weight_hash(self) -> str:
         """SHA-256 of the initial weights, computed on first use."""
 
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        """Return unit text embeddings, one row a class; several templates are averaged and renormalised.
+        """Return unit text embeddings, one row per class. Several templates are averaged and renormalised.
 
         >>> ostta.backbones.load("embedded").classifier(["cat", "dog"], ["a photo of a {}.", "a {} in the snow."]).shape
         torch.Size([2, 128])
         """
 
     def unfamiliar(self, classes: Sequence[str]) -> list[str]:
-        """Return the class names that the model is known not to understand; empty if nothing is known.
+        """Return the class names outside the vocabulary of the model, or an empty list if the vocabulary is not known.
 
         >>> ostta.backbones.load("embedded").unfamiliar(["cat", "violin"])
         ['violin']
         """
 
 
-# --- additional capabilities: a backbone declares one by having the members of its protocol ---------------------------
+# --- optional capabilities: a backbone has one if it implements the members of the protocol ---------------------------
 @runtime_checkable
 class HasTextTower(Protocol):
-    """A backbone with a text tower that can be trained.
+    """A backbone with a trainable text tower.
 
-    text: module of the tower; `embed` runs it.
+    text: module of the text tower, which `embed` runs.
 
     >>> isinstance(ostta.backbones.load("embedded"), ostta.backbones.HasTextTower)
     True
@@ -83,19 +85,19 @@ class HasTextTower(Protocol):
     def text(self) -> nn.Module: ...
 
     def embed(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        """Return raw features of the prompts, class by class, with a graph if `text` has one."""
+        """Return raw features of the prompts, class by class, with gradients if `text` has them."""
 
 
 @runtime_checkable
 class ReadsPrompts(Protocol):
-    """A backbone whose text tower encodes whole prompts, not only class names in templates.
+    """A backbone whose text tower encodes complete prompts, not only class names in templates.
 
     >>> isinstance(ostta.backbones.wrap(None, torch.eye(2)), ostta.backbones.ReadsPrompts)
     False
     """
 
     def read(self, prompts: Sequence[str]) -> torch.Tensor:
-        """Return unit text embeddings, one row a prompt.
+        """Return unit text embeddings, one row per prompt.
 
         >>> ostta.backbones.load("embedded").read(["a photo of a cat", "a dog in the snow"]).shape
         torch.Size([2, 128])
@@ -104,14 +106,14 @@ class ReadsPrompts(Protocol):
 
 @runtime_checkable
 class EncodesWords(Protocol):
-    """A backbone without a text tower that has embeddings of words other than the classes.
+    """A backbone without a text tower that has embeddings of words other than the class names.
 
     >>> isinstance(ostta.backbones.wrap(None, torch.eye(2)), ostta.backbones.EncodesWords)
     True
     """
 
     def encode_words(self, names: Sequence[str]) -> Mapping[str, torch.Tensor]:
-        """Return unit text embeddings [D] of the known names, by name.
+        """Return the unit text embedding [D] of each name that has one.
 
         >>> known = {"cat": [1.0, 0.0], "teapot": [0.0, 2.0]}
         >>> ostta.backbones.wrap(None, known).encode_words(["teapot", "kite"])
@@ -121,14 +123,14 @@ class EncodesWords(Protocol):
 
 @runtime_checkable
 class RelatesNames(Protocol):
-    """A backbone that knows which names include others, so that a kind of a class does not count as another object.
+    """A backbone with a name hierarchy, so that a subtype of a class is not treated as another object.
 
     >>> isinstance(ostta.backbones.load("photos"), ostta.backbones.RelatesNames)
     True
     """
 
     def other_words(self, words: Sequence[str], classes: Sequence[str]) -> Sequence[str]:
-        """Return the words that neither name a class nor a kind of it.
+        """Return the words that name neither a class nor a subtype of a class.
 
         >>> ostta.backbones.load("photos").other_words(["beagle", "teapot"], ["dog"])
         ['teapot']
@@ -136,9 +138,9 @@ class RelatesNames(Protocol):
 
 
 class TunablePrompts(Protocol):
-    """Prompts of classes as vectors that can be tuned.
+    """Prompts of classes as tunable vectors.
 
-    free:          tensors that can be tuned and belong to no module.
+    free:          tunable tensors that belong to no module.
     vision_names:  parameters of the image tower that belong to the prompts.
     """
 
@@ -149,7 +151,7 @@ class TunablePrompts(Protocol):
     def vision_names(self) -> Sequence[str]: ...
 
     def classify(self, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Return raw features, one row a class, with the values of `tensors` in place of those of the prompts."""
+        """Return raw features, one row per class, with `tensors` in place of the values of the prompts."""
 
 
 @runtime_checkable
@@ -161,7 +163,7 @@ class TunesPrompts(Protocol):
     """
 
     def prompted(self, classes: Sequence[str], template: str = DEFAULT_TEMPLATES[0]) -> TunablePrompts:
-        """Return the prompts of `classes`; their initial vectors are the words of `template`."""
+        """Return the prompts of `classes`, initialised with the words of `template`."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ class Statistics:
 
 
 class TokenTower(Protocol):
-    """An image tower that returns its tokens."""
+    """An image tower that exposes its tokens."""
 
     @property
     def blocks(self) -> int:
@@ -183,15 +185,15 @@ class TokenTower(Protocol):
         """Return raw features and the inputs [B, tokens, width] of the first `blocks` blocks, prompts included."""
 
     def tokens(self, pixels: torch.Tensor, blocks: int) -> list[torch.Tensor]:
-        """Return the inputs of the first `blocks` blocks only."""
+        """Return the inputs of the first `blocks` blocks without computing the later blocks."""
 
 
 @runtime_checkable
 class HasTokenStatistics(Protocol):
-    """A backbone whose tokens can be aligned with those of source images, as PromptAlign does.
+    """A backbone whose tokens can be aligned with those of source images, as in PromptAlign.
 
     tower:       image tower.
-    statistics:  statistics of its tokens on source images; None until they are measured.
+    statistics:  token statistics on source images, or None before they are measured.
 
     >>> isinstance(ostta.backbones.load("embedded"), ostta.backbones.HasTokenStatistics)
     False

@@ -1,7 +1,7 @@
-"""The two towers of a model as modules from tensor to tensor, their transformer layers, and the hash of their weights.
+"""Image and text towers as modules from tensor to tensor, their transformer layers, and the weight hash.
 
-The features of a CLIP are read at one position. In the last layer the other positions serve as keys and values only, so
-their queries and dense layers, five sixths of the layer, are not computed (`last_block`).
+CLIP reads its features at one position. In the last layer, the other positions are used only as keys and values, so
+`last_block` does not compute their queries and dense layers, which are five sixths of the work of the layer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from ..core.errors import translate_errors
-from ..core.modes import learning
+from ..core.overlay import learning
 from ..core.types import Error
 
 PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
@@ -27,9 +27,9 @@ KeysValues = tuple[torch.Tensor, torch.Tensor]
 
 # --- towers -----------------------------------------------------------------------------------------------------------
 class ImageTower(nn.Module):
-    """Vision model of `transformers`: normalised images [B, 3, H, W] to raw features [B, D].
+    """Vision model of `transformers`, from normalised images [B, 3, H, W] to raw features [B, D].
 
-    The submodules keep their names, so that stored overlays use the parameter names of CLIP.
+    The submodules keep their names, so stored overlays use the parameter names of CLIP.
     """
 
     def __init__(self, vision_model: nn.Module, visual_projection: nn.Module | None = None) -> None:
@@ -43,7 +43,7 @@ class ImageTower(nn.Module):
 
 
 class ClipTower(ImageTower):
-    """Image tower of a CLIP: the last layer is computed for the class token only."""
+    """Image tower of CLIP that computes the last layer only for the class token."""
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         model: Any = self.vision_model
@@ -53,7 +53,7 @@ class ClipTower(ImageTower):
         return self.read(hidden)
 
     def read(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return raw features from the input of the last layer."""
+        """Compute raw features from the input of the last layer."""
         model: Any = self.vision_model
         token = last_block(model.encoder.layers[-1], hidden, 0)
         features: torch.Tensor = self.visual_projection(model.post_layernorm(token))
@@ -61,7 +61,7 @@ class ClipTower(ImageTower):
 
 
 class TextTower(nn.Module):
-    """Text model of `transformers`: token ids [B, L] to raw features [B, D]."""
+    """Text model of `transformers`, from token ids [B, L] to raw features [B, D]."""
 
     def __init__(self, text_model: nn.Module, text_projection: nn.Module | None = None) -> None:
         super().__init__()
@@ -69,15 +69,14 @@ class TextTower(nn.Module):
         self.text_projection = nn.Identity() if text_projection is None else text_projection
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        # No attention mask: CLIP is causal, so tokens after the end have no effect, and SigLIP was trained without a
-        # mask.
+        # No attention mask is needed: CLIP is causal, so padding has no effect, and SigLIP was trained without a mask.
         features: torch.Tensor = self.text_projection(self.text_model(tokens).pooler_output)
         return features
 
 
 # --- transformer layers -----------------------------------------------------------------------------------------------
 class Attention(Protocol):
-    """Attributes used of the attention of a layer."""
+    """Interface of the attention module of a CLIP layer."""
 
     q_proj: nn.Linear
     k_proj: nn.Linear
@@ -89,7 +88,7 @@ class Attention(Protocol):
 
 
 class Layer(Protocol):
-    """Attributes used of a layer of CLIP, with their names in `transformers`."""
+    """Interface of a CLIP layer, with the attribute names of `transformers`."""
 
     layer_norm1: nn.LayerNorm
     self_attn: Attention
@@ -100,23 +99,23 @@ class Layer(Protocol):
 def causal_block(
     layer: Layer, hidden: torch.Tensor, before: KeysValues | None = None
 ) -> tuple[torch.Tensor, KeysValues]:
-    """Apply one layer to positions that follow those of `before`; return the output and the keys and values."""
+    """Apply one layer to the positions after those of `before`. Return the output and the keys and values."""
     normed = layer.layer_norm1(hidden)
     own = _keys_values(layer, normed)
     keys, values = _concatenate(before, own)
     length, reach = hidden.shape[1], keys.shape[2]
-    # A position attends to all positions of `before`, and to this part up to itself.
+    # A position attends to all positions of `before`, and to the new positions up to and including itself.
     mask = torch.ones(length, reach, dtype=torch.bool, device=hidden.device).tril(reach - length)
     return _attend(layer, hidden, normed, (keys, values), mask), own
 
 
 def keys_values(layer: Layer, hidden: torch.Tensor) -> KeysValues:
-    """Return keys and values only, for positions whose output is not needed."""
+    """Return the keys and values of positions whose output is not needed."""
     return _keys_values(layer, layer.layer_norm1(hidden))
 
 
 def last_block(layer: Layer, hidden: torch.Tensor, position: int, before: KeysValues | None = None) -> torch.Tensor:
-    """Return the output of one layer at `position`, [B, width], which attends to all positions and to `before`."""
+    """Return the output [B, width] of one layer at `position`, which attends to all positions and to `before`."""
     normed = layer.layer_norm1(hidden)
     memory = _concatenate(before, _keys_values(layer, normed))
     own, own_normed = (tensor[:, position, None].contiguous() for tensor in (hidden, normed))
@@ -154,19 +153,19 @@ def _concatenate(before: KeysValues | None, own: KeysValues) -> KeysValues:
 
 # --- weights ----------------------------------------------------------------------------------------------------------
 def frozen(module: nn.Module) -> nn.Module:
-    """Put the module into eval mode, without gradients, and return it."""
+    """Switch the module to eval mode, disable its gradients, and return it."""
     return module.eval().requires_grad_(False)
 
 
 def initial_weights(**modules: nn.Module) -> dict[str, torch.Tensor]:
-    """Return references to the present weights; an overlay may replace parameters later."""
+    """Return references to the current weights, because an overlay may replace parameters later."""
     return {
         f"{part}.{name}": tensor for part, module in modules.items() for name, tensor in module.state_dict().items()
     }
 
 
 def weight_hash(weights: Mapping[str, torch.Tensor]) -> str:
-    """Return a SHA-256 of names, types, shapes and bytes, which does not depend on the file format of the weights."""
+    """Return a SHA-256 of names, types, shapes and bytes. It does not depend on the file format of the weights."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         tensor = weights[name].detach().cpu().contiguous()
@@ -177,10 +176,10 @@ def weight_hash(weights: Mapping[str, torch.Tensor]) -> str:
 
 
 def shared_copy(model: nn.Module) -> tuple[nn.Module, torch.device, torch.dtype]:
-    """Return a frozen copy of a loaded model that shares its weights, with their device and precision.
+    """Return a frozen copy of a loaded model that shares its weights, with its device and precision.
 
-    Modes, gradients and submodules of `model` stay as they are, and later changes to them do not affect the copy. Only
-    a training step, which writes into the weights, changes both.
+    The modes, gradients and submodules of `model` are not modified, and later changes to them do not affect the copy.
+    Only in-place changes of the weights, such as training steps, affect both.
     """
     weights = list(model.parameters())
     if not weights:
@@ -206,5 +205,5 @@ def shared_copy(model: nn.Module) -> tuple[nn.Module, torch.device, torch.dtype]
 
 
 def _alias(tensor: torch.Tensor) -> torch.Tensor:
-    # A tensor created in inference mode cannot be part of a graph, so it is copied.
+    # A tensor created in inference mode cannot be part of an autograd graph, so it is copied.
     return tensor.clone() if tensor.is_inference() else tensor.detach()

@@ -1,4 +1,4 @@
-"""Bring your own encoder: a backbone from any image tower and given text embeddings."""
+"""Backbones from user-supplied encoders: any image tower with precomputed text embeddings."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from torch import nn
 from torch.nn import functional
 
 from ..core.errors import translate_errors
-from ..core.modes import learning
+from ..core.overlay import learning
 from ..core.types import Error, Preprocessing
 from .preprocessing import CLIP_MEAN, CLIP_STD
 from .protocol import DEFAULT_TEMPLATES
 from .towers import frozen, weight_hash
 
-# One embedding or several: a tensor, or anything that numpy converts to numbers.
+# One or more embeddings: a tensor, or an object that numpy converts to an array.
 Numbers = torch.Tensor | ArrayLike
 TextFeatures = Numbers | Mapping[str, Numbers] | Callable[[list[str]], Numbers]
-# Argument of a function of class names if the width must be known before there are classes.
+# Class name passed to a function of class names to determine the width before the classes are known.
 ANY_CLASS = "thing"
 # Image size of a backbone without an image tower.
 NO_TOWERS_SIZE = 1
 
 
 class ImageEmbeds(nn.Module):
-    """Return `image_embeds` of the output of `CLIPVisionModelWithProjection` and similar models."""
+    """Tower that returns `image_embeds` of `CLIPVisionModelWithProjection` and similar models."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class ImageEmbeds(nn.Module):
 
 
 class InSinglePrecision(nn.Module):
-    """Convert the features of a tower to single precision."""
+    """Tower that converts features to single precision."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class InSinglePrecision(nn.Module):
 
 
 class NoTower(nn.Module):
-    """Image tower of a backbone that has none."""
+    """Placeholder for the image tower of a backbone without one."""
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         raise Error(
@@ -105,11 +105,11 @@ class Wrapped:
         return weight_hash(self._weights)
 
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        """Return the given text embeddings; `templates` have no effect without a text tower."""
+        """Return the text embeddings. `templates` has no effect without a text tower."""
         return self._texts.rows(classes).to(self.device)
 
     def encode_words(self, names: Sequence[str]) -> Mapping[str, torch.Tensor]:
-        """Return the given embeddings of the names that have one."""
+        """Return the embedding of each name that has one."""
         known = self._words.known(names)
         return dict(zip(known, self._words.rows(known).to(self.device), strict=True)) if known else {}
 
@@ -129,14 +129,14 @@ def wrap(
 ) -> Wrapped:
     """Build a backbone from `vision`, which maps normalised images [B, 3, image_size, image_size] to features [B, D].
 
-    `text_features` are the embeddings of the classes: a tensor [C, D] in their order, a dictionary from class names to
-    embeddings [D], or a function from a list of class names to a tensor [C, D]. They are normalised to length one.
-    `vision` is copied, so the original does not change. If `vision` is None, adapters accept features only.
+    `text_features` are the embeddings of the classes: a tensor [C, D] in class order, a dictionary from class names to
+    embeddings [D], or a function from a list of class names to a tensor [C, D]. They are normalised to unit length.
+    `vision` is copied, so the original is not modified. If `vision` is None, adapters accept only features.
 
-    Images are resized to `image_size` on the short side, cropped at the centre and normalised by `mean` and `std`, by
-    default those of CLIP. `word_features` are embeddings of words other than the classes (docs/words.md), as a
-    dictionary or a function; the default is `text_features` if it is one of these. A state file stores a hash of the
-    tower and of given embeddings; a function cannot be hashed.
+    Images are resized to `image_size` on the short side, cropped at the centre and normalised with `mean` and `std`, by
+    default those of CLIP. `word_features` are embeddings of words other than the class names (docs/words.md), as a
+    dictionary or a function. By default, `text_features` is used if it is a dictionary or a function. A state file
+    stores a hash of the tower and the embeddings. A function cannot be hashed.
 
     >>> import torch
     >>> tower = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 16))
@@ -192,9 +192,9 @@ def _channels(
 
 
 def _probed(vision: nn.Module, image_size: int, texts: Texts) -> tuple[nn.Module, bool, torch.device]:
-    """Return a copy of the tower from tensor to features, whether it can be trained, and its device.
+    """Return a copy of the tower that maps a tensor to features, whether it is trainable, and its device.
 
-    The tower is run on a black image, which also gives the width of a feature if the texts do not.
+    The tower is run on a black image, which also determines the feature width if the texts do not.
     """
     with translate_errors("image-tower-invalid", "The image tower cannot be copied: {reason}.", RuntimeError):
         tower = copy.deepcopy(vision).eval().float().requires_grad_()
@@ -225,33 +225,33 @@ def _probed(vision: nn.Module, image_size: int, texts: Texts) -> tuple[nn.Module
     return frozen(tower), output.requires_grad, device
 
 
-# --- given text embeddings --------------------------------------------------------------------------------------------
+# --- text embeddings --------------------------------------------------------------------------------------------------
 class Texts(Protocol):
     """Source of the text embeddings.
 
-    width:    width of an embedding; None if it is not known yet.
-    weights:  tensors that the weight hash of the backbone covers.
+    width:    width of an embedding, or None if it is not known yet.
+    weights:  tensors included in the weight hash of the backbone.
     """
 
     width: int | None
     weights: dict[str, torch.Tensor]
 
     def rows(self, classes: Sequence[str]) -> torch.Tensor:
-        """Return unit embeddings, one row a class, as a new tensor."""
+        """Return unit embeddings, one row per class, as a new tensor."""
 
     def known(self, names: Sequence[str]) -> list[str]:
         """Return the `names` that have an embedding by name."""
 
 
 def texts_of(given: TextFeatures) -> Texts:
-    """Return the source for `text_features` of `wrap`."""
+    """Return the source for the argument `text_features` of `wrap`."""
     if isinstance(given, Mapping):
         return ByName(given)
     return ByFunction(given) if callable(given) else InOrder(given)
 
 
 def words_by_name(given: object) -> Texts | None:
-    """Return the source for words if `given` is a dictionary of their embeddings."""
+    """Return the source of word embeddings if `given` is a dictionary, otherwise None."""
     return ByName(given, "words") if isinstance(given, Mapping) and given else None
 
 
@@ -306,27 +306,26 @@ class ByName:
 
 
 class ByFunction:
-    """Embeddings from a function of class names, which is called for every classifier."""
+    """Embeddings from a function of class names that is called for every classifier."""
 
     def __init__(self, function: Callable[[list[str]], Numbers]) -> None:
         self._function = function
         self.width: int | None = None
-        # A function cannot be hashed: the caller passes the same one to `Adapter.restore`.
+        # A function cannot be hashed; the caller must pass the same function to `Adapter.restore`.
         self.weights: dict[str, torch.Tensor] = {}
 
     def rows(self, classes: Sequence[str]) -> torch.Tensor:
         message = f"The function given to `wrap` fails for {len(classes)} class names: {{reason}}."
         with translate_errors("text-features-invalid", message):
-            given = self._function(list(classes))
-        found = _tensor(given, "The result of the function given to `wrap`")
-        if found.ndim != 2 or len(found) != len(classes) or self.width not in (None, found.shape[1]):
+            result = self._function(list(classes))
+        features = _tensor(result, "The result of the function given to `wrap`")
+        if features.ndim != 2 or len(features) != len(classes) or self.width not in (None, features.shape[1]):
             raise Error(
-                f"The function given to `wrap` returns {list(found.shape)} for {len(classes)} class names: it must "
-                "return "
-                f"[{len(classes)}, {'D' if self.width is None else self.width}].",
+                f"The function given to `wrap` returns {list(features.shape)} for {len(classes)} class names: it must "
+                f"return [{len(classes)}, {'D' if self.width is None else self.width}].",
                 code="text-features-invalid",
             )
-        return _unit_rows(found, "the result of the function")
+        return _unit_rows(features, "the result of the function")
 
     def known(self, names: Sequence[str]) -> list[str]:
         return list(names)
@@ -335,7 +334,7 @@ class ByFunction:
 def _tensor(given: Numbers, name: str) -> torch.Tensor:
     message = f"{name} must be numbers, such as a tensor: {{reason}}."
     with translate_errors("text-features-invalid", message, TypeError, ValueError, RuntimeError):
-        # A copy, because the caller may change the given tensor later.
+        # Copy, because the caller may modify the tensor later.
         return torch.as_tensor(given).detach().to(torch.float32, copy=True)
 
 

@@ -1,4 +1,4 @@
-"""Runs, result files, tables and reports."""
+"""Benchmarks: runs, result files, tables and reports."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ __all__ = ["load_results"]
 
 
 def load_results(folder: str | Path) -> pandas.DataFrame:
-    """The results in a folder as a table of pandas: one row a run and seed, one column a quantity.
+    """Return the results of a folder as a pandas table, with one row for each run and seed.
 
-    What was asked for (`backbone`, `method`, `desired`, `seed` and so on, options as `option_NAME`), the figures in percent, counts,
-    times, and the names of the files of result and records. `ostta bench table FOLDER --format csv` writes the same.
+    The columns have the spec (`backbone`, `method`, `desired`, `seed` and so on, options as `option_NAME`), the figures
+    in percent, counts, times, and the names of the files of result and records. `ostta bench table FOLDER --format csv`
+    writes the same table.
 
     >>> from ostta.bench.run import run
     >>> from ostta.bench.spec import RunSpec
@@ -24,6 +25,7 @@ def load_results(folder: str | Path) -> pandas.DataFrame:
     >>> load_results("runs")[["backbone", "method", "seed", "images_desired"]].values.tolist()
     [['embedded', 'zero_shot', 0, 2]]
     """
-    from .data_export import results_frame
+    from .data_export import frame, tidy_rows
+    from .folder import ResultFolder
 
-    return results_frame(Path(folder))
+    return frame(tidy_rows(ResultFolder(Path(folder)).require_results()))

@@ -1,30 +1,32 @@
-"""Rows against the frozen row: differences, windows of the stream, and ranks over streams."""
+"""Comparison with the frozen row: differences, windows of the stream, and ranks over streams."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..core.types import Error
-from ..evaluation.intervals import Outcomes
+from ..evaluation.intervals import ALPHA, LEVEL, Outcomes, Resampling, holm, interval
+from ..evaluation.metrics import Values
 from .collected import Names
-from .figures import Figure, SuiteFigures
-from .metric_values import lower_is_better
-from .records import PAIRED, read_records
-from .result import Result
-from .scenario import CoveredScenario, OneClassFirstScenario, UnknownFirstScenario
-from .spec import RunSpec, stream_key
-from .statistics import Over, Ranks, Window, average_ranks, course, recovered, streams_needed
+from .figures import DELTA, Figure, SuiteFigures
+from .records import PAIRED, Over, records_of
+from .result import lower_is_better
+from .spec import CoveredScenario, OneClassFirstScenario, RunSpec, UnknownFirstScenario, stream_key
 
 
 @dataclass(frozen=True)
 class ToFrozen:
-    """A row's figure minus the frozen one's, on one stream (`column`), or on the mean of `streams` (`column` is empty).
+    """A figure of a row minus that of the frozen row, on one stream, or on the mean of `streams` (`column` is empty).
 
-    value and frozen: the two figures themselves. low, high: the paired 95 % interval; None where none can be given.
-    images: how many different ones it is over; 0 where it is over seeds, or there is none. shown: how many images a run saw, of all
-    streams together.
+    value, frozen: the two figures. low, high: the paired 95 % interval; None if there is none. images: number of
+    different images of the interval; 0 for an interval over seeds. shown: number of images of a run, summed over
+    streams.
     """
 
     row: Names
@@ -43,78 +45,59 @@ class ToFrozen:
     marked: bool
 
 
-def to_frozen(figures: SuiteFigures, metric: str | None = None) -> list[ToFrozen]:
-    """Of the headline, or of another metric that the suite has differences of; rows and streams in the order of the tables."""
-    metric = figures.headline if metric is None else metric
+def to_frozen(figures: SuiteFigures) -> list[ToFrozen]:
+    """Return the differences of the headline, in the order of the tables."""
     found = []
-    for column in figures.columns:
-        for row in figures.rows:
-            against = figures.frozen_row(row, column)
-            figure = figures.figure(row, column, f"delta_{metric}")
-            if against is None or figure is None or figure.mean is None:
-                continue
-            ours, theirs = figures.results(row, column), figures.results(against, column)
-            own, base = (figures.figure(each, column, metric) for each in (row, against))
-            if own is None or own.mean is None or base is None or base.mean is None:
-                continue
-            seeds = tuple(sorted(seed for seed in ours if seed in theirs))
-            counts = ours[seeds[0]].counts
-            shown = counts["desired"] + counts["undesired"]
-            found.append(_made(row, column, metric, (own.mean, base.mean), figure, shown, seeds, 1))
+    for column, row in itertools.product(figures.columns, figures.rows):
+        against, figure = figures.frozen_row(row, column), figures.figure(row, column, DELTA)
+        own, base = (None if each is None else figures.mean(each, column) for each in (row, against))
+        if against is None or figure is None or figure.mean is None or own is None or base is None:
+            continue
+        ours, theirs = figures.results(row, column), figures.results(against, column)
+        seeds = tuple(sorted(seed for seed in ours if seed in theirs))
+        found.append(_to_frozen(figures, row, column, (own, base), figure, ours[seeds[0]].shown, seeds))
     return found
 
 
-def means_to_frozen(figures: SuiteFigures, metric: str | None = None) -> list[ToFrozen]:
-    """Each row's mean over all its streams; only rows that have all the streams of their block, and more than one."""
+def means_to_frozen(figures: SuiteFigures) -> list[ToFrozen]:
+    """Return the mean of each row over its streams, for rows with all streams of their block and several streams."""
     parts: dict[Names, list[ToFrozen]] = {}
-    for one in to_frozen(figures, metric):
+    for one in to_frozen(figures):
         parts.setdefault(one.row, []).append(one)
     most: dict[Names, int] = {}
     for row, listed in parts.items():
         most[row[:-1]] = max(most.get(row[:-1], 0), len(listed))
     whole = {row: listed for row, listed in parts.items() if len(listed) == most[row[:-1]] > 1}
-    pooled = figures.means_over({row: [one.column for one in listed] for row, listed in whole.items()}, metric)
+    columns = {row: (row, [one.column for one in listed]) for row, listed in whole.items()}
+    pooled = figures.means_over(columns, f"{DELTA}_{figures.headline}")
     found = []
     for row, listed in whole.items():
         own, base = (statistics.fmean(getattr(one, name) for one in listed) for name in ("value", "frozen"))
         seeds = tuple(sorted(set.intersection(*(set(one.seeds) for one in listed))))
         shown = sum(one.shown for one in listed)
-        found.append(_made(row, (), listed[0].metric, (own, base), pooled[row], shown, seeds, len(listed)))
+        found.append(_to_frozen(figures, row, (), (own, base), pooled[row], shown, seeds, len(listed)))
     return found
 
 
-def _made(
+def _to_frozen(
+    figures: SuiteFigures,
     row: Names,
     column: Names,
-    metric: str,
     values: tuple[float, float],
     figure: Figure,
     shown: int,
     seeds: tuple[int, ...],
-    streams: int,
+    streams: int = 1,
 ) -> ToFrozen:
     assert figure.mean is not None
-    return ToFrozen(
-        row=row,
-        column=column,
-        metric=metric,
-        value=values[0],
-        frozen=values[1],
-        difference=figure.mean,
-        low=figure.low,
-        high=figure.high,
-        over=figure.over,
-        images=figure.images,
-        shown=shown,
-        seeds=seeds,
-        streams=streams,
-        marked=figure.marked,
-    )
+    metric, (own, base) = figures.headline, values
+    interval = (figure.low, figure.high, figure.over, figure.images)
+    return ToFrozen(row, column, metric, own, base, figure.mean, *interval, shown, seeds, streams, figure.marked)
 
 
 @dataclass(frozen=True)
-class Course:
-    """All windows of a stream, and how many images it took to recover, from where the stream is a usual one; None: never."""
+class WindowedDifferences:
+    """The windows of a stream. recovered: images until the method recovered after the hostile part; None for never."""
 
     windows: tuple[Window, ...]
     recovered: int | None
@@ -124,40 +107,35 @@ class Course:
         return min(self.windows, key=lambda window: window.value)
 
 
-def against_frozen(figures: SuiteFigures, row: Names, column: Names) -> Course | None:
-    """None where the row is the frozen one, or records are missing."""
+def against_frozen(figures: SuiteFigures, row: Names, column: Names) -> WindowedDifferences | None:
+    """Compare a row with the frozen row in windows; None for the frozen row, or if records are missing."""
     frozen = figures.frozen_row(row, column)
     if frozen is None:
         return None
     ours, theirs = figures.results(row, column), figures.results(frozen, column)
     seeds = [seed for seed in ours if seed in theirs and ours[seed].stream_identity == theirs[seed].stream_identity]
     try:
-        pairs = [tuple(_outcomes(figures, each[seed]) for each in (ours, theirs)) for seed in seeds]
+        folder = figures.collected.folder
+        pairs = [tuple(records_of(each[seed], folder, PAIRED).outcomes for each in (ours, theirs)) for seed in seeds]
     except Error:
         return None
     if not pairs or any(one.images != other.images for one, other in pairs):
         return None
-    found = course([one for one, _ in pairs], [other for _, other in pairs], figures.suite.windows)
-    return Course(found, recovered(pairs, hostile_images(ours[seeds[0]].spec)))
+    found = window_differences([one for one, _ in pairs], [other for _, other in pairs], figures.suite.windows)
+    return WindowedDifferences(found, recovered(pairs, hostile_images(ours[seeds[0]].spec)))
 
 
 def hostile_images(spec: RunSpec) -> int:
-    """How many images come before the stream is a usual one; 0 where it is hostile all along."""
+    """Return the number of images of the hostile part at the start of a stream; 0 if all of it is hostile."""
     scenario = spec.scenario
     if isinstance(scenario, UnknownFirstScenario | OneClassFirstScenario):
         return scenario.images
     return 2 * scenario.images if isinstance(scenario, CoveredScenario) else 0
 
 
-def _outcomes(figures: SuiteFigures, result: Result) -> Outcomes:
-    if result.records is None:
-        raise Error("This run kept no records.", code="records-missing")
-    return read_records(figures.collected.folder / result.records, PAIRED).outcomes
-
-
 @dataclass(frozen=True)
 class RanksOfBackbone:
-    """The ranks of one backbone's rows, or one sentence that says why there are none."""
+    """The ranks of the rows of one backbone, or a sentence that explains why there are none."""
 
     backbone: str
     metric: str
@@ -167,25 +145,20 @@ class RanksOfBackbone:
 
 
 def ranks_of(figures: SuiteFigures) -> Iterator[RanksOfBackbone]:
-    """The average ranks of the headline, one list for each backbone that has several rows and streams."""
+    """Return the average ranks of the headline, for each backbone with several rows and streams."""
     for backbone, rows in _rows_by_backbone(figures).items():
         columns = _streams(figures, list(rows.values()))
-        values = {
-            name: [figure.mean for column in columns if (figure := figures.figure(row, column, figures.headline))]
-            for name, row in rows.items()
-        }
+        values = {name: [figures.mean(row, column) for column in columns] for name, row in rows.items()}
         whole = {
-            name: [value for value in found if value is not None]
-            for name, found in values.items()
-            if len(found) == len(columns) and None not in found
+            name: [value for value in found if value is not None] for name, found in values.items() if None not in found
         }
         if len(whole) < 2 or len(columns) < 2:
             continue
         needed, kept = streams_needed(len(whole)), {name: rows[name] for name in whole}
         if len(columns) < needed:
             sentence = (
-                f"No average ranks over streams ({backbone}): {len(whole)} methods need at least {needed} streams to be told apart, "
-                f"and there are {len(columns)}."
+                f"No average ranks over streams ({backbone}): a significant difference between {len(whole)} methods "
+                f"needs at least {needed} streams, and there are {len(columns)}."
             )
             yield RanksOfBackbone(backbone, figures.headline, kept, None, sentence)
         else:
@@ -194,7 +167,7 @@ def ranks_of(figures: SuiteFigures) -> Iterator[RanksOfBackbone]:
 
 
 def _rows_by_backbone(figures: SuiteFigures) -> dict[str, dict[str, Names]]:
-    """Rows by what they are called beside their backbone; a row that shows the runs of another once more is left out."""
+    """Return the rows by backbone and name. A row with the same runs as an earlier row is left out."""
     found: dict[str, dict[str, Names]] = {}
     seen: set[tuple[str, ...]] = set()
     for row in figures.rows:
@@ -209,13 +182,164 @@ def _rows_by_backbone(figures: SuiteFigures) -> dict[str, dict[str, Names]]:
 
 
 def _streams(figures: SuiteFigures, rows: Sequence[Names]) -> list[Names]:
-    """The columns that at least two of the rows have figures in, each stream once: columns may differ in something else."""
+    """Return the columns with figures of at least two rows, one for each stream."""
     found: dict[str, Names] = {}
     for column in figures.columns:
-        there = [
-            row for row in rows if (figure := figures.figure(row, column, figures.headline)) and figure.mean is not None
-        ]
+        there = [row for row in rows if figures.mean(row, column) is not None]
         if len(there) > 1:
             result = next(iter(figures.results(there[0], column).values()))
             found.setdefault(stream_key(result.spec), column)
     return list(found.values())
+
+
+METRIC = "open_accuracy"
+
+
+# A window is below the frozen row if its interval is below this difference in points.
+POINTS = -2.0
+
+
+# A method has recovered when this number of consecutive images is at most this number of points below.
+STRETCH, NEAR = 200, -1.0
+
+
+@dataclass(frozen=True)
+class Window:
+    """The difference in the window from image `start` on. `below`: whether it is significantly below `POINTS`."""
+
+    start: int
+    value: float
+    low: float
+    high: float
+    below: bool
+
+
+def window_differences(ours: Sequence[Outcomes], theirs: Sequence[Outcomes], size: int) -> tuple[Window, ...]:
+    """Return the differences in windows of `size` images, with one run a seed on each side.
+
+    The intervals have Holm's correction: the window with the strongest evidence has the level 1 - 0.05 / n, the next 1
+    - 0.05 / (n - 1), and so on until a window is not below `POINTS`; all later windows have its level.
+    """
+    length = min(len(run.labels) for run in (*ours, *theirs))
+    starts = list(range(0, length - length % size, size)) or [0]
+    resampled = {}
+    for start in starts:
+        parts = [[_part(run, start, size) for run in side] for side in (ours, theirs)]
+        drawn = Resampling(parts[0])
+        first, second = (drawn.values(side, METRIC) for side in parts)
+        resampled[start] = first - second
+    # The smaller the share of resamples in which a window is not below, the stronger the evidence.
+    order = sorted(starts, key=lambda start: (float((resampled[start][1:] >= POINTS).mean()), resampled[start][0]))
+    windows, left, stopped = {}, len(starts), False
+    for start in order:
+        found = interval(resampled[start], 1 - (1 - LEVEL) / left)
+        below = not stopped and found.high < POINTS
+        stopped = stopped or not below
+        left -= not stopped
+        windows[start] = Window(start, found.difference, found.low, found.high, below)
+    return tuple(windows[start] for start in starts)
+
+
+def recovered(pairs: Sequence[tuple[Outcomes, ...]], start: int) -> int | None:
+    """Return the images after `start` until the first stretch that is close to the frozen row; None for never."""
+    length = min(len(run.labels) for pair in pairs for run in pair)
+    gains = [one.right[:length].astype(float) - other.right[:length] for one, other in pairs]
+    better = np.mean(gains, axis=0)[start:]
+    if len(better) < STRETCH:
+        return None
+    sums = np.concatenate([[0.0], np.cumsum(better)])
+    near = 100 * (sums[STRETCH:] - sums[:-STRETCH]) / STRETCH >= NEAR
+    return int(near.argmax()) if near.any() else None
+
+
+def _part(run: Outcomes, start: int, size: int) -> Outcomes:
+    part = slice(start, start + size)
+    columns = (run.labels, run.scores, run.accepted, run.index, run.source, run.number, run.domain)
+    return Outcomes.of(*(column[part] for column in columns))
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Methods, the best first, with their average ranks over streams. Equal figures share a rank.
+
+    differ: p-value of Friedman's test. apart: pairs that differ significantly, the better method first. joined: the
+    longest ranges of methods, in the order of ranks, in which no pair differs significantly.
+    """
+
+    methods: tuple[str, ...]
+    average: tuple[float, ...]
+    streams: int
+    differ: float
+    apart: frozenset[tuple[str, str]]
+
+    @property
+    def joined(self) -> list[tuple[str, ...]]:
+        found: list[tuple[str, ...]] = []
+        for start in range(len(self.methods)):
+            end = start + 1
+            while end < len(self.methods) and not any(
+                (one, self.methods[end]) in self.apart for one in self.methods[start:end]
+            ):
+                end += 1
+            stretch = self.methods[start:end]
+            # A range within an earlier range is redundant.
+            if len(stretch) > 1 and not any(set(stretch) <= set(other) for other in found):
+                found.append(stretch)
+        return found
+
+
+def streams_needed(methods: int) -> int:
+    """Return the fewest streams on which a pair can differ significantly, if one method is better on all of them.
+
+    >>> streams_needed(2), streams_needed(4), streams_needed(10)
+    (6, 8, 11)
+    """
+    pairs = methods * (methods - 1) // 2
+    return math.ceil(1 + math.log2(max(1, pairs) / ALPHA) - 1e-9)
+
+
+def average_ranks(values: Mapping[str, Sequence[float]], *, higher_is_better: bool = True) -> Ranks:
+    """Compute ranks from the figures of each method, one a stream, in the same order for all methods.
+
+    >>> figures = {"a": [9, 8, 9, 7, 8, 9, 9, 8], "b": [5, 4, 6, 3, 5, 4, 5, 6], "c": [5, 5, 5, 4, 4, 5, 4, 6]}
+    >>> ranks = average_ranks(figures)
+    >>> ranks.methods[0], ranks.average[0], ranks.joined
+    ('a', 1.0, [('b', 'c')])
+    """
+    from scipy.stats import friedmanchisquare, rankdata
+
+    streams = len(next(iter(values.values()), ()))
+    if len(values) < 2 or streams < 2 or any(len(each) != streams for each in values.values()):
+        raise Error(
+            "Average ranks need at least two methods with figures on the same two or more streams.",
+            code="ranks-impossible",
+        )
+    names = list(values)
+    table = np.array([values[name] for name in names], np.float64) * (1 if higher_is_better else -1)
+    average = rankdata(-table, axis=0).mean(axis=1)
+    order = sorted(range(len(names)), key=lambda place: (average[place], names[place]))
+    if len(names) > 2:
+        differ = 1.0 if np.ptp(table, axis=0).max() == 0 else float(friedmanchisquare(*table).pvalue)
+    else:
+        differ = _signed_ranks(table[0] - table[1])
+    pairs = list(itertools.combinations(order, 2))
+    chances = holm([_signed_ranks(table[one] - table[other]) for one, other in pairs])
+    apart = {
+        (names[one], names[other])
+        for (one, other), chance in zip(pairs, chances, strict=True)
+        if differ < ALPHA and chance < ALPHA
+    }
+    return Ranks(
+        tuple(names[place] for place in order),
+        tuple(float(average[place]) for place in order),
+        streams,
+        differ,
+        frozenset(apart),
+    )
+
+
+def _signed_ranks(differences: Values) -> float:
+    from scipy.stats import wilcoxon
+
+    # Streams with equal figures count half for each side.
+    return 1.0 if not differences.any() else float(wilcoxon(differences, zero_method="zsplit").pvalue)

@@ -1,7 +1,8 @@
-"""Checkpoints: where a long run has got to, so that the next start goes on from there to the same result.
+"""Checkpoints, from which an interrupted run resumes with an equal result.
 
-A checkpoint is a state file, the records so far in parts, and a small JSON file that names them all. The JSON is written last and
-in one step, so what it names belongs together, whenever the process ends. Each time only the new records are written.
+A checkpoint is a state file, the records so far in several files, and a small JSON file with their names. The JSON file
+is written last, in one step, so that the files that it names always belong together. Each checkpoint writes only the
+new records.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import numpy as np
 
 from ..adapter import Adapter
 from ..core.types import Error, Event, Prediction, Timing, Verdict
-from ..evaluation.records import Records
+from ..evaluation.loop import Records
 from ..io import make_folder, parse_json, write_atomically
-from .result import Load
+from .machine import Load
 
 FOLDER = ".checkpoints"
 
@@ -35,13 +36,13 @@ _PARTS_OF_TIME = tuple(field.name for field in fields(Timing))
 _OF_PREDICTION = tuple(field.name for field in fields(Prediction) if field.name not in ("ms", "features", "events"))
 
 
-# As text: their names differ from run to run, and a column of mappings that are all empty cannot be written.
+# Stored as text, because their names differ from run to run, and parquet has no columns of empty mappings.
 _AS_TEXT = ("class_scores", "class_probabilities", "diagnostics", "evidence")
 
 
 @dataclass(frozen=True)
-class Reached:
-    """How far a run has come, and what that cost."""
+class RunPosition:
+    """The position of a run: adapter, records, seconds, peak memory and load so far."""
 
     adapter: Adapter
     records: Records
@@ -51,7 +52,7 @@ class Reached:
 
 
 class Checkpoint:
-    """The checkpoint of one run, called `key`. One that was made under another `identity` is as good as none."""
+    """The checkpoint of the run `key`. A checkpoint with another `identity` is ignored."""
 
     def __init__(self, out: Path, key: str, identity: dict[str, Any], every: int = EVERY) -> None:
         if every < 1:
@@ -64,14 +65,14 @@ class Checkpoint:
     def due(self, done: int) -> bool:
         return done % self.every == 0
 
-    def read(self, fresh: Adapter) -> Reached | None:
-        """What a run that begins with `fresh` has reached before, or None where there is nothing that can be gone on from."""
+    def read(self, fresh: Adapter) -> RunPosition | None:
+        """Return the position from which a run with the new adapter `fresh` can resume; None if there is none."""
         try:
             manifest = parse_json((self.folder / f"{self.key}.json").read_bytes())
             if manifest["identity"] != self._identity:
                 return None
             if any(Path(name).name != name for name in (manifest["state"], *manifest["parts"])):
-                return None  # no other folder is read, whatever the file says
+                return None  # the file must not name files in other folders
             records = Records()
             for part in manifest["parts"]:
                 _unpack((self.folder / part).read_bytes(), records)
@@ -79,7 +80,7 @@ class Checkpoint:
             place = self.folder / manifest["state"]
             adapter = Adapter.restore(place, fresh.backbone, method=method, score=score, identifier=identifier)
             load = None if manifest.get("load") is None else Load(**manifest["load"])
-            reached = Reached(adapter, records, manifest["seconds"], manifest["peak_memory_mb"], load)
+            reached = RunPosition(adapter, records, manifest["seconds"], manifest["peak_memory_mb"], load)
         except (Error, OSError, ValueError, KeyError, TypeError):
             return None
         if len(records) != manifest["position"]:
@@ -87,7 +88,7 @@ class Checkpoint:
         self._parts, self._kept = manifest["parts"], len(records)
         return reached
 
-    def write(self, reached: Reached) -> None:
+    def write(self, reached: RunPosition) -> None:
         make_folder(self.folder)
         position = len(reached.records)
         state, part = f"{self.key}-{position}.ostta", f"{self.key}-{self._kept}-{position}.parquet"
@@ -110,7 +111,7 @@ class Checkpoint:
                 old.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Take away everything of this run; the JSON first, so that nothing is ever named that is not there."""
+        """Remove all files of this run, the JSON file first, so that it never names a missing file."""
         (self.folder / f"{self.key}.json").unlink(missing_ok=True)
         for pattern in (f"{self.key}-*", f".{self.key}*"):
             for path in self.folder.glob(pattern):
@@ -118,7 +119,7 @@ class Checkpoint:
 
 
 def _pack(records: Records, start: int) -> bytes:
-    """The records from `start` on. Unlike the file for readers it keeps apart None from NaN, and leaves nothing out."""
+    """Return the records from `start` on as parquet. Unlike the records file, it distinguishes None from NaN."""
     import pyarrow
     import pyarrow.parquet
 
@@ -138,7 +139,7 @@ def _pack(records: Records, start: int) -> bytes:
 
 
 def _unpack(content: bytes, records: Records) -> None:
-    """Add what `_pack` made to `records`."""
+    """Append the content that `_pack` returned to `records`."""
     import pyarrow.parquet
 
     columns = pyarrow.parquet.read_table(io.BytesIO(content)).to_pydict()

@@ -28,9 +28,10 @@ SHOWN = ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")
 class SuiteResults:
     """The cells of a suite or of a folder, with the results that exist.
 
-    stored: the newest result of each run, by its key. shortened: the cells whose limit is below that of the suite. command: carries
-    out the missing runs. unreadable: JSON files that are not results. older: number of results that a newer file of the same run
-    replaces. others: number of results of runs that are not cells of this suite. of_folder: the cells are made from the runs of the folder.
+    stored: the newest result of each run, by its key. shortened: cells whose limit is below that of the suite.
+    arguments: those of the commands of `ostta bench`. unreadable: JSON files that are not results. older: number of
+    results that a newer file of the same run replaces. others: number of results of runs that are not cells of this
+    suite. of_folder: whether the cells are made from the runs of the folder.
     """
 
     suite: Suite
@@ -42,8 +43,13 @@ class SuiteResults:
     unreadable: tuple[str, ...]
     older: int
     others: int
-    command: str
+    arguments: str
     of_folder: bool = False
+
+    @property
+    def command(self) -> str:
+        """The command that carries out the missing runs."""
+        return f"ostta run --out {self.folder}" if self.of_folder else f"ostta bench run {self.arguments}"
 
     def result(self, cell: Cell) -> Result | None:
         stored = self.stored.get(run_key(cell.spec))
@@ -79,7 +85,7 @@ def collect(
     only: Mapping[str, Collection[str]] | None,
     given: Mapping[str, Any],
 ) -> SuiteResults:
-    """Collect the results of the suite called `what` from `out`; if `what` is a folder, all results in it."""
+    """Collect the results of the suite `what` from `out`; if `what` is a folder, collect all of its results."""
     if not is_folder(what):
         return collect_results(load_suite(what), out, seeds, limit, only, given)
     for option in (*given, *(["limit"] if limit is not None else [])):
@@ -108,12 +114,13 @@ def collect_results(
     `given` are fields that the runs had in place of those of the suite, such as the device.
     """
     given = given or {}
-    command = _command(suite, folder, seeds, limit, only, given)
+    arguments = _arguments(suite, folder, seeds, limit, only, given)
     cells, full = (
         [replace(cell, fields={**cell.fields, **given}) for cell in expand(suite, seeds, most, only)]
         for most in (limit, None)
     )
     if not folder.is_dir():
+        command = f"ostta bench run {arguments}"
         raise Error(f"There is no folder {folder} to read results from; `{command}` makes it.", code="results-missing")
     results, keys = ResultFolder(folder), {run_key(cell.spec) for cell in cells}
     stored = {key: one for key, one in results.newest.items() if key in keys}
@@ -129,11 +136,11 @@ def collect_results(
         unreadable=tuple(results.unreadable),
         older=results.older(keys),
         others=sum(len(of) for key, of in results.by_key.items() if key not in keys),
-        command=command,
+        arguments=arguments,
     )
 
 
-def _command(
+def _arguments(
     suite: Suite,
     folder: Path,
     seeds: Sequence[int] | None,
@@ -141,7 +148,7 @@ def _command(
     only: Mapping[str, Collection[str]] | None,
     given: Mapping[str, Any],
 ) -> str:
-    parts = ["ostta bench run", shlex.quote(suite.name), f"--out {shlex.quote(str(folder))}"]
+    parts = [shlex.quote(suite.name), f"--out {shlex.quote(str(folder))}"]
     if seeds is not None:
         parts.append(f"--seeds {','.join(map(str, seeds))}")
     if limit is not None:
@@ -157,7 +164,7 @@ def folder_results(
 ) -> SuiteResults:
     """Collect all results of `folder`: rows by backbone and method, columns by stream.
 
-    `SuiteFigures(folder_results(folder))` has the figures. `only` keeps the given entries of an axis: {"method": ["rosita"]}.
+    `only` selects entries of an axis: {"method": ["rosita"]}.
     """
     results = ResultFolder(folder).require_results()
     newest = results.newest
@@ -190,7 +197,7 @@ def folder_results(
         unreadable=tuple(results.unreadable),
         older=results.older(),
         others=len(newest) - len(keys),
-        command=f"ostta run --out {folder}",
+        arguments=shlex.quote(str(folder)),
         of_folder=True,
     )
 
@@ -232,7 +239,7 @@ class Place:
 
     @property
     def plain(self) -> bool:
-        """Whether the run is as published: the method's own score with LDA, and no option changed."""
+        """Whether the run has the published settings: the method's own score with LDA, and no changed option."""
         spec = self.cells[0].spec
         own = spec.score in (None, "max") and spec.identifier == "lda" and spec.profile != "field"
         return own and not spec.options and not spec.guard
@@ -254,7 +261,7 @@ class Place:
         return frozenset(run_key(result.spec) for result in self.results.values())
 
     def on_other_stream(self, other: Place, seed: int) -> bool:
-        """Return whether both places have a run of this seed, but on different streams: other data, or an older version."""
+        """Return whether both places have a run of this seed, but on different streams."""
         one, two = self.results.get(seed), other.results.get(seed)
         return one is not None and two is not None and one.stream_identity != two.stream_identity
 

@@ -1,4 +1,4 @@
-"""Compare two results or two folders: settings, figures with paired intervals, and image by image."""
+"""Comparison of two results or two folders: settings, figures with paired intervals, and answers image by image."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ from typing import Any
 import numpy as np
 
 from ..core.types import Error
-from ..evaluation.intervals import OF_SCORES, Outcomes, Resampling
+from ..evaluation.intervals import Outcomes, Resampling
 from ..evaluation.metrics import mean
 from .folder import ResultFolder, StoredResult
-from .metric_values import metric_value
 from .naming import method_name, short, stream_name
-from .records import PAIRED, read_records
-from .result import Result, read_result
+from .records import PAIRED, Evidence, answers, are_significant, evidence_of_resamples, read_records
+from .result import Result, metric_value, read_result
 from .spec import RunSpec, method_key, stream_key
-from .statistics import Evidence, of_resampled, told_apart
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One method of A against one of B, on one stream: a run of each for every seed, in the same order."""
+    """A method of A and a method of B on one stream, with one run of each for every seed."""
 
     first: tuple[StoredResult, ...]
     second: tuple[StoredResult, ...]
@@ -41,12 +39,12 @@ class Pair:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        return tuple(filed.result.spec.seed for filed in self.first)
+        return tuple(stored.result.spec.seed for stored in self.first)
 
 
 @dataclass(frozen=True)
 class Sides:
-    """The pairs, and the runs that only one side has."""
+    """The pairs, and the runs that exist on one side only."""
 
     first: Path
     second: Path
@@ -56,8 +54,11 @@ class Sides:
 
 
 def open_sides(first: Path, second: Path) -> Sides:
-    """Two files are one pair, whatever they are. Of two folders, runs that were asked for the same are pairs, and then what is left:
-    the only run of A and the only one of B on a stream, with one backbone and seed."""
+    """Return the pairs of two result files or of two folders.
+
+    Two files are one pair. In two folders, runs with equal specs are pairs. Of the remaining runs, the only run of A
+    and the only run of B with the same stream, backbone and seed are a pair.
+    """
     if first.is_dir() != second.is_dir():
         raise Error(
             f"Compare two result files or two folders, not a file and a folder: {first} and {second}.",
@@ -94,11 +95,11 @@ def _place(spec: RunSpec) -> tuple[str, ...]:
 def _matched(
     ours: list[StoredResult], theirs: list[StoredResult], key: Callable[[RunSpec], object]
 ) -> list[tuple[StoredResult, StoredResult]]:
-    """Those that are alone with their key on both sides."""
+    """Return the pairs of runs that are the only ones with their key on both sides."""
     both: list[dict[object, list[StoredResult]]] = [{}, {}]
     for side, found in zip((ours, theirs), both, strict=True):
-        for filed in side:
-            found.setdefault(key(filed.result.spec), []).append(filed)
+        for stored in side:
+            found.setdefault(key(stored.result.spec), []).append(stored)
     first, second = both
     return [(first[k][0], second[k][0]) for k in first if len(first[k]) == 1 and len(second.get(k, ())) == 1]
 
@@ -106,13 +107,13 @@ def _matched(
 def _left(
     ours: list[StoredResult], theirs: list[StoredResult], pairs: list[tuple[StoredResult, StoredResult]]
 ) -> tuple[list[StoredResult], list[StoredResult]]:
-    """What of each side has no partner yet."""
-    taken = {filed.path for pair in pairs for filed in pair}
+    """Return the runs of each side without a partner."""
+    taken = {stored.path for pair in pairs for stored in pair}
     return [one for one in ours if one.path not in taken], [other for other in theirs if other.path not in taken]
 
 
 def _by_seed(pairs: Iterable[tuple[StoredResult, StoredResult]]) -> list[Pair]:
-    """Pairs that differ in their seed alone are one."""
+    """Join pairs that differ only in their seed."""
     grouped: dict[object, list[tuple[StoredResult, StoredResult]]] = {}
     for one, other in pairs:
         specs = one.result.spec, other.result.spec
@@ -125,13 +126,13 @@ def _by_seed(pairs: Iterable[tuple[StoredResult, StoredResult]]) -> list[Pair]:
     return sorted(made, key=lambda pair: (pair.stream, pair.name))
 
 
-# What a person asked for or a run was made with; figures and times are compared elsewhere.
+# Fields of a result that are settings, not figures or times.
 _PARTS = ("spec", "options", "stream", "weight_hash", "class_names_hash", "versions", "hardware", "threads")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A field that differs, by its dotted name, as texts; a dash where one side does not have it."""
+    """A field that differs, by its dotted name, with both values as text; a dash if one side does not have it."""
 
     field: str
     first: str
@@ -139,7 +140,7 @@ class Setting:
 
 
 def settings(pair: Pair) -> list[Setting]:
-    """What differs in all seeds alike, and what differs in some, once."""
+    """Return the settings that differ, over all seeds."""
     found: dict[Setting, None] = {}
     for one, other in zip(pair.first, pair.second, strict=True):
         found.update(dict.fromkeys(_differing(one.result, other.result)))
@@ -147,21 +148,21 @@ def settings(pair: Pair) -> list[Setting]:
 
 
 def common(pairs: Iterable[list[Setting]]) -> list[Setting]:
-    """What differs in the same way in all pairs."""
+    """Return the settings that differ in the same way in all pairs."""
     listed = list(pairs)
     return [each for each in listed[0] if all(each in other for other in listed[1:])] if listed else []
 
 
 def _differing(first: Result, second: Result) -> Iterator[Setting]:
-    one, other = (_flat("", result.model_dump(mode="json", include=set(_PARTS))) for result in (first, second))
+    one, other = (flat(result.model_dump(mode="json", include=set(_PARTS))) for result in (first, second))
     for field in sorted({*one, *other}, key=lambda name: (_PARTS.index(name.partition(".")[0]), name)):
         texts = [_text(side[field]) if field in side else "–" for side in (one, other)]
-        if texts[0] != texts[1] and not _said_elsewhere(field, one, other):
+        if texts[0] != texts[1] and not _is_redundant(field, one, other):
             yield Setting(field, *texts)
 
 
-def _said_elsewhere(field: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Options that were set are among those that applied; other options of another method follow from the method; notes are long."""
+def _is_redundant(field: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Return whether a difference is redundant: options of the spec, options of another method, and notes."""
     part, _, name = field.partition(".")
     if part == "spec" and name.startswith("options"):
         return True
@@ -170,14 +171,22 @@ def _said_elsewhere(field: str, one: dict[str, Any], other: dict[str, Any]) -> b
     return field.endswith(".note") or (part == "options" and alone and not was_set)
 
 
-def _flat(name: str, value: Any) -> dict[str, Any]:
-    """The values of nested objects by dotted names; lists stay whole."""
-    if not isinstance(value, dict):
+def flat(value: Any, name: str = "", *, lists: bool = False) -> dict[str, Any]:
+    """Return the single values of nested objects by dotted names. Lists stay whole unless `lists` is set.
+
+    >>> flat({"a": {"b": 1}, "c": [2]}), flat({"c": [2]}, lists=True)
+    ({'a.b': 1, 'c': [2]}, {'c.0': 2})
+    """
+    if isinstance(value, dict):
+        inside: Iterable[tuple[Any, Any]] = value.items()
+    elif lists and isinstance(value, list):
+        inside = enumerate(value)
+    else:
         return {name: value}
     return {
         field: single
-        for key, part in value.items()
-        for field, single in _flat(f"{name}.{key}" if name else str(key), part).items()
+        for key, part in inside
+        for field, single in flat(part, f"{name}.{key}" if name else str(key), lists=lists).items()
     }
 
 
@@ -191,7 +200,7 @@ COMPARED = ("hm", "acc_desired", "acc_undesired", "auroc", "fpr95", "accuracy")
 
 @dataclass(frozen=True)
 class Compared:
-    """One metric: of A, of B, the difference, and its paired 95 % interval; marked where it excludes zero, also by Holm's correction."""
+    """A metric of A and of B, the difference, and its paired 95 % interval; `marked` if significant after Holm."""
 
     metric: str
     first: float | None
@@ -204,7 +213,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Changes:
-    """How many images changed sides, over all seeds: `shown` is how often an image was shown."""
+    """Numbers of images whose answers changed, over all seeds. `shown`: number of images shown."""
 
     shown: int
     wrong_to_right: int
@@ -216,7 +225,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class ComparedPair:
-    """One pair. `changes` is None, and no figure has an interval, where `why_not` says why."""
+    """One pair. `why_not` explains why there are no intervals and no `changes`."""
 
     pair: Pair
     settings: tuple[Setting, ...]
@@ -228,7 +237,7 @@ class ComparedPair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All pairs of two results or folders; `common` is what differs in all of them alike."""
+    """All pairs of two results or folders. `common`: settings that differ in all pairs alike."""
 
     sides: Sides
     common: tuple[Setting, ...]
@@ -240,7 +249,7 @@ class Comparison:
 
 
 def compare(sides: Sides) -> Comparison:
-    """Read the records of both sides, as far as they are there."""
+    """Compute the comparison. Records are read as far as they exist."""
     compared, found = [], list[tuple[int, int, Evidence]]()
     for number, pair in enumerate(sides.pairs):
         outcomes, why_not = _outcomes(pair)
@@ -254,7 +263,7 @@ def compare(sides: Sides) -> Comparison:
         images = len({image for run in outcomes[0] for image in run.images}) if outcomes is not None else 0
         changes = None if outcomes is None else changes_of(*outcomes)
         compared.append(ComparedPair(pair, tuple(settings(pair)), tuple(figures), changes, images, why_not))
-    for (number, place, made), marked in zip(found, told_apart([each for _, _, each in found]), strict=True):
+    for (number, place, made), marked in zip(found, are_significant([each for _, _, each in found]), strict=True):
         figures = list(compared[number].figures)
         bounds = made.interval
         figures[place] = replace(figures[place], low=bounds.low, high=bounds.high, marked=marked)
@@ -263,24 +272,20 @@ def compare(sides: Sides) -> Comparison:
 
 
 def changes_of(first: Sequence[Outcomes], second: Sequence[Outcomes]) -> Changes:
-    """One run a seed on each side, in the order of the stream."""
+    """Count changed answers, with one run a seed on each side."""
     counts = np.zeros(6, np.int64)
     for one, other in zip(first, second, strict=True):
-        right = [_right(run) for run in (one, other)]
+        before, after = one.right, other.right
         both = one.accepted & other.accepted
         counts += [
             len(one.labels),
-            (~right[0] & right[1]).sum(),
-            (right[0] & ~right[1]).sum(),
+            (~before & after).sum(),
+            (before & ~after).sum(),
             (one.accepted & ~other.accepted).sum(),
             (~one.accepted & other.accepted).sum(),
             (both & (one.index != other.index)).sum(),
         ]
     return Changes(*map(int, counts))
-
-
-def _right(run: Outcomes) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    return np.where(run.labels >= 0, run.accepted & (run.index == run.labels), ~run.accepted)
 
 
 def _figure(pair: Pair, metric: str) -> Compared:
@@ -289,59 +294,45 @@ def _figure(pair: Pair, metric: str) -> Compared:
 
 
 def _outcomes(pair: Pair) -> tuple[tuple[list[Outcomes], list[Outcomes]] | None, str]:
-    """What both sides said, image by image; or why that cannot be had."""
+    """Return the outcomes of both sides, or why they cannot be compared."""
     for one, other in zip(pair.first, pair.second, strict=True):
         if one.result.stream_identity != other.result.stream_identity:
-            return (
-                None,
-                "The two runs were not on the same stream: there are no paired intervals, and no images to compare.",
-            )
-        without = next((filed for filed in (one, other) if filed.records is None), None)
+            return None, "The two runs were on different streams, so there are no paired intervals and no images."
+        without = next((stored for stored in (one, other) if stored.records is None), None)
         if without is not None:
-            return (
-                None,
-                f"{without.path.name} kept no records: there are no paired intervals, and no images to compare.",
-            )
+            return None, f"{without.path.name} has no records, so there are no paired intervals and no images."
     try:
-        first, second = ([_read(filed) for filed in side] for side in (pair.first, pair.second))
+        first, second = ([_read(stored) for stored in side] for side in (pair.first, pair.second))
     except Error as problem:
         return None, str(problem)
     if any(one.images != other.images for one, other in zip(first, second, strict=True)):
-        return None, "The records of the two sides are of different images, although the streams have one hash."
+        return None, "The records of the two sides have different images, although the hashes of the streams are equal."
     return (first, second), ""
 
 
-def _read(filed: StoredResult) -> Outcomes:
-    assert filed.records is not None
-    return read_records(filed.records, PAIRED).outcomes
+def _read(stored: StoredResult) -> Outcomes:
+    assert stored.records is not None
+    return read_records(stored.records, PAIRED).outcomes
 
 
 def _evidence(
     pair: Pair, drawn: Resampling, outcomes: tuple[list[Outcomes], list[Outcomes]], metric: str
 ) -> Evidence | None:
-    # The HM of a continual stream is the mean of its domains'.
+    # The HM of a continual stream is the mean over its domains.
     by_domain = metric == "hm" and pair.first[0].result.spec.scenario.kind == "continual"
     first, second = (drawn.values_by_run(side, metric, by_domain=by_domain) for side in outcomes)
     changed = {
         image
         for one, other in zip(*outcomes, strict=True)
-        for image, differs in zip(one.images, _said(one, metric) != _said(other, metric), strict=True)
+        for image, differs in zip(one.images, answers(one, metric) != answers(other, metric), strict=True)
         if differs
     }
     images = len({image for run in outcomes[0] for image in run.images})
-    differences = second - first
-    return of_resampled(differences, len(changed), images) if np.isfinite(differences[:, 0]).all() else None
-
-
-def _said(run: Outcomes, metric: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """What of a run's answers the metric depends on."""
-    if metric in OF_SCORES:
-        return run.scores
-    return np.asarray(run.index if metric == "accuracy" else np.where(run.accepted, run.index, -1), np.float64)
+    return evidence_of_resamples(second - first, len(changed), images)
 
 
 def content(comparison: Comparison) -> dict[str, Any]:
-    """All of it as plain values."""
+    """Return the comparison as plain values."""
     sides = comparison.sides
     return {
         "first": str(sides.first),
@@ -352,7 +343,7 @@ def content(comparison: Comparison) -> dict[str, Any]:
                 "name": each.pair.name,
                 "stream": each.pair.stream,
                 "seeds": each.pair.seeds,
-                "files": [[filed.path.name for filed in side] for side in (each.pair.first, each.pair.second)],
+                "files": [[stored.path.name for stored in side] for side in (each.pair.first, each.pair.second)],
                 "settings": [asdict(one) for one in each.settings],
                 "figures": [asdict(figure) for figure in each.figures],
                 "changes": None if each.changes is None else asdict(each.changes),
@@ -361,11 +352,11 @@ def content(comparison: Comparison) -> dict[str, Any]:
             }
             for each in comparison.pairs
         ],
-        "only_first": [filed.path.name for filed in sides.only_first],
-        "only_second": [filed.path.name for filed in sides.only_second],
+        "only_first": [stored.path.name for stored in sides.only_first],
+        "only_second": [stored.path.name for stored in sides.only_second],
     }
 
 
 def as_json(comparison: Comparison) -> str:
-    """For programs."""
+    """Return the comparison as JSON."""
     return json.dumps(content(comparison), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,4 +1,4 @@
-"""Results as data: one row a run, and one row a figure, as CSV, JSON, parquet or a data frame."""
+"""Results as data, one row a run or one row a figure: CSV, JSON, parquet or a data frame."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.csv_cells import guarded
+from ..core.text import guarded
 from ..core.types import Error
 from ..evaluation.measures import MEASURES
-from ..evaluation.metrics import BEHIND, FPR95, NAMES
+from ..evaluation.metrics import FPR95, NAMES, SUPPORTING
 from .against_frozen import means_to_frozen, ranks_of, to_frozen
 from .collected import Names
 from .figures import FROZEN, Figure, SuiteFigures
@@ -27,20 +26,20 @@ if TYPE_CHECKING:
     import pandas
 
 
-# Of the spec, in the order of the columns. Options have columns of their own behind all others.
+# Fields of the spec in the order of the columns. Options have columns after all others.
 _SPEC = (
-    "backbone", "method", "score", "identifier", "profile", "guard", "desired", "undesired", "classes", "undesired_classes",
-    "corruption", "severity", "ratio", "limit", "draw", "seed", "device", "dtype",
+    "backbone", "method", "score", "identifier", "profile", "guard", "desired", "undesired", "classes",
+    "undesired_classes", "corruption", "severity", "ratio", "limit", "draw", "seed", "device", "dtype",
 )  # fmt: skip
 
 
-_FIGURES = (*NAMES, *(name for name in FPR95.values() if name not in NAMES), *BEHIND)
+_FIGURES = (*NAMES, *(name for name in FPR95.values() if name not in NAMES), *SUPPORTING)
 
 
 def tidy_row(result: Result, file: str, stream: str | None = None) -> dict[str, Any]:
-    """One result as plain values; None where it does not say. An option that was set is `option_NAME`.
+    """Return one result as plain values; None for missing values. An option that was set is `option_NAME`.
 
-    `stream` is the name of the stream among others (`run_names.stream_names`); by default, the name that it has alone.
+    `stream` is the name of the stream among others (`naming.stream_names`); by default, its name alone.
     """
     spec, total = result.spec, result.latency_ms.total
     cached = result.cached_features
@@ -59,7 +58,7 @@ def tidy_row(result: Result, file: str, stream: str | None = None) -> dict[str, 
         "updates": result.updates,
         "resets": result.resets,
         "events": sum(result.events.values()),
-        # Where features came from an earlier run, times say nothing.
+        # Times of runs on cached features are not comparable.
         "ms_mean": None if cached else total.mean,
         "ms_p50": None if cached else total.p50,
         "ms_p95": None if cached else total.p95,
@@ -78,11 +77,6 @@ def tidy_row(result: Result, file: str, stream: str | None = None) -> dict[str, 
     }
 
 
-def results_frame(folder: Path) -> pandas.DataFrame:
-    """Return all results of a folder; an Error if there are none. `ostta.bench.load_results` is its public name."""
-    return frame(tidy_rows(ResultFolder(folder).require_results()))
-
-
 def tidy_rows(folder: ResultFolder) -> list[dict[str, Any]]:
     """Return the newest result of each run, ordered by stream, backbone, method and seed."""
     newest = list(folder.newest.values())
@@ -92,7 +86,7 @@ def tidy_rows(folder: ResultFolder) -> list[dict[str, Any]]:
 
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
-    """Rows as a table of pandas."""
+    """Return rows as a pandas table."""
     try:
         import pandas
     except ImportError as problem:
@@ -103,9 +97,7 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
 
 
 def parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Rows as a parquet file. A column whose values are of several kinds, as options can be, is one of texts."""
-    import io
-
+    """Return rows as a parquet file. A column with values of several types becomes text."""
     import pyarrow
     import pyarrow.parquet
 
@@ -123,7 +115,7 @@ def parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """A list or an object as one text."""
+    """Return a list or an object as text."""
     return value if value is None or isinstance(value, str | int | float | bool) else json.dumps(value, default=str)
 
 
@@ -133,14 +125,14 @@ FIGURE_COLUMNS = (
 
 
 def runs_csv(figures: SuiteFigures) -> str:
-    """One line a run and seed, as `ostta.bench.load_results` has them; of a suite, with where it stands in the tables."""
+    """Return one line for each run and seed, as `load_results`; for a suite, with its place in the tables."""
     return _csv(run_rows(figures))
 
 
 def run_rows(figures: SuiteFigures) -> list[dict[str, Any]]:
-    """The runs that a suite's tables show, each once: where it stands in the tables, then what `tidy_row` says of it."""
+    """Return the runs of the tables of a suite, each once: its place in the tables, and its `tidy_row`."""
     suite, rows = figures.suite, []
-    # The axes of a folder are made from its runs, and say nothing more.
+    # The axes of a folder repeat the columns of its runs.
     named = not figures.collected.of_folder
     streams = stream_names(result.spec for _, _, result in figures.distinct)
     for row, column, result in figures.distinct:
@@ -152,16 +144,16 @@ def run_rows(figures: SuiteFigures) -> list[dict[str, Any]]:
 
 
 def figures_csv(figures: SuiteFigures) -> str:
-    """One line a figure, unrounded; empty where there is none. Each axis of the suite has a column of its own.
+    """Return one line for each figure, not rounded. Each axis of the suite has a column.
 
-    `part` is the name of a domain, where the figure is of it alone; `group` that of a group of columns, where it is their mean.
-    low and high are the paired interval of a difference, where there is one, and `over` what was drawn for it.
+    `part`: name of a domain, if the figure is of one domain. `group`: name of a group of columns, if the figure is a
+    mean over it. low, high: the paired interval of a difference; over: what was sampled for it.
     """
     return _csv(figure_rows(figures))
 
 
 def figures_json(figures: SuiteFigures) -> str:
-    """All that tables, footnotes and pictures are made from."""
+    """Return all data of tables, footnotes and charts as JSON."""
     suite, collected = figures.suite, figures.collected
     content = {
         "suite": suite.name,
@@ -185,16 +177,16 @@ def figures_json(figures: SuiteFigures) -> str:
 
 
 def figure_rows(figures: SuiteFigures) -> list[dict[str, Any]]:
-    """What `figures_csv` has, as values."""
+    """Return the rows of `figures_csv` as values."""
     suite = figures.suite
-    # To the frozen row always, to ROSITA where the tables have it too.
+    # Differences to the frozen row always, and to ROSITA if the tables show them.
     shown = [each for each in figures.differences if each.against == FROZEN or each in figures.shown_differences]
     differences = [each.name for each in shown]
     rows = []
     for row, column, part, group, metric, figure in _figures(figures, differences):
         names = dict(zip(suite.rows, row, strict=True))
         names |= dict(zip(suite.columns, column or [""] * len(suite.columns), strict=True))
-        # An axis may be called as one of our columns is.
+        # An axis may have the name of another column.
         named = {f"axis_{axis}" if axis in _OURS else axis: name for axis, name in names.items()}
         values = {name: metric if name == "metric" else getattr(figure, name) for name in FIGURE_COLUMNS}
         rows.append({"suite": suite.name} | named | {"part": part, "group": group} | values)
@@ -205,7 +197,7 @@ _OURS = {"suite", "part", "group", *FIGURE_COLUMNS}
 
 
 def _figures(figures: SuiteFigures, differences: Sequence[str]) -> Iterator[tuple[Names, Names, str, str, str, Figure]]:
-    """Row, column, part, group, metric and figure."""
+    """Yield row, column, part, group, metric and figure."""
     for row in figures.rows:
         for column in figures.columns:
             for metric in (*figures.suite.metrics, *differences, *figures.cost):

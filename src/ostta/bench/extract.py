@@ -1,4 +1,4 @@
-"""Encode data sets once and write their features to a file, from which runs need no image and no tower."""
+"""Encode data sets and write their features to a file. Runs on a feature file need no images and no image tower."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..adapter import versions
 from ..backbones.protocol import DEFAULT_TEMPLATES, Backbone
 from ..backbones.wrapped import Wrapped
 from ..core.overlay import encode
@@ -24,22 +23,23 @@ from ..data.names import is_own
 from ..data.readers.features import ORIGIN
 from ..data.views import canonical
 from ..feature_files import SUFFIX, FeatureFile, Metadata, write_features
+from ..state import versions
 from ..streams import Drawn, Source, draw
 from .features import FeatureStore, store_key
 from .run import open_backbone
 from .spec import RunSpec, code_of, packages_of
 
-# Images in one pass of the tower, and texts in one pass of the text tower.
+# Images in one batch of the image tower, and texts in one batch of the text tower.
 BATCH, TEXTS = 32, 256
 
 
-# Seconds between two writes of what is encoded so far.
+# Seconds between two writes of the features so far.
 KEEP_EVERY = 30.0
 
 
 @dataclass(frozen=True)
 class Side:
-    """The images of one side: `source` are those to encode, out of `dataset`."""
+    """The images of one side: `source` are the images of `dataset` to encode."""
 
     dataset: Dataset
     source: Source
@@ -58,10 +58,10 @@ def extract(
     batch: int = BATCH,
     watch: Callable[[int, int, float | None], None] | None = None,
 ) -> FeatureFile:
-    """Encode the images of both sides of `spec` by its backbone and write their features to `out`.
+    """Encode the images of both sides of `spec` with its backbone, and write their features to `out`.
 
-    `known` says whether there is a known side. An extraction that was stopped resumes: features are kept in a folder beside `out`
-    until the file is written.
+    known: whether there is a known side. An interrupted extraction resumes: until the file is written, features are
+    kept in a folder beside `out`.
     """
     if out.suffix != SUFFIX:
         raise Error(
@@ -83,7 +83,7 @@ def extract(
     metadata = Metadata(
         backbone=backbone.id,
         weight_hash=backbone.weight_hash,
-        # Where the embeddings were given, templates have no part in them.
+        # Given embeddings do not depend on templates.
         templates=() if isinstance(backbone, Wrapped) else tuple(templates),
         defaults={owner: dict(options) for owner, options in backbone.defaults.items()},
         remark=backbone.remark,
@@ -111,27 +111,26 @@ def _sides(spec: RunSpec, root: Path | None, known: bool) -> Iterator[Side]:
     names = ([(spec.desired, True)] if known else []) + ([(spec.undesired, False)] if spec.undesired else [])
     for name, desired in names:
         assert name is not None
-        # The first images of a set of the user's own may all be of one class.
-        drawn = spec.limit is not None and is_own(name)
-        dataset = open_dataset(
-            name,
-            root,
-            corruption=spec.corruption,
-            severity=spec.severity,
-            seed=spec.seed,
-            limit=None if drawn else spec.limit,
-            classes=spec.classes if desired else None,
-            named=desired,
-            code=code,
-        )
+        how = {"corruption": spec.corruption, "severity": spec.severity, "seed": spec.seed, "code": code}
+        how |= {"named": desired, "classes": spec.classes if desired else None}
+        dataset, source = open_part(name, root, spec.limit, spec.seed, desired=desired, **how)
         if dataset.origin == ORIGIN:
             raise Error(f"'{name}' has features already: give a data set of images.", code="dataset-invalid")
         if not len(dataset):
             raise Error(f"{name} has no images.", code="dataset-empty")
-        source: Source = dataset
-        if spec.limit is not None and drawn:
-            source = draw(dataset, spec.limit, spec.seed, desired=desired)
         yield Side(dataset, source, desired)
+
+
+def open_part(
+    name: str, root: Path | None, limit: int | None, draw_seed: int, *, desired: bool, **options: Any
+) -> tuple[Dataset, Source]:
+    """Open a data set, and return it with its first `limit` images.
+
+    The first images of a user's own set may all be of one class, so some of each class are drawn from it.
+    """
+    drawn = limit is not None and is_own(name)
+    dataset = open_dataset(name, root, limit=None if drawn else limit, **options)
+    return dataset, draw(dataset, limit, draw_seed, desired=desired) if limit is not None and drawn else dataset
 
 
 def _texts(backbone: Backbone, names: Sequence[str], templates: Sequence[str]) -> NDArray[np.float32]:
@@ -154,7 +153,7 @@ class _Counter:
 def _encoded(
     side: Side, backbone: Backbone, parts: Path, spec: RunSpec, batch: int, counter: _Counter
 ) -> NDArray[np.float32]:
-    """Unit features [N, D] of one side, in the order of its images."""
+    """Return the unit features [N, D] of one side, in the order of its images."""
     name = store_key(backbone, side.dataset, spec.plugins)
     store = FeatureStore(parts / name, backbone.feature_width)
     numbers = side.source.numbers.tolist() if isinstance(side.source, Drawn) else list(range(len(side.source)))
@@ -171,7 +170,8 @@ def _encoded(
                 # The length of features that are zero or not finite is not 1.
                 if not abs(float(row.norm()) - 1) < 1e-3:
                     raise Error(
-                        f"Image {number} of {side.dataset.name} has features that are zero or not finite: leave it out.",
+                        f"Image {number} of {side.dataset.name} has features that are zero or not finite: "
+                        "remove it from the data set.",
                         code="features-invalid",
                     )
                 store.add(number, row.clone())

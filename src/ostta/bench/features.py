@@ -1,13 +1,12 @@
-"""Features of images under the frozen tower, kept on disk: runs that show the same images need the tower once only.
+"""Cache of image features on disk, shared by runs that show the same images.
 
-Only for methods that look at nothing but the features of the frozen tower (`Adapter.features_suffice`), in single precision. What
-the tower gives for an image is noted while a run shows it; a later run, on the same stream or on another one with some of the same
-images, takes it from there and does not read the image. It ends in the same figures to the last bit. Its times are not
-those of a run on images, and its result says so.
+The cache serves methods that need only features of the frozen image tower (`Adapter.features_suffice`), in single
+precision. A run stores the features of the images that it encodes. A later run on some of the same images reads them
+and does not read the images. Its figures are equal to the last bit; its times are not comparable, and its result says
+so.
 
-There is a folder for each data set under each condition. What is in it is used only where weights, preprocessing, number of
-threads and versions are the same. Each run adds a file of its own, so runs side by side are never in each other's way; all of it may
-be deleted at any time.
+Each data set has a folder for each combination of corruption, weights, preprocessing, number of threads and versions.
+Each run adds a file, so runs at the same time do not conflict. The folder may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -27,15 +26,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ..adapter import Adapter, versions
-from ..backbones.features import FeaturesBackbone
+from ..adapter import Adapter
 from ..backbones.protocol import Backbone
 from ..core.types import Error, Prediction
 from ..data.dataset import Dataset
-from ..data.readers.features import ORIGIN
-from ..feature_files import read_features
 from ..io import make_folder, write_atomically
-from ..streams import Drawn, Sample, Source, Stream
+from ..state import versions
+from ..streams import Sample, Stream
+from .stream import is_features, sides_of
 
 if TYPE_CHECKING:
     from .run import Prepared
@@ -45,17 +43,17 @@ FOLDER = ".features"
 
 
 def cache_of(prepared: Prepared, out: Path) -> FeatureCache | None:
-    """The features in the folder `out` that are of use to a run, or None where the run needs more than features."""
+    """Return the cache of a run in the folder `out`; None if the run needs more than features."""
     adapter = prepared.adapter
     plain = adapter.resolved.adapter.precision == "single" and adapter.backbone.dtype == torch.float32
     if not adapter.features_suffice or not plain:
         return None
     stores: dict[str, FeatureStore] = {}
     sides: dict[tuple[int, bool], FeatureStore] = {}
-    for domain, known, source in _sides(prepared.stream):
-        dataset = _whole(source)
-        if not isinstance(dataset, Dataset) or _is_features(dataset):
-            return None  # images that change along the stream are never seen twice, and features need no cache
+    for domain, known, dataset in sides_of(prepared.stream):
+        # Images that change along the stream are not shown twice, and feature files need no cache.
+        if not isinstance(dataset, Dataset) or is_features(dataset):
+            return None
         key = store_key(adapter.backbone, dataset, prepared.spec.plugins)
         if key not in stores:
             stores[key] = FeatureStore(out / FOLDER / key, adapter.backbone.feature_width)
@@ -64,8 +62,8 @@ def cache_of(prepared: Prepared, out: Path) -> FeatureCache | None:
 
 
 def store_key(backbone: Backbone, dataset: Dataset, plugins: Mapping[str, str]) -> str:
-    """A name for the features of a data set: different where another backbone, setting or version may give other features."""
-    # The note of a set that is made here says from what and how.
+    """Return a key of the features of a data set, which differs if backbone, settings or versions differ."""
+    # The note of a generated set contains its source and its parameters.
     content = [
         [
             backbone.weight_hash,
@@ -81,44 +79,8 @@ def store_key(backbone: Backbone, dataset: Dataset, plugins: Mapping[str, str]) 
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def has_features(stream: Stream) -> bool:
-    """Whether a side of the stream comes from a feature file."""
-    return any(_is_features(_whole(source)) for _, _, source in _sides(stream))
-
-
-def check_features(prepared: Prepared) -> None:
-    """Raise an Error unless the adapter can step through the stream, where one of them has features in place of images."""
-    adapter, model = prepared.adapter, prepared.adapter.backbone
-    for _, _, source in _sides(prepared.stream):
-        dataset = _whole(source)
-        if _is_features(dataset):
-            file = read_features(Path(dataset.layout))
-            file.require_encoder(dataset.name, model, adapter.features_suffice, adapter.method_name)
-        elif isinstance(model, FeaturesBackbone):
-            raise Error(
-                f"The backbone {model.id} has no image tower, and '{source.name}' has images: name a feature file for each side, or "
-                f"the backbone {model.encoder[0]}.",
-                code="backbone-without-tower",
-            )
-
-
-def _whole(source: Source) -> Any:
-    return source.whole if isinstance(source, Drawn) else source
-
-
-def _is_features(source: object) -> bool:
-    return isinstance(source, Dataset) and source.origin == ORIGIN
-
-
-def _sides(stream: Stream) -> Iterator[tuple[int, bool, Source]]:
-    for visit in stream.visits:
-        yield visit.domain, True, visit.desired
-        if visit.undesired is not None:
-            yield visit.domain, False, visit.undesired
-
-
 def _files(dataset: Dataset) -> str:
-    """Return a hash of the image files with their sizes and modification times, so that a replaced image is encoded anew."""
+    """Return a hash of paths, sizes and modification times of the images, so that a replaced image is encoded again."""
     digest = hashlib.sha256()
     for path in dataset.files:
         with suppress(OSError):
@@ -128,7 +90,7 @@ def _files(dataset: Dataset) -> str:
 
 
 class FeatureStore:
-    """The raw features [D] of one data set's images by their numbers: those in the files of a folder, and new ones."""
+    """Raw features [D] of the images of one data set, by number: those in the files of a folder, and new ones."""
 
     def __init__(self, folder: Path, width: int) -> None:
         self.folder, self._width = folder, width
@@ -144,7 +106,7 @@ class FeatureStore:
         self._known[number] = self._new[number] = features
 
     def write(self) -> None:
-        """Keep what is new, if it can be kept."""
+        """Write the new features, if the disk allows it."""
         if not self._new:
             return
         numbers = sorted(self._new)
@@ -159,12 +121,12 @@ class FeatureStore:
             make_folder(self.folder)
             write_atomically(self.folder / f"{name}.npz", buffer.getvalue())
         except (Error, OSError):
-            # The result is what was asked for; a full disk only costs the next run its time.
+            # A full disk costs the next run time, and does not affect the result of this run.
             return
         self._new.clear()
 
     def _read(self, path: Path) -> dict[int, torch.Tensor]:
-        """Nothing where the file cannot be used."""
+        """Return the features of a file; an empty dictionary if the file is invalid."""
         try:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
                 numbers, features = stored["numbers"], stored["features"]
@@ -176,7 +138,7 @@ class FeatureStore:
 
 
 class FeatureCache:
-    """Steps an adapter by features where they are known, and by images where not. `used`: whether any was known."""
+    """Steps an adapter by cached features, and by images otherwise. `used`: whether any features were cached."""
 
     def __init__(self, adapter: Adapter, sides: dict[tuple[int, bool], FeatureStore]) -> None:
         self._sides = sides
@@ -185,17 +147,17 @@ class FeatureCache:
         self.used = False
 
     def lacks(self, domain: int, known: bool, number: int) -> bool:
-        """Whether an image of that domain and side must be read."""
+        """Return whether an image of this domain and side must be read."""
         return self._sides[domain, known].get(number) is None
 
     def covers(self, stream: Stream) -> bool:
-        """Whether no image of the stream need be read."""
+        """Return whether all images of the stream are cached."""
         samples = stream.starting_at(0, lambda domain, known, number: False)
         return not any(self.lacks(sample.domain, sample.label >= 0, sample.index) for sample in samples)
 
     @contextmanager
     def noting(self, adapter: Adapter) -> Iterator[None]:
-        """Listen to what the tower gives; the new features are kept at the end."""
+        """Record the outputs of the image tower, and write the new features at the end."""
 
         def note(module: Any, pixels: Any, output: Any) -> None:
             self._given.append(output.detach())
@@ -216,7 +178,7 @@ class FeatureCache:
             return adapter.step_features(features)
         self._given.clear()
         prediction = adapter.step(sample.image)
-        # One image through the tower, once: anything else is not what a later step by features would do.
+        # A step by features equals this step only if the tower encoded one image once.
         if len(self._given) == 1 and self._given[0].shape == (1, self._width) and self._given[0].dtype == torch.float32:
             store.add(sample.index, self._given[0][0].to("cpu", copy=True))
         return prediction

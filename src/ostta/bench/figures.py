@@ -1,4 +1,4 @@
-"""The figures of a suite: means and spreads over seeds, differences to the frozen row, the best rows, and the gap to the paper."""
+"""Figures of a suite: means over seeds, differences to the frozen row, the best rows, and the gap to the paper."""
 
 from __future__ import annotations
 
@@ -8,54 +8,38 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..config.registry import require_known
-from ..core.types import Error
-from ..evaluation.intervals import Values
-from ..evaluation.measures import MEASURES, RunColumns, find_measure, is_measure, regret, worst_tenth
+from ..evaluation.measures import MEASURES, is_measure, worst_tenth
 from ..evaluation.metrics import FPR95
 from .collected import Names, Place, SuiteResults, collect, grouped
-from .metric_values import METRICS, lower_is_better, metric_value
-from .paper.values import BACKBONES, PaperValue, find
-from .records import MEASURED, read_records
-from .result import Result
+from .paper.values import printed, why_not_comparable
+from .records import (
+    Evidence,
+    Over,
+    PairedDifferences,
+    RecordedMeasures,
+    are_significant,
+    evidence,
+    evidence_of_resamples,
+)
+from .result import METRICS, Result, lower_is_better, metric_value
 from .spec import run_key
-from .statistics import Evidence, Over, PairedDifferences, evidence, of_resampled, told_apart
-from .suite import Cell
-
-# Properties of the memory and the machine: a shorter stream changes none of them.
-OF_ANY_LENGTH = ("classes", "bank_features", "bank_mb", "adapted_parameters", "added_parameters")
-
-
-OF_THE_MACHINE = ("ms", "gpu_memory_gb")
-
-
-def why_not_comparable(result: Result, cell: Cell, metric: str, *, shortened: bool, fpr95: str) -> str:
-    """Why a figure of this run cannot be set against the paper's; empty where it can. `shortened`: by a limit that is not the suite's."""
-    if metric in OF_THE_MACHINE:
-        return "another machine"
-    backbone = result.spec.backbone
-    # The embedded models play the part of the paper's without being them.
-    if backbone.startswith("embedded") or BACKBONES.get(backbone) != cell.paper.get("backbone"):
-        return "another backbone"
-    if metric == "fpr95" and FPR95[fpr95] != "fpr95":
-        return "another convention of FPR95"
-    if metric in OF_ANY_LENGTH:
-        return ""
-    sides = [side for side in (result.stream.desired, result.stream.undesired) if side is not None]
-    if any(side.origin != "official" for side in sides):
-        return "not the published images"
-    return "fewer images" if shortened or result.counts.get("undesired_missing", 0) else ""
-
 
 FROZEN, RIVAL = "zero_shot", "rosita"
 
 
-# The headline's difference to the frozen row, whatever the headline is.
+# The difference of the headline to the frozen row.
 DELTA = "delta"
+
+
+Key = TypeVar("Key")
+# A row and a column, and the keys of the runs at two places.
+_At = tuple[Names, Names]
+_RunPair = frozenset[frozenset[str]]
 
 
 # Shown beside the metrics of every suite.
@@ -64,12 +48,13 @@ COST = ("updates", "ms")
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure. None: there is none. `std` is the sample standard deviation over `seeds` runs, None for a single one.
+    """One figure. `mean` is None if there is none; `std` is the standard deviation over `seeds` runs, None for one run.
 
-    low, high: the paired 95 % interval of a difference, where there is one. `over` says what was drawn for it: "images", of which there
-    were so many different ones, "images and seeds", or "seeds". marked: it excludes zero, also by Holm's correction for all
-    comparisons of its metric. best: better than every other row of its column, backbone and stream, in the same family of comparisons.
-    paper: the paper's figure, with its `doubt`. gap: ours minus the paper's, where that means something; else `apart` says why not.
+    low, high: the paired 95 % interval of a difference, or None. over: what was sampled for the interval. images:
+    number of different images of the interval. marked: the interval excludes zero, also after Holm's correction for all
+    comparisons of the metric. best: significantly better than every other row of the same column, backbone and stream,
+    in the same family of comparisons. paper: the paper's figure, with its `doubt`. gap: our figure minus the paper's;
+    if there is none, `not_comparable` gives the reason.
     """
 
     mean: float | None
@@ -79,23 +64,22 @@ class Figure:
     paper: float | None = None
     doubt: str = ""
     gap: float | None = None
-    apart: str = ""
+    not_comparable: str = ""
     low: float | None = None
     high: float | None = None
     over: Over | None = None
     images: int = 0
     marked: bool = False
-    # A time, of which at least one was taken on a busy machine.
+    # At least one of the times was measured on a busy machine.
     busy: bool = False
 
-    @property
-    def excludes_zero(self) -> bool:
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+NO_FIGURE = Figure(None, None, 0)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A metric minus the same of the frozen row, or of ROSITA with the paper's score and identifier, on the same stream."""
+    """The difference of a metric to the frozen row, or to published ROSITA, on the same stream."""
 
     metric: str
     against: str
@@ -106,11 +90,12 @@ class Difference:
 
 
 class SuiteFigures:
-    """The figures of a suite by row, column and metric, and by part for those domains that the suite shows on their own.
+    """The figures of a suite by row, column and metric, and by part for domains that the suite shows separately.
 
-    The metrics are the suite's, `COST`, and the names of `differences`, to the frozen row and to ROSITA on the same backbone and
-    stream, seed by seed; `DELTA` is the headline's to the frozen row. Where a column has several rows of the frozen classifier, with
-    other scores or identifiers, the one as published is the frozen row. `groups` are columns by the groups that the suite puts them in.
+    The metrics are those of the suite, `COST`, and the names of `differences` to the frozen row and to ROSITA on the
+    same backbone and stream, seed by seed; `DELTA` is the difference of the headline to the frozen row. If a column has
+    several rows of the frozen classifier, the row with the published settings is the frozen row. `groups`: columns by
+    the groups of the suite.
     """
 
     def __init__(self, collected: SuiteResults, fpr95: str = "interpolated") -> None:
@@ -128,7 +113,8 @@ class SuiteFigures:
             collected.folder, results, [self._resampled(m) for m in {*self.suite.metrics, *measured}]
         )
         self._evidence: dict[tuple[Names, Names, str], Evidence] = {}
-        self._read_columns: dict[str, RunColumns | None] = {}
+        self._measures = RecordedMeasures(collected.folder)
+        self._of_groups: dict[str, dict[tuple[Names, str], Figure]] = {}
         for metric in (*self.suite.metrics, *self.cost):
             self._fill(metric)
         for part in self.suite.parts:
@@ -142,23 +128,34 @@ class SuiteFigures:
         self.groups = self._grouped_columns(len(self.suite.columns))
 
     def figure(self, row: Names, column: Names, metric: str, part: str = "") -> Figure | None:
-        """None where the suite has no such cell."""
+        """Return a figure; None if the suite has no such cell."""
         return self._figures.get((row, column, f"{DELTA}_{self.headline}" if metric == DELTA else metric, part))
+
+    def mean(self, row: Names, column: Names, metric: str = "", part: str = "") -> float | None:
+        """Return the mean of a figure (default: the headline); None if there is none."""
+        figure = self.figure(row, column, metric or self.headline, part)
+        return None if figure is None else figure.mean
+
+    def all_of(self, *metrics: str) -> Iterator[Figure]:
+        """Yield the figures of these metrics at all places."""
+        for place in itertools.product(self.rows, self.columns, metrics):
+            if (figure := self.figure(*place)) is not None:
+                yield figure
 
     def is_frozen(self, row: Names) -> bool:
         return any(self._is_reference(FROZEN, *name) for name in self._places if name[0] == row)
 
     def results(self, row: Names, column: Names) -> dict[int, Result]:
-        """The results of a place by seed."""
+        """Return the results of a place by seed."""
         place = self._places.get((row, column))
         return {} if place is None else place.results
 
     def frozen_row(self, row: Names, column: Names) -> Names | None:
-        """The frozen row that this place is measured against; None where there is none, or it is one itself."""
+        """Return the frozen row for this place; None if there is none, or if this row is one."""
         return self.reference_row(FROZEN, row, column)
 
     def reference_row(self, method: str, row: Names, column: Names) -> Names | None:
-        """As `frozen_row`, for the row of `method`: the frozen classifier, or ROSITA."""
+        """Return the row of `method` (the frozen classifier or ROSITA) for this place, as `frozen_row`."""
         place = self._places.get((row, column))
         if place is None or self._is_reference(method, row, column):
             return None
@@ -166,7 +163,7 @@ class SuiteFigures:
 
     @property
     def shown_differences(self) -> list[Difference]:
-        """Those that tables have room for: to ROSITA only where intervals are known."""
+        """Differences that tables show: those to ROSITA only if there are intervals."""
         if len(self.rows) < 2:
             return []
         to_rival = self.paired and any(self._references[RIVAL].values())
@@ -175,83 +172,60 @@ class SuiteFigures:
 
     @property
     def sections(self) -> dict[str, list[Names]]:
-        """Columns that are shown together: those with the same groups on all column axes but the last."""
+        """Columns that are shown in one table: those with the same groups on all column axes but the last."""
         return self._grouped_columns(max(0, len(self.suite.columns) - 1)) or {"": self.columns}
 
     def group_figure(self, row: Names, group: str, metric: str) -> Figure:
-        """The mean over the columns of a group; none where one of them is missing."""
-        columns = self.groups[group]
-        found = [self.figure(row, column, metric) for column in columns]
-        means = [figure.mean for figure in found if figure is not None and figure.mean is not None]
-        if not means or len(means) < len(columns):
-            return Figure(None, None, 0)
-        mean = Figure(statistics.fmean(means), None, min(figure.seeds for figure in found if figure is not None))
-        return _with_evidence(mean, *self._of_groups.get(metric, {}).get((row, group), (None, False)))
+        """Return the mean over the columns of a group; an empty figure if one of them is missing."""
+        if metric not in self._of_groups:
+            places = itertools.product(self.rows, self.groups)
+            self._of_groups[metric] = self.means_over({(r, g): (r, self.groups[g]) for r, g in places}, metric)
+        return self._of_groups[metric][row, group]
 
-    def means_over(self, columns: Mapping[Names, Sequence[Names]], metric: str | None = None) -> dict[Names, Figure]:
-        """Each row's mean difference to the frozen row over the given columns, all rows corrected together."""
-        name = f"{DELTA}_{metric or self.headline}"
-        asked = {(row, ""): [self._evidence.get((row, column, name)) for column in of] for row, of in columns.items()}
-        found = self._means(asked)
-        figures = {row: [self._figures[row, column, name, ""] for column in of] for row, of in columns.items()}
-        return {
-            row: _with_evidence(
-                Figure(statistics.fmean(f.mean for f in of if f.mean is not None), None, min(f.seeds for f in of)),
-                *found.get((row, ""), (None, False)),
-            )
-            for row, of in figures.items()
-        }
-
-    @cached_property
-    def _of_groups(self) -> dict[str, dict[tuple[Names, str], tuple[Evidence, bool]]]:
-        """How sure the means over groups of columns are, by difference; those of one difference are corrected together."""
-        places = list(itertools.product(self.rows, self.groups.items()))
-        return {
-            name: self._means(
-                {
-                    (row, group): [self._evidence.get((row, column, name)) for column in of]
-                    for row, (group, of) in places
-                }
-            )
-            for name in (difference.name for difference in self.differences)
-        }
-
-    def _means(
-        self, parts: Mapping[tuple[Names, str], Sequence[Evidence | None]]
-    ) -> dict[tuple[Names, str], tuple[Evidence, bool]]:
-        known = {place: made for place, each in parts.items() if (made := self._mean_evidence(each)) is not None}
-        marks = told_apart(list(known.values()))
-        return {place: (made, mark) for (place, made), mark in zip(known.items(), marks, strict=True)}
+    def means_over(self, places: Mapping[Key, tuple[Names, Sequence[Names]]], metric: str) -> dict[Key, Figure]:
+        """Return the mean of a row over some columns, for each of `places`; one Holm family for all means."""
+        means, known = {}, dict[Key, Evidence]()
+        for key, (row, columns) in places.items():
+            found = [figure for column in columns if (figure := self.figure(row, column, metric)) is not None]
+            values = [figure.mean for figure in found if figure.mean is not None]
+            whole = 0 < len(values) == len(columns)
+            seeds = min((figure.seeds for figure in found), default=0)
+            means[key] = Figure(statistics.fmean(values), None, seeds) if whole else NO_FIGURE
+            pooled = self._mean_evidence([self._evidence.get((row, column, metric)) for column in columns])
+            if pooled is not None:
+                known[key] = pooled
+        for (key, pooled), marked in zip(known.items(), are_significant(list(known.values())), strict=True):
+            means[key] = _with_evidence(means[key], pooled, marked)
+        return means
 
     @staticmethod
     def _mean_evidence(parts: Sequence[Evidence | None]) -> Evidence | None:
-        """Of the mean over streams; None where one of them has no interval over images."""
+        """Return the evidence of a mean over streams; None if a stream has no interval over images."""
         known = [part for part in parts if part is not None]
         values = [part.resampled for part in known if part.resampled is not None]
         if not values or len(values) < len(parts):
             return None
         seeds = known[0].seeds
         if any(part.seeds != seeds for part in known):
-            # Streams with different seeds have no rows in common: the means over the seeds of each are averaged.
+            # Streams with different seeds are averaged by their means over seeds.
             seeds, values = (), [np.atleast_2d(each).mean(axis=0) for each in values]
-        resampled: Values = np.mean(values, axis=0)
-        # Streams may share images: at least so many have changed, and so many are different.
-        return of_resampled(resampled, max(part.changed for part in known), max(part.images for part in known), seeds)
+        # Lower bounds, because streams may share images.
+        changed, images = (max(getattr(part, name) for part in known) for name in ("changed", "images"))
+        return evidence_of_resamples(np.mean(values, axis=0), changed, images, seeds)
 
     def to_better(self, row: Names, column: Names) -> float | None:
-        """The headline minus that of the better of the frozen row and ROSITA on this stream; None if a run was on other images."""
-        own = self.figure(row, column, self.headline)
+        """Return the headline minus the better of frozen row and ROSITA; None if a run was on other images."""
+        own = self.mean(row, column)
         rows = [
             row if self._is_reference(m, row, column) else self.reference_row(m, row, column) for m in (FROZEN, RIVAL)
         ]
-        found = [None if each is None else self._figures[each, column, self.headline, ""].mean for each in rows]
-        known = [mean for mean in found if mean is not None]
-        if own is None or own.mean is None or len(known) < 2:
+        known = {each: mean for each in rows if each is not None and (mean := self.mean(each, column)) is not None}
+        if own is None or len(known) < 2:
             return None
-        ours, others = self._places[row, column], [self._places[each, column] for each in rows if each is not None]
-        if any(ours.on_other_stream(theirs, seed) for theirs in others for seed in ours.results):
+        ours = self._places[row, column]
+        if any(ours.on_other_stream(self._places[each, column], seed) for each in known for seed in ours.results):
             return None
-        return own.mean - (min if lower_is_better(self.headline) else max)(known)
+        return own - (min if lower_is_better(self.headline) else max)(known.values())
 
     @cached_property
     def other_streams(self) -> int:
@@ -271,7 +245,7 @@ class SuiteFigures:
 
     @cached_property
     def distinct(self) -> list[tuple[Names, Names, Result]]:
-        """Every result once, by the first place that shows it."""
+        """All results, each with the first place that shows it."""
         seen: dict[str, tuple[Names, Names, Result]] = {}
         for row in self.rows:
             for column in self.columns:
@@ -281,18 +255,18 @@ class SuiteFigures:
 
     @cached_property
     def _references(self) -> dict[str, dict[tuple[Names, str], Names]]:
-        """The rows that others are measured against, by method, column and stream."""
+        """The rows that others are compared with, by method, column and stream."""
         found: dict[str, dict[tuple[Names, str], Names]] = {FROZEN: {}, RIVAL: {}}
         for plain in (True, False):
             for (row, column), place in self._places.items():
                 method = place.cells[0].spec.method
-                # The frozen classifier has no options to speak of; a changed ROSITA is not ROSITA.
+                # ROSITA with other settings is no reference; the frozen classifier is one with any settings.
                 if method in found and (place.plain if plain else method == FROZEN):
                     found[method].setdefault((column, place.stream), row)
         return found
 
     def _is_reference(self, method: str, row: Names, column: Names) -> bool:
-        """Whether these are the runs that others in the column are measured against, in this row or shown once more."""
+        """Return whether the place shows the runs that others in the column are compared with."""
         place = self._places.get((row, column))
         if place is None or place.cells[0].spec.method != method:
             return False
@@ -300,7 +274,7 @@ class SuiteFigures:
         return chosen is not None and self._places[chosen, column].request == place.request
 
     def _grouped_columns(self, axes: int) -> dict[str, list[Names]]:
-        """The columns by the groups of their entries on the first so many column axes; nothing where there are no groups."""
+        """Return the columns by the groups on the first `axes` column axes; empty without groups."""
         by_name = {axis.name: {entry.name: entry.group for entry in axis.entries} for axis in self.suite.axes}
         found: dict[str, list[Names]] = {}
         for column in self.columns:
@@ -309,14 +283,14 @@ class SuiteFigures:
         return found if any(found) else {}
 
     def _ordered_rows(self) -> list[Names]:
-        """As in the suite, but in each block of rows the frozen one first."""
+        """Return the rows in the order of the suite, with the frozen row first in each block."""
         rows = list(dict.fromkeys(row for row, _ in self._places))
         blocks = list(dict.fromkeys(row[:-1] for row in rows))
         return sorted(rows, key=lambda row: (blocks.index(row[:-1]), not self.is_frozen(row)))
 
     def _values(self, place: Place, metric: str, part: str) -> dict[int, float]:
         if metric == "hm_std":
-            # Of all seeds together: one number, filed under the first seed.
+            # One number for all seeds, stored under the first seed.
             figures = list(self._values(place, "hm", part).values())
             return {0: statistics.stdev(figures)} if len(figures) > 1 else {}
         if metric == "hm_worst_tenth":
@@ -326,51 +300,27 @@ class SuiteFigures:
         return {seed: value for seed, value in read.items() if value is not None}
 
     def _value(self, place: Place, seed: int, metric: str, part: str) -> float | None:
-        """The figure of one run: from its result file, or, for measures that the file does not have, from its records."""
+        """Return the figure of one run, from its result file, or from its records for other measures."""
         result = place.results[seed]
-        # A plug-in cannot take the name of a metric that ships.
+        # A plug-in cannot replace a built-in metric.
         if metric not in MEASURES and metric != "regret" and (metric in METRICS or metric in COST):
             return metric_value(result, metric, self.fpr95, part)
-        if part:
-            return None
-        if metric in result.measures:
-            return result.measures[metric]
-        columns = self._columns(result)
-        if columns is None:
-            return None
-        if metric != "regret":
-            return find_measure(metric)(columns)
         cell = place.cells[0]
         against = self.frozen_row(cell.row, cell.column)
-        frozen = self.results(against, cell.column).get(seed) if against is not None else None
-        if frozen is None or frozen.stream.hash != result.stream.hash:
-            return None
-        base = self._columns(frozen)
-        return None if base is None else regret(columns, base)
-
-    def _columns(self, result: Result) -> RunColumns | None:
-        """The records of a run; None where there are none, or they cannot be read."""
-        if result.records is None:
-            return None
-        if result.records not in self._read_columns:
-            try:
-                read = read_records(self.collected.folder / result.records, MEASURED).measured
-            except Error:
-                read = None
-            self._read_columns[result.records] = read
-        return self._read_columns[result.records]
+        frozen = None if against is None else self.results(against, cell.column).get(seed)
+        return None if part else self._measures.value(result, metric, frozen)
 
     def fill_measures(self) -> list[str]:
-        """Fill in `regret` and all measures that ship or that a result file has; the names of those with a value anywhere."""
+        """Compute all further measures, and return the names of those with a value."""
         of_results = (name for _, _, result in self.distinct for name in result.measures)
         found = []
         for metric in dict.fromkeys((*MEASURES, "regret", *of_results)):
             taken = metric in self.suite.metrics or (metric in METRICS and metric not in (*MEASURES, "regret"))
-            # A measure of a package that is not installed here is left out.
+            # Measures of packages that are not installed are left out.
             if taken or (metric != "regret" and not is_measure(metric)):
                 continue
             self._fill(metric)
-            if any(self._figures[row, column, metric, ""].mean is not None for row, column in self._places):
+            if any(figure.mean is not None for figure in self.all_of(metric)):
                 found.append(metric)
         return found
 
@@ -388,7 +338,7 @@ class SuiteFigures:
     def _fill_difference(self, difference: Difference) -> None:
         metric = difference.metric
         for (row, column), place in self._places.items():
-            figure = Figure(None, None, 0)
+            figure = NO_FIGURE
             against = self.reference_row(difference.against, row, column)
             if against is not None:
                 other = self._places[against, column]
@@ -403,77 +353,62 @@ class SuiteFigures:
             self._figures[row, column, difference.name, ""] = figure
 
     def _resampled(self, metric: str) -> str:
-        """The name that a metric has in `ostta.evaluation.intervals`."""
+        """Return the name of a metric in `ostta.evaluation.intervals`."""
         return FPR95[self.fpr95] if metric == "fpr95" else metric
 
     def _differences(self, ours: Place, theirs: Place, metric: str, part: str = "") -> dict[int, float]:
-        """Seed by seed, without the seeds whose two runs were on different streams."""
+        """Return the differences by seed, without seeds whose two runs were on different streams."""
         own, base = self._values(ours, metric, part), self._values(theirs, metric, part)
         return {seed: own[seed] - base[seed] for seed in own if seed in base and not ours.on_other_stream(theirs, seed)}
 
     def _beside_paper(self, figure: Figure, place: Place, metric: str, part: str) -> Figure:
         cell = place.cells[0]
-        printed = _printed(cell, metric, part)
-        if printed is None:
+        if not cell.paper["table"]:
             return figure
-        figure = replace(figure, paper=printed.value, doubt=printed.doubt)
-        if figure.mean is None:
+        value = printed(cell.paper_part(part) if part else cell.paper, metric)
+        if value is None:
             return figure
         reasons = (
-            why_not_comparable(result, cell, metric, shortened=place.shortened, fpr95=self.fpr95)
+            why_not_comparable(result, cell.paper, metric, shortened=place.shortened, fpr95=self.fpr95)
             for result in place.results.values()
         )
-        apart = next((reason for reason in reasons if reason), "a doubtful figure" if printed.doubt else "")
-        return replace(figure, apart=apart, gap=None if apart else figure.mean - printed.value)
+        apart = next((reason for reason in reasons if reason), "a doubtful figure" if value.doubt else "")
+        return _beside(figure, value.value, value.doubt, apart)
 
     def _delta_beside_paper(self, figure: Figure, own: tuple[Names, Names], frozen: tuple[Names, Names]) -> Figure:
         one, other = (self._figures[*place, self.headline, ""] for place in (own, frozen))
         if one.paper is None or other.paper is None:
             return figure
         doubt = "; ".join(dict.fromkeys(part.doubt for part in (one, other) if part.doubt))
-        paper = one.paper - other.paper
-        # A gap of both means a gap of their difference.
-        figure = replace(figure, paper=paper, doubt=doubt)
-        if figure.mean is None:
-            return figure
-        apart = one.apart or other.apart
-        return replace(figure, apart=apart, gap=None if apart else figure.mean - paper)
-
-    def _rivals(self) -> Iterator[list[tuple[Names, Names]]]:
-        """The places that are compared with each other: one column, one backbone, one stream."""
-        groups: dict[tuple[Names, str], list[tuple[Names, Names]]] = {}
-        for (row, column), place in self._places.items():
-            groups.setdefault((column, place.stream), []).append((row, column))
-        yield from groups.values()
+        return _beside(figure, one.paper - other.paper, doubt, one.not_comparable or other.not_comparable)
 
     def _mark(self, metric: str, part: str = "") -> None:
-        """Mark differences and best figures of one metric, with Holm's correction over all comparisons of both kinds.
+        """Mark differences and best figures of one metric, with one Holm correction over all comparisons of both kinds.
 
-        One family, so that a star and a bold figure that rest on the same comparison never contradict each other.
+        Stars and bold figures are one family, so that two marks from the same comparison never contradict each other.
         """
-        family: dict[frozenset[frozenset[str]], Evidence] = {}
-        stars: dict[tuple[Names, Names, str], frozenset[frozenset[str]]] = {}
-        best: list[tuple[list[tuple[Names, Names]], list[frozenset[frozenset[str]]]]] = []
+        family: dict[_RunPair, Evidence] = {}
+        stars: dict[tuple[Names, Names, str], _RunPair] = {}
+        best: list[tuple[list[_At], list[_RunPair]]] = []
         for difference in self.differences if not part else ():
-            for (row, column), place in self._places.items():
+            for row, column in self._places:
                 found = self._evidence.get((row, column, difference.name))
                 against = self.reference_row(difference.against, row, column)
                 if difference.metric == metric and found is not None and against is not None:
-                    pair = frozenset((place.keys, self._places[against, column].keys))
+                    pair = self._run_pair((row, column), (against, column))
                     stars[row, column, difference.name] = pair
                     family[pair] = found
-        for group in self._rivals():
+        for group in self._compared_places():
             tops, others = self._best(group, metric, part)
-            pairs = {frozenset(self._places[name].keys for name in (tops[0], other)): other for other in others}
+            pairs = {self._run_pair(tops[0], other): other for other in others}
             compared = {
-                pair: family.get(pair) or self._apart((*tops[0], metric, part), (*other, metric, part))
-                for pair, other in pairs.items()
+                pair: family.get(pair) or self._compare(tops[0], other, metric, part) for pair, other in pairs.items()
             }
             known = {pair: found for pair, found in compared.items() if found is not None}
             family |= known
             if known and len(known) == len(pairs):
                 best.append((tops, list(known)))
-        marked = dict(zip(family, told_apart(list(family.values())), strict=True))
+        marked = dict(zip(family, are_significant(list(family.values())), strict=True))
         for star, pair in stars.items():
             self._figures[*star, ""] = replace(self._figures[*star, ""], marked=marked[pair])
         for tops, pairs_of_top in best:
@@ -481,15 +416,20 @@ class SuiteFigures:
                 for name in tops:
                     self._figures[*name, metric, part] = replace(self._figures[*name, metric, part], best=True)
 
-    def _best(
-        self, group: list[tuple[Names, Names]], metric: str, part: str
-    ) -> tuple[list[tuple[Names, Names]], list[tuple[Names, Names]]]:
-        """The places with the best mean of a group, which share their runs, and all others; no others where nothing is best."""
+    def _compared_places(self) -> Collection[list[_At]]:
+        """Return the places that are compared with each other: one column, one backbone, one stream."""
+        groups: dict[tuple[Names, str], list[_At]] = {}
+        for (row, column), place in self._places.items():
+            groups.setdefault((column, place.stream), []).append((row, column))
+        return groups.values()
+
+    def _run_pair(self, one: _At, other: _At) -> _RunPair:
+        return frozenset((self._places[one].keys, self._places[other].keys))
+
+    def _best(self, group: list[_At], metric: str, part: str) -> tuple[list[_At], list[_At]]:
+        """Return the places with the best mean, which share their runs, and the others; no others if none is best."""
         arrow = METRICS[metric][-1] if metric in self.suite.metrics else ""
-        figures = {name: self._figures.get((*name, metric, part)) for name in group}
-        means = {
-            name: figure.mean for name, figure in figures.items() if figure is not None and figure.mean is not None
-        }
+        means = {name: mean for name in group if (mean := self.mean(*name, metric, part)) is not None}
         if arrow not in ("↑", "↓") or len(means) < 2:
             return group[:1], []
         top = max(means, key=means.__getitem__) if arrow == "↑" else min(means, key=means.__getitem__)
@@ -497,14 +437,13 @@ class SuiteFigures:
         tops = [name for name in means if self._places[name].keys == self._places[top].keys]
         return [top, *(name for name in tops if name != top)], [name for name in means if name not in tops]
 
-    def _apart(self, one: tuple[Names, Names, str, str], other: tuple[Names, Names, str, str]) -> Evidence | None:
-        """How sure the difference between two places of a column is."""
-        (ours, theirs), (metric, part) = (self._places[name[0], name[1]] for name in (one, other)), one[2:]
-        # The figure of one domain is not the one that is resampled.
+    def _compare(self, one: _At, other: _At, metric: str, part: str) -> Evidence | None:
+        """Return the evidence of the difference between two places of a column."""
+        ours, theirs = self._places[one], self._places[other]
+        # Figures of one domain are not resampled.
         resampled = "" if part else self._resampled(metric)
-        return evidence(
-            self.paired, ours.results, theirs.results, resampled, self._differences(ours, theirs, metric, part)
-        )
+        differences = self._differences(ours, theirs, metric, part)
+        return evidence(self.paired, ours.results, theirs.results, resampled, differences)
 
 
 def _with_evidence(figure: Figure, found: Evidence | None, marked: bool) -> Figure:
@@ -514,16 +453,18 @@ def _with_evidence(figure: Figure, found: Evidence | None, marked: bool) -> Figu
     return replace(figure, low=bounds.low, high=bounds.high, over=found.over, images=found.images, marked=marked)
 
 
+def _beside(figure: Figure, paper: float, doubt: str, apart: str) -> Figure:
+    """Return the figure beside that of the paper, with the gap unless `apart` says why there is none."""
+    figure = replace(figure, paper=paper, doubt=doubt)
+    if figure.mean is None:
+        return figure
+    return replace(figure, not_comparable=apart, gap=None if apart else figure.mean - paper)
+
+
 def _summed(values: list[float]) -> Figure:
     if not values:
-        return Figure(None, None, 0)
+        return NO_FIGURE
     return Figure(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
-
-
-def _printed(cell: Cell, metric: str, part: str) -> PaperValue | None:
-    """The paper's figure: one without doubt where several tables have it."""
-    values = find(**(cell.paper_part(part) if part else cell.paper), metric=metric)
-    return next((value for value in values if not value.doubt), values[0] if values else None)
 
 
 def figures_of(
@@ -536,7 +477,7 @@ def figures_of(
     fpr95: str = "interpolated",
     given: Mapping[str, Any] | None = None,
 ) -> SuiteFigures:
-    """The figures of the suite called `what`, from the results in `out`; or, where `what` is a folder, of whatever lies there.
+    """Return the figures of the suite `what` from the results in `out`, or of the folder `what`.
 
     `given` as in `collect_results`.
     """

@@ -29,8 +29,8 @@ class RunInputs:
     stream_identity: str
     class_names_hash: str
 
-    def made(self, result: Result) -> bool:
-        """Return whether `result` was made from these inputs. A file without a stream identity never was."""
+    def match(self, result: Result) -> bool:
+        """Return whether `result` was computed from these inputs; always False without a stream identity."""
         return self == RunInputs(result.weight_hash, result.stream.identity or "", result.class_names_hash)
 
 
@@ -78,7 +78,7 @@ class ResultFolder:
         for path in sorted(new, key=_age):
             self._read.add(path.name)
             try:
-                # A file that cannot be opened is not a result, whatever it contains.
+                # A file that cannot be read is not a result.
                 if self._containing and self._containing not in path.read_text(encoding="utf-8", errors="replace"):
                     continue
                 self._stored.append(StoredResult(path, read_result(path)))
@@ -122,7 +122,7 @@ class ResultFolder:
             and other.result.stream_identity == result.stream_identity
             and other.result.weight_hash == result.weight_hash
             and other.result.class_names_hash == result.class_names_hash
-            # The other fields of the machine change the last bits of scores only.
+            # The other fields with the role "machine" only change the last bits of scores.
             and other.result.spec.dtype == result.spec.dtype
         ]
         return alike[-1] if alike else None
@@ -188,9 +188,10 @@ def _failure_path(out: Path, spec: RunSpec) -> Path:
 
 
 class RunLock:
-    """A lock on one run of a folder. It is held until `release`, or until its process has ended.
+    """A lock on one run of a folder. It is held until `release`, or until its process ends.
 
-    Systems without POSIX locks, such as Windows, have none of these locks: two programs on one folder may carry out the same run twice.
+    Without POSIX locks, as on Windows, locks have no effect: two programs on one folder may carry out the same run
+    twice.
     """
 
     def __init__(self, handle: int) -> None:
@@ -256,7 +257,7 @@ def _flock() -> ModuleType | None:
 
 
 def _open(out: Path, spec: RunSpec) -> int:
-    # Lock files are never removed: with one removed while a process waits for it, two processes could hold the lock.
+    # Lock files are not removed: if one were removed while a process waits for it, two processes could hold the lock.
     folder = out / LOCKS
     make_folder(folder)
     path = folder / f"{run_key(spec)}.lock"

@@ -1,4 +1,4 @@
-"""Tables as Markdown and LaTeX."""
+"""Tables in Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -19,25 +19,20 @@ _LATEX = {
 
 
 def markdown(figures: SuiteFigures) -> str:
-    """Headed tables with their footnotes and sentences, to be read as they are or rendered."""
-    # Half as wide as elsewhere: the name of a group is part of each of its headings here.
+    """Return all tables with their footnotes in Markdown."""
+    # Half of the usual width, because each heading contains the name of its group.
     made = sheet(figures, WIDTH // 2)
     parts = [f"## {_md(made.title)}", *(_markdown_table(block) for block in made.blocks)]
     if made.doubts:
         parts.append("\n".join(f"[{number}] {_md(doubt)}." for number, doubt in enumerate(made.doubts, 1)))
-    # The sentences are ours, and their backquotes mean what they mean in Markdown.
+    # Backquotes in footnotes are Markdown.
     parts += [_md(note).replace("\\`", "`") for note in made.footnotes]
     return "\n\n".join(parts) + "\n"
 
 
 def latex(figures: SuiteFigures) -> str:
-    """All tables for a document with \\usepackage{booktabs}. Each has a label, such as tab:paper-table-cifar-1."""
+    """Return all tables for a document with \\usepackage{booktabs}, with labels such as tab:paper-table-cifar-1."""
     return _latex(figures, sheet(figures))
-
-
-def latex_compact(figures: SuiteFigures) -> str:
-    """The headline only, one column a stream: for a page of a paper."""
-    return _latex(figures, compact_sheet(figures))
 
 
 def _latex(figures: SuiteFigures, made: Sheet) -> str:
@@ -50,7 +45,7 @@ def _latex(figures: SuiteFigures, made: Sheet) -> str:
     notes = [f"$^{{{number}}}$ {_tex(doubt)}." for number, doubt in enumerate(made.doubts, 1)]
     notes += map(_tex_sentence, made.footnotes)
     if notes:
-        # In a group, so that the size of the text after the tables stays as it was.
+        # The group limits the font size to the notes.
         lines = "\n".join(f"\\noindent {note}\\par" for note in notes)
         parts.append(f"\\begingroup\n\\footnotesize\n{lines}\n\\endgroup")
     return "\n\n".join(parts) + "\n"
@@ -59,7 +54,7 @@ def _latex(figures: SuiteFigures, made: Sheet) -> str:
 FORMATS: dict[str, Callable[[SuiteFigures], str]] = {
     "md": markdown,
     "latex": latex,
-    "latex-compact": latex_compact,
+    "latex-compact": lambda figures: _latex(figures, compact_sheet(figures)),
     "csv": runs_csv,
     "figures": figures_csv,
     "json": figures_json,
@@ -67,7 +62,7 @@ FORMATS: dict[str, Callable[[SuiteFigures], str]] = {
 
 
 def _markdown_table(block: Block) -> str:
-    """Padded, so that it reads as a table in a terminal too."""
+    """Return a table with padded columns, so that it can be read in a terminal."""
     many = len(block.groups) > 1
     headings = [
         f"{name}: {heading}" if name and many else heading for name, headings in block.groups for heading in headings
@@ -94,7 +89,7 @@ def _markdown_table(block: Block) -> str:
 
 def _markdown_cell(cell: TableCell) -> str:
     mark = f"[{cell.mark}]" if cell.mark else ""
-    # A star marks an interval that excludes zero; it is not Markdown.
+    # The star is not Markdown.
     text = " ".join(filter(None, (cell.figure, mark, cell.details))) + r"\*" * cell.star
     return f"**{text}**" if cell.bold else text
 
@@ -118,7 +113,7 @@ def _latex_table(made: Sheet, block: Block, label: str) -> str:
             body.append("\\addlinespace")
         before = names[:-1]
         body.append(_latex_line([*map(_tex, names), *map(_latex_cell, cells)]))
-    # Several tables of one kind differ in their streams.
+    # The streams distinguish several tables of one kind.
     streams = "; ".join(name for name, _ in block.groups if name)
     caption = ". ".join(part for part in (made.title, block.title, streams) if part)
     return "\n".join(
@@ -149,5 +144,5 @@ def _tex(text: str) -> str:
 
 
 def _tex_sentence(text: str) -> str:
-    """What stands between backquotes is a command."""
+    """Return a sentence in LaTeX; text between backquotes is a command."""
     return re.sub(r"`([^`]*)`", r"\\texttt{\1}", _tex(text))

@@ -1,4 +1,4 @@
-"""The machine that a run is on: cores, load, memory and threads."""
+"""The machine of a run: cores, load, memory and threads."""
 
 from __future__ import annotations
 
@@ -14,18 +14,56 @@ from pathlib import Path
 import torch
 
 from ..core.devices import described
-from .result import Load
+from .spec import FileModel
 
 _TASKS = Path("/proc/self/task")
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+# Share of waiting above which the machine was busy; without it, the load average relative to the number of cores.
+BUSY_WAIT, BUSY_AVERAGE = 0.1, 1.25
+
+
+class Load(FileModel):
+    """Load of the machine at the end of a run.
+
+    cores: number of usable cores. average: load average of the last minute, including the run. waited: share of the
+    time in which the run was ready and had no core. None if the system does not provide a value.
+    """
+
+    cores: int
+    average: float | None = None
+    waited: float | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether other work made the times of the run longer.
+
+        >>> Load(cores=2, average=1.1, waited=0.01).busy, Load(cores=2, average=6.0, waited=0.55).busy
+        (False, True)
+        """
+        if self.waited is not None:
+            return self.waited > BUSY_WAIT
+        return self.average is not None and self.average > BUSY_AVERAGE * self.cores
+
+    @property
+    def remark(self) -> str:
+        """A sentence about the times of the run; empty if the machine was not busy."""
+        if not self.busy:
+            return ""
+        waited = "" if self.waited is None else f" the run waited for a core {100 * self.waited:.0f} % of its time,"
+        return (
+            f"The machine was busy:{waited} load average {self.average}, {self.cores} cores. "
+            "Other work made ms/step longer."
+        )
+
+
 class LoadMeter:
-    """Measures from when it is made.
+    """Measures the load of the machine since its creation.
 
     >>> 0 <= (LoadMeter().read().waited or 0.0) <= 1
     True
@@ -35,7 +73,7 @@ class LoadMeter:
         self._before = _times()
 
     def read(self, earlier: Load | None = None) -> Load:
-        """The load since then; `earlier` is that of the parts of this run that other processes carried out, and the higher counts."""
+        """Return the load since the creation, or that of the `earlier` parts of a resumed run if it was higher."""
         ran = waited = 0
         for thread, (ran_now, waited_now) in _times().items():
             ran_then, waited_then = self._before.get(thread, (0, 0))
@@ -43,7 +81,7 @@ class LoadMeter:
         share = round(waited / (ran + waited), 3) if ran + waited > 0 else None
         try:
             average = round(os.getloadavg()[0], 2)
-        except (OSError, AttributeError):  # Windows has no such figure
+        except (OSError, AttributeError):  # not available on Windows
             average = None
         if earlier is not None:
             share, average = _higher(share, earlier.waited), _higher(average, earlier.average)
@@ -51,7 +89,7 @@ class LoadMeter:
 
 
 def _times() -> dict[str, tuple[int, int]]:
-    """Of each thread, the nanoseconds that it ran and those that it waited for a core; nothing where the system does not say."""
+    """Return the nanoseconds that each thread ran and waited for a core; empty if the system does not provide them."""
     found = {}
     try:
         threads = list(_TASKS.iterdir())
@@ -61,7 +99,7 @@ def _times() -> dict[str, tuple[int, int]]:
         try:
             ran, waited, _ = (thread / "schedstat").read_text().split()
             found[thread.name] = int(ran), int(waited)
-        except (OSError, ValueError):  # it has ended, or the kernel does not count
+        except (OSError, ValueError):  # the thread has ended, or the kernel has no statistics
             continue
     return found
 
@@ -75,7 +113,7 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def reset_peak(device: torch.device | None = None) -> bool:
-    """Count the peak from now on; False where the system cannot, and the peak stays that of the whole process."""
+    """Reset the peak memory. Return False if the system cannot, so that the peak is that of the whole process."""
     if device is not None and device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     give_back()
@@ -83,7 +121,7 @@ def reset_peak(device: torch.device | None = None) -> bool:
 
 
 def can_reset_peak() -> bool:
-    """Whether the system can; then it has."""
+    """Reset the peak of the main memory, and return whether that is possible."""
     try:
         _CLEAR.write_text("5")
     except OSError:
@@ -92,7 +130,7 @@ def can_reset_peak() -> bool:
 
 
 def peak_memory(device: torch.device) -> float | None:
-    """Megabytes on the device that the model is on, since `reset_peak`; None where the system does not say."""
+    """Return the peak memory on `device` in MB since `reset_peak`; None if the system does not provide it."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
     peak = _of_status("VmHWM")
@@ -100,20 +138,19 @@ def peak_memory(device: torch.device) -> float | None:
         return round(peak / 1e6, 1)
     try:
         import resource
-    except ImportError:
-        # Windows does not say.
+    except ImportError:  # not available on Windows
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (1e6 if sys.platform == "darwin" else 1e3), 1)
 
 
 def memory_now() -> int | None:
-    """Bytes that this process has in main memory; None where the system does not say."""
+    """Return the main memory of this process in bytes; None if the system does not provide it."""
     return _of_status("VmRSS")
 
 
 def give_back() -> None:
-    """Collect what nobody uses any more, and give the allocator's free memory back to the system."""
+    """Collect garbage, and return free memory of the allocator to the system."""
     gc.collect()
     with suppress(OSError, AttributeError, TypeError):  # not every C library has it
         ctypes.CDLL(None).malloc_trim(0)
@@ -130,18 +167,18 @@ def _of_status(name: str) -> int | None:
 VARIABLE = "OMP_NUM_THREADS"
 
 
-# Each library looks at a variable of its own first.
+# Variables that take precedence in some libraries.
 _OTHERS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 def threads_from_environment() -> int | None:
-    """What OMP_NUM_THREADS asks for; of a list such as "4,2" the first. None where it says nothing that can be used."""
+    """Return the number in OMP_NUM_THREADS, the first of a list such as "4,2"; None if there is none."""
     first = os.environ.get(VARIABLE, "").partition(",")[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else None
 
 
 def environment(threads: int) -> dict[str, str]:
-    """The variables of a process in which every library has so many threads.
+    """Return environment variables with which all libraries use this number of threads.
 
     >>> environment(2)["OPENBLAS_NUM_THREADS"]
     '2'
@@ -151,7 +188,7 @@ def environment(threads: int) -> dict[str, str]:
 
 @contextmanager
 def limited(threads: int) -> Iterator[None]:
-    """In this process, whose libraries are loaded already: as many threads for torch and for NumPy."""
+    """Limit the threads of torch and NumPy in this process."""
     from threadpoolctl import threadpool_limits
 
     before = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""Names of runs and streams, and the command that carries out a run again."""
+"""Names of runs and streams, and the command of a run."""
 
 from __future__ import annotations
 
@@ -6,22 +6,31 @@ import json
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Literal
 
 from ..config.resolve import canonical
 from ..core.types import Error
 from ..data.catalogue import CATALOGUE
 from ..data.names import parse_name
-from .file_model import FileModel
-from .scenario import DomainsScenario
-from .spec import RunSpec, fields_of, method_key, name_of, sets_of, stream_fields, stream_key, usual_draw
+from .spec import (
+    DomainsScenario,
+    FileModel,
+    RunSpec,
+    default_draw,
+    fields_of,
+    method_key,
+    name_of,
+    sets_of,
+    stream_fields,
+    stream_key,
+)
 
 # Scenarios with a list of corruptions.
 _LISTED = ("continual", "frequent", "smooth")
 
 
 def short(name: str) -> str:
-    """A name without the folders before it.
+    """Return a name without its folders.
 
     >>> short("folder:/data/pets"), short("mine/own.py:Mine"), short("openai/clip-vit-base-patch16")
     ('folder:pets', 'own.py:Mine', 'openai/clip-vit-base-patch16')
@@ -33,7 +42,7 @@ def short(name: str) -> str:
 
 
 def stream_name(spec: RunSpec) -> str:
-    """Known and unknown images, and how they come where that is not the usual.
+    """Return the data sets of a stream, and its settings that differ from the defaults.
 
     >>> stream_name(RunSpec(desired="cifar10c", undesired="svhn", limit=500))
     'cifar10c snow / svhn, limit 500'
@@ -58,14 +67,23 @@ def stream_name(spec: RunSpec) -> str:
     return ", ".join(parts)
 
 
+def run_title(spec: RunSpec) -> str:
+    """Return the name, the stream and the seed of a run.
+
+    >>> run_title(RunSpec(method="tda", desired="cifar10c", undesired="svhn", seed=2))
+    'tda, cifar10c snow / svhn, seed 2'
+    """
+    return f"{name_of(spec)}, {stream_name(spec)}, seed {spec.seed}"
+
+
 def used_condition(spec: RunSpec) -> dict[str, Any]:
-    """The corruption and severity of a spec; None where no image of the run has them.
+    """Return corruption and severity of a spec; None if no image of the run has them.
 
     >>> used_condition(RunSpec(desired="cifar10c")), used_condition(RunSpec(desired="folder:/data/pets"))
     ({'corruption': 'snow', 'severity': 5}, {'corruption': None, 'severity': None})
     """
     kind, corrupted = spec.scenario.kind, any(_corrupted(name) for name in (spec.desired, spec.undesired) if name)
-    # Domains have their own conditions, other changing scenarios have a list of corruptions, and a smooth path has severities too.
+    # Domains have conditions of their own; other changing scenarios have a list of corruptions, and a path severities.
     return {
         "corruption": spec.corruption if corrupted and kind not in (*_LISTED, "domains") else None,
         "severity": spec.severity if corrupted and kind not in ("smooth", "domains") else None,
@@ -73,7 +91,7 @@ def used_condition(spec: RunSpec) -> dict[str, Any]:
 
 
 def method_name(spec: RunSpec) -> str:
-    """The method with score, identifier and guard where they are not the usual ones, and the options that were set.
+    """Return the method, with score, identifier and guard that differ from the defaults, and the options that are set.
 
     >>> method_name(RunSpec(method="rosita", options={"k": 3}))
     'rosita k=3'
@@ -83,7 +101,7 @@ def method_name(spec: RunSpec) -> str:
 
 
 def stream_names(specs: Iterable[RunSpec]) -> dict[str, str]:
-    """The names of the streams of `specs`, by `stream_key`; those that would be called the same say in what they differ.
+    """Return the names of the streams of `specs` by `stream_key`. Equal names are followed by their differences.
 
     >>> [*stream_names([RunSpec(seed=0), RunSpec(seed=1), RunSpec(draw="images")]).values()]
     ['cifar10c snow / mnist (draw=order)', 'cifar10c snow / mnist (draw=images)']
@@ -92,7 +110,7 @@ def stream_names(specs: Iterable[RunSpec]) -> dict[str, str]:
 
 
 def method_names(specs: Iterable[RunSpec]) -> dict[str, str]:
-    """As `stream_names`, of the methods, by `method_key`."""
+    """Return the names of the methods by `method_key`, as `stream_names`."""
     return _distinct({method_key(spec): spec for spec in specs}, method_name, fields_of("method", "machine"))
 
 
@@ -110,7 +128,7 @@ def _distinct(specs: Mapping[str, RunSpec], name: Callable[[RunSpec], str], fiel
 
 
 def _text(value: Any) -> str:
-    """Without spaces, so that it is one word of a name."""
+    """Return a value as text without spaces."""
     if isinstance(value, list | tuple):
         return "+".join(map(_text, value))
     if isinstance(value, FileModel):
@@ -121,11 +139,11 @@ def _text(value: Any) -> str:
 def _corrupted(name: str) -> bool:
     try:
         return parse_name(name).corrupted
-    except Error:  # of a set that is not registered here
+    except Error:  # the data set is not registered here
         return False
 
 
-# What `ostta run` can say of a scenario, by field.
+# Options of `ostta run` by field of a scenario.
 _FLAGS = {
     "corruptions": "corruptions",
     "images": "images-per-domain",
@@ -135,68 +153,63 @@ _FLAGS = {
 
 
 def run_command(spec: RunSpec) -> str | None:
-    """`ostta run` with all that it takes; None for runs that only a suite can ask for.
+    """Return the command `ostta run` of a spec; None if only a suite can describe the run.
 
-    >>> run_command(RunSpec(method="tda", desired="sample:cifar10c", undesired="sample:mnist", limit=50, options={"shots": 5}))
+    >>> sets = {"desired": "sample:cifar10c", "undesired": "sample:mnist"}
+    >>> run_command(RunSpec(method="tda", **sets, limit=50, options={"shots": 5}))
     'ostta run --method tda --desired sample:cifar10c --undesired sample:mnist --limit 50 --set shots=5'
     """
     try:
         fields = {name: getattr(spec, name) for name in fields_of("stream") if name != "draw"}
-        draw = usual_draw(fields)
+        draw = default_draw(fields)
     except Error:
         return None
     options, scenario, sides = _option_texts(spec), _scenario_flags(spec), _side_flags(spec)
     if options is None or scenario is None or sides is None:
         return None
-    parts = ["ostta run", *_named("backbone", spec.backbone, "embedded"), f"--method {shlex.quote(spec.method)}"]
-    parts += _named("score", spec.score, None)
-    if spec.profile != "reference" or spec.identifier != "lda":
-        parts.append(f"--identifier {shlex.quote(spec.identifier)}")
-    parts += _named("profile", spec.profile, "reference")
-    parts += sides
-    parts += _named("corruption", spec.corruption, "snow") + _named("severity", spec.severity, 5)
-    parts += _named("ratio", f"{spec.ratio:g}", "1") + _named("limit", spec.limit, None)
-    parts += scenario
-    parts += _named("draw", spec.draw, draw) + _named("seed", spec.seed, 0)
-    parts += _named("device", spec.device, "cpu") + _named("dtype", spec.dtype, "float32")
-    parts += _named("ahead", spec.ahead, 1)
+
+    def flags(*names: str) -> list[str]:
+        fields = RunSpec.model_fields
+        return [flag for name in names for flag in _flag(name, getattr(spec, name), fields[name].default)]
+
+    parts = ["ostta run", *flags("backbone"), f"--method {shlex.quote(spec.method)}", *flags("score")]
+    # Without a name, the identifier is that of the profile.
+    parts += _flag("identifier", spec.identifier) if spec.profile != "reference" else flags("identifier")
+    parts += flags("profile") + sides + flags("corruption", "severity") + _flag("ratio", f"{spec.ratio:g}", "1")
+    parts += flags("limit") + scenario + _flag("draw", spec.draw, draw) + flags("seed", "device", "dtype", "ahead")
     parts += ["--guard"] if spec.guard else []
     parts += [f"--set {shlex.quote(f'{name}={value}')}" for name, value in options.items()]
     return " ".join(parts)
 
 
 def needs_data(spec: RunSpec) -> bool:
-    """Whether the run needs `--data`.
+    """Return whether the run needs `--data`.
 
     >>> needs_data(RunSpec()), needs_data(RunSpec(desired="sample:cifar10c", undesired="sample:mnist"))
     (True, False)
     """
     try:
         return any(parse_name(name).kind == "known" for name in (spec.desired, spec.undesired) if name is not None)
-    except Error:  # a set from a package that is not here
+    except Error:  # the data set is not registered here
         return True
 
 
-def _named(name: str, value: object, usual: object) -> list[str]:
-    return [] if value == usual else [f"--{name.replace('_', '-')} {shlex.quote(str(value))}"]
+def _flag(name: str, value: object, default: object = None) -> list[str]:
+    return [] if value == default else [f"--{name} {shlex.quote(str(value))}"]
 
 
 def _side_flags(spec: RunSpec) -> list[str] | None:
-    parts = [f"--desired {shlex.quote(spec.desired)}"]
-    if (spec.undesired is None) != (spec.ratio == 0):
+    # The command line splits class names at commas.
+    split = any("," in name for name in [*(spec.classes or ()), *(spec.undesired_classes or ())])
+    if split or (spec.undesired is None) != (spec.ratio == 0):
         return None
-    if spec.undesired_classes is not None:
-        parts.append(f"--undesired-classes {shlex.quote(','.join(spec.undesired_classes))}")
-    elif spec.undesired is not None:
-        parts.append(f"--undesired {shlex.quote(spec.undesired)}")
-    if spec.classes is not None:
-        parts.append(f"--classes {shlex.quote(','.join(spec.classes))}")
-    # A comma in a name would split it.
-    return None if any("," in name for name in [*(spec.classes or ()), *(spec.undesired_classes or ())]) else parts
+    unknown, known = (None if names is None else ",".join(names) for names in (spec.undesired_classes, spec.classes))
+    undesired = _flag("undesired", spec.undesired) if unknown is None else _flag("undesired-classes", unknown)
+    return [*_flag("desired", spec.desired), *undesired, *_flag("classes", known)]
 
 
 def _option_texts(spec: RunSpec) -> dict[str, str] | None:
-    """As texts; None where a text does not mean the value again."""
+    """Return the options as texts; None if a text would not be read as the same value."""
     texts = {name: _option_text(value) for name, value in spec.options.items()}
     try:
         return texts if canonical(spec.method, spec.score, spec.identifier, texts) == spec.options else None
@@ -211,14 +224,14 @@ def _option_text(value: Any) -> str:
 
 
 def _scenario_flags(spec: RunSpec) -> list[str] | None:
-    wanted = spec.scenario
-    if isinstance(wanted, DomainsScenario):
+    scenario = spec.scenario
+    if isinstance(scenario, DomainsScenario):
         return None
-    plain = type(wanted)()
-    given = {name: getattr(wanted, name) for name in _FLAGS if name in type(wanted).model_fields}
-    if plain.model_copy(update=given) != wanted:
+    plain = type(scenario)()
+    given = {name: getattr(scenario, name) for name in _FLAGS if name in type(scenario).model_fields}
+    if plain.model_copy(update=given) != scenario:
         return None
-    parts = _named("scenario", wanted.kind, "single")
+    parts = _flag("scenario", scenario.kind, "single")
     for name, value in given.items():
         if value != getattr(plain, name):
             text = ",".join(value) if isinstance(value, tuple) else str(value)
@@ -226,31 +239,29 @@ def _scenario_flags(spec: RunSpec) -> list[str] | None:
     return parts
 
 
-WARNING = "WARNING:"
-
-
 def choice_remark(spec: RunSpec) -> str:
-    """What it means to choose values of options on the stream of `spec`.
+    """Return a remark about choosing values of options on the stream of `spec`.
 
-    >>> choice_remark(RunSpec(desired="cifar10c:train", undesired="mnist:train"))
-    'Values of options were compared on training images (cifar10c:train under snow 5 against mnist:train): report the chosen one on test images.'
+    >>> choice_remark(RunSpec(desired="cifar10c:train", undesired="mnist:train")).partition(" (")[0]
+    'Values of options were compared on training images'
     """
-    where, sides = shown_stream(spec), {images_of(name) for name in sets_of(spec)}
-    if "test" in sides:
+    where, kind = shown_stream(spec), images_of_stream(spec)
+    if kind == "test":
         return (
-            f"{WARNING} values of options were compared on test images ({where}). The best of them looks better here than it is: do "
-            "not report its figure on this stream. Choose on training images, such as cifar10c:train, and report on test images."
+            f"WARNING: values of options were compared on test images ({where}). The best value looks better on this "
+            "stream than it is: do not report its figure. Choose on training images, such as cifar10c:train, and "
+            "report on test images."
         )
-    if "own" in sides:
+    if kind == "own":
         return (
-            f"Values of options were compared on {where}. The best of them looks better on these images than on others: report it on "
-            "images that had no part in the choice."
+            f"Values of options were compared on {where}. The best value looks better on these images than on others: "
+            "report it on images that were not used for the choice."
         )
-    return f"Values of options were compared on training images ({where}): report the chosen one on test images."
+    return f"Values of options were compared on training images ({where}): report the best value on test images."
 
 
 def shown_stream(spec: RunSpec) -> str:
-    """The stream of a run in a few words.
+    """Return a short description of the stream of a run.
 
     >>> shown_stream(RunSpec(undesired="svhn", limit=500))
     'cifar10c under snow 5 against svhn, 500 desired images'
@@ -267,12 +278,13 @@ def shown_stream(spec: RunSpec) -> str:
     return f"{known} against {unknown}{kind}{images}"
 
 
-def images_of(name: str) -> str:
-    """Whether a set has test images, training images, or images of one's own."""
-    parsed = parse_name(name)
-    if parsed.kind == "sample":
-        return "test"
-    if parsed.kind != "known":
-        return "own"
-    split = parsed.split or next(iter(CATALOGUE[parsed.base].splits))
-    return "training" if "train" in split else "test"
+def images_of_stream(spec: RunSpec) -> Literal["test", "own", "training"]:
+    """Return whether any image of a stream is a test image, otherwise whether any is of a user's own set."""
+    kinds = set()
+    for name in map(parse_name, sets_of(spec)):
+        if name.kind == "known":
+            split = name.split or next(iter(CATALOGUE[name.base].splits))
+            kinds.add("training" if "train" in split else "test")
+        else:
+            kinds.add("test" if name.kind == "sample" else "own")
+    return "test" if "test" in kinds else "own" if "own" in kinds else "training"

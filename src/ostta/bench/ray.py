@@ -1,4 +1,4 @@
-"""The Ray engine: runs on the machines of a Ray cluster. Workers send their files back, and only the driver writes."""
+"""The Ray engine: runs on the machines of a Ray cluster. Workers return their files, and only the driver writes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from ..ray_cluster import connect, require_ray
 from .features import FOLDER
 from .folder import RunLock
 from .machine import environment
-from .worker import Ending, Job, Outcome, attempt
+from .workers import Ending, Job, Outcome, attempt
 
 
 def cluster(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int) -> Iterator[Ending]:
-    """The endings of `jobs` as they come, with at most `workers` under way, on the cluster at RAY_ADDRESS or else on this machine.
+    """Yield the endings of `jobs`, with at most `workers` runs at a time, on a Ray cluster.
 
-    The data must be at the same place on every machine. There are no checkpoints: a run that is cut off starts anew.
+    The cluster is the one at RAY_ADDRESS, or this machine. The data must have the same path on every machine. There are
+    no checkpoints: an interrupted run starts again.
     """
     ray = require_ray()
     connect(ray, workers * threads)
-    # One run a process, as in the local engine: nothing of one run is left for the next.
+    # Each run has a new process, so that no run affects the next.
     task = ray.remote(
         max_calls=1,
         max_retries=0,
@@ -35,7 +36,7 @@ def cluster(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int) -> 
     try:
         while True:
             while len(running) < workers and (taken := next(jobs, None)) is not None:
-                # A GPU is Ray's to give, and a run that wants one waits for it.
+                # Ray assigns GPUs, and a run waits for one.
                 gpus = 1 if taken[0].spec.device.startswith("cuda") else 0
                 running[task.options(num_gpus=gpus).remote(taken[0].model_dump_json())] = taken
             if not running:
@@ -57,8 +58,8 @@ def cluster(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int) -> 
 def _carry_out(content: str) -> tuple[str, dict[str, bytes]]:
     """Carry out a run on a worker in a temporary folder; return its files by their paths relative to that folder.
 
-    Cached features of earlier runs are copied into it if the worker can read the folder of the results. The identity of the stream is
-    computed here, on the data of this machine.
+    Cached features are copied into the folder if the worker can read the folder of the results. The identity of the
+    stream is computed here, on the data of this machine.
     """
     with tempfile.TemporaryDirectory(prefix="ostta-") as folder:
         job, out = Job.model_validate_json(content), Path(folder)
@@ -67,7 +68,7 @@ def _carry_out(content: str) -> tuple[str, dict[str, bytes]]:
         copied = set(out.rglob("*"))
         ending = attempt(job.model_copy(update={"out": out, "stream_identity": None}))
         made = [path for path in out.rglob("*") if path.is_file() and path not in copied]
-        # A checkpoint is of no use to the next attempt, which may be on another machine.
+        # Checkpoints are not returned, because the next attempt may be on another machine.
         files = {
             path.relative_to(out).as_posix(): path.read_bytes()
             for path in made
@@ -77,7 +78,7 @@ def _carry_out(content: str) -> tuple[str, dict[str, bytes]]:
 
 
 def _received(ray: Any, reference: Any, job: Job) -> Ending:
-    """The ending of a finished task, once its files are in the folder: the result last, as it names the others."""
+    """Write the files of a finished task, the result file last because it names the others; return the ending."""
     try:
         text, files = ray.get(reference)
     except ray.exceptions.RayError as problem:

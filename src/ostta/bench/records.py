@@ -1,21 +1,36 @@
-"""Per-image records: the parquet file beside a result, and everything that is read from it."""
+"""Per-image records: the parquet file beside a result, and paired differences between runs computed from it."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.types import Error
-from ..evaluation.intervals import Outcomes
-from ..evaluation.measures import RunColumns
-from ..evaluation.records import Records
+from ..evaluation.intervals import (
+    ALPHA,
+    METRICS,
+    Interval,
+    Outcomes,
+    Resampling,
+    holm,
+    interval,
+    over_images,
+    over_seeds,
+)
+from ..evaluation.loop import Records
+from ..evaluation.measures import RunColumns, find_measure, regret
+from ..evaluation.metrics import OF_SCORES, Values, ranked_scores, right_answers
 from ..io import write_atomically
+from .result import Result
+from .spec import run_key
 
 if TYPE_CHECKING:
     import pyarrow
@@ -55,11 +70,18 @@ def read_records(path: Path, required: Sequence[str] = DRAWN) -> RunRecords:
     return RunRecords(table)
 
 
+def records_of(result: Result, folder: Path, required: Sequence[str]) -> RunRecords:
+    """Read the records of a result in `folder`; an Error if it kept none or they cannot be read."""
+    if result.records is None:
+        raise Error("This run kept no records.", code="records-missing")
+    return read_records(folder / result.records, required)
+
+
 class RunRecords:
     """The records of one run, one entry an image in stream order.
 
-    Labels are -1 for unknown images. A threshold is NaN where there was none. Scores that are not finite are replaced by a value
-    below all others, as in the figures of the result.
+    Labels are -1 for unknown images. A threshold is NaN if there was none. Scores that are not finite are replaced by a
+    value below all others, as in the figures of the result.
     """
 
     def __init__(self, table: pyarrow.Table) -> None:
@@ -81,9 +103,7 @@ class RunRecords:
 
     @cached_property
     def scores(self) -> NDArray[np.float64]:
-        scores = np.asarray(self._column("score"), np.float64)
-        finite = np.isfinite(scores)
-        return np.where(finite, scores, scores[finite].min() - 1.0 if finite.any() else 0.0)
+        return ranked_scores(np.asarray(self._column("score"), np.float64))
 
     @cached_property
     def thresholds(self) -> NDArray[np.float64]:
@@ -100,7 +120,7 @@ class RunRecords:
     @cached_property
     def right(self) -> NDArray[np.bool_]:
         """Whether each answer is right: the class of a known image, or the rejection of an unknown one."""
-        return np.where(self.labels >= 0, self.known & (self.index == self.labels), ~self.known)
+        return right_answers(self.labels, self.known, self.index)
 
     @cached_property
     def outcomes(self) -> Outcomes:
@@ -147,3 +167,178 @@ def score_limits(runs: list[RunRecords]) -> tuple[float, float]:
 
 def _unreadable(path: Path, reason: str) -> Error:
     return Error(f"The records {path} cannot be read ({reason.splitlines()[0]}).", code="records-unreadable")
+
+
+class RecordedMeasures:
+    """Measures of the runs of a folder: from their result files, or from their records, which are read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[str, RunColumns | None] = {}
+
+    def value(self, result: Result, measure: str, frozen: Result | None) -> float | None:
+        """Return a measure of one run. `frozen`: the frozen run of the same seed, for `regret`."""
+        if measure in result.measures:
+            return result.measures[measure]
+        columns = self._columns(result)
+        if columns is None or measure != "regret":
+            return None if columns is None else find_measure(measure)(columns)
+        same = frozen is not None and frozen.stream.hash == result.stream.hash
+        base = self._columns(frozen) if frozen is not None and same else None
+        return None if base is None else regret(columns, base)
+
+    def _columns(self, result: Result) -> RunColumns | None:
+        key = str(result.records)
+        if key not in self._read:
+            try:
+                self._read[key] = records_of(result, self._folder, MEASURED).measured
+            except Error:
+                self._read[key] = None
+        return self._read[key]
+
+
+# --- paired differences -----------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """The figures of a run in all resamples, and its answers in stream order."""
+
+    values: dict[str, Values]
+    # Hash of the images in their order; equal for runs that can be paired.
+    order: int
+    places: NDArray[np.int64]
+    outcomes: Outcomes
+
+
+Over = Literal["images", "images and seeds", "seeds"]
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The 95 % interval of a difference, its p-value, and the samples behind them.
+
+    over: what was sampled. images: number of different images; changed: number of images on which the two sides differ;
+    both 0 for an interval over seeds. resampled: one row a seed, for means over streams.
+    """
+
+    interval: Interval
+    p_value: float
+    over: Over
+    images: int = 0
+    changed: int = 0
+    resampled: Values | None = None
+    seeds: tuple[int, ...] = ()
+
+
+class PairedDifferences:
+    """Differences between the runs of a suite in shared resamples of images, as far as records exist.
+
+    All runs share one set of resamples, so that differences can be averaged over streams. `unusable`: files of records
+    that cannot be read or have other images than the stream.
+    """
+
+    def __init__(self, folder: Path, results: Iterable[Result], metrics: Sequence[str]) -> None:
+        self._folder, self._metrics = folder, [metric for metric in metrics if metric in METRICS]
+        self.unusable: list[str] = []
+        self._measured: dict[str, _Measured | None] = {}
+        # One run of each stream has all of its images.
+        kept = [result for result in results if result.records is not None and self._metrics]
+        streams = {result.stream_identity: result for result in kept}
+        shown = [outcomes for result in streams.values() if (outcomes := self._read(result)) is not None]
+        self._resampling = Resampling(shown) if shown else None
+
+    def __bool__(self) -> bool:
+        return self._resampling is not None
+
+    def difference(
+        self, ours: Sequence[Result], theirs: Sequence[Result], metric: str, seeds: tuple[int, ...]
+    ) -> Evidence | None:
+        """Return the evidence of the difference between runs with these seeds; None if there is none."""
+        if self._resampling is None or metric not in self._metrics or not ours:
+            return None
+        parts, images, changed = [], set[int](), set[int]()
+        for one, other in zip(ours, theirs, strict=True):
+            if one.stream_identity != other.stream_identity:
+                return None
+            first, second = self._of(one), self._of(other)
+            if first is None or second is None:
+                return None
+            if first.order != second.order:
+                self._give_up(one)
+                return None
+            parts.append(first.values[metric] - second.values[metric])
+            images.update(first.places.tolist())
+            differ = answers(first.outcomes, metric) != answers(second.outcomes, metric)
+            changed.update(first.places[differ].tolist())
+        return evidence_of_resamples(np.stack(parts), len(changed), len(images), seeds)
+
+    def _of(self, result: Result) -> _Measured | None:
+        key = run_key(result.spec)
+        if key not in self._measured:
+            self._measured[key] = self._measure(result)
+        return self._measured[key]
+
+    def _measure(self, result: Result) -> _Measured | None:
+        outcomes, drawn = self._read(result), self._resampling
+        if outcomes is None or drawn is None:
+            return None
+        continual = result.spec.scenario.kind == "continual"
+        try:
+            # The HM of a continual stream is the mean of its domains'.
+            values = {m: drawn.values([outcomes], m, by_domain=continual and m == "hm") for m in self._metrics}
+            places = drawn.places(outcomes)
+        except KeyError:
+            self._give_up(result)
+            return None
+        return _Measured(values, hash(tuple(outcomes.images)), places, outcomes)
+
+    def _read(self, result: Result) -> Outcomes | None:
+        try:
+            return records_of(result, self._folder, PAIRED).outcomes
+        except Error:
+            self._give_up(result)
+            return None
+
+    def _give_up(self, result: Result) -> None:
+        if result.records is not None and result.records not in self.unusable:
+            self.unusable.append(result.records)
+
+
+def evidence(
+    paired: PairedDifferences,
+    ours: Mapping[int, Result],
+    theirs: Mapping[int, Result],
+    metric: str,
+    differences: Mapping[int, float],
+) -> Evidence | None:
+    """Return the evidence of the `differences` of `metric`, one a seed; None if no interval can be computed."""
+    first, second = ([side[seed] for seed in differences] for side in (ours, theirs))
+    found = paired.difference(first, second, metric, tuple(differences))
+    if found is not None:
+        return found
+    # Seeds that only reorder the same images are not independent samples.
+    if all(ours[seed].spec.draw == theirs[seed].spec.draw == "images" for seed in differences):
+        seeds = over_seeds(list(differences.values()))
+        return None if seeds is None else Evidence(*seeds, over="seeds")
+    return None
+
+
+def evidence_of_resamples(resampled: Values, changed: int, images: int, seeds: tuple[int, ...] = ()) -> Evidence | None:
+    """Return the evidence of resampled differences, one row a seed; None if too few resamples are finite."""
+    found = interval(resampled)
+    if not np.isfinite(np.atleast_2d(resampled)[:, 0]).all() or not math.isfinite(found.low):
+        return None
+    over: Over = "images and seeds" if len(np.atleast_2d(resampled)) > 1 else "images"
+    return Evidence(found, over_images(resampled, changed), over, images, changed, resampled, seeds)
+
+
+def answers(run: Outcomes, metric: str) -> NDArray[Any]:
+    """Return what `metric` depends on for each image: the score, the best class, or the answer."""
+    if metric in OF_SCORES:
+        return run.scores
+    return run.index if metric == "accuracy" else np.where(run.accepted, run.index, -1)
+
+
+def are_significant(family: Sequence[Evidence]) -> list[bool]:
+    """Return which differences are significant: the interval excludes zero, and the p-value is small after Holm."""
+    corrected = holm([each.p_value for each in family])
+    return [each.interval.excludes_zero and chance < ALPHA for each, chance in zip(family, corrected, strict=True)]

@@ -1,8 +1,9 @@
-"""Result files: one JSON a run, with everything needed to trace its figures."""
+"""Result files, one JSON file a run, and the metrics that tables show of them."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -12,10 +13,12 @@ from ..config.registry import find_components
 from ..config.resolve import group_by_owner
 from ..core.types import Error
 from ..evaluation.analyses import BankBytes, Distances, ReliableAccuracy
-from ..evaluation.metrics import CONVENTION
+from ..evaluation.measures import MEASURES, WINDOW, find_measure
+from ..evaluation.metrics import CONVENTION, FPR95, NAMES, SUPPORTING
 from ..io import read_regular, readable, write_atomically
-from .file_model import FileModel, first_problem
-from .spec import RunSpec, stream_key
+from ..schema import first_problem
+from .machine import Load
+from .spec import FileModel, RunSpec, stream_key
 
 SCHEMA = 1
 
@@ -31,13 +34,13 @@ class Side(FileModel):
 
 
 class StreamInfo(FileModel):
-    """The stream: the hash of its order, and the identity of its images; `draw` is what the seed drew: the order, or the images too.
+    """The stream of a run. `hash`: hash of its order. `draw`: what the seed drew.
 
-    `identity` also covers origin, corruption, severity and content (`streams.Stream.identity`). Files of version 0.2.0 and earlier
-    have none.
+    `identity` also covers origin, corruption, severity and content (`streams.Stream.identity`); None in files of
+    version 0.2.0 and earlier.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("draw", "identity")
+    added_later: ClassVar[tuple[str, ...]] = ("draw", "identity")
 
     hash: str
     desired: Side
@@ -48,13 +51,13 @@ class StreamInfo(FileModel):
 
 
 class Figures(FileModel):
-    """In percent; None where there are images of one side only.
+    """Figures in percent; None if the stream has images of one side only.
 
-    Of FPR95 there are three, by the conventions that `ostta.evaluation.metrics` describes; files from before that have one, and files from before
-    version 0.2 have no `accepted_desired` and no `accuracy`.
+    FPR95 has three conventions (`ostta.evaluation.metrics`). Older files have one of them; files before version 0.2
+    have no `accepted_desired` and no `accuracy`.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("fpr95_strict", "fpr95_undesired", "accepted_desired", "accuracy")
+    added_later: ClassVar[tuple[str, ...]] = ("fpr95_strict", "fpr95_undesired", "accepted_desired", "accuracy")
 
     auroc: float | None
     fpr95: float | None
@@ -68,13 +71,13 @@ class Figures(FileModel):
 
 
 class Metrics(Figures):
-    """The figures over the whole stream."""
+    """Figures over the whole stream."""
 
     convention: str = CONVENTION
 
 
 class DomainFigures(FileModel):
-    """The figures over the images of one domain."""
+    """Figures over the images of one domain."""
 
     name: str
     images: int
@@ -82,9 +85,9 @@ class DomainFigures(FileModel):
 
 
 class Quantiles(FileModel):
-    """Median and 95th percentile, and the mean: steps that learn can cost tens of times the others, which a median hides."""
+    """Median, 95th percentile and mean. Steps with an update are much slower than others, which a median hides."""
 
-    later: ClassVar[tuple[str, ...]] = ("mean",)
+    added_later: ClassVar[tuple[str, ...]] = ("mean",)
 
     p50: float
     p95: float
@@ -92,7 +95,7 @@ class Quantiles(FileModel):
 
 
 class Latency(FileModel):
-    """Milliseconds a step, preprocessing left out."""
+    """Milliseconds a step, without preprocessing."""
 
     encode: Quantiles
     decide: Quantiles
@@ -100,45 +103,12 @@ class Latency(FileModel):
     total: Quantiles
 
 
-# A process that waited for a core more than this part of its time shared it; without that figure, so many times the cores in the average.
-BUSY_WAIT, BUSY_AVERAGE = 0.1, 1.25
-
-
-class Load(FileModel):
-    """How busy the machine was: the load average of the last minute when the run ended, the run itself among it, and the cores to use.
-
-    `waited`: of the time in which the run could have gone on, the part in which no core was free for it. None: the system does not say.
-    """
-
-    cores: int
-    average: float | None = None
-    waited: float | None = None
-
-    @property
-    def busy(self) -> bool:
-        """Whether times taken then are longer than the run's own.
-
-        >>> Load(cores=2, average=1.1, waited=0.01).busy, Load(cores=2, average=6.0, waited=0.55).busy
-        (False, True)
-        """
-        if self.waited is not None:
-            return self.waited > BUSY_WAIT
-        return self.average is not None and self.average > BUSY_AVERAGE * self.cores
-
-    @property
-    def remark(self) -> str:
-        """What to say beside a time that was taken then; empty where the machine was quiet."""
-        if not self.busy:
-            return ""
-        waited = "" if self.waited is None else f" the run waited for a core {100 * self.waited:.0f} % of its time,"
-        return f"The machine was busy:{waited} load average {self.average}, {self.cores} cores. ms/step is longer than the run's own."
-
-
 class Analyses(FileModel):
-    """What the paper measures beside the five figures; `ostta.evaluation.analyses` has the formulas. None: this run cannot give it.
+    """Quantities that the paper reports beside the five figures (`ostta.evaluation.analyses`); None if not available.
 
-    stream_distances are of all images' features, where the adapter option `features` kept them; bank_distances of the method's two
-    banks at the end; average_matches is the mean K+ of L_D; reliable is in percent.
+    stream_distances: distances of the features of all images, if the adapter option `features` kept them.
+    bank_distances: distances of the two banks of the method at the end. average_matches: mean K+ of L_D. reliable: in
+    percent.
     """
 
     stream_distances: Distances | None
@@ -152,12 +122,12 @@ class Analyses(FileModel):
 class Result(FileModel):
     """The content of a result file.
 
-    `domains` and the plain mean of their HM are there where the scenario has several. The mean is the headline of a continual run;
-    it is None where a domain has no HM. `peak_memory_mb` is from the first image on, with model and data open; None where the system
-    does not say.
+    domains, hm_mean_domains: figures of each domain and the mean of their HM, for a scenario with several domains. The
+    mean is the headline of a continual run; None if a domain has no HM. peak_memory_mb: from the first image on, with
+    model and data loaded; None if the system does not provide it.
     """
 
-    later: ClassVar[tuple[str, ...]] = (
+    added_later: ClassVar[tuple[str, ...]] = (
         "domains",
         "hm_mean_domains",
         "analyses",
@@ -187,29 +157,29 @@ class Result(FileModel):
     versions: dict[str, str]
     hardware: str
     remarks: list[str]
-    # A file beside this one: a result file makes nobody read another place.
+    # A file in the same folder, so that a result file cannot name files elsewhere.
     records: Annotated[str, Field(pattern=r"^[^/\\]+\.parquet$")] | None = None
     domains: list[DomainFigures] = Field(default_factory=list)
     hm_mean_domains: float | None = None
     analyses: Analyses | None = None
-    # The last bits of a sum depend on how many threads share it, so a run can be repeated exactly only with as many.
+    # The last bits of sums depend on the number of threads, so an exact repetition needs the same number.
     threads: int | None = None
-    # Image features came from an earlier run on the same stream: the figures are the same, the times are not comparable.
+    # Image features came from a cache or a file: the figures are the same, and the times are not comparable.
     cached_features: bool = False
-    # How often what was trained went back to the start (`reset_every`).
+    # Number of resets of the trained parameters (`reset_every`).
     resets: int = 0
-    # How often each kind of event came: what the guard did, and resets.
+    # Number of events of each kind: actions of the guard, and resets.
     events: dict[str, int] = Field(default_factory=dict)
-    # How busy the machine was; files from before that do not say.
+    # Load of the machine; None in older files.
     load: Load | None = None
-    # By the names of `ostta.evaluation.measures`, those of plug-ins among them; None where the run cannot give one.
+    # Measures of `ostta.evaluation.measures` and of plug-ins by name; None if the run does not have a value.
     measures: dict[str, float | None] = Field(default_factory=dict)
 
     @property
     def stream_identity(self) -> tuple[str, ...]:
-        """What must be equal for two results to be of the same images in the same order.
+        """What is equal for results on the same images in the same order.
 
-        A file without an identity equals only files of that kind, with the same order, spec and origins.
+        A file without an identity equals only other such files, with the same order, spec and origins.
         """
         if self.stream.identity is not None:
             return (self.stream.hash, self.stream.identity)
@@ -219,14 +189,19 @@ class Result(FileModel):
         return (self.stream.hash, "", repr(sides), stream_key(self.spec), str(self.spec.seed))
 
     @property
+    def shown(self) -> int:
+        """The number of images of the run."""
+        return self.counts["desired"] + self.counts["undesired"]
+
+    @property
     def busy(self) -> bool:
-        """Whether the run's times were taken on a busy machine."""
+        """Whether other work made the times of the run longer."""
         return self.load is not None and self.load.busy
 
     @model_validator(mode="before")
     @classmethod
     def _by_owner(cls, content: Any) -> Any:
-        """Files from before there was a score have their options by name alone."""
+        """Group the options of files from before scores existed by their owner."""
         if not isinstance(content, dict) or not isinstance(content.get("options"), dict):
             return content
         if content["options"].keys() <= {"method", "score", "identifier", "adapter", "guard"}:
@@ -236,7 +211,7 @@ class Result(FileModel):
         parts = [named.get("method", "rosita"), named.get("score"), named.get("identifier", "lda")]
         try:
             choice = find_components(*parts)
-        except Error:  # of a method that is not here; its own options are the method's all the same
+        except Error:  # an unknown method: options without another owner are those of the method
             choice = find_components("zero_shot", None, "lda")
         split = {
             name: group_by_owner(choice, content[name])
@@ -251,10 +226,189 @@ class Result(FileModel):
 
 
 def read_result(path: Path) -> Result:
-    """A result file, checked against the schema."""
+    """Read a result file; an Error if it does not match the schema."""
     try:
         return Result.model_validate_json(read_regular(path, "result file"))
     except ValidationError as problem:
         raise Error(
             f"{path} is not a result file of this version ({first_problem(problem)}).", code="result-invalid"
         ) from None
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+class Headings(dict[str, str]):
+    """Headings of metrics by name; those of measures from plug-ins are looked up."""
+
+    def __missing__(self, name: str) -> str:
+        return find_measure(name).heading
+
+
+# Metrics of tables and their headings. `accuracy` is over all desired images, accepted or not.
+METRICS = Headings(
+    {
+        "auroc": "AUROC ↑",
+        "fpr95": "FPR95 ↓",
+        "acc_desired": "Acc_D ↑",
+        "acc_undesired": "Acc_U ↑",
+        "hm": "HM ↑",
+        "hm_std": "HM, standard deviation",
+        "accepted_desired": "accepted D ↑",
+        "accuracy": "accuracy ↑",
+        "open_accuracy": "(C+1)-way accuracy ↑",
+        "events": "events",
+        "euclidean": "Euclidean ↑",
+        "cosine": "cosine ↑",
+        "wasserstein": "Wasserstein ↑",
+        "average_matches": "K+",
+        "reliable_pseudo_label": "right among reliable desired ↑",
+        "reliable_undesired": "right among reliable undesired ↑",
+        "ms": "ms/step ↓",
+        "gpu_memory_gb": "GPU memory, GB ↓",
+        "classes": "classes",
+        "bank_features": "features kept ↓",
+        "bank_mb": "features kept, MB ↓",
+        "adapted_parameters": "parameters ↓",
+        "added_parameters": "added parameters ↓",
+        "hm_worst_tenth": "HM, worst tenth ↑",
+        "regret": f"regret, worst {WINDOW} ↓",
+        **{measure.name: measure.heading for measure in MEASURES.values()},
+    }
+)
+
+
+def metric_name(metric: str) -> str:
+    """Return the heading of a metric without its arrow.
+
+    >>> metric_name("hm")
+    'HM'
+    """
+    return METRICS[metric].rstrip(" ↑↓")
+
+
+def lower_is_better(metric: str) -> bool:
+    """Return whether a lower value of `metric` is better.
+
+    >>> lower_is_better("fpr95"), lower_is_better("hm")
+    (True, False)
+    """
+    return METRICS[metric].endswith("↓")
+
+
+# Parameter groups of the backbone itself.
+NOTHING_ADDED = ("layernorm", "norm", "full", "first_block", "last_block")
+
+
+def metric_value(result: Result, metric: str, fpr95: str = "interpolated", part: str = "") -> float | None:
+    """Return a metric of one run, over the whole stream or over the domain `part`; None if the run does not have it.
+
+    The metrics are `updates` and those of `METRICS`, except the spreads over seeds.
+    """
+    if part:
+        domain = next((domain for domain in result.domains if domain.name == part), None)
+        if domain is None or metric not in (*NAMES, *SUPPORTING):
+            return None
+        of_part: float | None = getattr(domain.metrics, FPR95[fpr95] if metric == "fpr95" else metric)
+        return of_part
+    if metric == "hm" and result.spec.scenario.kind == "continual":
+        return result.hm_mean_domains
+    if metric == "accuracy" and result.metrics.accuracy is None and result.spec.identifier == "all":
+        # Older files have no accuracy; it equals `acc_desired` if the identifier accepts all images.
+        metric = "acc_desired"
+    if metric in (*NAMES, *SUPPORTING):
+        figure: float | None = getattr(result.metrics, FPR95[fpr95] if metric == "fpr95" else metric)
+        return figure
+    compute = _OF_RESULT.get(metric)
+    return None if compute is None else compute(result)
+
+
+def _open_accuracy(result: Result) -> float | None:
+    """Return the share of known images accepted with their class and unknown images rejected."""
+    sides = (
+        (result.counts["desired"], result.metrics.acc_desired),
+        (result.counts["undesired"], result.metrics.acc_undesired),
+    )
+    known = [(count, share) for count, share in sides if share is not None]
+    total = sum(count for count, _ in known)
+    return sum(count * share for count, share in known) / total if total else None
+
+
+def _analysis(path: str) -> Callable[[Result], float | None]:
+    """Return a function that reads a value of the analyses of a run; None if one of them does not exist."""
+
+    def compute(result: Result) -> float | None:
+        value: Any = result.analyses
+        for name in path.split("."):
+            value = None if value is None else getattr(value, name)
+        return None if value is None else float(value)
+
+    return compute
+
+
+def _classes(result: Result) -> int:
+    return result.stream.desired.classes if result.spec.classes is None else len(result.spec.classes)
+
+
+def _bank_features(result: Result) -> float | None:
+    """Return the number of features that the banks of the method can hold."""
+    options, classes = result.options["method"], _classes(result)
+    if result.analyses is None:
+        return None
+    try:
+        rooms = {
+            "rosita": lambda: options["k"] * classes + options["undesired_bank"],
+            "tda": lambda: (options["shots"] + options["negative_shots"]) * classes,
+            "dpe": lambda: options["shots"] * classes,
+            "oga": lambda: options["shots"] * classes,
+            "prototypes": lambda: options["pool"],
+        }
+        return float(rooms[result.spec.method]())
+    except KeyError:
+        return None
+
+
+def _added_parameters(result: Result) -> float | None:
+    group = result.options["method"].get("group")
+    if result.analyses is None or group not in ("lora", *NOTHING_ADDED):
+        return None
+    return result.analyses.adapted_parameters if group == "lora" else 0.0
+
+
+def _bank_mb(result: Result) -> float | None:
+    return None if result.analyses is None else result.analyses.bank_bytes.features / 1e6
+
+
+# Metrics that are not figures of `ostta.evaluation.metrics`.
+_OF_RESULT: dict[str, Callable[[Result], float | None]] = {
+    "open_accuracy": _open_accuracy,
+    "events": lambda result: float(sum(result.events.values())),
+    "updates": lambda result: float(result.updates),
+    "ms": lambda result: None if result.cached_features else result.latency_ms.total.mean,
+    "classes": lambda result: float(_classes(result)),
+    **{name: _analysis(f"stream_distances.{name}") for name in ("euclidean", "cosine", "wasserstein")},
+    "average_matches": _analysis("average_matches"),
+    "reliable_pseudo_label": _analysis("reliable.pseudo_label"),
+    "reliable_undesired": _analysis("reliable.undesired"),
+    "adapted_parameters": _analysis("adapted_parameters"),
+    "bank_mb": _bank_mb,
+    "bank_features": _bank_features,
+    "added_parameters": _added_parameters,
+}
+
+
+DASH = "–"
+
+
+COUNTS = ("updates", "events", "classes", "bank_features", "adapted_parameters", "added_parameters")
+
+
+DIGITS = {"ms": 1, "euclidean": 4, "cosine": 4, "wasserstein": 4, "bank_mb": 3, "hm_std": 3, "gpu_memory_gb": 3}
+
+
+def number(value: float | None, metric: str, *, signed: bool = False) -> str:
+    """Format a value of a metric for a table; a dash for None."""
+    if value is None:
+        return DASH
+    if metric in COUNTS and value == round(value):
+        return f"{value:+,.0f}" if signed else f"{value:,.0f}"
+    digits = 1 if metric in COUNTS else MEASURES[metric].digits if metric in MEASURES else DIGITS.get(metric, 2)
+    return f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"

@@ -1,4 +1,4 @@
-"""One run: spec, stream, adapter, records, result file."""
+"""Carry out one run: spec, stream, adapter, records, result file."""
 
 from __future__ import annotations
 
@@ -13,51 +13,62 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from .. import backbones
-from ..adapter import Adapter, load, versions
+from ..adapter import Adapter, load
+from ..backbones.features import FeaturesBackbone
 from ..backbones.protocol import Backbone
 from ..core.types import Error
 from ..evaluation import analyses
 from ..evaluation.loop import Records, evaluate
 from ..evaluation.measures import measure_run
 from ..evaluation.metrics import mean
-from ..feature_files import placed_features
+from ..feature_files import placed_features, read_features
 from ..io import make_folder
 from ..lookahead import why_not
+from ..state import versions
 from ..streams import Stream, prefetched
-from .checkpoint import EVERY, Checkpoint, Reached
-from .features import FeatureCache, cache_of, check_features, has_features
-from .folder import RunInputs, class_names_hash, wait_for_lock
-from .log import Thinned, open_log
+from .checkpoint import EVERY, Checkpoint, RunPosition
+from .folder import RunInputs, StoredResult, class_names_hash, wait_for_lock
+from .log import RunLog
 from .machine import LoadMeter, hardware, peak_memory, reset_peak
 from .records import write_records
-from .result import Analyses, DomainFigures, Figures, Latency, Metrics, Quantiles, Result, Side, StreamInfo, read_result
-from .scenario import FoolingScenario
-from .spec import RunSpec, code_of, identity, packages_of
-from .stream import check_names, compose
+from .result import Analyses, DomainFigures, Figures, Latency, Metrics, Quantiles, Result, StreamInfo, read_result
+from .spec import FoolingScenario, RunSpec, code_of, identity, packages_of
+from .stream import Composed, check_names, compose, is_features, sides_of
 
-# Former modules of this path are aliases (`ostta._aliases`).
+if TYPE_CHECKING:
+    from .features import FeatureCache
+
+# The former path `ostta.bench.run.execute` is an alias (`ostta._aliases`), so this module must look like a package.
 __path__: list[str] = []
 
+# Callback for progress: the number of images done, their total number, and the HM so far.
 Watch = Callable[[int, int, float | None], None]
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that is ready to start: the adapter and its stream, with nothing stepped yet, and what a reader must be told."""
+    """A run that is ready to start: the adapter before its first step, and the stream."""
 
     spec: RunSpec
     adapter: Adapter
-    stream: Stream
-    desired: Side
-    undesired: Side | None
-    remarks: tuple[str, ...]
+    composed: Composed
     stream_identity: str
+
+    @property
+    def stream(self) -> Stream:
+        return self.composed.stream
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Remarks about the backbone and the data."""
+        return self.adapter.backbone.remark, *self.composed.remarks
 
     @property
     def inputs(self) -> RunInputs:
@@ -67,12 +78,12 @@ class Prepared:
 
     @property
     def key(self) -> str:
-        """Names the run's files: equal for equal spec, weights and stream."""
+        """The key in the names of the run's files, which depends on spec, weights and stream."""
         content = [identity(self.spec), self.adapter.backbone.weight_hash, self.stream_identity]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     def path(self, out: Path) -> Path:
-        # Names such as "folder:PATH" hold characters that do not belong into a file name.
+        # Names such as "folder:PATH" contain characters that file names should not contain.
         kind = self.spec.scenario.kind
         sets = [] if kind == "domains" else [self.spec.desired, self.spec.undesired or "closed"]
         parts = [self.spec.method, *sets] + ([] if kind == "single" else [kind])
@@ -83,22 +94,22 @@ class Prepared:
 def prepare(
     spec: RunSpec, root: Path | None, backbone: Backbone | None = None, stream_identity: str | None = None
 ) -> Prepared:
-    """Open data and model. All errors in `spec` are raised here, and those in names before anything is opened.
+    """Open data and model. All errors in `spec` are raised here; those in names are raised before data are opened.
 
     The identity of the stream is computed from the data unless it is given.
     """
-    code = code_of(spec)
-    choice = check_names(spec, code)
-    model = backbone
-    if model is None and isinstance(spec.scenario, FoolingScenario):
-        model = open_backbone(spec, root)  # which images fool it, it must be asked itself
-    composed = compose(spec, root, model)
+    components = check_names(spec, code_of(spec))
+    if backbone is None and isinstance(spec.scenario, FoolingScenario):
+        # The model selects the images of this scenario.
+        backbone = open_backbone(spec, root)
+    composed = compose(spec, root, backbone)
     adapter = load(
-        model if model is not None else open_backbone(spec, root),
-        composed.known_classes(spec),
-        method=choice.method.of,
-        score=choice.score.of,  # a spec without one means the identifier's or `max`, whatever its profile
-        identifier=choice.identifier.of,
+        backbone if backbone is not None else open_backbone(spec, root),
+        composed.classes,
+        method=components.method.of,
+        # A spec without a score means the score of the identifier or `max`, for every profile.
+        score=components.score.of,
+        identifier=components.identifier.of,
         profile=spec.profile,
         seed=spec.seed,
         options=spec.options,
@@ -106,21 +117,27 @@ def prepare(
     )
     if spec.ahead > 1 and (reason := why_not(adapter)) is not None:
         raise Error(f"Images cannot be encoded ahead: {reason}. Leave out `--ahead`.", code="ahead-impossible")
-    prepared = Prepared(
-        spec,
-        adapter,
-        composed.stream,
-        composed.desired,
-        composed.undesired,
-        (adapter.backbone.remark, *composed.remarks),
-        composed.stream.identity if stream_identity is None else stream_identity,
-    )
-    check_features(prepared)
-    return prepared
+    _check_features(adapter, composed.stream)
+    return Prepared(spec, adapter, composed, stream_identity or composed.stream.identity)
+
+
+def _check_features(adapter: Adapter, stream: Stream) -> None:
+    """Raise an Error if the stream has features that the adapter cannot use, or images without an image tower."""
+    model = adapter.backbone
+    for _, _, dataset in sides_of(stream):
+        if is_features(dataset):
+            file = read_features(Path(dataset.layout))
+            file.require_encoder(dataset.name, model, adapter.features_suffice, adapter.method_name)
+        elif isinstance(model, FeaturesBackbone):
+            raise Error(
+                f"The backbone {model.id} has no image tower, and '{dataset.name}' has images: name a feature file "
+                f"for each side, or the backbone {model.encoder[0]}.",
+                code="backbone-without-tower",
+            )
 
 
 def open_backbone(spec: RunSpec, root: Path | None = None) -> Backbone:
-    """The backbone that `spec` names; a feature file may be in the folder `root` of the data sets."""
+    """Open the backbone of `spec`; a feature file may be in the folder `root` of the data sets."""
     code = code_of(spec)
     if spec.backbone in code:
         return backbones.call_factory(code[spec.backbone], spec.device, spec.dtype)
@@ -128,12 +145,12 @@ def open_backbone(spec: RunSpec, root: Path | None = None) -> Backbone:
 
 
 def existing(prepared: Prepared, out: Path) -> Result | None:
-    """The result of this very run, if it is already there."""
+    """Return the result of this run if it exists."""
     path = prepared.path(out)
     if not path.exists():
         return None
     result = read_result(path)
-    return result if identity(result.spec) == identity(prepared.spec) and prepared.inputs.made(result) else None
+    return result if identity(result.spec) == identity(prepared.spec) and prepared.inputs.match(result) else None
 
 
 def carry_out(
@@ -143,34 +160,36 @@ def carry_out(
     cache: FeatureCache | None = None,
     log: str | None = None,
 ) -> tuple[Result, Records]:
-    """Run the stream through the adapter and sum up; with a `checkpoint`, from where it was left; with a `cache`, by the features in it
-    where there are. `log` is where curves are written on the way, such as "tensorboard:FOLDER".
+    """Run the stream through the adapter and return the result and the records.
+
+    With a `checkpoint`, the run resumes from it. With a `cache`, cached features replace the images. `log`, such as
+    "tensorboard:FOLDER", is where curves are written during the run.
     """
     total = len(prepared.stream)
     before = checkpoint.read(prepared.adapter) if checkpoint is not None else None
     if before is None:
-        before = Reached(prepared.adapter, Records(), 0.0, None)
+        before = RunPosition(prepared.adapter, Records(), 0.0, None)
     adapter, records = before.adapter, before.records
-    told = None if log is None else Thinned(open_log(log, prepared.path(Path()).stem, len(records) + 1), total)
+    curves = None if log is None else RunLog(log, prepared.path(Path()).stem, len(records) + 1, total)
     _load_libraries()
     reset_peak(adapter.device)
     meter = LoadMeter()
     began = time.perf_counter()
 
-    def reached() -> Reached:
+    def reached() -> RunPosition:
         seconds = before.seconds + time.perf_counter() - began
         peaks = [peak for peak in (before.peak_memory_mb, peak_memory(adapter.device)) if peak is not None]
-        return Reached(adapter, records, seconds, max(peaks, default=None), meter.read(before.load))
+        return RunPosition(adapter, records, seconds, max(peaks, default=None), meter.read(before.load))
 
     def after(done: int, hm: float | None) -> None:
         if checkpoint is not None and checkpoint.due(done) and done < total:
             checkpoint.write(reached())
-        if told is not None:
-            told.step(done, records.predictions[-1], hm)
+        if curves is not None:
+            curves.step(done, records.predictions[-1], hm)
         if watch is not None:
             watch(done, total, hm)
 
-    with nullcontext() if told is None else closing(told):
+    with nullcontext() if curves is None else closing(curves):
         if cache is None:
             samples = prefetched(prepared.stream.starting_at(len(records)))
             evaluate(adapter, samples, after, records, ahead=prepared.spec.ahead)
@@ -180,21 +199,22 @@ def carry_out(
                 samples = prefetched(samples)
             with cache.noting(adapter):
                 evaluate(adapter, samples, after, records, partial(cache.step, adapter))
-        by_features = (cache is not None and cache.used) or has_features(prepared.stream)
+        from_file = any(is_features(dataset) for _, _, dataset in sides_of(prepared.stream))
+        by_features = from_file or (cache is not None and cache.used)
         result = summarise(prepared, reached()).model_copy(update={"cached_features": by_features})
-        if told is not None:
-            told.end(result)
+        if curves is not None:
+            curves.end(result)
     return result, records
 
 
 def _load_libraries() -> None:
-    """What the figures at the end need: loaded first, it counts alike in the peak memory of the first run of a process and of all others."""
+    """Import the libraries for the figures first, so that the peak memory of all runs of a process includes them."""
     for library in ("pyarrow.parquet", "scipy.spatial.distance", "sklearn.metrics"):
         importlib.import_module(library)
 
 
-def summarise(prepared: Prepared, reached: Reached) -> Result:
-    """The result of a finished run."""
+def summarise(prepared: Prepared, reached: RunPosition) -> Result:
+    """Return the result of a finished run."""
     adapter, records, stream = reached.adapter, reached.records, prepared.stream
     labels = records.labels
     domains = _domains(stream, records)
@@ -214,8 +234,8 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
         option_sources=adapter.resolved.sources,
         stream=StreamInfo(
             hash=stream.hash,
-            desired=prepared.desired,
-            undesired=prepared.undesired,
+            desired=prepared.composed.desired,
+            undesired=prepared.composed.undesired,
             seed=prepared.spec.seed,
             draw=prepared.spec.draw,
             identity=prepared.stream_identity,
@@ -245,7 +265,7 @@ def summarise(prepared: Prepared, reached: Reached) -> Result:
 
 @dataclass(frozen=True)
 class ResultFile:
-    """Where a result is, and whether it had to be made."""
+    """The path of a result, and whether it was computed now."""
 
     path: Path
     fresh: bool
@@ -262,21 +282,25 @@ def ensure_result(
     cache_features: bool = False,
     log: str | None = None,
 ) -> ResultFile:
-    """Carry out a run unless its result is already in `out`. `locked` says that this process has the run's lock already.
+    """Carry out a run unless its result is already in `out`.
 
-    `keep_records`: the per-image records are kept beside the result. None: kept, but a result without them is a result. True: such a
-    run is carried out again.
-    `cache_features`: image features are kept in `out` and shared by all runs on one stream that need nothing else.
+    keep_records: whether the per-image records are kept. With True, a run whose result has no records is carried out
+    again; with None it is not. locked: whether this process already holds the lock of the run. cache_features: whether
+    image features are kept in `out` and shared by runs that need nothing else.
     """
     make_folder(out)
     with nullcontext() if locked else wait_for_lock(out, prepared.spec):
         path = prepared.path(out)
         before = existing(prepared, out)
-        if before is not None and (not keep_records or has_records(before, out)):
+        if before is not None and (not keep_records or StoredResult(path, before).records is not None):
             return ResultFile(path, fresh=False)
         checkpoint = Checkpoint(out, prepared.key, _identity(prepared), checkpoint_every)
-        # Stored features are those of single images.
-        cache = cache_of(prepared, out) if cache_features and prepared.spec.ahead == 1 else None
+        cache = None
+        # The cache has features of images that were encoded one at a time.
+        if cache_features and prepared.spec.ahead == 1:
+            from .features import cache_of
+
+            cache = cache_of(prepared, out)
         result, records = carry_out(prepared, watch, checkpoint, cache, log)
         if keep_records is not False:
             kept = path.with_suffix(".parquet")
@@ -284,7 +308,7 @@ def ensure_result(
             result = result.model_copy(update={"records": kept.name})
         result.write(path)
         checkpoint.remove()
-        # What an earlier process was writing when it was killed.
+        # Remove the partial files of a process that was killed.
         for begun in out.glob(f".{path.stem}.*.partial"):
             begun.unlink(missing_ok=True)
     return ResultFile(path, fresh=True)
@@ -299,18 +323,13 @@ def run(
     watch: Watch | None = None,
     checkpoint_every: int = EVERY,
 ) -> Path:
-    """Carry out `spec` unless its result is already in `out`; the path of the result file."""
+    """Carry out `spec` unless its result is already in `out`, and return the path of the result file."""
     prepared = prepare(spec, root)
     return ensure_result(prepared, out, keep_records=keep_records, watch=watch, checkpoint_every=checkpoint_every).path
 
 
-def has_records(result: Result, out: Path) -> bool:
-    """Whether the per-image records of a result in `out` are there."""
-    return result.records is not None and (out / result.records).exists()
-
-
 def _identity(prepared: Prepared) -> dict[str, object]:
-    """What must be equal, beside the run's key, for a run to go on from a checkpoint without a bit of difference."""
+    """Return what must be equal, beside the run's key, for a resumed run to give bit-equal results."""
     return {
         "options": prepared.adapter.resolved.values(),
         "versions": versions() | packages_of(prepared.spec),
@@ -320,7 +339,7 @@ def _identity(prepared: Prepared) -> dict[str, object]:
 
 
 def _domains(stream: Stream, records: Records) -> list[DomainFigures]:
-    """The figures of every domain, where there are several."""
+    """Return the figures of each domain if the stream has several."""
     if len(stream.domains) < 2:
         return []
     images = Counter(records.domain)

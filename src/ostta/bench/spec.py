@@ -1,4 +1,8 @@
-"""What a run is asked to do. Each field says its role; keys, pairing and reuse follow from the roles."""
+"""Specifications of runs.
+
+`RunSpec` has all fields of a run. Each field declares its role; stream keys, method keys, pairing and reuse of results
+follow from the roles. The scenario of a run is one of the models derived from `Mixed`.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +10,196 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from ..config import plugins
 from ..config.profiles import apply_profile
 from ..config.resolve import canonical, with_old_names
 from ..core.types import Error
+from ..data.corruptions import corruption_names
 from ..data.names import is_file, is_own, placed
 from ..feature_files import PREFIX as FEATURES
 from ..io import is_unicode
-from .file_model import FileModel, first_problem
-from .scenario import DomainsScenario, Scenario, SingleScenario
+from ..schema import first_problem
 
-# What a profile chooses if a spec names none of them.
+# Components that a profile chooses if a spec names none of them.
 PARTS = ("method", "score", "identifier")
 
-# What a field of a spec decides: which images are shown and in which order; the backbone; how they are decided; or where and in
-# which precision that is computed.
+# What a field of a spec determines: the images and their order, the backbone, the decisions, or device and precision.
 Role = Literal["stream", "model", "method", "machine"]
 
 
+class FileModel(BaseModel):
+    """Base of the models of result files and suites. Unknown fields and numbers that are not finite are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    # Fields added after the first version. They are written only if they differ from their defaults, so that files and
+    # keys of runs without them stay the same.
+    added_later: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = handler(self)
+        for name in self.added_later:
+            if getattr(self, name) == type(self).model_fields[name].get_default(call_default_factory=True):
+                content.pop(name, None)
+        return content
+
+
+# --- scenarios --------------------------------------------------------------------------------------------------------
+# CCC at its middle difficulty, the one in published use, omits these two corruptions.
+NOT_SMOOTH = ("brightness", "jpeg")
+
+
+class Mixed(FileModel):
+    """Base of all scenarios.
+
+    undesired_corruption: corruption of undesired sets whose name ends in c; None for that of the desired images (D25).
+    """
+
+    undesired_corruption: str | None = None
+
+
+class SingleScenario(Mixed):
+    """One domain, all images in random order."""
+
+    kind: Literal["single"] = "single"
+
+
+class ContinualScenario(Mixed):
+    """One corruption after another, each with all desired images and the same undesired images."""
+
+    kind: Literal["continual"] = "continual"
+    corruptions: tuple[str, ...] = Field(default_factory=corruption_names)
+
+
+class FrequentScenario(Mixed):
+    """The corruption changes after every `images` desired images, until each image has been shown once."""
+
+    kind: Literal["frequent"] = "frequent"
+    images: int = 100
+    corruptions: tuple[str, ...] = Field(default_factory=corruption_names)
+
+
+class SmoothScenario(Mixed):
+    """Pairs of corruptions that drift along a path (streams/smooth.py).
+
+    speed: desired images a step. budget: total severity. cells: steps of the path; None for as many as show every
+    desired image once.
+    """
+
+    kind: Literal["smooth"] = "smooth"
+    speed: int = 100
+    corruptions: tuple[str, ...] = Field(
+        default_factory=lambda: tuple(name for name in corruption_names() if name not in NOT_SMOOTH)
+    )
+    budget: float = 5.0
+    cells: int | None = None
+
+
+class OrderedScenario(Mixed):
+    """Desired images in the order of the data set, undesired images at random positions between them."""
+
+    kind: Literal["ordered"] = "ordered"
+
+
+class ShuffledScenario(Mixed):
+    """At most `images` known images and `ratio` times as many unknown images, all drawn at random."""
+
+    kind: Literal["shuffled"] = "shuffled"
+    images: int = 1000
+
+
+class UnknownFirstScenario(Mixed):
+    """`images` undesired images first (streams/hostile.py has this scenario and the next four)."""
+
+    kind: Literal["unknown_first"] = "unknown_first"
+    images: int = 1000
+
+
+class OneClassFirstScenario(Mixed):
+    """`images` images of one desired class first."""
+
+    kind: Literal["one_class_first"] = "one_class_first"
+    images: int = 1000
+
+
+class SortedScenario(Mixed):
+    """Desired images class by class, undesired images throughout."""
+
+    kind: Literal["sorted"] = "sorted"
+
+
+class CoveredScenario(Mixed):
+    """`images` black images, then as many images of noise, as under a lens cap; both are undesired."""
+
+    kind: Literal["covered"] = "covered"
+    images: int = 500
+
+
+class FoolingScenario(Mixed):
+    """The undesired images with the highest scores under the frozen model, out of `pool` times as many candidates."""
+
+    kind: Literal["fooling"] = "fooling"
+    pool: int = 3
+
+
+class DomainSpec(FileModel):
+    """One domain of a user's list. None stands for the value of the run. `name`: name of the domain in results."""
+
+    desired: str
+    undesired: str | None = None
+    corruption: str | None = None
+    severity: int | None = None
+    name: str | None = None
+
+    @field_validator("desired", "undesired")
+    @classmethod
+    def _placed(cls, name: str | None) -> str | None:
+        return None if name is None else placed(name)
+
+
+class DomainsScenario(Mixed):
+    """A user's list of domains, shown in order. All domains have the same classes."""
+
+    kind: Literal["domains"] = "domains"
+    domains: tuple[DomainSpec, ...]
+
+
+Scenario = Annotated[
+    SingleScenario
+    | ContinualScenario
+    | FrequentScenario
+    | SmoothScenario
+    | OrderedScenario
+    | ShuffledScenario
+    | DomainsScenario
+    | UnknownFirstScenario
+    | OneClassFirstScenario
+    | SortedScenario
+    | CoveredScenario
+    | FoolingScenario,
+    Field(discriminator="kind"),
+]
+SCENARIOS: dict[str, type[Mixed]] = {
+    model.model_fields["kind"].default: model for model in get_args(get_args(Scenario)[0])
+}
+
+
+# --- the spec of a run ------------------------------------------------------------------------------------------------
 def _field(role: Role, default: Any = None, **more: Any) -> Any:
     """Declare a field of a spec together with its role."""
     given = more if "default_factory" in more else {"default": default, **more}
@@ -40,7 +212,7 @@ class RunSpec(FileModel):
     Options and paths are stored in a canonical form: `lr=1e-3` typed and `lr = 0.001` in a suite request the same run.
     """
 
-    later: ClassVar[tuple[str, ...]] = (
+    added_later: ClassVar[tuple[str, ...]] = (
         "scenario",
         "device",
         "dtype",
@@ -69,8 +241,9 @@ class RunSpec(FileModel):
     # Classes of the desired set that are unknown. `undesired` is then the same set, and shows no other classes.
     undesired_classes: list[str] | None = _field("stream")
     seed: int = _field("stream", 0)
-    # What the seed draws beside corruption and augmentation: the order of the first `limit` images ("order"), or the images as well
-    # ("images"). With "orders", images and corruption are those of seed 0, and the seed draws order and augmentation.
+    # What the seed draws beside corruption and augmentation: the order of the first `limit` images ("order"), or also
+    # the images ("images"). With "orders", images and corruption are those of seed 0, and the seed draws order and
+    # augmentation.
     draw: Literal["order", "images", "orders"] = _field("stream", "order")
     scenario: Scenario = _field("stream", default_factory=SingleScenario)
     # Off in benchmarks, for every profile, unless a run requests it.
@@ -84,16 +257,14 @@ class RunSpec(FileModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_one_set(cls, content: Any) -> Any:
-        """Use the desired set as the undesired one if undesired classes are given."""
-        if isinstance(content, dict) and content.get("undesired_classes") is not None and "undesired" not in content:
-            return {**content, "undesired": content.get("desired", cls.model_fields["desired"].default)}
-        return content
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_profile(cls, content: Any) -> Any:
-        return with_profile_parts(content) if isinstance(content, dict) else content
+    def _filled_in(cls, content: Any) -> Any:
+        """Fill in the parts of the profile, and the desired set as the undesired one if undesired classes are given."""
+        if not isinstance(content, dict):
+            return content
+        filled = with_profile_parts(content)
+        if filled.get("undesired_classes") is not None:
+            filled.setdefault("undesired", filled.get("desired", cls.model_fields["desired"].default))
+        return filled
 
     @field_validator("options")
     @classmethod
@@ -102,20 +273,13 @@ class RunSpec(FileModel):
 
     @field_validator("backbone", "method", "score", "identifier", "desired", "undesired")
     @classmethod
-    def _writable(cls, name: str | None) -> str | None:
-        if name is not None and not is_unicode(name):
+    def _placed(cls, name: str | None, info: ValidationInfo) -> str | None:
+        if name is None:
+            return None
+        if not is_unicode(name):
             raise ValueError(f"the name {name!r} is not valid Unicode text, and a result could not be filed under it")
-        return name
-
-    @field_validator("backbone")
-    @classmethod
-    def _placed_file(cls, name: str) -> str:
-        return placed(name) if name.startswith(FEATURES) else name
-
-    @field_validator("desired", "undesired")
-    @classmethod
-    def _placed(cls, name: str | None) -> str | None:
-        return None if name is None else placed(name)
+        has_path = info.field_name in _SETS or (info.field_name == "backbone" and name.startswith(FEATURES))
+        return placed(name) if has_path else name
 
 
 def fields_of(*roles: Role) -> tuple[str, ...]:
@@ -161,6 +325,22 @@ def with_profile_parts(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {**fields, **{part: getattr(picked, part) for part in PARTS}}
 
 
+def default_fields() -> dict[str, Any]:
+    """Return the fields of a spec with their defaults."""
+    return {"scenario": {}, **RunSpec().model_dump()}
+
+
+def without_defaults(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that differ from their defaults.
+
+    The parts of the profile `field` are kept: without them, it stands for its own parts and not for the defaults.
+    """
+    kept, defaults = PARTS if fields.get("profile") == "field" else (), default_fields()
+    return {
+        name: value for name, value in fields.items() if name in kept or name not in defaults or value != defaults[name]
+    }
+
+
 def checked_spec(**fields: Any) -> RunSpec:
     """Return the spec with these fields; an `Error` if a field is not valid."""
     try:
@@ -169,13 +349,13 @@ def checked_spec(**fields: Any) -> RunSpec:
         raise Error(f"This run is not possible ({first_problem(problem)}).", code="run-invalid") from None
 
 
-def usual_draw(fields: Mapping[str, Any]) -> Literal["order", "images"]:
+def default_draw(fields: Mapping[str, Any]) -> Literal["order", "images"]:
     """Return the default of `draw`: with a limit, the seed draws the images of a user's own data set.
 
-    The first images of such a set may all be of one class. In the data sets of the catalogue, the first images are a fair sample. The
-    scenario `ordered` keeps the order of the set.
+    The first images of such a set may all be of one class. In the data sets of the catalogue, the first images are a
+    fair sample. The scenario `ordered` keeps the order of the set.
 
-    >>> usual_draw({"desired": "folder:pets", "limit": 100}), usual_draw({"desired": "cifar10c", "limit": 100})
+    >>> default_draw({"desired": "folder:pets", "limit": 100}), default_draw({"desired": "cifar10c", "limit": 100})
     ('images', 'order')
     """
     spec = checked_spec(**{**fields, "options": {}})
@@ -195,7 +375,7 @@ def image_seed(spec: RunSpec) -> int:
 def draws_images(spec: RunSpec) -> bool:
     """Return whether images are drawn from all classes of a set, instead of taking its first images."""
     if spec.draw == "orders":
-        return usual_draw(spec.model_dump(exclude={"options", "draw"})) == "images"
+        return default_draw(spec.model_dump(exclude={"options", "draw"})) == "images"
     return spec.draw == "images"
 
 
@@ -220,7 +400,7 @@ def is_frozen(spec: RunSpec) -> bool:
 
 
 def name_of(spec: RunSpec) -> str:
-    """Return the name of a run in tables: its method, with score, identifier and guard where they differ from the defaults.
+    """Return the name of a run in tables: its method, and score, identifier and guard if they are not the defaults.
 
     >>> name_of(RunSpec(method="zero_shot", score="neighbours"))
     'zero_shot neighbours'
@@ -255,8 +435,8 @@ def files_of(spec: RunSpec) -> list[str]:
 def with_code(spec: RunSpec, folder: Path | None = None) -> RunSpec:
     """Return the spec with the hash of each file of code that it names, so that an edited file is another run.
 
-    The files are executed here, to read the options by their types. Paths are relative to `folder`. Carrying out a spec executes the
-    files that it names: a spec from an untrusted result file needs the user's consent first (`verify.py`).
+    The files are executed here, to read the options by their types. Paths are relative to `folder`. Carrying out a spec
+    executes the files that it names: a spec from an untrusted result file needs the user's consent first (`verify.py`).
     """
     places = {name: plugins.placed_file(name, folder) for name in files_of(spec)}
     if not places:
@@ -282,7 +462,7 @@ def code_of(spec: RunSpec) -> dict[str, Any]:
 
 
 def sources_of(spec: RunSpec) -> list[str]:
-    """Return the content of the files, for a worker that may not have them. As Latin-1, in which every byte is a character."""
+    """Return the content of the files of code, for a worker that may not have them. Latin-1 keeps every byte."""
     return [plugins.source_of(name, spec.plugins.get(name)).decode("latin-1") for name in files_of(spec)]
 
 

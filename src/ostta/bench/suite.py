@@ -1,25 +1,25 @@
-"""Suites: named grids of runs, such as a table of the paper, written as data in `suites/`.
+"""Suites: named grids of runs, such as a table of the paper, written as TOML files in `suites/`.
 
-A file says what every run has in common (`base`), along which axes runs differ, which combinations make no sense, and what of it is
-a row or a column. Two sets of files share their names: `paper/` as published, `embedded/` the same scaled to the model that ships.
-`decide/` runs on feature files.
+A file has the fields that all runs share (`base`), the axes along which runs differ, the combinations to skip, and
+which axes are rows and columns. The files in `paper/` have the published setting, those in `embedded/` the same
+setting scaled to the embedded model, and those in `decide/` run on feature files.
 
     [base]
     desired = "folder:pets"
-    draw = "images"                                     # each seed draws its own images, and not only their order; or `orders = 10` above
-    [axes]                                              # the one part that a file must have
-    method = ["zero_shot", "rosita"]                    # a field of RunSpec, and the values it takes
-    [axes.stream]                                       # or named entries, each setting fields
+    draw = "images"                                     # each seed draws its own images; or `orders = 10` at the top
+    [axes]                                              # the only required part
+    method = ["zero_shot", "rosita"]                    # a field of RunSpec and its values
+    [axes.stream]                                       # or named entries, each of which sets fields
     "C-10C/SVHN" = { desired = "cifar10c", undesired = "svhn" }
     [axes.variant]
-    zero_shot = { method = "zero_shot", drop = ["lr"] } # `drop` takes options away that another axis or the base gave
-    "K=3" = { options.k = 3, paper.table = "tab:k" }    # `paper` changes where the figure of the paper is looked for
-    tpt = { method = "tpt", limit = 200, seeds = [0] }  # `seeds`: only these of the suite's
+    zero_shot = { method = "zero_shot", drop = ["lr"] } # `drop` removes options of the base or of another axis
+    "K=3" = { options.k = 3, paper.table = "tab:k" }    # `paper` changes the filters of the paper's figure
+    tpt = { method = "tpt", limit = 200, seeds = [0] }  # `seeds`: a selection of the suite's seeds
     [axes.undesired]
-    MNIST = { undesired = "mnist", group = "far" }      # `group`: tables have the mean over the columns of each
+    MNIST = { undesired = "mnist", group = "far" }      # `group`: tables show the mean over the columns of a group
 
-An empty `undesired` means a closed set. Code of one's own is named as "file.py:Name", from the folder of the suite. Where a file
-does not say what rows and columns are, axes that set nothing but the stream are columns, and the others rows.
+An empty `undesired` means a closed set. Code in a file is named as "file.py:Name", relative to the folder of the
+suite. By default, axes that set only fields of the stream are columns, and all others are rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import difflib
 import itertools
 import json
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -43,19 +43,28 @@ from ..core.checks import one_line
 from ..core.types import Error
 from ..evaluation.measures import is_measure, measure_names
 from ..evaluation.metrics import NAMES
-from .file_model import FileModel, all_problems, first_problem
-from .metric_values import METRICS
+from ..schema import first_problem, problem_text
 from .paper.values import Filters, filters_of
-from .spec import PARTS, RunSpec, fields_of, usual_draw, with_code, with_profile_parts
+from .result import METRICS
+from .spec import (
+    FileModel,
+    RunSpec,
+    default_draw,
+    default_fields,
+    fields_of,
+    with_code,
+    with_profile_parts,
+    without_defaults,
+)
 
 FIELDS = set(RunSpec.model_fields)
 
 
 class Entry(FileModel):
-    """One choice on an axis: fields of RunSpec, options to take away, and filters of the paper's figures.
+    """One entry of an axis: fields of RunSpec, options to remove (`drop`), and filters of the paper's figures.
 
-    group: of a column; tables show the mean over the columns of a group, such as far and near unknowns. seeds: only these of the
-    suite's, for what would take too long.
+    group: group of a column; tables show the mean over the columns of each group, such as far and near unknowns.
+    seeds: the seeds of the suite that are run, for entries that would take too long.
     """
 
     name: str
@@ -68,7 +77,7 @@ class Entry(FileModel):
     @model_validator(mode="after")
     def _known(self) -> Entry:
         problems = [
-            f"the entry {self.name!r} sets {name!r}, which is no field of a run{suggest(name, sorted(FIELDS))}"
+            f"the entry {self.name!r} sets {name!r}, which is not a field of a run{suggest(name, sorted(FIELDS))}"
             for name in sorted(set(self.fields) - FIELDS)
         ]
         problems += _impossible({name: value for name, value in self.fields.items() if name in FIELDS})
@@ -76,18 +85,18 @@ class Entry(FileModel):
             problems.append(
                 f"the entry {self.name!r} has a comma in its name, which would split it on the command line"
             )
-        return _without(problems, self)
+        return _checked(problems, self)
 
 
 class Axis(FileModel):
-    """One way in which the runs of a suite differ."""
+    """A dimension along which the runs of a suite differ."""
 
     name: str
     entries: tuple[Entry, ...] = Field(min_length=1)
 
 
 class Skip(FileModel):
-    """Combinations that are left out: all axes named in `where` must be at one of the entries listed."""
+    """Combinations that are skipped: those with one of the listed entries on each axis in `where`."""
 
     where: dict[str, list[str]]
     reason: str
@@ -96,14 +105,14 @@ class Skip(FileModel):
 class Suite(FileModel):
     """The content of a suite file.
 
-    Only `axes` must be there; a title is made from the file's name, and the five figures are the usual metrics.
+    Only `axes` is required. The default title is the name of the file, and the default metrics are the five figures.
 
-    what: section and table of the paper, or a word of one's own. labels: its LaTeX labels. figures: filters that all cells have in common. parts: the domains
-    of a run that have figures of their own, beside the whole. records: the per-image records are needed, for pictures and
-    intervals. cache_features: runs that need nothing but image features share them, stream by stream; their times are then not shown.
-    windows: so many images a window, in which rows are set against the frozen one; 0 for no such table.
-    orders: the same images in so many orders, in place of `seeds`; `base.draw` is then "orders".
-    differences: of which metrics tables show differences to the frozen row and to ROSITA; the headline's, if none are named.
+    what: section and table of the paper, or a description. labels: LaTeX labels of the paper's tables. figures: filters
+    of the paper's figures for all cells. parts: domains of a run whose figures are shown separately. records: whether
+    per-image records are needed, for charts and intervals. cache_features: whether runs that need only image features
+    share them; their times are then not shown. windows: images in a window for comparisons with the frozen row; 0 for
+    no such table. orders: number of orders of the same images, instead of `seeds`; `base.draw` is then "orders".
+    differences: metrics whose differences to the frozen row and to ROSITA are shown; by default the headline.
     """
 
     name: str
@@ -130,19 +139,17 @@ class Suite(FileModel):
     @model_validator(mode="before")
     @classmethod
     def _filled_in(cls, content: Any) -> Any:
-        """What a file leaves out and can be known: its title, and which axes are rows and which columns."""
+        """Fill in the title, and which axes are rows and columns."""
         if not isinstance(content, dict):
             return content
         filled = {"title": Path(str(content.get("name", ""))).stem, **content}
         axes = {axis["name"]: axis["entries"] for axis in content.get("axes", ()) if isinstance(axis, dict)}
         if isinstance(content.get("orders"), int) and isinstance(content.get("base", {}), dict):
             if "seeds" in content or "draw" in content.get("base", {}):
-                raise ValueError(
-                    "orders: the seeds are then 0, 1, ... and draw the orders, so name neither `seeds` nor `draw`"
-                )
+                raise ValueError("orders: the seeds 0, 1, ... draw the orders, so name neither `seeds` nor `draw`")
             filled |= {"seeds": range(content["orders"]), "base": {**content.get("base", {}), "draw": "orders"}}
         if isinstance(content.get("metrics"), list):
-            # A measure in a file is named from the folder of the suite.
+            # The path of a measure in a file is relative to the folder of the suite.
             folder = Path(str(content.get("name", ""))).absolute().parent
             filled["metrics"] = [placed_file(m, folder) if names_file(m) else m for m in content["metrics"]]
         rows, columns = (content.get(side) for side in ("rows", "columns"))
@@ -161,48 +168,46 @@ class Suite(FileModel):
         names = {axis.name: {entry.name for entry in axis.entries} for axis in self.axes}
         problems = []
         if sorted([*self.rows, *self.columns]) != sorted(names):
-            problems.append(f"every axis is a row or a column, once: there are {', '.join(names)}")
+            problems.append(f"every axis must be a row or a column, once: the axes are {', '.join(names)}")
         for skip in self.skip:
             for axis, entries in skip.where.items():
                 strange = set(entries) - names.get(axis, set())
                 if axis not in names or strange:
-                    problems.append(
-                        f"a skip rule speaks of {axis} = {sorted(strange) or entries}, which does not exist"
-                    )
+                    problems.append(f"a skip rule names {axis} = {sorted(strange) or entries}, which does not exist")
         unknown = sorted(set(self.differences) - set(self.metrics))
         if unknown:
-            problems.append(f"unknown metrics or fields: differences of {unknown}, which are no metrics of the suite")
-        return _without(problems, self)
+            problems.append(f"unknown metrics or fields: differences of {unknown}, which are not metrics of the suite")
+        return _checked(problems, self)
 
     @field_validator("base")
     @classmethod
     def _possible(cls, base: dict[str, Any]) -> dict[str, Any]:
         unknown = sorted(set(base) - FIELDS)
         problems = [f"unknown metrics or fields: {unknown}"] if unknown else []
-        return _without([*problems, *_impossible({name: base[name] for name in base if name in FIELDS})], base)
+        return _checked([*problems, *_impossible({name: base[name] for name in base if name in FIELDS})], base)
 
     @field_validator("metrics")
     @classmethod
     def _known(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
-        known = [*METRICS, *measure_names()]
+        known = list({*METRICS, *measure_names()})
         unknown = [
             f"{name!r}{suggest(name, known)}" for name in metrics if name not in METRICS and not is_measure(name)
         ]
-        return _without([f"unknown metrics or fields: {each}" for each in unknown], metrics)
+        return _checked([f"unknown metrics or fields: {each}" for each in unknown], metrics)
 
     @property
     def place(self) -> str:
-        """Where its figures come from, for a heading: "in the paper: ..." only where it is a table or a figure of it."""
+        """The place in the paper, for a heading; `what` if the suite is not of the paper."""
         return f"in the paper: {self.what}" if self.labels and self.folder is None else self.what
 
     @property
-    def called(self) -> str:
-        """Title, name and place, for the head of a table."""
+    def heading(self) -> str:
+        """Title, name and `what`, for the heading of a table."""
         return f"{self.title} ({'; '.join(filter(None, (self.name, self.what)))})"
 
     @property
     def folder(self) -> Path | None:
-        """The folder of a suite of one's own."""
+        """The folder of a user's suite; None for a suite of the package."""
         return Path(self.name).absolute().parent if self.name.endswith(".toml") else None
 
     @property
@@ -211,7 +216,7 @@ class Suite(FileModel):
 
 
 def _impossible(fields: Mapping[str, Any]) -> list[str]:
-    """Fields of a run that none can have, such as a number in the place of options, are found when the file is read."""
+    """Return the problems of fields of a run, so that they are found when the file is read."""
     try:
         RunSpec(**fields)
     except ValidationError as problem:
@@ -219,14 +224,27 @@ def _impossible(fields: Mapping[str, Any]) -> list[str]:
     return []
 
 
-_Checked = TypeVar("_Checked")
+def all_problems(problem: ValidationError, place: Callable[[tuple[Any, ...]], str] | None = None) -> list[str]:
+    """Return the place and the message of each problem. `place` converts the location of an error to text."""
+    errors = problem.errors()
+    inner = [error["loc"] for error in errors]
+    texts = [
+        one_line(problem_text(error, None if place is None else place(error["loc"])))
+        for error in errors
+        # A list without valid entries is not a problem of its own.
+        if error["type"] != "too_short" or not any(loc[: len(error["loc"])] == error["loc"] != loc for loc in inner)
+    ]
+    return list(dict.fromkeys(texts))
 
 
-def _without(problems: Sequence[str], checked: _Checked) -> _Checked:
-    """`checked` where there are no problems, else one error with all of them."""
+_Value = TypeVar("_Value")
+
+
+def _checked(problems: Sequence[str], value: _Value) -> _Value:
+    """Return `value` if there are no problems; otherwise raise one error with all of them."""
     if problems:
         raise ValueError("; ".join(problems))
-    return checked
+    return value
 
 
 def _of_stream(entries: Any) -> bool:
@@ -241,10 +259,10 @@ FOLDER = Path(__file__).parent / "suites"
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a suite and its place in the tables: `row` and `column` are entry names, in the order of the suite's axes.
+    """One run of a suite and its place in the tables; `row` and `column` are entry names in the order of the axes.
 
-    `fields` are the fields of RunSpec that differ from their defaults. `paper` finds the paper's figures, together with a metric.
-    Files of code are relative to `folder`. `stored` is the spec of a result file; code that it names is not executed.
+    fields: fields of RunSpec that differ from their defaults. paper: filters of the paper's figures. folder: folder of
+    files of code. stored: spec of a result file; code that it names is not executed.
     """
 
     fields: dict[str, Any]
@@ -267,21 +285,21 @@ class Cell:
 
     @property
     def request(self) -> str:
-        """The fields that the suite sets for this run: the same on every machine, independent of its folders."""
+        """The fields that the suite sets for this run, which do not depend on the folders of a machine."""
         return json.dumps(self.fields, sort_keys=True, default=str)
 
     def paper_part(self, part: str) -> Filters:
-        """The filters of one domain's figures, in place of those of the whole."""
+        """Return the filters of the figures of one domain."""
         return {**self.paper, "scenario": f"{str(self.paper['scenario']).partition('/')[0]}/{part}"}
 
 
 def suite_names() -> list[str]:
-    """`decide/NAME`, `embedded/NAME` and `paper/NAME`."""
+    """Return the names of all suites, such as "paper/table-cifar"."""
     return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.glob("*/*.toml"))
 
 
 def load_suite(name: str) -> Suite:
-    """The suite called `name`, such as "paper/table-cifar", or the one in the file of that name, which ends in .toml."""
+    """Return the suite `name`, such as "paper/table-cifar", or that of a file whose name ends in .toml."""
     if name.endswith(".toml"):
         return read_suite(Path(name), name)
     names = suite_names()
@@ -293,7 +311,7 @@ def load_suite(name: str) -> Suite:
 
 
 def read_suite(path: Path, name: str) -> Suite:
-    """A suite file of any folder."""
+    """Read a suite file."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
         axes = content.get("axes", {})
@@ -313,7 +331,7 @@ def read_suite(path: Path, name: str) -> Suite:
 
 
 def _place_in_file(content: Mapping[str, Any], loc: tuple[Any, ...]) -> str:
-    """A place in the file by the names of axes and entries."""
+    """Return a place in the file with the names of axes and entries instead of their numbers."""
     if len(loc) < 2 or loc[0] != "axes":
         return ".".join(map(str, loc))
     name = list(content["axes"])[loc[1]]
@@ -339,17 +357,17 @@ def expand(
     limit: int | None = None,
     only: Mapping[str, Collection[str]] | None = None,
 ) -> list[Cell]:
-    """The cells in the order of the table, seed by seed within each.
+    """Return the cells in the order of the table, and seed by seed within each place.
 
-    `limit` lowers the suite's own limits. `only` keeps the given entries of an axis: {"method": ["rosita"]}.
+    `limit` lowers the limits of the suite. `only` selects entries of an axis: {"method": ["rosita"]}.
     """
     chosen = {axis.name: list(axis.entries) for axis in suite.axes}
-    for name, wanted in (only or {}).items():
+    for name, selected in (only or {}).items():
         require_known(name, chosen, "axis")
         known = [entry.name for entry in chosen[name]]
-        for entry in wanted:
+        for entry in selected:
             require_known(entry, known, f"entry of {name}")
-        chosen[name] = [entry for entry in chosen[name] if entry.name in wanted]
+        chosen[name] = [entry for entry in chosen[name] if entry.name in selected]
     cells = []
     for combination in _combinations(suite, chosen):
         limits = [entry.seeds for entry in combination.values() if entry.seeds is not None]
@@ -363,7 +381,7 @@ def expand(
 
 
 def runs(cells: Sequence[Cell]) -> int:
-    """How many runs the cells need: cells with equal specs share one."""
+    """Return the number of runs of the cells. Cells with equal specs share one run."""
     return len({cell.request for cell in cells})
 
 
@@ -376,7 +394,7 @@ def _combinations(suite: Suite, chosen: Mapping[str, Sequence[Entry]]) -> Iterat
 
 
 def _fields(suite: Suite, entries: Sequence[Entry], seed: int, limit: int | None) -> dict[str, Any]:
-    """The fields of one RunSpec: base, then the axes in the order of the file; options add up, other fields replace."""
+    """Return the fields of one RunSpec: the base, then the axes in the order of the file. Options are merged."""
     fields: dict[str, Any] = {"limit": suite.limit, "seed": seed}
     options: dict[str, Any] = {}
     for given in (suite.base, *(entry.fields for entry in entries)):
@@ -390,23 +408,15 @@ def _fields(suite: Suite, entries: Sequence[Entry], seed: int, limit: int | None
     if fields.get("undesired") == "":
         fields.update(undesired=None, ratio=0.0)
     if "draw" not in fields:
-        with suppress(Error):  # What is wrong with a run is said where its spec is made.
-            fields |= {"draw": "images"} if usual_draw(fields) == "images" else {}
-    fields, defaults = with_profile_parts(fields), _defaults()
-    # Without its parts, the profile `field` means its own, not the defaults.
-    kept = PARTS if fields.get("profile") == "field" else ()
-    return {
-        name: value for name, value in fields.items() if name in kept or name not in defaults or value != defaults[name]
-    }
+        with suppress(Error):  # `Cell.spec` reports an invalid run.
+            fields |= {"draw": "images"} if default_draw(fields) == "images" else {}
+    return without_defaults(with_profile_parts(fields))
 
 
 def _filters(suite: Suite, entries: Collection[Entry], fields: Mapping[str, Any]) -> Filters:
-    """Where the paper has this cell: what the run itself says, then what the suite and the entries say."""
-    filters: Filters = {"table": list(suite.labels), **filters_of({**_defaults(), **fields}), **suite.figures}
+    """Return the filters of the paper's figure: those of the run, overridden by the suite and the entries."""
+    named: Filters = {"table": list(suite.labels), **suite.figures}
     for entry in entries:
-        filters.update(entry.paper)
-    return filters
-
-
-def _defaults() -> dict[str, Any]:
-    return {"scenario": {}, **RunSpec().model_dump()}
+        named.update(entry.paper)
+    # A suite that names no table of the paper is not compared with it.
+    return {**filters_of({**default_fields(), **fields}), **named} if named["table"] else named

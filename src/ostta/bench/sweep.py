@@ -1,7 +1,7 @@
-"""Several seeds, or several values of options, on one stream: written down as a suite, so that tables, pages and a second start work as for any other.
+"""Sweeps: several seeds or several values of options on one stream, written as a suite file.
 
-A sweep compares values on a stream, and so chooses one on it. On which images that was is said wherever its figures are shown, as a
-choice made on test images looks better on them than it is.
+A sweep compares values of options on a stream. Its suite has a remark on which images that was, because a value that
+was chosen on test images looks better on them than it is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..core.types import Error
 from ..evaluation.metrics import NAMES
 from ..io import make_folder, write_atomically
 from .naming import choice_remark, shown_stream
-from .spec import PARTS, RunSpec, changed, code_of, fields_of, is_frozen, name_of
+from .spec import RunSpec, changed, code_of, fields_of, is_frozen, name_of, without_defaults
 
 # The fields that an entry sets. All runs share the other fields; hashes of code are not written to a suite file.
 _OF_ENTRY = tuple(name for name in fields_of("method") if name != "plugins")
@@ -30,14 +30,14 @@ FROZEN = "zero_shot"
 
 @dataclass(frozen=True)
 class Sweep:
-    """Runs like `spec` with every combination of `values`, by the name of the option, and each of `seeds`."""
+    """Runs of `spec` with every combination of `values`, by the name of the option, and each of `seeds`."""
 
     spec: RunSpec
     values: Mapping[str, Sequence[Any]]
     seeds: Sequence[int]
 
     def entries(self) -> dict[str, RunSpec]:
-        """The rows, frozen one first: what each is called, and its spec."""
+        """Return the specs of the rows by name, the frozen one first."""
         found: dict[str, RunSpec] = {}
         if not is_frozen(self.spec):
             plain = {name: getattr(RunSpec(), name) for name in _OF_ENTRY} | {"method": FROZEN}
@@ -45,11 +45,12 @@ class Sweep:
         for chosen in itertools.product(*self.values.values()):
             given = dict(zip(self.values, chosen, strict=True))
             name = " ".join(f"{option}={_word(value)}" for option, value in given.items()) or name_of(self.spec)
-            found[_tidy(name)] = changed(self.spec, options={**self.spec.options, **given})
+            # A comma would split the name on the command line.
+            found[name.replace(",", " ")] = changed(self.spec, options={**self.spec.options, **given})
         return found
 
     def write(self, out: Path, *, records: bool = False, best: str = "") -> Path:
-        """The suite file in the folder `out`; `best` is a sentence about the best row, once it is known."""
+        """Write the suite file to the folder `out`. `best` is a sentence about the best row, if it is known."""
         rows = {name: _set_fields(spec) for name, spec in self.entries().items()}
         own = _set_fields(self.spec)
         base = {name: value for name, value in own.items() if name not in (*_OF_ENTRY, "seed", "plugins")}
@@ -71,7 +72,7 @@ class Sweep:
         return path
 
     def remark(self) -> str:
-        """On which images a value is chosen here, and what that means; empty where there is nothing to choose from."""
+        """Return on which images values were compared; empty if there is only one combination."""
         return choice_remark(self.spec) if len(list(itertools.product(*self.values.values()))) > 1 else ""
 
     def _what(self) -> str:
@@ -81,7 +82,9 @@ class Sweep:
 
 
 def sweep_of(spec: RunSpec, given: Mapping[str, Sequence[str]], seeds: Sequence[int]) -> Sweep:
-    """The sweep that was typed: `given` has the texts of each option, in which commas are between values, but for options that are lists.
+    """Return the sweep of the options on the command line.
+
+    `given` has the texts of each option. Commas separate values, except for options that are lists.
 
     >>> sweep_of(RunSpec(), {"lr": ["1e-3,3e-3"], "losses": ["re,d"]}, [0]).values
     {'lr': [0.001, 0.003]}
@@ -104,7 +107,7 @@ def sweep_of(spec: RunSpec, given: Mapping[str, Sequence[str]], seeds: Sequence[
 
 
 def _read(names: Sequence[Any], option: str, text: str) -> list[Any]:
-    """The values in a text, by the option's type; whoever runs them says what is wrong with one."""
+    """Return the values in a text, by the type of the option."""
     method, score, identifier = names
     whole = canonical(method, score, identifier, {option: text})
     (value,) = whole.values()
@@ -115,10 +118,8 @@ def _read(names: Sequence[Any], option: str, text: str) -> list[Any]:
 
 
 def _set_fields(spec: RunSpec) -> dict[str, Any]:
-    """The fields that are not at their default, and the parts of the profile `field`, which has others."""
-    usual, given = RunSpec().model_dump(mode="json"), spec.model_dump(mode="json")
-    kept = PARTS if spec.profile == "field" else ()
-    changes = {name: value for name, value in given.items() if name in kept or value != usual.get(name)}
+    """Return the fields that differ from their defaults, as in a suite file."""
+    changes = without_defaults(spec.model_dump(mode="json"))
     return {name: value for name, value in changes.items() if value is not None} | (
         {"undesired": ""} if spec.undesired is None else {}
     )
@@ -130,16 +131,12 @@ def _word(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _tidy(name: str) -> str:
-    return name.replace(",", " ")
-
-
 def _toml(value: Any) -> str:
-    """A value as TOML has it, on one line."""
+    """Return a value as TOML on one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        # JSON writes this one as it is, and TOML does not allow it.
+        # JSON allows this character, and TOML does not.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Mapping):
         inner = ", ".join(f"{_toml(str(name))} = {_toml(each)}" for name, each in value.items() if each is not None)

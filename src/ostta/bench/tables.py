@@ -1,33 +1,32 @@
-"""Tables of results: the frozen row first, differences to it, a dash where a figure does not exist."""
+"""Tables of results. The frozen row comes first, and a dash stands for a figure that does not exist."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
 from ..evaluation.measures import is_measure
-from ..evaluation.metrics import mean
-from .against_frozen import against_frozen, ranks_of
+from ..evaluation.metrics import NAMES, mean
+from .against_frozen import Ranks, against_frozen, ranks_of
 from .collected import Names
-from .figures import FROZEN, Difference, Figure, SuiteFigures
+from .figures import FROZEN, NO_FIGURE, Difference, Figure, Key, SuiteFigures
 from .footnotes import BOLD, footnotes
-from .metric_values import METRICS, lower_is_better, metric_name, number
-from .result import Result
+from .result import METRICS, Result, lower_is_better, metric_name, number
 from .spec import is_frozen, name_of
-from .statistics import Ranks
 
-# What a table is about: our figures, means over streams, the paper's figures, domains, windows of the stream, what runs cost.
+# Kinds of tables: our figures, means over streams, the paper's figures, domains, windows of the stream, costs.
 Kind = Literal["own", "means", "paper", "parts", "windows", "cost"]
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """One figure of a table. It stays a number until a table is written.
+    """One figure of a table. It stays a number until the table is written.
 
-    low, high: its interval. spread: its standard deviation. star: the interval excludes zero, also after Holm's correction. gap: our
-    figure minus the paper's, in a cell with the paper's figure (`of_paper`). mark: number of a footnote, 0 for none. words: in place of a number.
+    low, high: its interval. spread: its standard deviation. star: the interval excludes zero, also after Holm's
+    correction. of_paper: the figure is the paper's; gap: our figure minus it. mark: number of a footnote, 0 for none.
+    words: text instead of a number.
     """
 
     value: float | None = None
@@ -43,17 +42,17 @@ class TableCell:
     of_paper: bool = False
     gap: float | None = None
     mark: int = 0
-    words: str = ""
+    words: str | None = None
     digits: int | None = None
 
     def __bool__(self) -> bool:
-        """Whether there is anything to show."""
+        """Return whether the cell shows anything."""
         return self.value is not None or bool(self.words)
 
     @property
     def figure(self) -> str:
-        """The figure alone, or a dash."""
-        return self.words or self._number(self.value, self.signed)
+        """The figure without details, or a dash."""
+        return self._number(self.value, self.signed) if self.words is None else self.words
 
     @property
     def details(self) -> str:
@@ -79,27 +78,32 @@ class TableCell:
         return number(value, self.metric, signed=signed)
 
 
+Cells = tuple[TableCell, ...]
+# The name above some columns, and the heading of each column.
+Group = tuple[str, tuple[str, ...]]
+
+
 @dataclass(frozen=True)
 class Block:
-    """One table: groups of headed columns, and rows of as many texts as there are headings. `kind` is what it is about."""
+    """One table: groups of columns, and rows of cells, one for each heading."""
 
     title: str
     stub: Names
-    groups: tuple[tuple[str, tuple[str, ...]], ...]
-    rows: tuple[tuple[Names, tuple[TableCell, ...]], ...]
+    groups: tuple[Group, ...]
+    rows: tuple[tuple[Names, Cells], ...]
     kind: Kind = "own"
 
 
 HEADINGS = ("method", "AUROC ↑", "FPR95 ↓", "Acc_D ↑", "Acc_U ↑", "HM ↑", "ΔHM", "updates", "ms/step")
 
 
-# Figures side by side in one block, where not said otherwise.
+# Default number of figures side by side in one block.
 WIDTH = 12
 
 
 @dataclass
 class Sheet:
-    """All tables of a suite, the doubts that marks refer to, and the sentences below."""
+    """All tables of a suite, the doubts that footnote marks refer to, and the sentences below the tables."""
 
     title: str
     blocks: list[Block] = field(default_factory=list)
@@ -107,72 +111,57 @@ class Sheet:
     footnotes: list[str] = field(default_factory=list)
 
 
-def sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
-    """Our figures, what they cost, the paper's beside them, and domain by domain where the suite has parts."""
-    suite = figures.suite
-    made = Sheet(suite.called)
-    own = (*suite.metrics, *(difference.name for difference in figures.shown_differences))
-    made.blocks += _blocks(figures, "", own, _own, width)
-    made.blocks += _of_kind("means", _means(figures, width))
-    made.blocks += _of_kind("means", rank_blocks(figures))
-    printed = [
-        metric
-        for metric in own
-        if any(_figure(figures, *place, metric).paper is not None for place in _places(figures))
-    ]
+def sheet(figures: SuiteFigures, width: int = WIDTH, *, page: bool = False) -> Sheet:
+    """Return the tables of a suite: our figures, means, the paper's figures, domains, windows and costs.
+
+    page: whether each column of the suite has a table of its own, with the headline first and the costs last.
+    """
+    suite, width = figures.suite, 1 if page else width
+    order = partial(_headline_first, figures) if page else list[str]
+    made = Sheet(suite.heading)
+    own = order([*suite.metrics, *(difference.name for difference in figures.shown_differences)])
+    made.blocks += _by_column(figures, "", [*own, *figures.cost] if page else own, _own, width, "own")
+    made.blocks += _means(figures, width, order)
+    made.blocks += _ranks(figures)
+    printed = [metric for metric in own if any(each.paper is not None for each in figures.all_of(metric))]
     if printed:
         title = "The paper's figures, in brackets the gap to them"
-        paper = _blocks(figures, title, printed, partial(_paper, doubts=made.doubts), width)
-        made.blocks += _of_kind("paper", paper)
-    if suite.parts:
-        made.blocks += _parts(figures, made.doubts)
+        made.blocks += _by_column(figures, title, printed, partial(_paper, doubts=made.doubts), width, "paper")
+    made.blocks += _parts(figures, made.doubts)
     if suite.windows:
-        made.blocks += _of_kind("windows", _windows(figures, width))
-    if figures.cost:
-        cost = _blocks(figures, "Updates, and milliseconds a step", figures.cost, _own, width)
-        made.blocks += _of_kind("cost", cost)
+        made.blocks += _windows(figures, width)
+    if figures.cost and not page:
+        made.blocks += _by_column(figures, "Updates, and milliseconds a step", figures.cost, _own, width, "cost")
     made.footnotes += footnotes(figures)
     return made
 
 
 def compact_sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
-    """The means of the headline alone, with the streams side by side."""
-    metric, made = figures.headline, Sheet(figures.suite.called)
+    """Return one table with the means of the headline, one column a stream."""
+    metric, made = figures.headline, Sheet(figures.suite.heading)
+
+    def cells(row: Names, columns: tuple[Names, ...]) -> Cells | None:
+        found = [figures.figure(row, column, metric) or NO_FIGURE for column in columns]
+        line = tuple(TableCell(figure.mean, metric, bold=figure.best) for figure in found)
+        return line if any(line) else None
+
     for name, section in figures.sections.items():
-        for start in range(0, len(section), width):
-            columns = section[start : start + width]
-            found = {row: [_figure(figures, row, column, metric) for column in columns] for row in figures.rows}
-            made.blocks.append(
-                Block(
-                    name,
-                    figures.suite.rows,
-                    ((METRICS[metric], tuple(" / ".join(column) for column in columns)),),
-                    tuple(
-                        (row, tuple(TableCell(each.mean, metric, bold=each.best) for each in line))
-                        for row, line in found.items()
-                        if any(each.mean is not None for each in line)
-                    ),
-                )
-            )
-    made.footnotes += [figures.collected.missing] if figures.collected.missing else []
-    made.footnotes += (
-        [BOLD] if any(cell.bold for block in made.blocks for _, line in block.rows for cell in line) else []
-    )
+        parts = [tuple(section[start : start + width]) for start in range(0, len(section), width)]
+        groups = {columns: (METRICS[metric], tuple(" / ".join(column) for column in columns)) for columns in parts}
+        made.blocks += _blocks(figures, name, groups, cells, 1, "own")
+    bold = any(cell.bold for block in made.blocks for _, line in block.rows for cell in line)
+    made.footnotes += [note for note in (figures.collected.missing, BOLD if bold else "") if note]
     return made
 
 
 def measure_blocks(figures: SuiteFigures) -> list[Block]:
-    """The measures that the suite does not name and any run has, one block a stream: for pages."""
+    """Return the measures that the suite does not name and that any run has, one block a stream."""
     found = figures.fill_measures()
-    return list(_blocks(figures, "", found, _own, 1)) if found else []
-
-
-def _of_kind(kind: Kind, blocks: Iterator[Block]) -> Iterator[Block]:
-    return (replace(block, kind=kind) for block in blocks)
+    return list(_by_column(figures, "", found, _own, 1, "own")) if found else []
 
 
 def heading(figures: SuiteFigures, metric: str) -> str:
-    """The heading of a metric's column, or of a difference's."""
+    """Return the heading of the column of a metric or a difference."""
     difference = _difference(figures, metric)
     if difference is None:
         return METRICS[metric] if is_measure(metric) else METRICS.get(metric, metric)
@@ -180,11 +169,7 @@ def heading(figures: SuiteFigures, metric: str) -> str:
     return name if difference.against == FROZEN else f"{name} to {difference.against}"
 
 
-def _difference(figures: SuiteFigures, name: str) -> Difference | None:
-    return next((each for each in figures.differences if each.name == name), None)
-
-
-def rows(results: Sequence[Result]) -> list[tuple[str, tuple[TableCell, ...]]]:
+def rows(results: Sequence[Result]) -> list[tuple[str, Cells]]:
     """Return the name of each result and its cells, in the order of `HEADINGS`; the frozen result first."""
     ordered = sorted(results, key=lambda result: not is_frozen(result.spec))
     frozen = next((result for result in ordered if is_frozen(result.spec)), None)
@@ -194,143 +179,165 @@ def rows(results: Sequence[Result]) -> list[tuple[str, tuple[TableCell, ...]]]:
 def _row(result: Result, frozen: Result | None) -> Iterator[TableCell]:
     metrics = result.metrics
     base = frozen.metrics.hm if frozen is not None and result is not frozen else None
-    for name in ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm"):
+    for name in NAMES:
         yield TableCell(getattr(metrics, name), name)
     yield TableCell(None if base is None or metrics.hm is None else metrics.hm - base, "hm", signed=True)
     yield TableCell(words=str(result.updates))
     yield TableCell(None if result.cached_features else result.latency_ms.total.mean, "ms", busy=result.busy)
 
 
-def _places(figures: SuiteFigures) -> Iterator[tuple[Names, Names]]:
-    return ((row, column) for row in figures.rows for column in figures.columns)
-
-
-def _figure(figures: SuiteFigures, row: Names, column: Names, metric: str, part: str = "") -> Figure:
-    """An empty one where the suite leaves the cell out."""
-    return figures.figure(row, column, metric, part) or Figure(None, None, 0)
+# --- blocks -----------------------------------------------------------------------------------------------------------
+# Writes a figure of a metric, and whether it has a sign.
+Write = Callable[[Figure, str, bool], TableCell]
 
 
 def _blocks(
     figures: SuiteFigures,
     title: str,
-    metrics: Sequence[str],
-    text: Callable[[Figure, str, bool], TableCell],
+    groups: Mapping[Key, Group],
+    cells: Callable[[Names, Key], Cells | None],
     width: int,
+    kind: Kind,
 ) -> Iterator[Block]:
-    """As many columns of the suite side by side as fit."""
+    """Yield tables with as many groups of columns side by side as fit.
 
-    def cell(row: Names, column: Names, metric: str) -> TableCell:
-        """A difference is printed as the figures it is of, with its sign."""
-        figure, difference = _figure(figures, row, column, metric), _difference(figures, metric)
-        return text(figure, metric if difference is None else difference.metric, difference is not None)
-
-    most = max(1, width // len(metrics))
-    # Columns of another group, such as conditions that were set apart, have tables of their own.
-    for name, section in figures.sections.items():
-        for start in range(0, len(section), most):
-            columns = section[start : start + most]
-            yield Block(
-                ": ".join(filter(None, (title, name))),
-                figures.suite.rows,
-                tuple(
-                    (" / ".join(column), tuple(heading(figures, metric) for metric in metrics)) for column in columns
-                ),
-                tuple(
-                    (row, tuple(cell(row, column, metric) for column in columns for metric in metrics))
-                    for row in figures.rows
-                    if any(figures.figure(row, column, metrics[0]) for column in columns)
-                ),
-            )
-
-
-def _means(figures: SuiteFigures, width: int) -> Iterator[Block]:
-    """The means over the columns of each group, with what stands and falls with the worst stream."""
-    metrics = list(dict.fromkeys(difference.metric for difference in figures.differences))
-    names = [*metrics, *(difference.name for difference in figures.shown_differences)]
-    worst = "highest" if lower_is_better(figures.headline) else "lowest"
-    beside = ("Δ better", worst) if len({each.against for each in figures.shown_differences}) > 1 else ()
-
-    def cells(row: Names, group: str) -> Iterator[TableCell]:
-        for name in names:
-            difference = _difference(figures, name)
-            metric = name if difference is None else difference.metric
-            yield _own(figures.group_figure(row, group, name), metric, difference is not None)
-        if beside:
-            found = [figures.to_better(row, column) for column in figures.groups[group]]
-            yield TableCell(mean(found), figures.headline, signed=True)
-            known = [value for value in found if value is not None]
-            extreme = (max if worst == "highest" else min)(known) if len(known) == len(found) else None
-            yield TableCell(extreme, figures.headline, signed=True)
-
-    groups = list(figures.groups)
-    most = max(1, width // (len(names) + len(beside)))
-    for start in range(0, len(groups), most):
-        shown = groups[start : start + most]
-        headings = (*(heading(figures, name) for name in names), *beside)
-        lines = ((row, tuple(text for group in shown for text in cells(row, group))) for row in figures.rows)
+    `cells` returns the cells of a row in a group; None if it has none. A row without cells is left out.
+    """
+    keys = list(groups)
+    most = max(1, width // max((len(headings) for _, headings in groups.values()), default=1))
+    for start in range(0, len(keys), most):
+        shown = keys[start : start + most]
+        empty = {key: (TableCell(),) * len(groups[key][1]) for key in shown}
+        lines = [(row, {key: found for key in shown if (found := cells(row, key)) is not None}) for row in figures.rows]
         yield Block(
-            "Means over streams",
+            title,
             figures.suite.rows,
-            tuple((f"{group or 'all others'} ({len(figures.groups[group])})", headings) for group in shown),
-            tuple((row, texts) for row, texts in lines if any(texts)),
+            tuple(groups[key] for key in shown),
+            tuple((row, tuple(cell for key in shown for cell in (empty | line)[key])) for row, line in lines if line),
+            kind,
         )
 
 
-def _windows(figures: SuiteFigures, width: int) -> Iterator[Block]:
-    """Each row against the frozen one in windows of the stream: the worst, and how long it took to recover."""
-    names = ("worst window", "its images", "recovered after")
-    found = {place: against_frozen(figures, *place) for place in _places(figures)}
+def _by_column(
+    figures: SuiteFigures, title: str, metrics: Sequence[str], write: Write, width: int, kind: Kind
+) -> Iterator[Block]:
+    """Yield tables of metrics by the columns of the suite. Each section of columns has tables of its own."""
+    headings = tuple(heading(figures, metric) for metric in metrics)
 
-    def cells(row: Names, column: Names) -> tuple[TableCell, ...]:
-        course = found[row, column]
+    def cells(row: Names, column: Names) -> Cells | None:
+        found = [(metric, figures.figure(row, column, metric)) for metric in metrics]
+        return tuple(_written(figures, figure, metric, write) for metric, figure in found if figure is not None) or None
+
+    for name, section in figures.sections.items():
+        groups = {column: (" / ".join(column), headings) for column in section}
+        yield from _blocks(figures, ": ".join(filter(None, (title, name))), groups, cells, width, kind)
+
+
+def _headline_first(figures: SuiteFigures, names: list[str]) -> list[str]:
+    """Return the names with the headline and its differences first."""
+    first = [figures.headline, *(each.name for each in figures.differences if each.metric == figures.headline)]
+    return sorted(names, key=lambda name: first.index(name) if name in first else len(first))
+
+
+def _means(figures: SuiteFigures, width: int, order: Callable[[list[str]], list[str]]) -> Iterator[Block]:
+    """Yield tables of the means over the columns of each group, and of the worst stream."""
+    metrics = list(dict.fromkeys(difference.metric for difference in figures.differences))
+    names = order([*metrics, *(difference.name for difference in figures.shown_differences)])
+    worst, extreme = ("highest", max) if lower_is_better(figures.headline) else ("lowest", min)
+    beside = ("Δ better", worst) if len({each.against for each in figures.shown_differences}) > 1 else ()
+    headings = (*(heading(figures, name) for name in names), *beside)
+
+    def cells(row: Names, group: str) -> Cells | None:
+        line = [_written(figures, figures.group_figure(row, group, name), name, _own) for name in names]
+        if beside:
+            found = [figures.to_better(row, column) for column in figures.groups[group]]
+            known = [value for value in found if value is not None]
+            values = (mean(found), extreme(known) if len(known) == len(found) else None)
+            line += [TableCell(value, figures.headline, signed=True) for value in values]
+        return tuple(line) if any(line) else None
+
+    groups = {group: (f"{group or 'all others'} ({len(of)})", headings) for group, of in figures.groups.items()}
+    yield from _blocks(figures, "Means over streams", groups, cells, width, "means")
+
+
+def _windows(figures: SuiteFigures, width: int) -> Iterator[Block]:
+    """Yield tables of the worst window against the frozen row, and of the images until recovery."""
+    size = figures.suite.windows
+
+    def cells(row: Names, column: Names) -> Cells | None:
+        course = against_frozen(figures, row, column)
         if course is None:
-            return (TableCell(),) * len(names)
+            return None
         worst = course.worst
-        images = f"{worst.start:,}–{worst.start + figures.suite.windows:,}"
+        images = f"{worst.start:,}–{worst.start + size:,}"
         after = "never" if course.recovered is None else f"{course.recovered:,}"
         value = TableCell(worst.value, signed=True, low=worst.low, high=worst.high, star=worst.below, digits=1)
         return value, TableCell(words=images), TableCell(words=after)
 
-    most = max(1, width // len(names))
-    for start in range(0, len(figures.columns), most):
-        columns = figures.columns[start : start + most]
-        yield Block(
-            f"(C+1)-way accuracy less the frozen row's, in windows of {figures.suite.windows} images",
-            figures.suite.rows,
-            tuple((" / ".join(column), names) for column in columns),
-            tuple(
-                (row, tuple(text for column in columns for text in cells(row, column)))
-                for row in figures.rows
-                if any(found[row, column] for column in columns)
-            ),
-        )
+    title = f"(C+1)-way accuracy less the frozen row's, in windows of {size} images"
+    names = ("worst window", "its images", "recovered after")
+    groups = {column: (" / ".join(column), names) for column in figures.columns}
+    yield from _blocks(figures, title, groups, cells, width, "windows")
 
 
 def _parts(figures: SuiteFigures, doubts: list[str]) -> Iterator[Block]:
-    """One block a column of the suite that has results: the domains side by side; then the same of the paper."""
+    """Yield the figures of the domains, one block a column with results, and then those of the paper."""
     metric, parts = figures.headline, figures.suite.parts
     name = metric_name(metric)
-    for title, text in (
-        (f"{name}, domain by domain", _own),
-        (f"The paper's {name}, domain by domain, in brackets the gap to it", partial(_paper, doubts=doubts)),
-    ):
+    kinds: list[tuple[Kind, str, Write]] = [
+        ("parts", f"{name}, domain by domain", _own),
+        (
+            "paper",
+            f"The paper's {name}, domain by domain, in brackets the gap to it",
+            partial(_paper, doubts=doubts),
+        ),
+    ]
+
+    def cells(row: Names, column: Names, write: Write) -> Cells | None:
+        found = (figures.figure(row, column, metric, part) for part in parts)
+        return tuple(write(figure, metric, False) for figure in found if figure is not None) or None
+
+    for kind, title, write in kinds:
         for column in figures.columns:
-            found = {
-                row: [_figure(figures, row, column, metric, part) for part in parts]
-                for row in figures.rows
-                if figures.figure(row, column, metric)
-            }
-            if all(figure.mean is None for line in found.values() for figure in line):
-                continue
-            block = Block(
-                title,
+            if any(figures.mean(row, column, metric, part) is not None for row in figures.rows for part in parts):
+                groups = {column: (" / ".join(column), parts)}
+                (block,) = _blocks(figures, title, groups, partial(cells, write=write), 1, kind)
+                if any(cell for _, line in block.rows for cell in line):
+                    yield block
+
+
+def _ranks(figures: SuiteFigures) -> Iterator[Block]:
+    """Yield one table of ranks for each backbone with enough streams, the best row first."""
+    for one in ranks_of(figures):
+        if one.ranks is not None:
+            lines = zip(one.ranks.methods, one.ranks.average, strict=True)
+            yield Block(
+                f"Average rank of {metric_name(one.metric)}",
                 figures.suite.rows,
-                ((" / ".join(column), parts),),
-                tuple((row, tuple(text(figure, metric, False) for figure in line)) for row, line in found.items()),
-                "parts" if text is _own else "paper",
+                ((f"{one.backbone}, {one.ranks.streams} streams", ("rank ↓", "told apart from")),),
+                tuple(
+                    (one.rows[method], (TableCell(rank, digits=2), _apart(one.ranks, method))) for method, rank in lines
+                ),
+                "means",
             )
-            if text is _own or any(cell for _, cells in block.rows for cell in cells):
-                yield block
+
+
+def _apart(ranks: Ranks, method: str) -> TableCell:
+    worse = sum(better == method for better, _ in ranks.apart)
+    better = sum(other == method for _, other in ranks.apart)
+    parts = [f"{worse} worse"] * bool(worse) + [f"{better} better"] * bool(better)
+    return TableCell(words=", ".join(parts) or "none")
+
+
+# --- cells ------------------------------------------------------------------------------------------------------------
+def _difference(figures: SuiteFigures, name: str) -> Difference | None:
+    return next((each for each in figures.differences if each.name == name), None)
+
+
+def _written(figures: SuiteFigures, figure: Figure, name: str, write: Write) -> TableCell:
+    """Write a figure. A difference is printed as the figures it is of, with its sign."""
+    difference = _difference(figures, name)
+    return write(figure, name if difference is None else difference.metric, difference is not None)
 
 
 def _own(figure: Figure, metric: str, signed: bool) -> TableCell:
@@ -356,26 +363,3 @@ def _paper(figure: Figure, metric: str, signed: bool, doubts: list[str]) -> Tabl
         doubts.append(figure.doubt)
     mark = doubts.index(figure.doubt) + 1 if figure.doubt else 0
     return TableCell(figure.paper, metric, signed, of_paper=True, gap=figure.gap, mark=mark)
-
-
-def rank_blocks(figures: SuiteFigures) -> Iterator[Block]:
-    """One table for each backbone with enough streams, the best row first."""
-    for one in ranks_of(figures):
-        if one.ranks is not None:
-            name = metric_name(one.metric)
-            lines = zip(one.ranks.methods, one.ranks.average, strict=True)
-            yield Block(
-                f"Average rank of {name}",
-                figures.suite.rows,
-                ((f"{one.backbone}, {one.ranks.streams} streams", ("rank ↓", "told apart from")),),
-                tuple(
-                    (one.rows[method], (TableCell(rank, digits=2), _apart(one.ranks, method))) for method, rank in lines
-                ),
-            )
-
-
-def _apart(ranks: Ranks, method: str) -> TableCell:
-    worse = sum(better == method for better, _ in ranks.apart)
-    better = sum(other == method for _, other in ranks.apart)
-    parts = [f"{worse} worse"] * bool(worse) + [f"{better} better"] * bool(better)
-    return TableCell(words=", ".join(parts) or "none")

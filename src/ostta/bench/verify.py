@@ -1,4 +1,4 @@
-"""Carry out the run of a result file again, and compare every figure to the last bit."""
+"""Carry out the run of a result file again, and compare every figure bit by bit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from ..backbones import SHIPPED
 from ..config.plugins import names_file, registered_names
 from ..core.types import Error
 from ..data.names import OWN, parse_name
+from .compare import flat
 from .result import Figures, Result, read_result
 from .runner import GridProgress, run_grid
 from .spec import RunSpec, files_of, sets_of
 
-# What a run must give again, and what else may explain why it did not.
+# Fields that must be equal, and fields that may explain a difference.
 COMPARED = (
     "stream.hash",
     "weight_hash",
@@ -36,16 +37,16 @@ CIRCUMSTANCES = ("versions", "hardware", "threads", "stream.identity")
 
 @dataclass(frozen=True)
 class Difference:
-    """A field that is not the same: as the file has it, and as it is now. None: it is not there."""
+    """A field that differs: the value in the file, and the value now. None if it does not exist."""
 
     field: str
-    filed: Any
+    stored: Any
     now: Any
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The figures that differ, and what else is different and may be why."""
+    """The figures that differ, and differences in versions or hardware that may explain them."""
 
     differences: tuple[Difference, ...]
     circumstances: tuple[Difference, ...]
@@ -58,26 +59,27 @@ class Verification:
 def verify(
     path: Path, root: Path | None, watch: Callable[[GridProgress], None] | None = None, opened: Collection[str] = ()
 ) -> Verification:
-    """Run the spec of the result file `path` again, in a folder that is thrown away, with as many threads as then.
+    """Carry out the spec of the result file `path` again, with the same number of threads, in a temporary folder.
 
-    What ships and the data sets under `root` are opened as the file names them; a hub id or a path only if it is in `opened`.
+    Shipped and registered components and the data sets in `root` are opened. A hub id or a path in the file is opened
+    only if it is in `opened`.
     """
-    filed = read_result(path)
-    for name in _own_names(filed.spec):
+    stored = read_result(path)
+    for name in _own_names(stored.spec):
         if name not in opened:
             raise Error(
-                f"The run of {path} would read {name!r}, a path, code or something to download that only the file names: "
+                f"The run of {path} would read {name!r}, which only the result file names: "
                 f"allow it with `--open {name}` if you trust it.",
                 code="consent-missing",
             )
     with tempfile.TemporaryDirectory(prefix="ostta-verify-") as folder:
         out = Path(folder)
         summary = run_grid(
-            [filed.spec],
+            [stored.spec],
             root,
             out,
             workers=1,
-            threads=filed.threads,
+            threads=stored.threads,
             keep_records=False,
             watch=watch,
             keep_going=True,
@@ -86,23 +88,23 @@ def verify(
             raise Error(f"The run of {path} cannot be carried out: {summary.failed[0].reason}", code="run-failed")
         (made,) = out.glob("*.json")
         now = read_result(made)
-    return Verification(_differences(filed, now, COMPARED), _differences(filed, now, CIRCUMSTANCES))
+    return Verification(_differences(stored, now, COMPARED), _differences(stored, now, CIRCUMSTANCES))
 
 
 def _own_names(spec: RunSpec) -> Iterator[str]:
-    """What a run opens that neither ships, nor is registered, nor lies in the folder of the data sets: paths, and ids of the hub."""
+    """Yield the paths and hub ids of a run: what is not shipped, registered or in the folder of the data sets."""
     yield from files_of(spec)
     if not (spec.backbone in SHIPPED or names_file(spec.backbone) or spec.backbone in registered_names("backbone")):
         yield spec.backbone
     yield from (name for name in sets_of(spec) if parse_name(name).kind in OWN)
 
 
-def _differences(filed: Result, now: Result, names: tuple[str, ...]) -> tuple[Difference, ...]:
-    before, after = (_flat("", result.model_dump(mode="json")) for result in (filed, now))
-    # A file from before some figures were counted cannot contradict them, nor the sentence that explains them.
+def _differences(stored: Result, now: Result, names: tuple[str, ...]) -> tuple[Difference, ...]:
+    before, after = (flat(result.model_dump(mode="json"), lists=True) for result in (stored, now))
+    # Figures that an older file does not have are not compared, nor is the sentence that explains them.
     for content in (before, after):
         content.pop("metrics.convention", None)
-    if filed.stream.identity is None:
+    if stored.stream.identity is None:
         after.pop("stream.identity")
     after = {field: value for field, value in after.items() if field in before or not _came_later(field)}
     return tuple(
@@ -115,16 +117,4 @@ def _differences(filed: Result, now: Result, names: tuple[str, ...]) -> tuple[Di
 
 def _came_later(field: str) -> bool:
     group, _, name = field.rpartition(".")
-    return group.endswith("metrics") and name in Figures.later
-
-
-def _flat(name: str, value: Any) -> dict[str, Any]:
-    """The single values of nested content, by dotted names."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
-    if inside is None:
-        return {name: value}
-    return {
-        field: single
-        for key, part in inside
-        for field, single in _flat(f"{name}.{key}" if name else str(key), part).items()
-    }
+    return group.endswith("metrics") and name in Figures.added_later

@@ -1,4 +1,7 @@
-"""The command line: parse, call, print. Exit codes: 0, 1 for a problem said in one sentence, 2 for usage."""
+"""The command line: parse, call, print.
+
+Exit codes: 0 for success, 1 for a problem that is reported in one sentence, 2 for wrong usage, 130 after Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import sys
 import warnings
 from contextlib import suppress
 
-# The extra of `pyproject.toml` that installs a module; other modules say by themselves what they need.
+# The extra of pyproject.toml that installs a module. Other modules are imported where an Error names their extra.
 EXTRAS = {
     "typer": "cli",
     "rich": "cli",
@@ -18,19 +21,27 @@ EXTRAS = {
     "scipy": "bench",
     "sklearn": "bench",
     "threadpoolctl": "bench",
+    "fastapi": "serve",
+    "httptools": "serve",
+    "prometheus_client": "serve",
+    "python_multipart": "serve",
+    "sse_starlette": "serve",
+    "starlette": "serve",
+    "uvicorn": "serve",
 }
 
 
 def main() -> None:
-    """The `ostta` command."""
+    """Run the `ostta` command."""
     try:
         _main()
     except ModuleNotFoundError as missing:
         module = (missing.name or "").partition(".")[0]
         if module not in EXTRAS:
             raise
-        _tell(
-            f'This command needs {module}, which is not installed: install it with `pip install "ostta[{EXTRAS[module]}]"`.'
+        _print_error(
+            f"This command needs {module}, which is not installed: install it with "
+            f'`pip install "ostta[{EXTRAS[module]}]"`.'
         )
         sys.exit(1)
 
@@ -40,23 +51,23 @@ def _main() -> None:
     from .app import app
     from .output import ReaderGoneError, guarded_output
 
-    # A warning is a sentence for the person at the terminal, not a line of source code.
-    warnings.showwarning = lambda message, *_: _tell(f"Note: {message}")
+    # By default, a warning would be printed with a line of source code.
+    warnings.showwarning = lambda message, *_: _print_error(f"Note: {message}")
     try:
         with guarded_output():
             app()
     except Error as problem:
-        _tell(str(problem))
+        _print_error(str(problem))
         sys.exit(1)
     except KeyboardInterrupt:
-        _tell("Stopped.")
+        _print_error("Stopped.")
         sys.exit(130)
     except ReaderGoneError:
-        # The reader (head, less) has what it wanted; there is nobody to tell.
+        # A reader such as head or less has read enough.
         sys.exit(0)
 
 
-def _tell(sentence: str) -> None:
-    # Where the errors cannot be written either, there is only the exit code.
+def _print_error(sentence: str) -> None:
+    # If stderr is closed or full, the exit code is all that is left.
     with suppress(OSError, ValueError):
         print(sentence, file=sys.stderr, flush=True)

@@ -1,33 +1,32 @@
-"""`ostta bench pictures`: a suite or a folder, drawn for papers and slides."""
+"""`ostta bench pictures`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import OUT, DeviceOfRuns, DtypeOfRuns, Limit, Only, Out, Seeds, SuiteOrFolder, suite_figures
+from .options import with_figures
+
+if TYPE_CHECKING:
+    from ..bench.figures import SuiteFigures
 
 
+@with_figures
 def pictures(
-    suite: SuiteOrFolder,
+    figures: SuiteFigures,
     to: Annotated[Path, typer.Option(help="Folder of the pictures.")] = Path("ostta-pictures"),
-    format_: Annotated[str, typer.Option("--format", help="svg, pdf or png, or several: svg,pdf.")] = "svg,pdf",
-    out: Out = OUT,
-    seeds: Seeds = None,
-    limit: Limit = None,
-    only: Only = None,
-    device: DeviceOfRuns = None,
-    dtype: DtypeOfRuns = None,
+    format_: Annotated[str, typer.Option("--format", help="svg, pdf, png, or several, such as svg,pdf.")] = "svg,pdf",
 ) -> None:
-    """Draw a suite, or all results in a folder, for papers and slides: differences to the frozen row, and average ranks over streams.
+    """Draw the figures of a suite or a folder for papers and slides.
+
+    The pictures show the differences from the frozen model, and the average ranks over streams.
 
     Example: ostta bench pictures ostta-runs --to figures --format pdf
     """
     from ..pages.pictures import save_pictures
 
-    figures = suite_figures(suite, out, seeds=seeds, limit=limit, only=only, device=device, dtype=dtype)
-    paths, sentences = save_pictures(figures, to, [name.strip() for name in format_.split(",")])
-    for line in (*sentences, *paths):
+    paths, notes = save_pictures(figures, to, [name.strip() for name in format_.split(",")])
+    for line in (*notes, *paths):
         typer.echo(line)

@@ -1,52 +1,45 @@
-"""`ostta bench report`: one page about a suite or a folder."""
+"""`ostta bench report`."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import OUT, DeviceOfRuns, DtypeOfRuns, Fpr95, Limit, Only, Out, Seeds, SuiteOrFolder, suite_figures
+from .options import Data, Opened, with_figures
+
+if TYPE_CHECKING:
+    from ..bench.figures import SuiteFigures
 
 
+@with_figures
 def report(
-    suite: SuiteOrFolder,
+    figures: SuiteFigures,
     to: Annotated[
         Path | None,
-        typer.Option(help="The page; default: SUITE.html in the folder of the results, or report.html for a folder."),
+        typer.Option(help="The page. Default: SUITE.html in the folder of the results, or report.html for a folder."),
     ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the data sets, for images of the streams; default: the variable OSTTA_DATA."),
-    ] = None,
-    opened: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--open", help="For a folder: a data set that a result file names by a path, to be read for the page."
-        ),
-    ] = None,
-    fpr95: Fpr95 = "interpolated",
-    out: Out = OUT,
-    seeds: Seeds = None,
-    limit: Limit = None,
-    only: Only = None,
-    device: DeviceOfRuns = None,
-    dtype: DtypeOfRuns = None,
+    data: Data = None,
+    opened: Opened = None,
 ) -> None:
-    """Write one HTML page about a suite or a folder: overview, tables, images, charts and commands. It loads nothing from elsewhere.
+    """Write an HTML page about a suite or a folder.
+
+    The page has an overview, tables, images, charts and commands. It does not load anything from other addresses. It
+    shows images of the streams if their data sets are found.
 
     Example: ostta bench report embedded/scores --data DATA --to scores.html
     """
-    from ..bench.stream import seen_images, stream_images
     from ..io import write_atomically
+    from ..pages.images import seen_images, stream_images
     from ..pages.suite import page_name, suite_report
 
-    figures = suite_figures(suite, out, seeds=seeds, limit=limit, only=only, device=device, dtype=dtype, fpr95=fpr95)
-    # Of a folder, only its result files name the data sets: those with paths need the user's consent.
-    asking = partial(stream_images, root=data, opened=opened or ())
-    images = asking if figures.collected.of_folder else partial(seen_images, root=data)
-    path = figures.collected.folder / page_name(suite) if to is None else to
+    results = figures.collected
+    # The data sets of a folder are named by its result files only: paths among them require --open.
+    images = (
+        partial(stream_images, root=data, opened=opened or ()) if results.of_folder else partial(seen_images, root=data)
+    )
+    path = results.folder / page_name(figures.suite.name) if to is None else to
     write_atomically(path, suite_report(figures, images).encode())
     typer.echo(path)

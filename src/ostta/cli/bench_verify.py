@@ -1,4 +1,4 @@
-"""`ostta bench verify`: whether a result can be reproduced."""
+"""`ostta bench verify`."""
 
 from __future__ import annotations
 
@@ -7,39 +7,31 @@ from typing import Annotated
 
 import typer
 
-from .options import Data
+from .options import Data, Opened
 
 
 def verify(
     result: Annotated[Path, typer.Argument(help="A result file.")],
     data: Data = None,
-    opened: Annotated[
-        list[str] | None,
-        typer.Option("--open", help="A path or hub id of the file that may be opened. May be given several times."),
-    ] = None,
+    opened: Opened = None,
 ) -> None:
-    """Run the spec of a result file again and compare every figure, to the last bit. Exit code 1 where they differ.
+    """Repeat the run of a result file and compare every figure exactly. The exit code is 1 if they differ.
 
     Example: ostta bench verify ostta-runs/rosita-cifar10c-mnist-s0-0123456789ab.json --data DATA
     """
-    from ..bench.verify import Difference
-    from ..bench.verify import verify as check
-    from .grid_progress import grid_progress
-
-    def listed(differences: tuple[Difference, ...]) -> None:
-        for each in differences:
-            print(f"  {each.field}: {each.filed} in the file, {each.now} now")
+    from ..bench.verify import verify as repeat
+    from .progress import grid_progress
 
     with grid_progress() as watch:
-        found = check(result, data, watch, opened or ())
+        found = repeat(result, data, watch, opened or ())
     if found.same:
         print(f"verified: {result}")
         return
-    print(f"not verified: {len(found.differences)} fields of {result} differ.")
-    listed(found.differences)
-    if found.circumstances:
-        print("A likely reason, as this is different too:")
-        listed(found.circumstances)
-    else:
-        print("Versions, hardware and threads are the same: the file, the data or the code has changed.")
+    differences, circumstances = (
+        [f"  {one.field}: {one.stored} in the file, {one.now} now" for one in fields]
+        for fields in (found.differences, found.circumstances)
+    )
+    same = "Versions, hardware and threads are the same: the file, the data or the code has changed."
+    reason = ["A likely reason, because these differ too:", *circumstances] if circumstances else [same]
+    print(f"not verified: {len(differences)} fields of {result} differ.", *differences, *reason, sep="\n")
     raise typer.Exit(1)

@@ -1,340 +1,122 @@
-"""Checks of `ostta data check`: whether a data set is complete, and whether a folder of the user can be used."""
+"""`ostta data check`."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
+import typer
 
-from ..core.errors import translate_errors
-from ..core.sampling import balanced
 from ..core.types import Error
-from ..core.words import counted
-from ..data.by_name import open_dataset
-from ..data.catalogue import CATALOGUE, Expected
-from ..data.class_names import checked_classes, imagenet_names, spoken
-from ..data.dataset import Dataset
-from ..data.images import TooLargeError, read_image
-from ..data.names import SAMPLES, Name, parse_name
-from ..data.overlap import overlap
-from ..data.readers.folders import image_names
+from ..io import readable
+from .options import Corruption, Data, Severity
 
-# Default number of images that are decoded: some minutes.
-USUAL_LIMIT = 10_000
-# Number of file names that are kept of each kind of problem; further files are counted.
-MOST_NAMES = 1_000
-# Ratio of the largest to the smallest class above which the user is warned.
-IMBALANCE = 10
-# Of a file with the same size as another file, this many bytes are compared, in chunks.
-_COMPARED, _CHUNK = 64 * 2**20, 2**20
-# Number of letters of the words whose spellings are compared. Shorter words often differ by a letter: cat and cow, boat
-# and goat.
-_SHORTEST, _LONGEST = 6, 64
+if TYPE_CHECKING:
+    from ..data_tools.check import FileProblems, FolderCheck
 
-# Called with the number of images checked and the total number.
-Progress = Callable[[int, int], None]
+# Number of classes and of files that are printed.
+_CLASSES, _FILES = 20, 10
 
 
-# --- data sets --------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class DatasetCheck:
-    """A usable data set with warnings. `size` is (width, height) of its first image."""
+def check(
+    name: Annotated[str, typer.Argument(help="A name of `ostta ls datasets`, such as mnist:train or folder:PATH.")],
+    data: Data = None,
+    corruption: Corruption = "snow",
+    severity: Severity = 5,
+    limit: Annotated[
+        int | None, typer.Option(help="For folder:PATH, the maximum number of images to decode.  [default: 10,000]")
+    ] = None,
+) -> None:
+    """Check that a data set can be used.
 
-    dataset: Dataset
-    expected: Expected | None
-    size: tuple[int, int]
-    warnings: tuple[str, ...]
+    The command prints the number of images, the classes and the origin, and decodes one image. For folder:PATH, it
+    decodes all images and reports unreadable, oversized and duplicate ones and problems with the classes. The exit
+    code is 1 if the data set cannot be used.
 
+    Example: ostta data check visda --data DATA
 
-def check_dataset(name: str, root: Path | None = None, *, corruption: str = "snow", severity: int = 5) -> DatasetCheck:
-    """Open a data set, check that every file exists, and decode one image; a set that cannot be used is an Error.
-
-    >>> check_dataset("sample:mnist").warnings
-    ()
+    Example: ostta data check folder:pets
     """
-    dataset = open_dataset(name, root, corruption=corruption, severity=severity, named=False)
-    absent = [path for path in dataset.files if not path.is_file()]
-    if absent:
-        raise Error(
-            f"The data set '{name}' cannot be used: {len(absent):,} of its {len(dataset):,} image files are missing, "
-            f"the first is '{absent[0]}'.",
-            code="dataset-invalid",
-        )
-    expected = expected_of(parse_name(name))
-    warnings = []
-    if expected is not None and len(dataset) != expected.official:
-        warnings.append(f"There are {len(dataset):,} images instead of the expected {expected.official:,}.")
-    empty = np.flatnonzero(np.bincount(dataset.labels, minlength=len(dataset.classes)) == 0)
-    if len(empty):
-        names = ", ".join(dataset.classes[label] for label in empty[:5])
-        warnings.append(f"{len(empty):,} of the {len(dataset.classes):,} classes have no image, such as {names}.")
-    return DatasetCheck(dataset, expected, dataset.image(0).size, tuple(warnings))
+    from ..data.names import parse_name
+    from ..data_tools.check import USUAL_LIMIT, check_dataset, check_folder
+    from .progress import progress_line
 
-
-def expected_of(name: Name) -> Expected | None:
-    """Return the expected number of images of a set; None for a set of the user."""
-    if name.kind == "sample":
-        return Expected(SAMPLES[name.base])
-    if name.kind != "known":
-        return None
-    entry = CATALOGUE[name.base]
-    default = next(iter(entry.splits))
-    if name.corrupted and entry.published is not None and name.split in ("", default):
-        return entry.published.expected
-    return entry.splits[name.split or default].expected
-
-
-# --- folders ----------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class ClassFolder:
-    """The name of a class in a run, the name of its folder, and its number of images."""
-
-    name: str
-    folder: str
-    images: int
-
-
-@dataclass
-class FileProblems:
-    """Files with the same kind of problem: the first ones with the message of each, and the total number."""
-
-    files: list[tuple[Path, str]] = field(default_factory=list)
-    count: int = 0
-
-    def add(self, path: Path, problem: str) -> None:
-        self.count += 1
-        if len(self.files) < MOST_NAMES:
-            self.files.append((path, problem))
-
-
-@dataclass(frozen=True)
-class FolderCheck:
-    """The result of `check_folder`. A folder with `problems` cannot be used; `warnings` are for information.
-
-    classes:     in label order; empty for a folder that contains images directly.
-    images:      number of images; `checked` of them were decoded and compared.
-    duplicates:  groups of files with the same content.
-    """
-
-    folder: Path
-    classes: tuple[ClassFolder, ...]
-    images: int
-    checked: int
-    unreadable: FileProblems
-    too_large: FileProblems
-    duplicates: tuple[tuple[Path, ...], ...]
-    problems: tuple[str, ...]
-    warnings: tuple[str, ...]
-
-
-def check_folder(folder: Path, limit: int = USUAL_LIMIT, watch: Progress | None = None) -> FolderCheck:
-    """Check a folder with one folder of images per class, or with images only. At most `limit` images are decoded.
-
-    If there are more, the images are drawn evenly from the classes. `watch(done, total)` is called after every image.
-
-    >>> from PIL import Image
-    >>> Path("pets/cat").mkdir(parents=True); Path("pets/dog").mkdir()
-    >>> Image.new("RGB", (4, 4)).save("pets/cat/one.png")
-    >>> check_folder(Path("pets")).problems
-    ('The class folder dog has no images.',)
-    """
-    if limit < 1:
-        raise Error(f"`limit` is {limit}: it must be 1 or more images.", code="limit-invalid")
-    if not folder.is_dir():
-        raise Error(f"There is no folder '{folder}'.", code="file-not-found")
-    with translate_errors("file-unreadable", f"'{folder}' or a folder in it cannot be listed: {{reason}}.", OSError):
-        parts = sorted(item.name for item in folder.iterdir() if item.is_dir() and not item.name.startswith("."))
-        loose = image_names(folder)
-        listed = [image_names(folder / part) for part in parts] if parts else [loose]
-    if not parts and not loose:
-        raise Error(
-            f"'{folder}' has neither images nor folders: it needs one folder per class that contains the images of "
-            "the class.",
-            code="dataset-invalid",
-        )
-    names = [imagenet_names().get(part, spoken(part)) for part in parts]
-    classes = tuple(map(ClassFolder, names, parts, map(len, listed)))
-    paths = [folder / part / name for part, files in zip(parts or [""], listed, strict=True) for name in files]
-    labels = np.repeat(np.arange(len(listed)), [len(files) for files in listed])
-    numbers = balanced(labels, limit, np.random.default_rng(0))
-    unreadable, too_large, duplicates = _decode([paths[number] for number in numbers.tolist()], watch)
-    return FolderCheck(
-        folder,
-        classes,
-        len(paths),
-        len(numbers),
-        unreadable,
-        too_large,
-        duplicates,
-        tuple(_problems(classes, unreadable, too_large)),
-        tuple(_warnings(folder, parts, classes, len(loose) if parts else 0, duplicates)),
-    )
-
-
-def _decode(
-    paths: Sequence[Path], watch: Progress | None
-) -> tuple[FileProblems, FileProblems, tuple[tuple[Path, ...], ...]]:
-    """Return the unreadable files, the files that are too large, and the groups of files with the same content."""
-    unreadable, too_large, same = FileProblems(), FileProblems(), _SameContent()
-    for done, path in enumerate(paths, 1):
-        message = f"The image file '{path}' cannot be read: {{reason}}."
-        try:
-            with translate_errors("image-unreadable", message, OSError):
-                read_image(path)
-                same.add(path)
-        except TooLargeError as problem:
-            too_large.add(path, str(problem))
-        except Error as problem:
-            unreadable.add(path, str(problem))
-        if watch is not None:
-            watch(done, len(paths))
-    return unreadable, too_large, same.groups()
-
-
-class _SameContent:
-    """Groups of files with the same content. Only files with the size of another file are read."""
-
-    def __init__(self) -> None:
-        self._first: dict[int, Path | None] = {}
-        self._by_digest: dict[bytes, list[Path]] = {}
-
-    def add(self, path: Path) -> None:
-        size = path.stat().st_size
-        if size not in self._first:
-            self._first[size] = path
-            return
-        before, self._first[size] = self._first[size], None
-        for each in (path,) if before is None else (before, path):
-            self._by_digest.setdefault(_digest(each, size), []).append(each)
-
-    def groups(self) -> tuple[tuple[Path, ...], ...]:
-        return tuple(tuple(paths) for paths in self._by_digest.values() if len(paths) > 1)
-
-
-def _digest(path: Path, size: int) -> bytes:
-    digest = hashlib.blake2b(str(size).encode(), digest_size=16)
-    with path.open("rb") as file:
-        for _ in range(_COMPARED // _CHUNK):
-            chunk = file.read(_CHUNK)
-            if not chunk:
-                break
-            digest.update(chunk)
-    return digest.digest()
-
-
-def _problems(classes: Sequence[ClassFolder], unreadable: FileProblems, too_large: FileProblems) -> list[str]:
-    empty = [each.folder for each in classes if not each.images]
-    problems = [f"The class folder {folder} has no images." for folder in empty]
-    if len(empty) > 5:
-        problems = [f"{len(empty):,} class folders have no images, such as {empty[0]}."]
-    if classes:
-        try:
-            checked_classes([each.name for each in classes])
-        except Error as problem:
-            problems.append(str(problem))
-    if unreadable.count:
-        problems.append(f"{counted(unreadable.count, 'image')} cannot be read.")
-    if too_large.count:
-        problems.append(f"{counted(too_large.count, 'image')} over the limit: make them smaller.")
-    return problems
-
-
-def _warnings(
-    folder: Path,
-    parts: Sequence[str],
-    classes: Sequence[ClassFolder],
-    loose: int,
-    duplicates: Sequence[Sequence[Path]],
-) -> list[str]:
-    warnings = []
-    if loose:
-        warnings.append(f"{counted(loose, 'image')} beside the class folders would not be used.")
-    warnings += _unused_files(folder, parts)
-    if duplicates:
-        spare = sum(len(group) - 1 for group in duplicates)
-        across = sum(len({path.parent for path in group}) > 1 for group in duplicates)
-        inside = f", {across:,} of the originals in more than one class" if across else ""
-        warnings.append(f"{counted(spare, 'image')} {'is' if spare == 1 else 'are'} the same as another one{inside}.")
-    filled = sorted((each for each in classes if each.images), key=lambda each: each.images)
-    if len(filled) > 1 and filled[-1].images >= IMBALANCE * filled[0].images:
-        warnings.append(
-            f"The classes are imbalanced: {counted(filled[-1].images, 'image')} of {filled[-1].name}, "
-            f"{filled[0].images:,} of "
-            f"{filled[0].name}. Metrics are averages over images, so large classes dominate; with --limit a run draws "
-            "the same "
-            "number of images of each class if possible."
-        )
-    for one, other in similar_spellings([each.name for each in classes])[:5]:
-        warnings.append(f"The classes '{one}' and '{other}' look like two spellings of one name.")
-    return warnings
-
-
-def _unused_files(folder: Path, parts: Sequence[str]) -> list[str]:
-    """Describe the content of class folders that would not be used: folders, and files that are not images."""
-    folders, files, example = 0, 0, ""
-    for part in parts:
-        images = set(image_names(folder / part))
-        with os.scandir(folder / part) as entries:
-            for entry in entries:
-                if entry.name in images or entry.name.startswith("."):
-                    continue
-                example = example or os.path.join(part, entry.name)
-                folders, files = folders + entry.is_dir(), files + (not entry.is_dir())
-    if not folders + files:
-        return []
-    what = " and ".join(counted(number, word) for number, word in ((folders, "folder"), (files, "file")) if number)
-    return [
-        f"{what} inside class folders would not be used, such as {example}: images must be directly in the folder and "
-        "have names "
-        "like one.jpg."
-    ]
-
-
-# --- spellings --------------------------------------------------------------------------------------------------------
-def similar_spellings(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return pairs of names that differ by case, hyphens, spaces or a plural, or, if they are long, by one letter.
-
-    Names that differ only by a number are not returned.
-
-    >>> similar_spellings(["cat", "Cats", "labrador", "labrodor", "class 1", "class 2"])
-    [('cat', 'Cats'), ('labrador', 'labrodor')]
-    """
-    position = {name: number for number, name in enumerate(names)}
-    pairs = {
-        (position[pair.desired], position[pair.undesired])
-        for pair in overlap(names, names)
-        if pair.kind == "exact" and position[pair.desired] < position[pair.undesired]
+    parsed = parse_name(name)
+    if parsed.kind == "folder" and not parsed.corrupted:
+        with progress_line("images") as watch:
+            folder = check_folder(
+                Path(parsed.base).expanduser(),
+                USUAL_LIMIT if limit is None else limit,
+                lambda done, total: watch(done, total, None),
+            )
+        for line in folder_lines(folder):
+            print(readable(line))
+        if folder.problems:
+            raise typer.Exit(1)
+        return
+    if limit is not None:
+        raise Error("--limit applies to folder:PATH only: of other sets one image is decoded.", code="option-invalid")
+    found = check_dataset(name, data, corruption=corruption, severity=severity)
+    dataset, expected = found.dataset, found.expected
+    official = ""
+    if expected is not None:
+        paper = "" if expected.paper is None else f"; in the paper {expected.paper:,}"
+        official = f" (official {expected.official:,}{paper})"
+    more = ", ..." if len(dataset.classes) > 5 else ""
+    rows = {
+        "data set": dataset.name,
+        "images": f"{len(dataset):,}{official}",
+        "classes": f"{len(dataset.classes):,}: {', '.join(dataset.classes[:5])}{more}",
+        "origin": dataset.origin,
+        "layout": dataset.layout,
+        "first": f"{found.size[0]} x {found.size[1]} pixels, class {dataset.classes[dataset.labels[0]]}",
+        "note": dataset.note,
+        "paper": "" if expected is None else expected.remark,
     }
-    by_part = defaultdict(set)
-    for number, name in enumerate(names):
-        for part in _without_one_letter(_letters(name)):
-            by_part[part].add(number)
-    for numbers in by_part.values():
-        pairs |= {pair for pair in pairwise(sorted(numbers)) if _differ(names[pair[0]], names[pair[1]])}
-    return [(names[one], names[other]) for one, other in sorted(pairs)]
+    for heading, cell in rows.items():
+        if cell:
+            print(f"{heading:<10} {cell}")
+    for warning in found.warnings:
+        print(f"Warning: {warning}")
 
 
-def _letters(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
+def folder_lines(found: FolderCheck) -> list[str]:
+    """Return the report about a folder, line by line."""
+    lines = [f"{'folder':<10} {found.folder}", f"{'images':<10} {found.images:,}"]
+    if found.checked < found.images:
+        lines.append(
+            f"{'checked':<10} {found.checked:,}, drawn evenly from the classes; --limit {found.images} checks all"
+        )
+    lines.append(f"{'classes':<10} {f'{len(found.classes):,}' if found.classes else 'none, only images'}")
+    lines += [f"{each.images:>10,} {each.name}" for each in found.classes[:_CLASSES]]
+    if len(found.classes) > _CLASSES:
+        lines.append(f"{'':>10} and {len(found.classes) - _CLASSES:,} more classes")
+    lines += _file_lines("unreadable", found.unreadable) + _file_lines("too large", found.too_large)
+    for group in found.duplicates[:_FILES]:
+        lines.append(f"{'same':<10} {' = '.join(str(path.relative_to(found.folder)) for path in group[:4])}")
+    lines += [f"Warning: {warning}" for warning in found.warnings]
+    lines += [f"Problem: {problem}" for problem in found.problems]
+    return [*lines, f"{'next':<10} {_next_command(found)}"]
 
 
-def _without_one_letter(word: str) -> set[str]:
-    """Return the word, and the word without each of its letters.
-
-    Words that differ by a letter have one of these in common.
-    """
-    if not _SHORTEST <= len(word) <= _LONGEST:
-        return set()
-    return {word} | {f"{word[:place]}{word[place + 1 :]}" for place in range(len(word))}
+def _file_lines(heading: str, found: FileProblems) -> list[str]:
+    more = [f"{heading}: {found.count - _FILES:,} more files"] if found.count > _FILES else []
+    return [f"{heading}: {message}" for _, message in found.files[:_FILES]] + more
 
 
-def _differ(one: str, other: str) -> bool:
-    """Return whether two names differ by more than a number."""
-    without = ["".join(letter for letter in _letters(name) if not letter.isdigit()) for name in (one, other)]
-    return without[0] != without[1] or _letters(one) == _letters(other)
+def _next_command(found: FolderCheck) -> str:
+    from ..backbones.choice import CLIP, suggest
+
+    name = shlex.quote(f"folder:{found.folder}")
+    if found.problems:
+        return f"fix the problems, then repeat: ostta data check {name}"
+    if not found.classes:
+        stream = f"ostta stream {shlex.quote(str(found.folder))} --classes a,b,c"
+        return f"{stream}   or, as unknown images: ostta run --undesired {name}"
+    try:
+        backbone = suggest([each.name for each in found.classes]).backbone
+    except Error:
+        backbone = CLIP
+    limit = "" if found.images <= 1_000 else " --limit 500"
+    return f"ostta run --backbone {backbone} --desired {name} --undesired sample:mnist{limit}"

@@ -1,71 +1,81 @@
-"""Lists of things to choose from. What a person would copy, an id, is never split: not by a narrow window, and not in a pipe."""
+"""Tables of names. A name is never split, so that it can be copied: neither in a narrow terminal nor in a pipe."""
 
 from __future__ import annotations
 
 import sys
 import textwrap
+import warnings
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from ..config.registry import Component, ComponentKind
+
+Files = Annotated[
+    list[str] | None, typer.Argument(metavar="[FILE.py:NAME]...", help="Also list classes of your files.")
+]
+
+
+def components(kind: ComponentKind, files: Sequence[str] | None) -> list[Component]:
+    """Return all registered components and those in `files`; components that cannot be loaded give a warning."""
+    from ..config.plugins import from_file
+    from ..config.registry import find_component, list_components
+
+    found, problems = list_components(kind)
+    for problem in problems:
+        warnings.warn(problem, stacklevel=2)
+    return [*found, *(find_component(kind, from_file(name)) for name in files or ())]
+
 
 def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """On a terminal a table if no word has to be split for it, else a paragraph for each row; elsewhere plain lines, one a row."""
+    """Print a table on a terminal, or one paragraph per row if it is too narrow; print one line per row into a pipe."""
     from rich.console import Console
     from rich.table import Table
 
     listed = [list(row) for row in rows]
-    if not sys.stdout.isatty():
-        _print_lines(title, [headings, *listed])
-        return
     console = Console(markup=False)
-    widths = _widths([headings, *listed], console.width)
-    if widths is None:
-        _print_paragraphs(title, headings, listed, console.width)
-        return
-    table = Table(title=title, title_justify="left")
-    for heading, width in zip(headings, widths, strict=True):
-        table.add_column(heading, width=width)
-    for row in listed:
-        table.add_row(*row)
-    console.print(table)
+    if not sys.stdout.isatty():
+        widths = [max(map(len, column)) for column in zip(headings, *listed, strict=True)]
+        typer.echo(title)
+        for row in [headings, *listed]:
+            typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    elif columns := _column_widths([headings, *listed], console.width):
+        table = Table(title=title, title_justify="left")
+        for heading, width in zip(headings, columns, strict=True):
+            table.add_column(heading, width=width)
+        for row in listed:
+            table.add_row(*row)
+        console.print(table)
+    else:
+        typer.echo(title)
+        wrapper = textwrap.TextWrapper(
+            max(20, console.width),
+            initial_indent="  ",
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for name, *cells in listed:
+            typer.echo(f"\n{name}")
+            for heading, cell in zip(headings[1:], cells, strict=True):
+                typer.echo(wrapper.fill(f"{heading}: {cell}"))
 
 
-def _widths(rows: Sequence[Sequence[str]], room: int) -> list[int] | None:
-    """Each column is at least as wide as its longest word; what is left over goes to those that have longer texts. None: no room."""
+def _column_widths(rows: Sequence[Sequence[str]], available: int) -> list[int] | None:
+    """Return column widths at which no word is split; None if the table would be wider than `available`.
+
+    Rich splits words although a column has a minimum width.
+    """
     columns = list(zip(*rows, strict=True))
     widths = [max(len(word) for cell in column for word in cell.split() or [""]) for column in columns]
-    wanted = [max(map(len, column)) for column in columns]
-    # Between two columns there is a line with a space on both sides.
-    spare = room - sum(widths) - 3 * len(widths) - 1
+    extra = [max(map(len, column)) - width for column, width in zip(columns, widths, strict=True)]
+    # Two columns are separated by a line with a space on both sides.
+    spare = available - sum(widths) - 3 * len(widths) - 1
     if spare < 0:
         return None
-    order = sorted(range(len(columns)), key=lambda place: wanted[place] - widths[place])
-    for done, place in enumerate(order):
-        more = min(wanted[place] - widths[place], spare // (len(order) - done))
-        widths[place], spare = widths[place] + more, spare - more
+    for done, column in enumerate(sorted(range(len(columns)), key=extra.__getitem__)):
+        added = min(extra[column], spare // (len(columns) - done))
+        widths[column], spare = widths[column] + added, spare - added
     return widths
-
-
-def _print_lines(title: str, rows: Sequence[Sequence[str]]) -> None:
-    """One line a row, for a reader such as `grep` or `less`: there is no width to fit into."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    typer.echo(title)
-    for row in rows:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def _print_paragraphs(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> None:
-    typer.echo(title)
-    for name, *cells in rows:
-        typer.echo(f"\n{name}")
-        for heading, cell in zip(headings[1:], cells, strict=True):
-            for line in textwrap.wrap(
-                f"{heading}: {cell}",
-                max(20, width),
-                initial_indent="  ",
-                subsequent_indent="    ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            ):
-                typer.echo(line)

@@ -1,4 +1,4 @@
-"""`ostta ls results`: the runs of a folder."""
+"""`ostta ls results`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ from typing import Annotated
 
 import typer
 
+from .listing import print_table
+from .options import OUT, TextOrJson
+
 
 def results(
-    folder: Annotated[Path, typer.Argument(help="Folder of the result files.")] = Path("ostta-runs"),
-    format_: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
+    folder: Annotated[Path, typer.Argument(help="Folder of the result files.")] = OUT,
+    format_: TextOrJson = "text",
 ) -> None:
-    """The results in a folder, one line a run and seed. Example: ostta ls results ostta-runs"""
+    """List the results in a folder, one line per run and seed.
+
+    Example: ostta ls results ostta-runs
+    """
     from ..bench.data_export import tidy_rows
     from ..bench.folder import ResultFolder
-    from ..bench.metric_values import number
+    from ..bench.result import number
     from ..config.registry import require_known
-    from .listing import print_table
 
     require_known(format_, ("text", "json"), "format")
     files = ResultFolder(folder)
@@ -26,15 +31,15 @@ def results(
     if format_ == "json":
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
-    # Most folders have no run with chosen classes, and lines are long enough.
-    chosen = [name for name in ("classes", "undesired_classes") if any(row[name] for row in rows)]
+    # Most folders have no run on a selection of classes.
+    selections = [name for name in ("classes", "undesired_classes") if any(row[name] for row in rows)]
     print_table(
         f"Results in {folder}",
-        ("stream", *chosen, "backbone", "method", "seed", "images", "HM", "AUROC", "records", "file"),
+        ("stream", *selections, "backbone", "method", "seed", "images", "HM", "AUROC", "records", "file"),
         [
             (
                 row["stream"],
-                *(row[name] or "" for name in chosen),
+                *(row[name] or "" for name in selections),
                 row["backbone"],
                 row["name"],
                 str(row["seed"]),
@@ -48,6 +53,5 @@ def results(
         ],
     )
     if files.unreadable:
-        typer.echo(
-            f"{len(files.unreadable)} JSON files are no results of this version: {', '.join(files.unreadable[:3])}."
-        )
+        names = ", ".join(files.unreadable[:3])
+        typer.echo(f"{len(files.unreadable)} JSON files are not result files of this version: {names}.")

@@ -1,4 +1,4 @@
-"""`ostta run --config run.toml`: what would be typed, written in a file. What is typed beside it comes first.
+"""`ostta run --config run.toml`: options in a file. Options on the command line take precedence.
 
 method = "rosita"
 desired = "folder:pets"
@@ -22,7 +22,7 @@ from ..core.types import Error
 
 
 def read_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Make what the file says the defaults of the command."""
+    """Use the values of the file as defaults of the command."""
     if path is None:
         return None
     try:
@@ -41,17 +41,17 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
         elif isinstance(value, dict) != (name == "set"):
             problems.append(f"{name!r} {'is a table of options' if name == 'set' else 'is not a table'}")
         else:
-            found[str(parameter.name)] = _typed(value)
+            found[str(parameter.name)] = _as_typed(value)
     if problems:
         raise Error(f"The configuration {path} cannot be used: {'; '.join(problems)}.", code="config-invalid")
     context.default_map = {**(context.default_map or {}), **found}
     return path
 
 
-def _typed(value: Any) -> Any:
-    """As it would have been typed."""
+def _as_typed(value: Any) -> Any:
+    """Return a value as it is written on the command line."""
     if isinstance(value, dict):
-        return [f"{name}={_typed(each)}" for name, each in value.items()]
+        return [f"{name}={_as_typed(each)}" for name, each in value.items()]
     if isinstance(value, list):
-        return ",".join(str(_typed(each)) for each in value)
+        return ",".join(str(_as_typed(each)) for each in value)
     return value if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""`ostta serve`: sessions over HTTP."""
+"""`ostta serve`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Device, Dtype, named_code
+from .options import Device, Dtype, load_code
 
 
 class EngineName(StrEnum):
@@ -22,31 +22,32 @@ def serve(
     backbone: Annotated[
         str,
         typer.Option(
-            help="photos, embedded, a hub id, a local folder, onnx:FOLDER, file.py:Name, or auto, which is photos: sessions name their "
-            "classes later."
+            help="A name of `ostta ls backbones`, a local folder, onnx:FOLDER, file.py:Name, or auto, which is photos."
         ),
     ] = "embedded",
     host: Annotated[
-        str, typer.Option(help="Address to listen at. All addresses except loopback need --token-file.")
+        str, typer.Option(help="Address to listen on. All addresses except loopback require --token-file.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free port.")] = 8000,
     state_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the SQLite file in which sessions are stored. Without it and --store, sessions end with the process."
+            help="Folder of the SQLite file that stores the sessions. Without it and --store, sessions end with the "
+            "process."
         ),
     ] = None,
     store: Annotated[
         str | None,
         typer.Option(
             envvar="OSTTA_STORE",
-            help="Address of a PostgreSQL database in which sessions are stored, such as postgresql://user@host/database.",
+            help="PostgreSQL database that stores the sessions, such as postgresql://user@host/database.",
         ),
     ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="File with one token per line, optionally followed by the ids or name patterns of the sessions that it may use."
+            help="File with one token per line, optionally followed by the ids or name patterns of the sessions that "
+            "the token may use."
         ),
     ] = None,
     device: Device = "auto",
@@ -63,8 +64,7 @@ def serve(
     keep_images: Annotated[
         bool,
         typer.Option(
-            "--keep-images",
-            help="Keep thumbnails of the last images of each session in memory, for the dashboard.",
+            "--keep-images", help="Keep thumbnails of the last images of each session in memory, for the dashboard."
         ),
     ] = False,
     cors: Annotated[
@@ -78,10 +78,11 @@ def serve(
     proxy_headers: Annotated[
         list[str] | None,
         typer.Option(
-            help="Address or network of a proxy in front of this server, whose X-Forwarded-For and X-Forwarded-Proto headers are used."
+            help="Address or network of a proxy in front of this server, whose X-Forwarded-For and X-Forwarded-Proto "
+            "headers are used."
         ),
     ] = None,
-    max_sessions: Annotated[int, typer.Option(min=1)] = 256,
+    max_sessions: Annotated[int, typer.Option(min=1, help="Maximum number of sessions.")] = 256,
     max_session_mb: Annotated[
         int, typer.Option(min=1, help="Maximum memory of one session in megabytes, with the snapshots of its guard.")
     ] = 128,
@@ -91,7 +92,7 @@ def serve(
     engine: Annotated[
         EngineName,
         typer.Option(
-            help="local: this process. ray: replicas on the cluster at RAY_ADDRESS, or on one of this machine."
+            help="local: this process. ray: replicas on the cluster at RAY_ADDRESS, or on a new one on this machine."
         ),
     ] = EngineName.local,
     replicas: Annotated[int, typer.Option(min=1, help="With --engine ray: number of processes with sessions.")] = 2,
@@ -99,14 +100,14 @@ def serve(
         int | None,
         typer.Option(
             min=1,
-            help="Threads of the model; by default the number that torch chooses. With --engine ray: cores per replica, by default 1.",
+            help="Threads of the model. Default: chosen by torch. With --engine ray: cores per replica, by default 1.",
         ),
     ] = None,
     sessions_per_replica: Annotated[
         int,
         typer.Option(
             min=1,
-            help="With --engine ray: maximum number of sessions in one replica; the least recently used one is evicted.",
+            help="With --engine ray: maximum number of sessions per replica; the least recently used is evicted.",
         ),
     ] = 256,
     lease_seconds: Annotated[
@@ -116,17 +117,14 @@ def serve(
         ),
     ] = 10.0,
 ) -> None:
-    """Serve sessions over HTTP: each has its own classes, and all share one backbone.
+    """Serve sessions over HTTP.
+
+    Each session has its own classes. All sessions share one backbone.
 
     Example: ostta serve --backbone embedded --state-dir sessions
     """
-    from ..core.types import Error
-
-    try:
-        from ..server import Limits, Settings
-        from ..server.serving import hosts_of, proxies_of, serve_locally, tokens_for
-    except ModuleNotFoundError as missing:
-        raise Error(f"`ostta serve` needs {missing.name}: pip install 'ostta[serve]'.") from None
+    from ..server import Limits, Settings
+    from ..server.serving import hosts_of, proxies_of, serve_locally, serve_on_ray, tokens_for
 
     tokens = tokens_for(host, token_file)
     limits = Limits(
@@ -148,18 +146,14 @@ def serve(
     )
     if backbone == "auto":
         backbone = "photos"
-        typer.echo(
-            "Backbone photos: it is made for photographs, and refuses class names that it does not know.", err=True
-        )
+        typer.echo("Backbone photos: it is for photographs and refuses class names that it does not know.", err=True)
     if engine is EngineName.ray:
-        from ..server.cluster.serving import serve_on_ray
-
         serve_on_ray(
             backbone, settings, tokens, host=host, port=port, folder=state_dir, store=store, device=device, dtype=dtype,
             replicas=replicas, threads=threads or 1, sessions=sessions_per_replica, lease_seconds=lease_seconds,
         )  # fmt: skip
         return
     serve_locally(
-        named_code(backbone), settings, tokens, host=host, port=port, folder=state_dir, store=store, device=device,
+        load_code(backbone), settings, tokens, host=host, port=port, folder=state_dir, store=store, device=device,
         dtype=dtype, threads=threads,
     )  # fmt: skip

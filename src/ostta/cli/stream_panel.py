@@ -1,4 +1,4 @@
-"""The panel of `ostta stream` on a terminal: how fast, how many accepted, which classes, the scores, the guard, the last answers."""
+"""The panel of `ostta stream`: speed, accepted images, classes, recent scores, the guard and the last answers."""
 
 from __future__ import annotations
 
@@ -14,46 +14,45 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ..core.text import counted
 from ..core.types import compared
-from ..core.words import counted
 from ..live.digest import Digest, is_undecided
 from ..live.memory import Memory
 from ..pages.stream import histogram
 
-# Seconds between two pictures of the panel, and over which the rate is taken.
-PAUSE, RATE_OVER = 0.25, 10.0
-MOST_CLASSES, BINS = 8, 48
-# Answers below the panel.
+# Seconds between two updates of the panel, and seconds over which the rate is measured.
+INTERVAL, RATE_SECONDS = 0.25, 10.0
+MAX_CLASSES, BINS = 8, 48
+# Number of answers below the panel.
 ANSWERS = 8
+# Width of the column of answers, such as "undecided (automobile?)".
+ANSWER_WIDTH = 25
 KNOWN, UNKNOWN = "bright_blue", "yellow"
-# What the guard did last, and its light; so many images after a warning it is green again.
+# The colour of the light by the last event of the guard; a yellow light turns green after this many images.
 LIGHTS = {"warn": "yellow", "skip": "yellow", "roll_back": "yellow", "freeze": "red", "thaw": "green"}
-CALM = 200
+CALM_AFTER = 200
 
 
 @contextmanager
-def shown_panel(
-    panel: StreamPanel, console: Console, *, answers: bool
-) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Show the panel, and below it the last `answers`, until the block exits; yields a function to call with every answer.
+def show_panel(panel: StreamPanel, console: Console, *, answers: bool) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Show the panel, and the last answers below it if `answers`; yields a function to call with every answer.
 
-    An answer that no longer fits below the panel is printed above it, into the history of the terminal. The panel disappears at the
-    end, so that all answers remain in order.
+    Older answers are printed above the panel. The panel disappears at the end, so that all answers remain in order.
     """
     panel.plain = console.options.ascii_only
     below: deque[Text] = deque()
     try:
-        with Live(panel.picture(), console=console, auto_refresh=False, redirect_stdout=False, transient=True) as live:
-            drawn = 0.0
+        with Live(panel.render(), console=console, auto_refresh=False, redirect_stdout=False, transient=True) as live:
+            shown_at = 0.0
 
             def show(answer: Mapping[str, Any]) -> None:
-                nonlocal drawn
+                nonlocal shown_at
                 if answers:
                     below.append(answer_line(answer))
-                if time.monotonic() - drawn >= PAUSE:
-                    drawn = time.monotonic()
+                if time.monotonic() - shown_at >= INTERVAL:
+                    shown_at = time.monotonic()
                     above = [below.popleft() for _ in range(len(below) - ANSWERS)]
-                    live.update(Group(panel.picture(), *below), refresh=True)
+                    live.update(Group(panel.render(), *below), refresh=True)
                     if above:
                         console.print(*above, sep="\n")
 
@@ -64,21 +63,20 @@ def shown_panel(
 
 
 def answer_line(answer: Mapping[str, Any]) -> Text:
-    """One answer for a person: the class or "I don't know", how sure it is, and the image.
+    """Return one line: the class or "unknown", the probability of being known or the score, and the image.
 
-    This is the probability that the image is known, or the score beside the threshold where there is no probability.
-
-    >>> answer_line({"image": "a.png", "label": "cat", "known": True, "verdict": "reliable_desired", "score": 0.41, "threshold": 0.36}).plain
+    >>> answer = {"image": "a.png", "label": "cat", "known": True, "verdict": "reliable_desired"}
+    >>> answer_line({**answer, "score": 0.41, "threshold": 0.36}).plain
     'cat                         0.41 > 0.36  a.png'
-    >>> answer_line({"image": "a.png", "label": "cat", "known": True, "verdict": "reliable_desired", "score": 3.5, "probability": 0.97}).plain
+    >>> answer_line({**answer, "score": 3.5, "probability": 0.97}).plain
     'cat, 0.97                        a.png'
     """
-    width, image = len("undecided (I don't know?)"), _printable(answer["image"])
+    width, image = ANSWER_WIDTH, _printable(answer["image"])
     if answer.get("error"):
         return Text(f"{'not readable':<{width}}  {image}: {_printable(answer['error'])}", style="red")
     if answer.get("verdict") is None or answer.get("score") is None:
         return Text(f"{'nothing seen':<{width}}  {image}: {_printable(answer.get('reason') or '')}", style="yellow")
-    words, style = (_printable(answer["label"]), KNOWN) if answer["known"] else ("I don't know", UNKNOWN)
+    words, style = (_printable(answer["label"]), KNOWN) if answer["known"] else ("unknown", UNKNOWN)
     if is_undecided(answer):
         words, style = f"undecided ({words}?)", "dim"
     if answer.get("probability") is not None:
@@ -89,12 +87,12 @@ def answer_line(answer: Mapping[str, Any]) -> Text:
 
 
 def _printable(text: str) -> str:
-    """On one line, without characters that control a terminal."""
+    """Return `text` on one line, with a replacement for control characters."""
     return "".join(character if character.isprintable() else "\ufffd" for character in " ".join(text.split()))
 
 
 class StreamPanel:
-    """What is shown, from a digest that grows."""
+    """The content of the panel. The digest changes while the stream runs."""
 
     def __init__(
         self,
@@ -111,13 +109,13 @@ class StreamPanel:
         self._clock, self._memory, self.plain = clock, memory, plain
         self._times: deque[tuple[float, int]] = deque([(clock(), 0)])
 
-    def picture(self) -> Panel:
-        """The panel as it is now."""
+    def render(self) -> Panel:
+        """Return the panel with the current figures."""
         figures = Table.grid(padding=(0, 2))
         for name, value in self._figures():
             figures.add_row(Text(name, style="dim"), value)
         both = Table.grid(padding=(0, 4))
-        # An empty table would make the columns beside it too narrow.
+        # An empty table would make the column beside it too narrow.
         both.add_row(figures, *([self._classes()] if self._digest.classes else []))
         return Panel(
             Group(both, Text(), *self._scores()),
@@ -147,17 +145,17 @@ class StreamPanel:
     def _classes(self) -> Table:
         table = Table.grid(padding=(0, 1))
         most = max(self._digest.classes.values(), default=1)
-        for name, count in self._digest.classes.most_common(MOST_CLASSES):
+        for name, count in self._digest.classes.most_common(MAX_CLASSES):
             label = Text(" ".join(name.split()), overflow="ellipsis", no_wrap=True)
             label.truncate(20, overflow="ellipsis")
             table.add_row(label, Text(self._bar(count / most, 18), style=KNOWN), Text(f"{count:,}"))
-        left = len(self._digest.classes) - MOST_CLASSES
+        left = len(self._digest.classes) - MAX_CLASSES
         if left > 0:
             table.add_row(Text(f"{left} more", style="dim"), "", "")
         return table
 
     def _scores(self) -> Iterator[Text]:
-        """The last scores or probabilities; those below the threshold have the colour of "I don't know"."""
+        """Yield a histogram of recent scores or probabilities, with the threshold and a caption."""
         recent, threshold = list(self._digest.recent), self._digest.threshold
         if not recent:
             yield Text("waiting for the first image", style="dim")
@@ -177,7 +175,7 @@ class StreamPanel:
             counted(len(recent), "probability", "probabilities") if probabilities else counted(len(recent), "score")
         )
         if threshold is None:
-            none = "the smallest one that is accepted depends on the class" if probabilities else "no threshold now"
+            none = "the smallest accepted one depends on the class" if probabilities else "no threshold now"
             yield Text(f"the last {values}, {low:.2f} to {high:.2f}; {none}", style="dim")
             return
         place = min(BINS - 1, max(0, int((threshold - low) / (high - low) * BINS)))
@@ -194,16 +192,16 @@ class StreamPanel:
             colour = LIGHTS.get(kind)
             if colour is None:
                 continue
-            if colour == "yellow" and self._digest.images - number > CALM:
+            if colour == "yellow" and self._digest.images - number > CALM_AFTER:
                 break
             sentence = " ".join(str(event.get("sentence", "")).split())[:60]
             return Text.assemble((lamp, colour), f" {kind.replace('_', ' ')}: {sentence}")
-        return Text.assemble((lamp, "green"), " all well")
+        return Text.assemble((lamp, "green"), " no problem")
 
     def _rate(self) -> float:
         now = self._clock()
         self._times.append((now, self._digest.images))
-        while len(self._times) > 2 and now - self._times[0][0] > RATE_OVER:
+        while len(self._times) > 2 and now - self._times[0][0] > RATE_SECONDS:
             self._times.popleft()
         began, before = self._times[0]
         return (self._digest.images - before) / (now - began) if now > began else 0.0

@@ -1,7 +1,7 @@
-"""The clients of `ostta serve`: `Client`, and `AsyncClient` for asynchronous programs.
+"""Clients of `ostta serve`: `Client`, and `AsyncClient` for asynchronous programs.
 
-calls.py           requests and the meaning of answers, without the network
-verbs.py           the calls that both clients have
+calls.py           construction of requests and interpretation of responses, without network access
+verbs.py           methods shared by both clients
 sync.py            `Client`
 async_client.py    `AsyncClient`
 """

@@ -1,9 +1,9 @@
-"""`AsyncClient`: the calls of `Client` as coroutines."""
+"""`AsyncClient`: the methods of `Client` as coroutines."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,10 +21,10 @@ NoCoroutine = Coroutine[Any, Any, None]
 
 
 class AsyncClient(Verbs[JsonCoroutine, ListCoroutine, BytesCoroutine, NoCoroutine]):
-    """A client of `ostta serve` for asynchronous programs: the calls of `Client`, to be awaited.
+    """A client of `ostta serve` for asynchronous programs, with the methods of `Client` as coroutines.
 
-    In the examples, `session` is a new session of the classes cat, dog and ship, `image` is a photograph of a cat, and `run` runs a
-    coroutine to its end.
+    In the examples, `session` is a new session with the classes cat, dog and ship, `image` is a photograph of a cat,
+    and `run` runs a coroutine to completion.
 
     >>> from ostta.live import AsyncClient
     >>> async def first_answer() -> str:
@@ -61,9 +61,9 @@ class AsyncClient(Verbs[JsonCoroutine, ListCoroutine, BytesCoroutine, NoCoroutin
         await self.close()
 
     async def follow(self, id: str, after: int | None = None) -> AsyncIterator[Json]:
-        """Yield the events of a session as {"id", "event", "data"} until it is deleted, from event number `after` on.
+        """Yield the events of a session after event number `after` as {"id", "event", "data"}, until it is deleted.
 
-        A broken connection is made again and continues after the last event.
+        A broken connection is restored and continues after the last event.
 
         >>> _ = run(async_client.freeze(session["id"]))
         >>> async def first() -> str:
@@ -89,28 +89,14 @@ class AsyncClient(Verbs[JsonCoroutine, ListCoroutine, BytesCoroutine, NoCoroutin
                 return
             await asyncio.sleep(wait)
 
-    async def _json(self, call: calls.Call) -> Json:
-        found: Json = (await self._answer(call)).json()
-        return found
-
-    async def _list(self, call: calls.Call, name: str) -> list[Json]:
-        found: list[Json] = (await self._answer(call)).json()[name]
-        return found
-
-    async def _bytes(self, call: calls.Call) -> bytes:
-        return (await self._answer(call)).content
-
-    async def _nothing(self, call: calls.Call) -> None:
-        await self._answer(call)
-
-    async def _answer(self, call: calls.Call) -> httpx.Response:
+    async def _send(self, read: Callable[[httpx.Response], Any], method: str, url: str, **arguments: Any) -> Any:
         library, tried = calls.import_httpx(), 0
         while True:
             try:
-                response: httpx.Response = await self._http.request(call.method, call.path, **call.arguments())
+                answer: httpx.Response = await self._http.request(method, url, **arguments)
             except library.TransportError as problem:
                 raise calls.unreachable(self._url, problem) from None
-            if response.status_code < 400:
-                return response
-            await asyncio.sleep(calls.wait_after(call, response.status_code, response.content, response.headers, tried))
+            if answer.status_code < 400:
+                return read(answer)
+            await asyncio.sleep(calls.wait_after(arguments, answer.status_code, answer.content, answer.headers, tried))
             tried += 1

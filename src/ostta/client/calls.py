@@ -1,12 +1,11 @@
-"""Requests of a client and the meaning of answers; nothing here uses the network."""
+"""Construction of requests and interpretation of responses, without network access."""
 
 from __future__ import annotations
 
 import json
 import os
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,21 +18,22 @@ if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
 Json = dict[str, Any]
-# How often a call is repeated if the server is busy.
+# Maximum number of retries if the server is busy.
 RETRIES = 5
-# Seconds: the longest pause before a call is repeated, and the longest wait for an answer.
+# Maximum delay before a retry and default response timeout, in seconds.
 LONGEST, TIMEOUT = 30.0, 90.0
-# The server sends pings between events: after this many seconds of silence the connection is broken.
+# Time without data, in seconds, after which an event stream is considered broken. The server sends regular pings.
 SILENCE = 60.0
-# The header of the idempotency key, and the code of a request that may have been counted.
+# Header of the idempotency key, and error code of a request that may have been processed.
 KEY, MAYBE_COUNTED = "idempotency-key", "maybe-counted"
 _MAGIC = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG": "image/png", b"RIFF": "image/webp"}
 
 
 class ServerError(Error):
-    """A problem that the server reported: its sentence, the `status`, and the `request_id` under which the log has it.
+    """An error reported by the server, with its message, HTTP `status`, and `request_id` in the server log.
 
-    `code` is the kind of the problem, such as "not-found"; "maybe-counted" means that the session may have learned from images.
+    `code` is the type of error, such as "not-found". "maybe-counted" means that the session may have learned from the
+    images of the failed request.
 
     >>> try:
     ...     client.session("0" * 32)
@@ -55,29 +55,6 @@ class ServerError(Error):
         self.code = code or self.code
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One request."""
-
-    method: str
-    path: str
-    params: dict[str, Any] = field(default_factory=dict)
-    json: Any = None
-    content: bytes | None = None
-    files: list[tuple[str, tuple[str, bytes, str]]] | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments for httpx."""
-        return {
-            "params": self.params,
-            "json": self.json,
-            "content": self.content,
-            "files": self.files,
-            "headers": self.headers,
-        }
-
-
 def import_httpx() -> Any:
     """Import the HTTP library when the first client is created."""
     return import_extra("httpx", "A client", "serve")
@@ -88,52 +65,17 @@ def import_sse() -> Any:
     return import_extra("httpx_sse", "Following a session", "serve")
 
 
-def create(classes: Any, name: str | None, options: Mapping[str, Any]) -> Call:
-    """Create a session; `options` are those of `POST /sessions`."""
-    wanted = {"classes": classes, **({} if name is None else {"name": name}), **options}
-    return Call("POST", "/sessions", json=wanted)
-
-
-def create_from(state: bytes | str | os.PathLike[str], name: str | None) -> Call:
-    """Create a session from a state file."""
-    return Call(
-        "POST", "/sessions/import", {} if name is None else {"name": name}, content=content_of(state, "state file")
-    )
-
-
-def replace_state(id: str, state: bytes | str | os.PathLike[str]) -> Call:
-    """Replace the state of a session."""
-    return Call("PUT", f"/sessions/{id}/state", content=content_of(state, "state file"))
-
-
-def send(id: str, image: Any, learn: bool, evidence: bool, key: str | None) -> Call:
-    """Send one image as the body of the request."""
-    content = image_bytes(image)
-    return Call(
-        "POST",
-        f"/sessions/{id}/images",
-        _how(learn, evidence),
-        content=content,
-        headers={"content-type": _type(content), **_key(learn, key)},
-    )
-
-
-def send_many(id: str, images: Sequence[Any], learn: bool, evidence: bool, key: str | None) -> Call:
-    """Send several images as files of a form."""
-    contents = [image_bytes(image) for image in images]
-    files = [("image", (f"{number}", content, _type(content))) for number, content in enumerate(contents)]
-    return Call("POST", f"/sessions/{id}/images", _how(learn, evidence), files=files, headers=_key(learn, key))
-
-
-def send_features(id: str, features: Sequence[Sequence[float]], learn: bool, evidence: bool, key: str | None) -> Call:
-    """Send features of images."""
-    rows = [[float(value) for value in row] for row in features]
-    content = {"features": rows}
-    return Call("POST", f"/sessions/{id}/images", _how(learn, evidence), json=content, headers=_key(learn, key))
+def image_request(
+    id: str, learn: bool, evidence: bool, key: str | None, headers: Mapping[str, str] | None = None, **content: Any
+) -> Json:
+    """Return the httpx arguments of a request with images. Without `key`, a random key is used."""
+    params = {**({} if learn else {"learn": "false"}), **({"evidence": "true"} if evidence else {})}
+    sent = {**(headers or {}), **({KEY: key or secrets.token_hex(16)} if learn else {})}
+    return {"method": "POST", "url": f"/sessions/{id}/images", "params": params, "headers": sent, **content}
 
 
 def image_bytes(image: Any) -> bytes:
-    """Return the content of an image file from bytes, a path, or a PIL image, which is sent as PNG."""
+    """Return the content of an image file from bytes, a path, or a PIL image, which is encoded as PNG."""
     if isinstance(image, bytes | bytearray | memoryview):
         return bytes(image)
     if isinstance(image, str | os.PathLike):
@@ -148,33 +90,33 @@ def image_bytes(image: Any) -> bytes:
 
 
 def content_of(source: bytes | str | os.PathLike[str], what: str) -> bytes:
-    """Return the content of a file, or the bytes that were given."""
+    """Return the content of a file, or `source` itself if it is bytes."""
     return source if isinstance(source, bytes) else read_regular(Path(source), what)
 
 
 def problem_of(status: int, body: bytes, headers: Mapping[str, str]) -> ServerError:
-    """Return the problem in an answer."""
+    """Return the error described by a response."""
     try:
         content = json.loads(body)
         detail, request_id = str(content["detail"]), content.get("request_id")
         code = str(content.get("type", "")).rpartition("/")[2] or None
     except (ValueError, KeyError, TypeError):
-        detail, request_id, code = f"The server answered with status {status} and no sentence.", None, None
+        detail, request_id, code = f"The server answered with status {status} and no error message.", None, None
     wait = headers.get("retry-after", "")
     return ServerError(detail, status, request_id, float(wait) if wait.isdecimal() else None, code)
 
 
-def wait_after(call: Call, status: int, body: bytes, headers: Mapping[str, str], tried: int) -> float:
-    """Return the seconds until a failed call may be repeated; if it may not, the problem is raised."""
+def wait_after(arguments: Mapping[str, Any], status: int, body: bytes, headers: Mapping[str, str], tried: int) -> float:
+    """Return the delay in seconds before a failed request is retried. Raise the error if it must not be retried."""
     problem = problem_of(status, body, headers)
-    wait = wait_before(problem, tried, has_key=KEY in call.headers)
+    wait = wait_before(problem, tried, has_key=KEY in arguments.get("headers", ()))
     if wait is None:
         raise problem
     return wait
 
 
 def wait_before(problem: ServerError, tried: int, has_key: bool = False) -> float | None:
-    """Return the seconds until a call may be repeated; None if it must not be, because images could be counted twice."""
+    """Return the delay in seconds before a retry, or None if a retry could process images twice."""
     repeatable = problem.status in (429, 503) or (problem.code == MAYBE_COUNTED and has_key)
     if not repeatable or tried >= RETRIES:
         return None
@@ -182,7 +124,7 @@ def wait_before(problem: ServerError, tried: int, has_key: bool = False) -> floa
 
 
 class Following:
-    """An event stream that is made again after a broken connection, from the last event on."""
+    """State of an event stream that resumes after the last event if the connection breaks."""
 
     def __init__(self, id: str, after: int | None, url: str) -> None:
         self._id, self._after, self._url = id, after, url
@@ -194,14 +136,17 @@ class Following:
         return {"method": "GET", "url": f"/sessions/{self._id}/events", "params": params, "timeout": SILENCE}
 
     def event(self, sent: ServerSentEvent) -> Json:
-        """Return an event as the client yields it."""
+        """Convert a server-sent event to the form that the client yields."""
         self._tried = 0
         number = int(sent.id) if sent.id.isdecimal() else None
         self._after = self._after if number is None else number
         return {"id": number, "event": sent.event, "data": json.loads(sent.data)}
 
     def wait(self, problem: Exception | None) -> float | None:
-        """Return the seconds until the next request, or None if the session was deleted; else the problem is raised."""
+        """Return the delay in seconds before the next request, or None if the session was deleted.
+
+        Other errors are raised.
+        """
         if isinstance(problem, ServerError):
             if problem.status == 404 and self._after is not None:
                 return None
@@ -214,21 +159,14 @@ class Following:
 
 
 def unreachable(url: str, problem: Exception) -> Error:
-    """The error for a server that does not answer."""
+    """Return the error for a server that does not respond."""
     return Error(
-        f"The server at {url} cannot be reached ({problem or type(problem).__name__}): check the address, and that it is running.",
+        f"The server at {url} cannot be reached ({problem or type(problem).__name__}): check the address, and that it "
+        "is running.",
         code="server-unreachable",
     )
 
 
-def _key(learn: bool, key: str | None) -> dict[str, str]:
-    """Return the header with the idempotency key, a random one if none was given."""
-    return {KEY: key or secrets.token_hex(16)} if learn else {}
-
-
-def _how(learn: bool, evidence: bool) -> dict[str, Any]:
-    return {**({} if learn else {"learn": "false"}), **({"evidence": "true"} if evidence else {})}
-
-
-def _type(content: bytes) -> str:
+def media_type(content: bytes) -> str:
+    """Return the media type of an image file."""
     return next((kind for magic, kind in _MAGIC.items() if content.startswith(magic)), "application/octet-stream")

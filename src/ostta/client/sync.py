@@ -1,11 +1,11 @@
-"""`Client`: every call waits for its answer."""
+"""`Client`: the synchronous client."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from . import calls
 from .calls import Json, ServerError
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Client(Verbs[Json, list[Json], bytes, None]):
-    """A client of `ostta serve`. A call that a busy server refuses is repeated after the time that the server asks for.
+    """A client of `ostta serve`. If the server is busy, a request is retried after the delay that the server specifies.
 
-    In the examples, `session` is a new session of the classes cat, dog and ship, and `image` is a photograph of a cat.
+    In the examples, `session` is a new session with the classes cat, dog and ship, and `image` is a photo of a cat.
 
     >>> from ostta.live import Client
     >>> with Client(url) as client:
@@ -53,9 +53,9 @@ class Client(Verbs[Json, list[Json], bytes, None]):
         self.close()
 
     def follow(self, id: str, after: int | None = None) -> Iterator[Json]:
-        """Yield the events of a session as {"id", "event", "data"} until it is deleted, from event number `after` on.
+        """Yield the events of a session after event number `after` as {"id", "event", "data"}, until it is deleted.
 
-        A broken connection is made again and continues after the last event.
+        A broken connection is restored and continues after the last event.
 
         >>> _ = client.freeze(session["id"])
         >>> for event in client.follow(session["id"], after=0):
@@ -80,28 +80,14 @@ class Client(Verbs[Json, list[Json], bytes, None]):
                 return
             time.sleep(wait)
 
-    def _json(self, call: calls.Call) -> Json:
-        found: Json = self._answer(call).json()
-        return found
-
-    def _list(self, call: calls.Call, name: str) -> list[Json]:
-        found: list[Json] = self._answer(call).json()[name]
-        return found
-
-    def _bytes(self, call: calls.Call) -> bytes:
-        return self._answer(call).content
-
-    def _nothing(self, call: calls.Call) -> None:
-        self._answer(call)
-
-    def _answer(self, call: calls.Call) -> httpx.Response:
+    def _send(self, read: Callable[[httpx.Response], Any], method: str, url: str, **arguments: Any) -> Any:
         library, tried = calls.import_httpx(), 0
         while True:
             try:
-                response: httpx.Response = self._http.request(call.method, call.path, **call.arguments())
+                answer: httpx.Response = self._http.request(method, url, **arguments)
             except library.TransportError as problem:
                 raise calls.unreachable(self._url, problem) from None
-            if response.status_code < 400:
-                return response
-            time.sleep(calls.wait_after(call, response.status_code, response.content, response.headers, tried))
+            if answer.status_code < 400:
+                return read(answer)
+            time.sleep(calls.wait_after(arguments, answer.status_code, answer.content, answer.headers, tried))
             tried += 1

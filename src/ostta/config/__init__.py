@@ -1,1 +1,1 @@
-"""Options, profiles and registered names: how each is declared, and which applies."""
+"""Declaration and resolution of options, profiles and registered components."""

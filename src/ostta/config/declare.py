@@ -1,4 +1,4 @@
-"""Declare options: meaning, bounds, and where the paper and the published code disagree, in the field of a dataclass.
+"""Declare options as dataclass fields with a description, bounds and the values of the profiles.
 
     @dataclass(frozen=True)
     class MyOptions(Options):
@@ -7,7 +7,7 @@
         lr: float = option(1e-3, above=0, about="rate of plain SGD")
         weight: float = option(0.5, paper=1.0, number="D2", about="factor of the contrast")
 
-Profiles, `ostta ls options`, `ostta ls profiles`, `help(MyOptions)` and the checks of bounds read these declarations. A
+Profiles, `ostta ls options`, `ostta ls profiles`, `help(MyOptions)` and the bounds checks read these declarations. A
 plain dataclass is enough if options have only types and defaults.
 """
 
@@ -19,6 +19,7 @@ import types
 from collections.abc import Hashable
 from dataclasses import Field, dataclass, fields
 from functools import cache
+from inspect import cleandoc
 from numbers import Real
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
@@ -28,7 +29,7 @@ from ..core.types import Error
 # `reference`: the defaults. `paper`: values of the paper where the published code differs. `field`: recommended values
 # outside a benchmark.
 PROFILES = ("reference", "paper", "field")
-# Marks that a profile keeps the default, because None may be a value of an option.
+# Sentinel: the profile keeps the default. None cannot be used, because it may be the value of an option.
 UNCHANGED: Any = object()
 
 T = TypeVar("T")
@@ -71,12 +72,12 @@ class Bounds:
 
 @dataclass(frozen=True, kw_only=True)
 class OptionDeclaration:
-    """Declaration of an option beside its name, type and default.
+    """Metadata of an option, in addition to its name, type and default.
 
     about:      meaning of the option.
     number:     number of the disagreement between paper and published code, in docs/disagreements.md.
-    paper:      value in the profile `paper`; by default the default.
-    field:      value in the profile `field`; by default the default.
+    paper:      value in the profile `paper`; the default value if omitted.
+    field:      value in the profile `field`; the default value if omitted.
     bug:        bug of the published code that the default fixes; the value "reference" restores it.
     published:  behaviour of the published code if the default differs for another reason than a bug.
     bounds:     bounds of a number.
@@ -115,7 +116,7 @@ class Option(OptionDeclaration):
         if isinstance(value, bool):
             return str(value).lower()
         if isinstance(value, tuple):
-            # Texts may have commas, so several texts are written as JSON.
+            # Strings may contain commas, so a list of strings is written as JSON.
             free = get_args(self.hint)[:1] == (str,)
             return json.dumps(value) if free and len(value) != 1 else ",".join(map(self.text, value))
         return str(value)
@@ -136,7 +137,7 @@ def option(
     above: float | None = None,
     below: float | None = None,
 ) -> T:
-    """Return the dataclass field of an option; `bounds` stands for `at_least` and `at_most`."""
+    """Return the dataclass field of an option. `bounds` is shorthand for the pair (`at_least`, `at_most`)."""
     if bounds is not None:
         at_least, at_most = bounds
     limits = Bounds(at_least, at_most, above, below)
@@ -161,8 +162,9 @@ class Options:
             declared |= vars(base).get("__dataclass_fields__", {})
         # `dataclass` runs later, so the fields are still class attributes.
         declared |= {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
-        lines = [f"    {name}: {declaration_of(one)}" for name, one in declared.items()]
-        cls.__doc__ = "\n".join([cls.__doc__ or "Options.", *([""] if lines else []), *lines])
+        lines = [f"{name}: {declaration_of(one)}" for name, one in declared.items()]
+        # Python 3.13 removes the indentation of a docstring, earlier versions keep it.
+        cls.__doc__ = "\n".join([cleandoc(cls.__doc__ or "Options."), *([""] if lines else []), *lines])
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -176,13 +178,13 @@ class Options:
 
 
 def declaration_of(one: Field[Any]) -> OptionDeclaration:
-    """Return the declaration of a field; an empty one if it was declared without `option`."""
+    """Return the declaration of a field; an empty declaration if the field was declared without `option`."""
     declared: OptionDeclaration = one.metadata.get(OptionDeclaration, OptionDeclaration())
     return declared
 
 
 def list_options(options: type[Any]) -> list[Option]:
-    """Return the options of an options class in the order of their declaration."""
+    """Return the options of an options class in declaration order."""
     defaults, hints = options(), types_of(options)
     return [
         Option(name=one.name, hint=hints[one.name], default=getattr(defaults, one.name), **vars(declaration_of(one)))

@@ -1,9 +1,9 @@
-"""Plug-ins: entry points of installed packages, and Python files that a person names.
+"""Plug-ins from entry points of installed packages and from Python files that the user names.
 
-A package registers by entry points of the groups `ostta.methods`, `ostta.scores`, `ostta.identifiers`,
-`ostta.backbones`, `ostta.datasets` and `ostta.measures`. A person may also name a file, `path/file.py:Name`, on the
-command line, in a suite or in Python, which runs the file. Names in state files, result files and requests go through
-`registered`, which runs no file.
+A package registers components through the entry-point groups `ostta.methods`, `ostta.scores`, `ostta.identifiers`,
+`ostta.backbones`, `ostta.datasets` and `ostta.measures`. A user can also name a file, `path/file.py:Name`, on the
+command line, in a suite or in Python; ostta then runs the file. Names in state files, result files and requests go
+through `registered`, which runs no file.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ _RUN: dict[tuple[str, str], types.ModuleType] = {}
 _SOURCES: dict[str, bytes] = {}
 
 
-# --- entry points
-# -------------------------------------------------------------------------------------------------------
+# --- entry points -----------------------------------------------------------------------------------------------------
 @cache
 def _entry_points(kind: Kind) -> dict[str, metadata.EntryPoint]:
-    """Return entry points by name. If two packages register one name, the first one counts."""
-    found: dict[str, metadata.EntryPoint] = {}
+    """Return entry points by name. If two packages register the same name, the first one is used."""
+    entry_points: dict[str, metadata.EntryPoint] = {}
     for each in metadata.entry_points(group=f"ostta.{kind}s"):
-        found.setdefault(each.name, each)
-    return found
+        entry_points.setdefault(each.name, each)
+    return entry_points
 
 
 def registered_names(kind: Kind) -> list[str]:
@@ -61,13 +60,12 @@ def registered_as(kind: Kind, thing: type[Any]) -> str | None:
 
 
 def package(kind: Kind, name: str) -> str:
-    """Return the package of a registered name and its version, such as "birds 1.0", or an empty text."""
+    """Return the package of a registered name and its version, such as "birds 1.0", or an empty string."""
     entry = _entry_points(kind).get(name)
     return "" if entry is None or entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
 
 
-# --- files
-# --------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 def names_file(name: object) -> bool:
     """Return whether `name` has the form path/file.py:Name.
 
@@ -81,15 +79,15 @@ def names_file(name: object) -> bool:
 
 
 def placed_file(name: str, folder: Path | None = None) -> str:
-    """Return `name` with an absolute path. A relative path starts at `folder`, by default the current one."""
+    """Return `name` with an absolute path. A relative path starts at `folder`, by default the current folder."""
     path, _, thing = name.rpartition(":")
     return f"{absolute_path(Path(path), folder)}:{thing}"
 
 
 def from_file(name: str, sha256: str | None = None) -> Any:
-    """Return an object of a Python file: `from_file("methods/mine.py:Mine")`. The file is run once for each content.
+    """Load an object from a Python file: `from_file("methods/mine.py:Mine")`. The file is run once for each content.
 
-    `sha256` restricts the file to the content with this hash.
+    With `sha256`, only the content with this hash is used.
     """
     if not names_file(name):
         raise Error(
@@ -107,8 +105,17 @@ def from_file(name: str, sha256: str | None = None) -> Any:
     return getattr(module, thing)
 
 
+def file_not_allowed(kind: str, name: str, instead: str) -> Error:
+    """Return the Error about a file that Python code names by a text; `instead` is the object to pass."""
+    return Error(
+        f"The {kind} {shown(name, 300)} is in a file, which only a command line or a suite may name: in Python, give "
+        f'the {instead}, or `ostta.plugins.from_file("path/file.py:Name")`.',
+        code="code-not-allowed",
+    )
+
+
 def file_hash(name: str) -> str:
-    """Return the SHA-256 of the present content of the file in `name`."""
+    """Return the SHA-256 of the current content of the file in `name`."""
     return hashlib.sha256(source_of(name)).hexdigest()
 
 
@@ -137,11 +144,11 @@ def file_name(thing: Any) -> str | None:
 
 
 def _run(path: Path, source: bytes, hashed: str) -> types.ModuleType:
-    # The name depends on the path too: two files with the same content are two modules.
+    # The module name includes the path, so that two files with the same content are two modules.
     both = f"{path} {hashed}"
     module = types.ModuleType(f"{_MODULE}{hashlib.sha256(both.encode()).hexdigest()[:16]}")
     module.__file__ = str(path)
-    # Dataclasses and type hints look up their module.
+    # Dataclasses and type hints look up their module in `sys.modules`.
     sys.modules[module.__name__] = module
     try:
         with _foreign_code(f"The file {path} cannot be run"):
@@ -155,8 +162,17 @@ def _run(path: Path, source: bytes, hashed: str) -> types.ModuleType:
 
 @contextmanager
 def _foreign_code(message: str) -> Iterator[None]:
-    """Turn any exception of a plug-in, an `Error` too, into an `Error` that names its type."""
+    """Convert any exception of a plug-in, including `Error`, to an `Error` that names the exception type."""
     try:
         yield
     except Exception as problem:
         raise Error(f"{message}: {type(problem).__name__}: {reason_of(problem)}.", code="plugin-failed") from problem
+
+
+# --- former names -----------------------------------------------------------------------------------------------------
+def accept_former_name(of: type[Any]) -> None:
+    """Accept `take`, the former name of `remember`, in a score or an identifier."""
+    if "remember" in vars(of):
+        of.take = of.remember
+    elif hasattr(of, "take") and ("take" in vars(of) or not hasattr(of, "remember")):
+        of.remember = of.take

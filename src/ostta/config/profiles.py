@@ -1,4 +1,4 @@
-"""Profiles: the method, score and identifier that apply if none is named. Options declare their own profile values."""
+"""Profiles: the default method, score and identifier. Option declarations hold the option values of each profile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Named = str | type[Any] | None
 
 @dataclass(frozen=True, slots=True)
 class ComponentNames:
-    """A profile with its components; a score of None is the one that the identifier requires."""
+    """A profile and its components. A score of None selects the score that the identifier requires."""
 
     profile: str
     method: str | type[Any]
@@ -40,7 +40,7 @@ ABOUT = {
 def apply_profile(
     profile: str | None, method: Named = None, score: Named = None, identifier: Named = None
 ) -> ComponentNames:
-    """Return the named components, with those of the profile for the rest.
+    """Return the named components, completed with those of the profile.
 
     The default profile is `field` if no component is named, otherwise `reference`.
 
@@ -61,7 +61,7 @@ def apply_profile(
 
 
 def _requires_another(identifier: Named, score: str | None) -> bool:
-    """Return whether a named identifier requires another score. Files are not run to find out."""
+    """Return whether a named identifier requires another score. Plug-in files are not run for this check."""
     if identifier is None or score is None or names_file(identifier):
         return False
     return find_component("identifier", identifier).of.needs not in (None, score)

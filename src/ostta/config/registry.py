@@ -10,11 +10,10 @@ from typing import Any, Literal
 
 from ..contrib import CLIPTTA, Adaptive, Dart, Neighbours
 from ..core.checks import shown
-from ..core.former_names import accept_former_name
 from ..core.types import Error
 from ..field import FieldIdentifier, FieldScore
 from ..identifiers import IDENTIFIERS, Identifier
-from ..methods import METHODS, Method
+from ..methods import METHODS, Method, Tuned
 from ..scores import SCORES, Score
 from . import plugins
 
@@ -24,9 +23,9 @@ ALL_SCORES: dict[str, type[Score]] = {"field": FieldScore, **SCORES, "dart": Dar
 ALL_IDENTIFIERS: dict[str, type[Identifier]] = {"field": FieldIdentifier, **IDENTIFIERS, "adaptive": Adaptive}
 ComponentKind = Literal["method", "score", "identifier"]
 COMPONENT_KINDS: tuple[ComponentKind, ...] = ("identifier", "score", "method")
-# Attributes that a class must have; `ostta.testing` checks its behaviour.
+# Attributes that a class must have; `ostta.testing` checks the behaviour of the class.
 _PARTS = {
-    "method": ("Options", "facts", "start", "overlay", "look", "propose", "commit"),
+    "method": ("Options", "facts", "start", "overlay", "look", "propose", "answer", "commit"),
     "score": ("Options", "about", "value", "remember", "memories", "reset", "tensors", "load"),
     "identifier": ("Options", "about", "needs", "peek", "remember", "reset", "tensors", "load"),
 }
@@ -50,24 +49,24 @@ class Component:
 
     @property
     def given(self) -> type[Any] | None:
-        """The class if it is not registered, so that it must be passed to restore a state; otherwise None."""
+        """The class if it is not registered and must be passed to restore a state; otherwise None."""
         return self.of if ":" in self.name else None
 
 
-def find_component(kind: ComponentKind, wanted: str | type[Any]) -> Component:
+def find_component(kind: ComponentKind, requested: str | type[Any]) -> Component:
     """Return the component with this name or class. A name never runs a file."""
-    if isinstance(wanted, str):
-        return _by_name(kind, wanted)
-    if not inspect.isclass(wanted):
-        raise Error(f"`{kind}` must be a name or a class, not {shown(wanted)}.", code="component-invalid")
-    _require_parts(kind, wanted)
+    if isinstance(requested, str):
+        return _by_name(kind, requested)
+    if not inspect.isclass(requested):
+        raise Error(f"`{kind}` must be a name or a class, not {shown(requested)}.", code="component-invalid")
+    _require_parts(kind, requested)
     for name, own in _built_in(kind).items():
-        if own is wanted:
-            return Component(name, wanted)
-    known = plugins.registered_as(kind, wanted)
+        if own is requested:
+            return Component(name, requested)
+    known = plugins.registered_as(kind, requested)
     if known is not None and known not in _built_in(kind):
-        return Component(known, wanted)
-    return Component(plugins.file_name(wanted) or f"{wanted.__module__}:{wanted.__qualname__}", wanted)
+        return Component(known, requested)
+    return Component(plugins.file_name(requested) or f"{requested.__module__}:{requested.__qualname__}", requested)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ def find_components(method: str | type[Any], score: str | type[Any] | None, iden
 
 
 def check_components(method: Component, score: Component | None, identifier: Component) -> Components:
-    """Return the components; an Error if the identifier requires another score."""
+    """Return the components; raise an Error if the identifier requires another score."""
     needed: str | None = identifier.of.needs
     if score is None:
         score = _by_name("score", needed or "max")
@@ -118,13 +117,13 @@ def find_saved_component(kind: ComponentKind, saved: str, given: str | type[Any]
                 code="component-not-registered",
             )
         return _by_name(kind, saved)
-    found = find_component(kind, given)
+    component = find_component(kind, given)
     # Only the name is compared, because a class may move to another module.
-    if saved.rpartition(":")[2] != found.name.rpartition(":")[2]:
+    if saved.rpartition(":")[2] != component.name.rpartition(":")[2]:
         raise Error(
-            f"it was saved with the {kind} {shown(saved, 300)}, not with {found.name!r}.", code="component-mismatch"
+            f"it was saved with the {kind} {shown(saved, 300)}, not with {component.name!r}.", code="component-mismatch"
         )
-    return found
+    return component
 
 
 def component_names(kind: ComponentKind) -> list[str]:
@@ -134,21 +133,21 @@ def component_names(kind: ComponentKind) -> list[str]:
 
 
 def list_components(kind: ComponentKind) -> tuple[list[Component], list[str]]:
-    """Return all registered components, and a message for each that cannot be loaded."""
-    found, problems = [], []
+    """Return all registered components, and a message for each component that cannot be loaded."""
+    components, problems = [], []
     for name in component_names(kind):
         try:
-            found.append(_by_name(kind, name))
+            components.append(_by_name(kind, name))
         except Error as problem:
             problems.append(str(problem))
     for name in plugins.registered_names(kind):
         if name in _built_in(kind):
             problems.append(f"A package registers the {kind} {name!r}, a name of ostta itself: it is ignored.")
-    return found, problems
+    return components, problems
 
 
 def require_known(name: str, known: Iterable[str], kind: str) -> str:
-    """Return `name`; an Error with suggestions if it is not in `known`."""
+    """Return `name`; raise an Error with suggestions if it is not in `known`."""
     listed = list(known)
     if name not in listed:
         raise Error(f"There is no {kind} {shown(name)}{suggest(name, listed)}.", code=f"{kind.split()[0]}-unknown")
@@ -156,7 +155,7 @@ def require_known(name: str, known: Iterable[str], kind: str) -> str:
 
 
 def suggest(name: str, known: list[str]) -> str:
-    """Return the end of a message about an unknown name: the closest name, or all of them."""
+    """Return the end of a message about an unknown name: the closest name, or all names."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}" if close else f"; there are {', '.join(sorted(known))}"
 
@@ -171,21 +170,21 @@ def _by_name(kind: ComponentKind, name: str) -> Component:
     if name in own:
         return Component(name, own[name])
     if plugins.names_file(name):
+        raise plugins.file_not_allowed(kind, name, "class")
+    component_class = plugins.registered(kind, require_known(name, component_names(kind), kind))
+    if not inspect.isclass(component_class):
         raise Error(
-            f"The {kind} {shown(name, 300)} is in a file, which only a command line or a suite may name: "
-            f'in Python, give the class, or `ostta.plugins.from_file("path/file.py:Name")`.',
-            code="code-not-allowed",
+            f"The {kind} {name!r} of a package must be a class, not {shown(component_class)}.", code="component-invalid"
         )
-    found = plugins.registered(kind, require_known(name, component_names(kind), kind))
-    if not inspect.isclass(found):
-        raise Error(f"The {kind} {name!r} of a package must be a class, not {shown(found)}.", code="component-invalid")
-    _require_parts(kind, found)
-    return Component(name, found)
+    _require_parts(kind, component_class)
+    return Component(name, component_class)
 
 
 def _require_parts(kind: ComponentKind, given: type[Any]) -> None:
     if kind != "method":
-        accept_former_name(given)
+        plugins.accept_former_name(given)
+    elif hasattr(given, "propose") and not hasattr(given, "answer"):  # a method written for version 0.2
+        given.answer = Tuned.answer
     for part in _PARTS[kind]:
         if not hasattr(given, part):
             raise Error(

@@ -1,7 +1,7 @@
 """Resolve options: explicit value > default of the backbone > profile > default of the options class.
 
 This module assigns each given option to its owner, parses text by the declared type, and records the source of each
-value for result files. All options classes can be imported from here:
+value for result files. All options classes can be imported from this module:
 
 >>> RositaOptions(lr=1e-4).lr
 0.0001
@@ -55,7 +55,7 @@ __all__ = [
     "UniEntOptions", "ZeroShotOptions", "option", "resolve",
 ]  # fmt: skip
 
-# Larger numbers have no representation in single precision.
+# Larger numbers cannot be represented in single precision.
 LARGEST = 1e38
 
 
@@ -71,8 +71,9 @@ class AdapterOptions(Options):
     answer: Literal["own", "levelled"] = option(
         "own",
         field="levelled",
-        about="own: the class with the largest logit of the method; levelled: the mean logit that each class has on the "
-        "stream is subtracted first; score and updates do not change",
+        about="class prediction: own takes the class with the largest logit of the method; levelled "
+        "first subtracts the mean logit of each class on the stream. The score and the updates do"
+        " not change",
     )
     templates: tuple[str, ...] = option(
         ("a photo of a {}.",),
@@ -88,7 +89,7 @@ class AdapterOptions(Options):
         "single",
         number="D32",
         published="mixed",
-        about="half precision for recorded classes and frozen scores if mixed, as on the authors' GPU; not in the paper",
+        about="half precision for class embeddings and frozen scores if mixed, as on the authors' GPU",
     )
     accept: tuple[str, ...] = option(
         (),
@@ -154,8 +155,8 @@ def resolve(
 ) -> Resolved:
     """Resolve the options of the components by precedence. Text is parsed by the type of the option.
 
-    `guard` says whether the guard is on and has options. If two owners have an option of the same name, it is given as
-    `score.name`, for example.
+    `guard` says whether the guard is on and has options. If two owners have an option of the same name, the option is
+    given with its owner, for example as `score.name`.
     """
     require_known(profile, PROFILES, "profile")
     owned = options_classes(choice, guard)
@@ -188,12 +189,12 @@ def options_classes(choice: Components, guard: bool = False) -> dict[str, Any]:
 
 
 def _of_owners(choice: Components, explicit: Mapping[str, Any], guard: bool) -> OptionsByOwner:
-    """Group values that were given by name, or as owner.name, by owner."""
+    """Group values that were given by name, or as `owner.name`, by owner."""
     owned = {
         owner: [field.name for field in dataclasses.fields(options)]
         for owner, options in options_classes(choice, guard).items()
     }
-    found: OptionsByOwner = {owner: {} for owner in owned}
+    by_owner: OptionsByOwner = {owner: {} for owner in owned}
     for full, value in explicit.items():
         given, _, name = str(full).rpartition(".")
         new = name if given == "adapter" else _new_name(choice.method.name, name, value)
@@ -210,22 +211,25 @@ def _of_owners(choice: Components, explicit: Mapping[str, Any], guard: bool) -> 
             raise Error(
                 f"`{new}` is an option of the {' and of the '.join(having)}: write {ways}.", code="option-ambiguous"
             )
-        if new in found[having[0]]:
+        if new in by_owner[having[0]]:
             raise Error(f"`{new}` is given twice.", code="option-repeated")
-        found[having[0]][new] = value
-    return found
+        by_owner[having[0]][new] = value
+    return by_owner
 
 
 def _unknown_option(choice: Components, name: Any, known: list[str]) -> str:
     """Return the message about an option that no owner has."""
-    having = [found.name for found in list_components("method")[0] if name in types_of(found.options)]
+    having = [component.name for component in list_components("method")[0] if name in types_of(component.options)]
     hint = f"; it is an option of {', '.join(having)}: name the method" if having else suggest(str(name), known)
     components = f"{choice.method.name} with {choice.score.name} and {choice.identifier.name}"
     return f"There is no option {name!r} for {components}{hint}."
 
 
 def _new_name(method: str, name: str, value: Any) -> str:
-    """Return the present name of an option. A name that the adapter uses now is the adapter's if the value fits it."""
+    """Return the current name of an option.
+
+    A former name that the adapter uses now belongs to the adapter if the value is one of the adapter's choices.
+    """
     renamed = RENAMED.get(method, {}).get(name)
     own = types_of(AdapterOptions).get(name)
     if renamed is None or (own is not None and value in get_args(own)):
@@ -283,7 +287,7 @@ def canonical(
 
 
 def with_old_names(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `given` with the names of options before they were renamed."""
+    """Return `given` with the former names of renamed options."""
     old = {new: name for name, new in RENAMED.get(method, {}).items()}
     return {old.get(name, name): value for name, value in given.items()}
 
@@ -300,11 +304,11 @@ def _canonical(name: str, value: Any, hint: Any) -> Any:
 
 def list_options_classes() -> dict[str, Any]:
     """Return the options classes of all scores, identifiers and methods, of the adapter and of the guard, by name."""
-    every = [found for kind in COMPONENT_KINDS for found in list_components(kind)[0]]
+    every = [component for kind in COMPONENT_KINDS for component in list_components(kind)[0]]
     # If a score and an identifier have the same name, at most one of them has options.
-    having = {found.name: found.options for found in every if dataclasses.fields(found.options)}
+    having = {component.name: component.options for component in every if dataclasses.fields(component.options)}
     return {
-        **{found.name: found.options for found in every},
+        **{component.name: component.options for component in every},
         **having,
         "adapter": AdapterOptions,
         "guard": GuardOptions,
@@ -312,7 +316,7 @@ def list_options_classes() -> dict[str, Any]:
 
 
 def read_value(name: str, value: Any, hint: Any) -> Any:
-    """Convert `value`, text or a Python object, to the type `hint`; an Error if it does not fit."""
+    """Convert `value`, text or a Python object, to the type `hint`; raise an Error if it does not fit."""
     origin = get_origin(hint)
     if origin is Literal:
         if value not in get_args(hint):
@@ -346,7 +350,7 @@ def read_value(name: str, value: Any, hint: Any) -> Any:
 def _entries(name: str, value: Any, inner: Any) -> list[Any]:
     """Return the entries of a list option, given as a list, as the text of a JSON list, or as other text.
 
-    Choices and numbers are separated by commas. Free text (type `str`) may have commas and is a single entry.
+    Choices and numbers are separated by commas. Free text (type `str`) may contain commas and is a single entry.
     """
     if isinstance(value, list | tuple):
         return list(value)
@@ -362,12 +366,12 @@ def _entries(name: str, value: Any, inner: Any) -> list[Any]:
 
 def group_by_owner(choice: Components, flat: Mapping[str, Any]) -> OptionsByOwner:
     """Group options of earlier file formats, stored by name, by owner; unknown options go to the method."""
-    found: OptionsByOwner = {owner: {} for owner in options_classes(choice)}
+    by_owner: OptionsByOwner = {owner: {} for owner in options_classes(choice)}
     owned = {owner: types_of(options) for owner, options in options_classes(choice).items()}
     for name, value in flat.items():
         new = RENAMED.get(choice.method.name, {}).get(name, name)
-        found[next((owner for owner, names in owned.items() if new in names), "method")][new] = value
-    return found
+        by_owner[next((owner for owner, names in owned.items() if new in names), "method")][new] = value
+    return by_owner
 
 
 def rebuild(choice: Components, values: Mapping[str, Mapping[str, Any]], sources: OptionsByOwner) -> Resolved:

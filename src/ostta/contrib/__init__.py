@@ -1,4 +1,4 @@
-"""Methods, scores and identifiers that are registered, but not part of a benchmark of the paper and not recommended."""
+"""Registered methods, scores and identifiers that are neither part of the paper's benchmark nor recommended."""
 
 from __future__ import annotations
 
@@ -8,5 +8,6 @@ from .dart import Dart, DartOptions
 from .neighbours import Neighbours, NeighboursOptions
 
 __all__ = [
-    "CLIPTTA", "Adaptive", "AdaptiveOptions", "CLIPTTAOptions", "Dart", "DartOptions", "Neighbours", "NeighboursOptions",
+    "CLIPTTA", "Adaptive", "AdaptiveOptions", "CLIPTTAOptions", "Dart", "DartOptions", "Neighbours",
+    "NeighboursOptions",
 ]  # fmt: skip

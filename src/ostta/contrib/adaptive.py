@@ -1,18 +1,20 @@
-"""Many unknown images or few: where they are rare, nothing is cut in two.
+"""Threshold selection that adapts to the share of unknown images.
 
-LDA always cuts the scores in two, and on a stream without unknown images it rejects half of the known ones. Here the cut is made only
-while there are many unknown images among the recent ones, as the evidence of the score `neighbours` says:
+LDA always splits the scores into two groups, so on a stream without unknown images it rejects half of the known images.
+This identifier splits the scores only while many of the recent images are unknown. The evidence of the score
+`neighbours` indicates many unknown images if one of these conditions holds:
 
-    margin < 0.04       the worst-fitting quarter of the recent images fits its classes hardly better than by chance, or
-    rejected > 1/4      of the recent images, so many lie nearer to surely unknown images than to known ones (contrast < 0), or
-    groups = 2          the recent images of a class are clearly of two kinds: unknown ones that fit well
+    margin < 0.04       the worst-fitting quarter of the recent images fits its classes hardly better than by chance
+    rejected > 1/4      this share of the recent images is closer to clearly unknown images than to known images
+    groups = 2          the recent images of a class form two groups: known images and well-fitting unknown images
 
-Many: an image is known if its score is on the upper side of the cut, which is 0 for this score. Few: every image is accepted
-but those whose contrast is below 0, and none is reliably unknown, so that nothing is learned from it. Nobody can tell the two
-apart at every margin, and both mistakes are dear: so between the margins 0.04 and 0.18 the line goes down from the cut to where the
-lowest scores are. The share of rejected images has a band in which the last verdict stays.
+With many unknown images, an image is known if its score is at or above the split, which is 0 for this score. With few
+unknown images, every image is accepted unless its contrast is below 0, and no image is reliably unknown, so no method
+learns from it as unknown. Between the margins 0.04 and 0.18 the two cases cannot be distinguished and both errors are
+costly, so the threshold decreases from the split to the lowest scores. The decision on the share of rejected images has
+a hysteresis band.
 
-With a score that has no such evidence it decides as LDA with exact search does.
+With a score that has no such evidence, the decisions are those of LDA with exact search.
 """
 
 from __future__ import annotations
@@ -28,29 +30,40 @@ from ..core.otsu import otsu_split
 from ..core.types import NO_EVIDENCE, Decision, Error, Evidence, Verdict
 from ..identifiers.base import Identifier
 
-# Half of the band in which the last verdict on the share of rejected images stays.
+# Half the width of the hysteresis band for the share of rejected images.
 BAND = 0.025
-# Where the line ends that goes down from the cut: so many distances of the two groups' means below it, few scores are lower.
+# Lowest threshold, in distances between the two group means below the split. Few scores are lower.
 DEPTH = 1.2
 
 
 @dataclass(frozen=True)
 class AdaptiveOptions(Options):
-    """Chosen on streams of training images that the embedded model was not trained on; docs/experiments/former-rule.md has the tables.
+    """Options of `adaptive`, chosen on streams of training images that the embedded model was not trained on.
+
+    The measurements are in docs/experiments/former-rule.md.
 
     >>> AdaptiveOptions().many_rejected
     0.25
     """
 
-    window: int = option(512, bounds=WINDOWS, about="how many recent images count")
+    window: int = option(512, bounds=WINDOWS, about="number of recent images that are used")
     many_margin: float = option(
-        0.04, bounds=(-100, 100), about="up to this margin of the worst quarter over chance, unknown images are many"
+        0.04,
+        bounds=(-100, 100),
+        about="largest margin of the worst-fitting quarter over chance at which the stream counts as "
+        "having many unknown images",
     )
     few_margin: float = option(
-        0.18, bounds=(-100, 100), about="from this margin on they are few; in between, something of both"
+        0.18,
+        bounds=(-100, 100),
+        about="smallest margin at which the stream counts as having few unknown images; between the two"
+        " margins the threshold is interpolated",
     )
     many_rejected: float = option(
-        0.25, bounds=(0, 2), about="many unknown images while more than this share lies among the surely unknown"
+        0.25,
+        bounds=(0, 2),
+        about="share of recent images closer to clearly unknown than to known images, above which the "
+        "stream counts as having many unknown images",
     )
 
     def __post_init__(self) -> None:
@@ -63,7 +76,7 @@ class AdaptiveOptions(Options):
 
 
 class Adaptive(Identifier):
-    """A threshold while unknown images are many, and only what lies among the surely unknown is rejected while they are few.
+    """Use a threshold while many images are unknown; otherwise reject only images close to clearly unknown images.
 
     >>> identifier = Adaptive()
     >>> for _ in range(40):
@@ -74,7 +87,7 @@ class Adaptive(Identifier):
 
     Options = AdaptiveOptions
     options: AdaptiveOptions
-    about = "a threshold while unknown images are many; while they are few, only what lies among sure ones is rejected: ours"
+    about = "a threshold if many images are unknown; otherwise only images similar to clearly unknown ones are rejected"
 
     def __init__(self, options: AdaptiveOptions | None = None, *, scale: float | None = 1.0) -> None:
         super().__init__(options)
@@ -86,7 +99,7 @@ class Adaptive(Identifier):
 
     @property
     def warming_up(self) -> bool:
-        # The other bank stays empty where the score has no evidence for it.
+        # The bank of rejections stays empty if the score provides no evidence.
         return self.bank.young
 
     def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
@@ -117,14 +130,14 @@ class Adaptive(Identifier):
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
         require_names(tensors, ("scores", "rejected", "many"))
-        found = [bank.stored(tensors, name) for name, bank in self.memories().items()]
+        stored_scores = [bank.stored(tensors, name) for name, bank in self.memories().items()]
         many = stored_count(tensors, "many", 1)
-        for bank, scores in zip(self.memories().values(), found, strict=True):
+        for bank, scores in zip(self.memories().values(), stored_scores, strict=True):
             bank.load(scores)
         self._many = bool(many)
 
     def _few(self, evidence: Evidence) -> float:
-        """0 where unknown images are many, 1 where they are few."""
+        """Return 0 if many images are unknown, 1 if few are, and a value in between if it is unclear."""
         if evidence.get("groups", 1) > 1 or self._many_rejected(evidence):
             return 0.0
         many, few = self.options.many_margin, self.options.few_margin

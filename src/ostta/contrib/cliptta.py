@@ -1,77 +1,91 @@
-"""CLIPTTA for a stream of single images: contrastive entropy, even use of classes, known and unknown scores driven apart.
+"""CLIPTTA for a stream of single images: contrastive entropy, balanced classes, separated known and unknown scores.
 
-The published method adapts to batches of hundreds of images, ten steps each. A single image leaves it nothing: its contrast has one
-column and no gradient, its threshold rejects it, and what remains makes every answer more uniform. So this is a streaming form of
-our own: images wait in a buffer of m, and at every m-th one step of Adam is taken on
+The published method adapts to batches of hundreds of images with ten steps each. It does not work with single images:
+the contrastive term has one column and no gradient, the threshold rejects the image, and the remaining term only makes
+predictions more uniform. This module is our streaming variant: images are collected in a buffer of m, and after every m
+images one step of Adam is taken on
 
     beta_tta L - beta_reg R + beta_ood E
 
     L   contrastive entropy, mean over the accepted images of the buffer, plus the mean over m images from the memory;
-        classes count by how often they were among the last 128 accepted answers, and once more each
-    R   entropy of the mean prediction, in which the m images have a share of m/128 and earlier ones the rest
-    E   -(m_in - m_out)^2 of the scores u = max log softmax(z), the soft means over the buffer and the last 512 scores;
-        the line between the two sides is Otsu's over these scores
+        the weight of a class is its count among the last 128 accepted predictions, plus one
+    R   entropy of the mean prediction, in which the m images have a share of m/128 and earlier images the rest
+    E   -(m_in - m_out)^2 of the scores u = max log softmax(z): soft means over the buffer and the last 512 scores,
+        separated by Otsu's threshold over these scores
 
-Accepted is what the identifier accepts. The memory has confident images of each class, as pixels, which are encoded anew. A term
-without images is left out.
+The identifier decides which images are accepted. The memory stores confident images of each class as pixels, which are
+encoded again for each step. A term without images is omitted.
 
-Costs, in forwards of the image tower: one with graph for every image; at every m-th image 2m - 1 more with graph and a backward
-through all 2m, and a second look for the answer where it is accepted. With m = 8, about 3 forwards and 2 backwards an image.
+Cost, in forward passes of the image tower: one with graph for every image; at every m-th image 2m - 1 more with graph,
+a backward pass through all 2m, and a second look if the image is accepted. With m = 8 this is about 3 forward passes
+and 2 backward passes per image.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from ..backbones.protocol import Backbone
 from ..config.declare import option
 from ..core.banks import WINDOWS, FeatureMemory, ScoreBank, named
-from ..core.checks import require_names, split, stored, stored_count
-from ..core.losses import contrastive_entropy, mixed_entropy, outlier_exposure
-from ..core.optimisers import Optimiser
+from ..core.checks import require_intact, require_names, split, stored, stored_count
+from ..core.losses import cosines
+from ..core.optimisers import Optimiser, Trained
 from ..core.otsu import otsu_split
-from ..core.scores import cosines
+from ..core.overlay import TrainedOverlay
 from ..core.types import Decision, Error, Look
 from ..data.views import from_levels, to_levels
 from ..methods.base import Facts, Proposal, Tuned, TunedState
-from ..methods.gradient import Trained
-from ..methods.trained_overlay import Group, GroupOptions, TrainedOverlay, group_option, rank_option
+from ..methods.groups import Group, GroupOptions, group_option, rank_option
 from .image_memory import ImageBuffer, ImageMemory
 
 FILLING = Proposal(reason="the buffer is still filling")
 NO_LOSS = Proposal(reason="no loss applies: the buffer has no accepted image, and the other terms are switched off")
-# How far from one the sum of probabilities may be that were added up in single precision.
+# Tolerance for the sum of probabilities that were added in single precision.
 ROUNDING = 1e-3
 
 
 @dataclass(frozen=True)
 class CLIPTTAOptions(GroupOptions):
-    """Rate, weights and `gamma` are the published code's; buffer, windows and memory are those of the streaming form."""
+    """Options of `cliptta`. Rate, weights and `gamma` are as published; the other options are not in the paper."""
 
-    lr: float = option(1e-4, above=0, about="rate of Adam")
-    eps: float = option(1e-6, above=0, about="what Adam adds to the size of a moment before dividing by it")
+    lr: float = option(1e-4, above=0, about="learning rate of Adam")
+    eps: float = option(1e-6, above=0, about="constant that Adam adds to the denominator for numerical stability")
     buffer: int = option(
-        8, bounds=(1, 256), about="one step for so many images; published: batches of 128 to 384, ten steps"
+        8,
+        bounds=(1, 256),
+        about="number of images per update; the published method uses batches of 128 to 384 images and ten steps",
     )
     beta_tta: float = option(1.0, at_least=0, about="weight of the contrastive entropy")
-    beta_reg: float = option(1.0, at_least=0, about="weight of the entropy of the mean prediction, which is raised")
+    beta_reg: float = option(1.0, at_least=0, about="weight of the entropy of the mean prediction, which is maximised")
     beta_ood: float = option(
-        1.0, at_least=0, about="weight of outlier contrastive exposure; the published runs have 1, or 0.1 by default"
+        1.0,
+        at_least=0,
+        about="weight of outlier contrastive exposure; the published runs use 1, the default of the "
+        "published code is 0.1",
     )
-    gamma: float = option(0.005, above=0, about="width of the soft line between known and unknown scores")
+    gamma: float = option(0.005, above=0, about="width of the sigmoid that separates known from unknown scores")
     recent: int = option(
-        128, bounds=(1, 100_000), about="how many accepted answers count the classes, and how many images make the mean"
+        128,
+        bounds=(1, 100_000),
+        about="number of accepted predictions over which the classes are counted, and number of images "
+        "in the mean prediction",
     )
-    scores: int = option(512, bounds=WINDOWS, about="how many recent scores the soft means are over")
-    shots: int = option(4, bounds=(1, 64), about="images a class in the memory, where there is room for so many")
-    memory: int = option(64, bounds=(1, 1024), about="images in the memory in all; published: 16 a class")
+    scores: int = option(512, bounds=WINDOWS, about="number of recent scores in the soft means")
+    shots: int = option(
+        4, bounds=(1, 64), about="largest number of images per class in the memory, limited by `memory`"
+    )
+    memory: int = option(
+        64, bounds=(1, 1024), about="total number of images in the memory; the published method stores 16 per class"
+    )
     longest: int = option(
         512,
         at_least=1,
-        about="an image in the memory gives way to any other of its class after so many accepted images",
+        about="number of accepted images after which a stored image may be replaced by any other image of its class",
     )
     group: Group = group_option()
     rank: int = rank_option()
@@ -87,17 +101,16 @@ class CLIPTTAOptions(GroupOptions):
             )
 
     def depth(self, classes: int) -> int:
-        """Images a class in the memory: `shots`, or as many as there is room for, and always one."""
+        """Return the number of images per class in the memory: `shots`, limited by the capacity, and at least one."""
         return max(1, min(self.shots, self.memory // classes))
 
     @property
     def stored_images(self) -> int:
-        """The most images whose pixels are stored."""
+        """Return the maximum number of images whose pixels are stored."""
         return self.buffer - 1 + self.memory
 
-    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of stored tensors that depend on the options, by name."""
-        return {
+    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[Any, ...]]:
+        return super().stored_shapes(classes, width) | {
             "buffer/labels": (self.buffer - 1,),
             "images/labels": (self.memory,),
             "answers/recent": (self.recent,),
@@ -105,12 +118,12 @@ class CLIPTTAOptions(GroupOptions):
 
 
 class CLIPTTAState(TunedState):
-    """What is trained, the images, and what was answered.
+    """Trained values, stored images, and recent predictions.
 
-    accepted:  how many images were, which is the time that the memory goes by.
-    recent:    the classes of the last accepted images; `counted` is how many have been written to this ring.
-    updates:   how many buffers were learned from; `mean` is the mean prediction over them.
-    pending:   the sum of the predictions of the images in the buffer.
+    accepted:  number of accepted images, the clock of the memory.
+    recent:    ring buffer of the classes of the last accepted images; `counted` is the number of writes to it.
+    updates:   number of buffers used for updates; `mean` is the mean prediction over them.
+    pending:   sum of the predictions of the images in the buffer.
     scores:    u of the last images.
     """
 
@@ -131,7 +144,10 @@ class CLIPTTAState(TunedState):
         self.scores = ScoreBank(options.scores)
 
     def restarted(self, fresh: TunedState) -> TunedState:
-        """The images in the memory stay, as their pixels come from no model. Scores and answers are those of the trained one."""
+        """Return `fresh` with the memory of this state.
+
+        The memory stores pixels, which do not depend on the trained values; scores and predictions do.
+        """
         assert isinstance(fresh, CLIPTTAState)
         fresh.images, fresh.accepted = self.images, self.accepted
         return fresh
@@ -140,7 +156,10 @@ class CLIPTTAState(TunedState):
         return {"buffer": self.buffer, "images": self.images}
 
     def counts(self, label: int | None) -> torch.Tensor:
-        """How often each class is among the recent accepted answers, with one of class `label` more; and once more each."""
+        """Return the count of each class among the recent accepted predictions, plus one.
+
+        If `label` is not None, its class is counted once more.
+        """
         recent = self.recent
         if label is not None:
             recent = recent.clone()
@@ -178,10 +197,8 @@ class CLIPTTAState(TunedState):
         accepted, updates = stored_count(answers, "accepted"), stored_count(answers, "updates")
         counted = stored_count(answers, "counted", accepted)
         recent = stored(answers, "recent", torch.int64, self.recent.shape, -1, classes - 1)
-        if not bool(((recent >= 0) == (torch.arange(len(recent)) < counted)).all()):
-            raise Error(
-                "The stored recent answers are damaged: their number is not the stored count.", code="state-damaged"
-            )
+        agree = ((recent >= 0) == (torch.arange(len(recent)) < counted)).all()
+        require_intact(agree, "list of recent answers", "its length is not the stored count")
         scores = self.scores.stored(answers)
         self.buffer.load(buffer, classes)
         mean = _probabilities(answers, "mean", classes, 1 if updates else 0)
@@ -196,7 +213,7 @@ class CLIPTTAState(TunedState):
 
 
 class CLIPTTA(Tuned):
-    """Learn from a few images at a time, accepted or not, and from confident ones of before."""
+    """Learn from buffered images, accepted or not, and from stored confident images."""
 
     Options = CLIPTTAOptions
     facts = Facts(
@@ -236,7 +253,7 @@ class CLIPTTA(Tuned):
         accepted = torch.tensor([*(label >= 0 for label in state.buffer.labels), decision.desired])
         counts = state.counts(_answer(look) if decision.desired else None)
         share, line = self._share(state), self._line(state, look)
-        # The buffer's own images are the last scores, and are scored anew, with graph.
+        # The last scores belong to the images in the buffer, which are scored again with graph.
         others = torch.from_numpy(state.scores.scores()[: len(state.scores) - waiting]).to(state.mean)
         drawn = state.images.drawn(options.buffer, state.updates)
         if not (options.beta_reg or (options.beta_ood and line is not None) or bool(accepted.any()) or len(drawn)):
@@ -281,11 +298,11 @@ class CLIPTTA(Tuned):
         state.buffer.clear()
 
     def _share(self, state: CLIPTTAState) -> float:
-        """What a buffer counts in the mean prediction: as much as each one before it, until they fill the window."""
+        """Return the weight of a buffer in the mean prediction: equal for all buffers until they fill the window."""
         return max(self.options.buffer / self.options.recent, 1 / (state.updates + 1))
 
     def _line(self, state: CLIPTTAState, look: Look[None]) -> float | None:
-        """Otsu's threshold over the recent scores, the image's own among them; None where they are all alike."""
+        """Return Otsu's threshold over the recent scores and that of the image; None if all scores are equal."""
         split = otsu_split(state.scores.sorted_with(float(_scores(look.cosines.detach()))))
         return split.threshold if split.low < split.high else None
 
@@ -295,13 +312,49 @@ def _answer(look: Look[None]) -> int:
 
 
 def _scores(z: torch.Tensor) -> torch.Tensor:
-    """u = max log softmax(z), at scale 1 as published; in single precision, as it spans a tenth and no more."""
+    """Return u = max log softmax(z), at scale 1 as published; in single precision, as its range is about 0.1."""
     return torch.log_softmax(z.float(), dim=-1).max(dim=-1).values
 
 
 def _probabilities(tensors: dict[str, torch.Tensor], name: str, classes: int, total: int) -> torch.Tensor:
-    """Read a stored sum of `total` distributions over the classes."""
+    """Read a stored sum of `total` probability distributions over the classes."""
     values = stored(tensors, name, torch.float32, (classes,), 0, total + ROUNDING)
-    if not abs(float(values.sum()) - total) <= ROUNDING * max(1, total):
-        raise Error(f"The stored tensor '{name}' is damaged: its values must sum to {total}.", code="state-damaged")
+    close = abs(float(values.sum()) - total) <= ROUNDING * max(1, total)
+    require_intact(close, f"tensor '{name}'", f"its values must sum to {total}")
     return values
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+def contrastive_entropy(logits: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    """Return CLIPTTA's contrastive entropy of each image, from `logits` [B, C] and the class counts `counts` [C].
+
+    The published form is, for each image i, the entropy of softmax_j(l_i,y_j) over the predicted classes y_j of all
+    images of a batch. Images with the same class have equal columns, so the sum can be taken over classes:
+
+        p_ic = n_c exp(l_ic) / sum_k n_k exp(l_ik),    H(p_i) + sum_c p_ic log n_c
+
+    This takes time B C instead of B B, and `counts` may include images outside the batch. A class with count 0 is
+    ignored.
+    """
+    logits, weights = logits[:, counts > 0], counts[counts > 0].log()
+    log_p = torch.log_softmax(logits + weights, dim=-1)
+    return -(log_p.exp() * (log_p - weights)).sum(-1)
+
+
+def mixed_entropy(logits: torch.Tensor, before: torch.Tensor, share: float) -> torch.Tensor:
+    """Return H((1 - share) before + share mean_i softmax(l_i)), the balance of classes; `before` [C] is constant."""
+    mean = (1 - share) * before + share * torch.softmax(logits, dim=-1).mean(0)
+    # A class may have probability 0, for which the gradient of the logarithm is not finite.
+    return -(mean * mean.clamp(min=torch.finfo(mean.dtype).tiny).log()).sum()
+
+
+def outlier_exposure(scores: torch.Tensor, others: torch.Tensor, threshold: float, width: float) -> torch.Tensor:
+    """Return CLIPTTA's outlier contrastive exposure, -(m_in - m_out)^2, which separates the means at `threshold`.
+
+    An image with score u belongs to the upper side with weight sigmoid((u - threshold) / width). The means are over
+    `scores` [B], which carry the graph, and `others` [N], which are constants.
+    """
+    both = torch.cat([scores, others])
+    inside = torch.sigmoid((both - threshold) / width)
+    means = [(weight * both).sum() / weight.sum() for weight in (inside, 1 - inside)]
+    return -((means[0] - means[1]) ** 2)

@@ -1,19 +1,20 @@
-"""A score in the spirit of DART (2026): one prototype of known images, one of unknown ones, and the axis between them.
+"""A score inspired by DART (2026): one prototype of known images, one of unknown images, and the axis between them.
 
     s = the best cosine;  r = f.D - f.U        D, U: unit prototypes of known and unknown images
-    value = std(s) + g std(r)                  std: less the mean, over the deviation, of the last 512 images
+    value = std(s) + g std(r)                  std: standardised by mean and deviation of the last 512 images
 
-Not a reproduction. Public text says that DART keeps one prototype of either kind, that the axis between them is followed as it drifts,
-that several layers are joined, and that something corrects prototypes which have changed places. It does not say how the prototypes
-begin, who may move them and how fast, what the score is, which layers count, or how a change of places is noticed. What was chosen here:
+This is not a reproduction. According to public information, DART keeps one prototype of either kind, tracks the axis
+between them as it drifts, combines several layers, and corrects prototypes that have been swapped. The initialisation
+and update of the prototypes, the score, the selected layers and the detection of swaps are not public. This module
+makes these choices:
 
-    layers      the final feature alone: no hook in the image tower, so that it works on features and exported towers too
-    beginning   after 64 images: the means of the two groups that s is cut into; until then the value is std(s)
-    movement    a reliable known image moves D by 1/64 towards itself, a reliable unknown one U
+    layers      the final feature only: no hook in the image tower, so it also works on features and exported towers
+    start       after 64 images: the means of the two groups into which s is split; before that the value is std(s)
+    update      a reliable known image moves D by 1/64 towards its feature, a reliable unknown image moves U
     score       the two standardised terms with equal weight
-    flips       every 64 images, g is the sign of the correlation of r with s over the last 512; 0 where it is below 0.1
+    swaps       every 64 images, g is the sign of the correlation of r with s over the last 512; 0 if it is below 0.1
 
-What to expect: one mean of many classes is coarse, and where there are no unknown images U is the mean of hard known ones.
+Limitations: one mean of many classes is coarse, and without unknown images U is the mean of difficult known images.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from numpy.typing import NDArray
 
 from ..config.declare import Options, option
 from ..core.banks import FeatureWindow, ScoreBank, feature_row, named
-from ..core.checks import require_names, split, stored, stored_count
+from ..core.checks import require_intact, require_names, split, stored, stored_count
+from ..core.losses import max_score
 from ..core.otsu import otsu_split
-from ..core.scores import max_score
 from ..core.types import Decision, Error, Look, Scored, Verdict
 from ..scores.base import Score, Setting
 
@@ -39,35 +40,46 @@ KNOWN, UNKNOWN = 0, 1
 
 @dataclass(frozen=True)
 class DartOptions(Options):
-    """All of them are our choice: none is public."""
+    """Options of `dart`. All values are our choice, because no published value exists."""
 
-    gather: int = option(64, bounds=(2, 10_000), about="images before there are prototypes")
-    follow: float = option(1 / 64, above=0, at_most=1, about="how far a reliable image moves its prototype")
-    kept: int = option(512, bounds=(2, 65_536), about="images that mean, deviation and correlation are over")
-    flip_every: int = option(
-        64, bounds=(0, 10**6), about="images between two looks at the sign of the axis; 0 for none"
+    gather: int = option(64, bounds=(2, 10_000), about="number of images before the prototypes are initialised")
+    follow: float = option(1 / 64, above=0, at_most=1, about="update rate of a prototype for each reliable image")
+    kept: int = option(
+        512,
+        bounds=(2, 65_536),
+        about="number of recent images over which mean, standard deviation and correlation are computed",
     )
-    flip_below: float = option(0.1, bounds=(0, 1), about="a correlation this weak leaves the axis out")
+    flip_every: int = option(
+        64,
+        bounds=(0, 10**6),
+        about="number of images between two checks of the sign of the axis; 0 disables the checks",
+    )
+    flip_below: float = option(0.1, bounds=(0, 1), about="smallest absolute correlation at which the axis is used")
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
-        """The shapes of the tensors whose size these options decide, by name; smaller ones while few images have been seen."""
+        """Return the shapes of stored tensors that depend on the options, by name.
+
+        The tensors are smaller until enough images have been seen.
+        """
         return {"gathered/rows": (self.gather, width)}
 
 
 class Dart(Score):
-    """Two prototypes, the last pairs of s and r, and, before there are prototypes, the images for them.
+    """Two prototypes, the last pairs of s and r, and the features for the initial prototypes.
 
-    >>> ostta.load("embedded", ["cat", "dog"], "zero_shot", score="dart").step(image).score  # nothing to compare with yet
+    >>> ostta.load("embedded", ["cat", "dog"], "zero_shot", score="dart").step(image).score  # no images yet
     0.0
     """
 
     Options = DartOptions
-    about = "in the spirit of DART: the best class, and which of two running prototypes the image is nearer to"
+    about = "inspired by DART: fit to the best class, and similarity to prototypes of known and unknown images"
     scale: float | None = None
 
     def __init__(self, options: DartOptions, setting: Setting) -> None:
         if options.kept < options.gather:
-            raise Error(f"`kept` is at least `gather`, not {options.kept} with {options.gather}.")
+            raise Error(
+                f"`kept` ({options.kept}) must be at least `gather` ({options.gather}).", code="option-conflict"
+            )
         self.options = options
         self._width = setting.classifier.shape[1]
         self.reset()
@@ -75,7 +87,7 @@ class Dart(Score):
     def reset(self) -> None:
         self._prototypes: Floats | None = None
         self._gathered = FeatureWindow(self.options.gather, self._width)
-        # s and r of the last images, r from where there are prototypes on.
+        # s and r of the last images; r exists only once there are prototypes.
         self._fits, self._axes = ScoreBank(self.options.kept), ScoreBank(self.options.kept)
         self._images, self._sign = 0, 1
 
@@ -121,21 +133,21 @@ class Dart(Score):
         images, sign = stored_count(counts, "images"), stored_count(counts, "sign", 2)
         begun = axis["prototypes"].ndim > 0 and len(axis["prototypes"]) > 0
         prototypes = stored(axis, "prototypes", torch.float64, (2 if begun else 0, self._width))
-        if bool((torch.linalg.vector_norm(prototypes, dim=-1) > 1.001).any()):
-            raise Error("The stored prototypes are damaged: none is longer than one.")
+        too_long = (torch.linalg.vector_norm(prototypes, dim=-1) > 1.001).any()
+        require_intact(~too_long, "pair of prototypes", "a prototype is longer than 1")
         fits, axes = (self._fits.stored(axis, name) for name in ("fits", "axes"))
         fresh = FeatureWindow(self.options.gather, self._width)
         fresh.load(gathered)
         waiting = 0 if begun else min(images, self.options.gather)
-        if len(fits) != min(images, self.options.kept) or len(axes) > len(fits) or len(fresh) != waiting:
-            raise Error("The stored prototypes are damaged: what is kept for them are not as many images as were seen.")
+        complete = len(fits) == min(images, self.options.kept) and len(axes) <= len(fits) and len(fresh) == waiting
+        require_intact(complete, "pair of prototypes", "the numbers of stored images and of seen images do not agree")
         self._prototypes = prototypes.numpy().copy() if begun else None
         self._gathered, self._images, self._sign = fresh, images, sign - 1
         self._fits.load(fits)
         self._axes.load(axes)
 
     def _begin(self) -> None:
-        """Prototypes from the images so far; not yet, where all of them fit their class equally well."""
+        """Compute the prototypes from the images so far, unless all images fit their class equally well."""
         rows = self._gathered.ordered.astype(np.float64)
         fits = self._fits.scores()[-len(rows) :]
         cut, low, high = otsu_split(fits)
@@ -165,7 +177,7 @@ class Dart(Score):
 
 
 def _standard(value: float, bank: ScoreBank) -> float:
-    """`value` less the mean of those in the bank, in deviations of theirs; 0 where they do not differ."""
+    """Return `value` standardised by the mean and deviation of the bank; 0 if the deviation is 0."""
     others = bank.scores()
     deviation = float(others.std()) if len(others) else 0.0
     return (value - float(others.mean())) / deviation if deviation > 1e-9 else 0.0

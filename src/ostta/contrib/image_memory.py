@@ -1,6 +1,7 @@
-"""Two kinds of memory for images themselves, as 8-bit levels, for a method that encodes them again later (CLIPTTA).
+"""A buffer and a memory for images, stored as 8-bit levels, for methods that encode them again later (CLIPTTA).
 
-Both have fixed storage, which is allocated once. What is beside the pixels lives on the processor: it decides where pixels go.
+Both have fixed storage, which is allocated once. Labels, confidences and times stay in main memory, because they
+determine where pixels are stored.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ import math
 
 import torch
 
-from ..core.checks import MOST_BYTES, MOST_STEPS, require_names, stored, stored_count
+from ..core.checks import MOST_BYTES, MOST_STEPS, require_intact, require_names, stored, stored_count
 from ..core.types import Error
 
 
 class ImageBuffer:
-    """The images since the last update, each with its class, or -1 where it was rejected."""
+    """The images since the last update, each with its class, or -1 if it was rejected."""
 
     def __init__(self, capacity: int, size: int, device: torch.device | None = None) -> None:
         self._pixels = _room("A buffer", capacity, size, device)
@@ -51,30 +52,27 @@ class ImageBuffer:
 
     def tensors(self) -> dict[str, torch.Tensor]:
         pixels, labels = self._pixels.clone(), self._labels.clone()
-        # What is left of earlier images is nobody's, and no part of the state.
+        # Pixels of earlier images beyond the current count are not part of the state.
         pixels[self._count :], labels[self._count :] = 0, -1
         return {"pixels": pixels, "labels": labels, "count": torch.tensor(self._count)}
 
     def load(self, tensors: dict[str, torch.Tensor], classes: int) -> None:
-        """Replace the content; refused whole where it cannot be that of a buffer like this one."""
+        """Replace the content. Raise an Error and change nothing if the content does not fit this buffer."""
         require_names(tensors, ("pixels", "labels", "count"))
         count = stored_count(tensors, "count", len(self._pixels))
         labels = stored(tensors, "labels", torch.int64, self._labels.shape, -1, classes - 1)
         pixels = stored(tensors, "pixels", torch.uint8, self._pixels.shape)
-        _require_zeros(pixels, torch.arange(len(labels)) < count)
-        if bool((labels[count:] >= 0).any()):
-            raise Error(
-                "The stored buffer of images is damaged: its labels and `count` do not agree.", code="state-damaged"
-            )
+        _require_zeros(pixels[count:])
+        require_intact((labels[count:] < 0).all(), "buffer of images", "its labels and `count` do not agree")
         self._pixels.copy_(pixels)
         self._labels.copy_(labels)
         self._count = count
 
 
 class ImageMemory:
-    """Confident images of each class: at most `depth` a class and `capacity` in all.
+    """Confident images of each class: at most `depth` per class and `capacity` in total.
 
-    Time is counted in accepted images. `place` says where a candidate would go without putting it there.
+    Time is counted in accepted images. `place` returns the position of a candidate without storing it.
     """
 
     def __init__(self, capacity: int, depth: int, longest: int, size: int, device: torch.device | None = None) -> None:
@@ -92,11 +90,11 @@ class ImageMemory:
         return self._pixels.numel()
 
     def place(self, label: int, confidence: float, now: int) -> int | None:
-        """The place that a candidate would take; None if it has none.
+        """Return the position that a candidate would take; None if it would not be stored.
 
-        A class with room takes the first empty place or, where all are taken, that of the oldest image. A full class gives up its
-        oldest image if that is older than `longest`, or else its least confident one, unless the candidate is less confident; the
-        oldest among equals.
+        A class with fewer than `depth` images gets the first empty position or, if there is none, that of the oldest
+        image. A full class replaces its oldest image if that is older than `longest`. Otherwise it replaces its least
+        confident image (the oldest of several), unless the candidate is less confident.
         """
         own = (self._labels == label).nonzero().flatten()
         if len(own) < self._depth:
@@ -107,7 +105,7 @@ class ImageMemory:
             return oldest
         least = self._confidences[own].min()
         weakest = own[self._confidences[own] == least]
-        # Compared as it would be stored, so that equal is equal.
+        # Compared in the precision of the stored values, so that equal confidences compare equal.
         as_good = bool(least.new_tensor(confidence) >= least)
         return int(weakest[self._times[weakest].argmin()]) if as_good else None
 
@@ -116,7 +114,7 @@ class ImageMemory:
         self._confidences[place], self._times[place] = confidence, now
 
     def drawn(self, count: int, turn: int) -> torch.Tensor:
-        """At most `count` images, levels [.., 3, H, W], as many of each class as there can be: class by class, from `turn` on."""
+        """Return at most `count` images, levels [.., 3, H, W], balanced over the classes; `turn` sets the start."""
         classes = sorted(set(self._labels[self._labels >= 0].tolist()))
         places = [(self._labels == label).nonzero().flatten().tolist() for label in classes]
         chosen: list[int] = []
@@ -134,45 +132,34 @@ class ImageMemory:
         }
 
     def load(self, tensors: dict[str, torch.Tensor], classes: int, now: int) -> None:
-        """Replace the content; refused whole where it cannot be that of a memory like this one after `now` accepted images."""
+        """Replace the content. Raise an Error and change nothing if it does not fit after `now` accepted images."""
         require_names(tensors, ("pixels", "labels", "confidences", "times"))
         labels = stored(tensors, "labels", torch.int64, self._labels.shape, -1, classes - 1)
         confidences = stored(tensors, "confidences", torch.float32, labels.shape, 0, 1)
         times = stored(tensors, "times", torch.int64, labels.shape, 0, min(now, MOST_STEPS))
         pixels = stored(tensors, "pixels", torch.uint8, self._pixels.shape)
-        filled = labels >= 0
-        _require_zeros(pixels, filled)
-        if not bool((filled == (torch.arange(len(labels)) < filled.sum())).all()):
-            raise Error(
-                "The stored memory of images is damaged: it has an empty place before a taken one.",
-                code="state-damaged",
-            )
-        if bool(((confidences > 0) & ~filled).any()) or bool(((times > 0) & ~filled).any()):
-            raise Error("The stored memory of images is damaged: an empty place must hold zeros.", code="state-damaged")
-        if bool(filled.any()) and int(labels[filled].bincount().max()) > self._depth:
-            raise Error(
-                f"The stored memory of images is damaged: a class has more than {self._depth} images.",
-                code="state-damaged",
-            )
-        for own, new in zip(
-            (self._pixels, self._labels, self._confidences, self._times),
-            (pixels, labels, confidences, times),
-            strict=True,
-        ):
-            own.copy_(new)
+        count = int((labels >= 0).sum())
+        for part in (pixels, confidences, times):
+            _require_zeros(part[count:])
+        require_intact((labels[:count] >= 0).all(), "memory of images", "it has an empty place before a filled one")
+        per_class = labels[:count].bincount(minlength=1).max()
+        require_intact(per_class <= self._depth, "memory of images", f"a class has more than {self._depth} images")
+        self._pixels.copy_(pixels)
+        self._labels.copy_(labels)
+        self._confidences.copy_(confidences)
+        self._times.copy_(times)
 
 
 def _room(what: str, capacity: int, size: int, device: torch.device | None) -> torch.Tensor:
     shape = (capacity, 3, size, size)
     if math.prod(shape) > MOST_BYTES:
         raise Error(
-            f"{what} of {capacity:,} images of {size} x {size} would take {math.prod(shape) / 2**30:,.1f} GiB, and at most "
-            f"{MOST_BYTES // 2**30} GiB are given: choose smaller options.",
+            f"{what} of {capacity:,} images of {size} x {size} would take {math.prod(shape) / 2**30:,.1f} GiB, "
+            f"and at most {MOST_BYTES // 2**30} GiB are given: choose smaller options.",
             code="memory-limit",
         )
     return torch.zeros(shape, dtype=torch.uint8, device=device)
 
 
-def _require_zeros(pixels: torch.Tensor, filled: torch.Tensor) -> None:
-    if bool(pixels[~filled].any()):
-        raise Error("The stored images are damaged: empty places must hold zeros.", code="state-damaged")
+def _require_zeros(empty: torch.Tensor) -> None:
+    require_intact(not empty.any(), "memory of images", "an empty place must hold zeros")

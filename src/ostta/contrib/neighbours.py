@@ -1,11 +1,11 @@
-"""The score `neighbours`: how well an image fits its best class, and whether it lies nearer to known or to unknown images.
+"""The score `neighbours`: fit to the best class, and similarity to recent known and unknown images.
 
-It keeps the features of the last images, whatever they showed, and nothing else: what went wrong is gone a window later. Every so many
-images it looks at them all (`recent_images`) and finds which are surely known and which are lowest. A new image is scored by its
-best class and by how much more it is like the known ones. No gradient, no second pass, and no number depends on the scale of
-the cosines.
+The score stores only the features of the last images, regardless of their verdicts, so an error has no effect after the
+image leaves the window. At regular intervals it analyses the window (`recent_images`) and finds the clearly known
+images and those with the lowest scores. A new image is scored by its best class and by how much more similar it is to
+the known images. There is no gradient and no second pass, and no constant depends on the scale of the cosines.
 
-Its evidence, beside the numbers for people, is what the identifier `adaptive` decides by: `contrast`, `margin` and `groups`.
+The identifier `adaptive` uses the entries `contrast`, `margin` and `groups` of its evidence.
 """
 
 from __future__ import annotations
@@ -23,21 +23,31 @@ from .recent_images import Floats, RecentImages, Singles
 
 @dataclass(frozen=True)
 class NeighboursOptions(Options):
-    """Chosen on streams of training images that the embedded model was not trained on; docs/experiments/former-rule.md has the tables."""
+    """Options of `neighbours`, chosen on streams of training images that the embedded model was not trained on.
 
-    recent_images: int = option(512, bounds=(32, 65_536), about="how many recent images are remembered")
-    nearest: int = option(5, bounds=(1, 100), about="how many of the nearest known and unknown images count")
+    The measurements are in docs/experiments/former-rule.md.
+    """
+
+    recent_images: int = option(512, bounds=(32, 65_536), about="number of recent images that are stored")
+    nearest: int = option(
+        5, bounds=(1, 100), about="number of nearest known and of nearest unknown images that are used"
+    )
     look_every: int = option(
-        32, bounds=(1, 65_536), about="the window is looked at anew after so many images; sooner while it is young"
+        32,
+        bounds=(1, 65_536),
+        about="number of images between two analyses of the window; fewer while the window is filling",
     )
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
-        """The shapes of the tensors whose size these options decide, by name; smaller ones while few images have been seen."""
+        """Return the shapes of stored tensors that depend on the options, by name.
+
+        The tensors are smaller until enough images have been seen.
+        """
         return {"window/rows": (self.recent_images, width)}
 
 
 class Neighbours(WindowScore):
-    """A window of features, what the last look at it has found, and the images since then.
+    """A window of features, the result of its last analysis, and the number of images since then.
 
     >>> prediction = ostta.load("embedded", ["cat", "dog"], score="neighbours").step(image)
     >>> prediction.evidence["margin"], prediction.score  # the first images are accepted
@@ -45,13 +55,15 @@ class Neighbours(WindowScore):
     """
 
     Options = NeighboursOptions
-    about = "the best class, and likeness to recent known images less likeness to recent unknown ones: the former rule"
+    about = "fit to the best class, and similarity to recent known minus recent unknown images: the former default"
     scale: float | None = None
 
     def __init__(self, options: NeighboursOptions, setting: Setting) -> None:
         if options.nearest * 4 > options.recent_images:
             raise Error(
-                f"`recent_images` is at least four times `nearest`, not {options.recent_images} with {options.nearest}."
+                f"`recent_images` is at least four times `nearest`, not {options.recent_images} with "
+                f"{options.nearest}.",
+                code="option-conflict",
             )
         self.options = options
         super().__init__(setting, options.recent_images, options.look_every)

@@ -1,25 +1,27 @@
-"""What a window of recent images tells about known and unknown: made anew from the window each time, so that nothing confirms itself.
+"""Analyse a window of recent images: which are known and which unknown.
 
-Features are centred by the window's mean m and made unit again: what the domain gives to every image goes away. With the
-cosines z of the images to the classes, all numbers below are of centred features.
+Each analysis starts from the window alone, so earlier results cannot reinforce themselves. Features are centred by the
+mean m of the window and normalised again, which removes the component that all images of the domain share. All
+quantities below use centred features; z are the cosines of the images to the classes.
 
     fit_i       = max_c z_ic                                       the best class
     gap_i       = near(i, core) - near(i, lowest)                  near: mean of the five largest cosines to a bank
-    score_i     = fit_i, less its cut, by the distance of its two groups  +  weight * gap_i, in units of a core image's gap
+    score_i     = (fit_i - threshold) / distance of its groups + weight * gap_i, in units of a core gap
 
-`core` has the best images of each class, `lowest` the images with the lowest scores; four rounds, in which scores make banks and banks
-make scores. In the last one the weight depends on how clearly the gaps fall into two groups: with nothing to tell apart, they
-hardly count. Then the scores are shifted and scaled once more: 0 is the cut between the two groups, 1 the distance of their means.
+`core` has the best images of each class, `lowest` the images with the lowest scores. In four rounds, the scores select
+the banks and the banks give new scores. In the last round the weight depends on how clearly the gaps form two groups:
+if they do not, the gaps have little weight. The final scores are shifted and scaled: 0 is the threshold between the two
+groups, 1 the distance between their means.
 
-    contrast_i  = near(i, upper half) - near(i, sure)              in units of the upper half's own
-    margin      = how far the best class stands out in the worst-fitting quarter, less what it would by chance;
-                  without the images of contrast < 0, where these lie far from the known ones
+    contrast_i  = near(i, upper half) - near(i, sure)              in units of the contrast of the upper half
+    margin      = how far the best class stands out in the worst-fitting quarter, minus the value expected by chance;
+                  images with contrast < 0 are excluded if they are far from the known images
 
-    groups      = 2 where the images of a class are clearly of two kinds (`two_groups`), else 1
+    groups      = 2 if the images of a class clearly form two groups (`two_groups`), otherwise 1
 
-`sure` has those of the lowest images that lie among themselves and not among the upper half, and that fit no class better than by
-chance: hard known images drop out of it, and without unknown images it stays nearly empty. By chance, the cosines to the classes are
-independent and normal; unknown images fit hardly better than that.
+`sure` has the lowest images that are similar to each other, dissimilar to the upper half, and fit no class better than
+by chance. This excludes difficult known images; without unknown images `sure` is almost empty. The model of chance is
+independent normal cosines to the classes; unknown images fit hardly better than that.
 """
 
 from __future__ import annotations
@@ -38,25 +40,25 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Places = NDArray[np.intp]
 
-CORE = 5  # the best images of each class
-LOWEST = 3 / 32  # the share of the window in the bank of lowest scores
+CORE = 5  # number of best images of each class
+LOWEST = 3 / 32  # share of the window in the bank of lowest scores
 ROUNDS = 4
-# The weight of the neighbours in all rounds but the last, and its least and most in the last ...
+# Weight of the neighbours in all rounds but the last, and its minimum and maximum in the last round.
 TRAINING_WEIGHT, WEIGHTS = 1.0, (0.1, 4.0)
-# ... reached where a cut in two explains so much of the gaps' variance: 0.64 of a Gaussian's, 0.75 of a uniform one's.
+# Explained variance of the gaps at which these two are reached. A split of a Gaussian explains 0.64, of a uniform 0.75.
 EXPLAINED = (0.74, 0.84)
-# An image of the lowest is surely unknown if its contrast, below 0, is this part of a known image's: the first where it fits its
-# best class by chance only.
+# An image in `lowest` is clearly unknown if its negative contrast exceeds this fraction of the contrast of known
+# images. The first value applies to images that fit their best class only by chance.
 SURE = (0.45, 0.7)
-# The contrast, below 0, from which images among the surely unknown begin to leave the margin, and have left.
+# Negative contrasts between which the weight of clearly unknown images in the margin falls from 1 to 0.
 FAR = (0.55, 0.65)
-CHANCE = 0.25  # the part of the window that is compared with chance
+CHANCE = 0.25  # share of the window that is compared with chance
 TINY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Banks:
-    """Centred features of the images that others are compared with, and the units of the comparison."""
+    """Centred features of the reference images, and the units of the comparison."""
 
     core: Singles
     lowest: Singles
@@ -69,8 +71,8 @@ class Banks:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What is found about images: how they fit, the score, the contrast, and how near they are to known and unknown images."""
+class ImageResults:
+    """Results for images: fit, score, contrast, and similarity to known and unknown images."""
 
     fit: Floats
     score: Floats
@@ -81,7 +83,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class RecentImages:
-    """What one look at a window has found."""
+    """Result of the analysis of one window."""
 
     mean: Singles
     mean_cosines: Floats
@@ -95,46 +97,48 @@ class RecentImages:
 
     @property
     def groups(self) -> int:
-        """Of how many kinds the images of a class are: 2 where that is clear."""
+        """Number of groups that the images of a class form: 2 if the groups are clear, otherwise 1."""
         return 1 if self.banks is None or not self.banks.two_groups else 2
 
     @classmethod
     def of(cls, rows: Singles, cosines: Floats, nearest: int) -> RecentImages:
-        """From the unit features [N, D] of a window and their cosines [N, C] to the classes."""
+        """Analyse a window, given its unit features [N, D] and their cosines [N, C] to the classes."""
         mean, mean_cosines = rows.mean(0), cosines.mean(0)
         centred, own = _centred(rows, cosines, mean, mean_cosines)
         fit = own.max(1)
         cut, low, high = otsu_split(fit)
         distance = max(high - low, TINY)
         plain = (fit - cut) / distance
-        # Images that fit their best class no better than the worse half of images of no class.
+        # Images that fit their best class no better than the median image without a class.
         by_chance = fit < chance_peak(own.shape[1], 0.5) * np.sqrt((own**2).mean(1))
         banks, scores, contrast = _banks(centred, plain, own.argmax(1), by_chance, nearest)
         zero, low, high = otsu_split(scores)
         size, margin = max(high - low, TINY), _margin_with(contrast, own, fit)
         return cls(mean, mean_cosines, cut, distance, zero, size, margin, banks, nearest)
 
-    def judge(self, rows: Singles, cosines: Floats) -> Judged:
-        """What the window says of images, which need not be in it."""
+    def judge(self, rows: Singles, cosines: Floats) -> ImageResults:
+        """Compare images with the window; they need not be in it."""
         centred, own = _centred(rows, cosines, self.mean, self.mean_cosines)
         fit: Floats = own.max(1)
         scores, banks = (fit - self.cut) / self.distance, self.banks
         if banks is None:
-            return Judged(fit, (scores - self.zero) / self.size, np.ones(len(rows)))
+            return ImageResults(fit, (scores - self.zero) / self.size, np.ones(len(rows)))
         known, unknown = (near(centred, bank, self.nearest) for bank in (banks.core, banks.lowest))
         scores = scores + banks.weight * (known - unknown) / banks.unit
-        return Judged(fit, (scores - self.zero) / self.size, _contrast(centred, banks, self.nearest), known, unknown)
+        return ImageResults(
+            fit, (scores - self.zero) / self.size, _contrast(centred, banks, self.nearest), known, unknown
+        )
 
 
 def near(rows: Singles, bank: Singles, nearest: int) -> Floats:
-    """The mean of the largest cosines of each row to a bank."""
+    """Return the mean of the largest cosines of each row to a bank."""
     return _largest(rows @ bank.T, nearest)
 
 
 def _banks(
     centred: Singles, plain: Floats, best: Places, by_chance: NDArray[np.bool_], nearest: int
 ) -> tuple[Banks | None, Floats, Floats]:
-    """The banks of a window, and scores and contrasts of its images; None where there are too few images for neighbours."""
+    """Return the banks of a window, and the scores and contrasts of its images; None if there are too few images."""
     total = len(centred)
     count, scores, apart = max(nearest + 1, int(total * LOWEST)), plain, np.ones(total)
     if total < 4 * nearest:
@@ -149,7 +153,7 @@ def _banks(
         scores = plain + weight * gap / unit
     two = in_two_groups(centred, scores, gap, best, nearest)
     order = np.argsort(scores)
-    # The upper half, and none below the cut: where most images are unknown, fewer than half are known.
+    # The upper half, restricted to scores above the threshold: if most images are unknown, fewer than half are known.
     upper, last = (
         order[max(total // 2, int((scores < otsu_split(scores)[0]).sum())) :],
         order[: max(count, 3 * nearest)],
@@ -157,7 +161,8 @@ def _banks(
     near_upper = _near_members(centred, upper, nearest)
     contrast = near_upper - _near_members(centred, last, nearest)
     upper_unit = max(float(np.median(contrast[upper])), TINY)
-    # One that fits a class better than by chance must lie clearer apart, and in more company: a few hard known images may.
+    # Images that fit a class better than by chance need a stronger contrast and more similar images, because a few
+    # difficult known images can look alike.
     sure_by = np.where(by_chance[last], SURE[0], SURE[1])
     places = last[-contrast[last] > sure_by * upper_unit]
     sure = None
@@ -167,10 +172,10 @@ def _banks(
 
 
 def _near_members(centred: Singles, places: Places, nearest: int) -> Floats:
-    """How near all images are to some of them. Nobody is a neighbour of oneself."""
-    found = near(centred, centred[places], nearest)
-    found[places] = _near_others(centred[places], nearest)
-    return found
+    """Return the similarity of all images to those at `places`. An image is not its own neighbour."""
+    similarity = near(centred, centred[places], nearest)
+    similarity[places] = _near_others(centred[places], nearest)
+    return similarity
 
 
 def _contrast(centred: Singles, banks: Banks, nearest: int) -> Floats:
@@ -186,7 +191,7 @@ def _centred(rows: Singles, cosines: Floats, mean: Singles, mean_cosines: Floats
 
 
 def _best_of_each(scores: Floats, best: Places) -> Places:
-    """The highest scores of each class among those above the mean of the upper group."""
+    """Return the highest scores of each class among those above the mean of the upper group."""
     above = np.argsort(-scores)[: int((scores > otsu_split(scores)[2]).sum())]
     seen: dict[int, int] = {}
     chosen = []
@@ -205,9 +210,10 @@ def _weight(gap: Floats) -> float:
 
 
 def _margin_with(contrast: Floats, cosines: Floats, fit: Floats) -> float:
-    """The margin of all images. The farther those among the surely unknown lie from the known, the less they count in it.
+    """Return the margin of all images.
 
-    Far unknown images are found by their contrast; the margin is then about the rest. Near ones mostly are not.
+    Clearly unknown images have less weight the farther they are from the known images: their contrast already
+    identifies them, so the margin describes the other images. It rarely identifies unknown images near known ones.
     """
     margin, among = _margin(cosines, fit), contrast < 0
     if not among.any() or among.all():
@@ -218,7 +224,7 @@ def _margin_with(contrast: Floats, cosines: Floats, fit: Floats) -> float:
 
 
 def _margin(cosines: Floats, fit: Floats) -> float:
-    """How far the best cosine stands out among an image's cosines, in the worst-fitting part of the window, above chance."""
+    """Return how far the best cosine of an image stands out, above chance, in the worst-fitting part of the window."""
     worst = np.argsort(fit)[: max(1, int(len(fit) * CHANCE))]
     peak = float(fit[worst].mean() / np.sqrt((cosines[worst] ** 2).mean() + 1e-18))
     return peak - chance_peak(cosines.shape[1])
@@ -226,7 +232,7 @@ def _margin(cosines: Floats, fit: Floats) -> float:
 
 @cache
 def chance_peak(classes: int, part: float = CHANCE) -> float:
-    """The same of the worst part where the cosines to the classes are independent and normal: an image of no class.
+    """Return the value expected by chance in the worst part: independent normal cosines, an image without a class.
 
     >>> round(chance_peak(10), 2), round(chance_peak(10, 0.5), 2)
     (0.98, 1.21)
@@ -234,9 +240,9 @@ def chance_peak(classes: int, part: float = CHANCE) -> float:
     x = np.linspace(-6, 8, 4001)
     below = np.array([0.5 * (1 + math.erf(value / math.sqrt(2))) for value in x.tolist()])
     density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-    # The law of the largest of them, if it is among the lowest part of all largest ones.
+    # Distribution of the maximum, given that it is in the lowest part of all maxima.
     chance = np.diff(np.minimum(below**classes, part), prepend=0.0) / part
-    # Mean square of the others, which are all below the largest.
+    # Mean square of the other cosines, which are all below the maximum.
     others = 1 - x * density / np.maximum(below, 1e-300)
     square = (chance * (x * x + (classes - 1) * others)).sum() / classes
     return float((chance * x).sum() / math.sqrt(square))
@@ -250,5 +256,5 @@ def _near_others(bank: Singles, nearest: int) -> Floats:
 
 def _largest(cosines: Singles, nearest: int) -> Floats:
     few = min(nearest, cosines.shape[1])
-    found: Floats = np.partition(cosines, -few, 1)[:, -few:].mean(1).astype(np.float64)
-    return found
+    means: Floats = np.partition(cosines, -few, 1)[:, -few:].mean(1).astype(np.float64)
+    return means

@@ -1,14 +1,14 @@
-"""Whether the recent images that are given to a class are of two kinds.
+"""Detect whether the recent images assigned to a class form two groups.
 
-The best and the worst images of a class differ by degrees: an image's neighbours lie on both sides of any line between them. Where
-unknown images are given to a class, each kind keeps to its own side, however well the unknown ones fit. So, of images that are given
-to the same class:
+The best and the worst images of a class differ gradually: the neighbours of an image lie on both sides of any threshold
+between them. If unknown images are assigned to a class, the neighbours of an image lie mostly on its own side, even if
+the unknown images fit well. For images assigned to the same class:
 
-    kinship    correlation of an image's side of the cut with the mean side of its nearest neighbours
-    clearness  share of the gaps' variance that a cut in two explains
+    kinship    correlation of the side of an image with the mean side of its nearest neighbours
+    clearness  share of the variance of the gaps that a split into two groups explains
 
-Classes differ from each other, so that both are of what varies inside of classes, all of them together. One class alone with much in
-it has kinship, but no clearness.
+Classes differ from each other, so both quantities use the variation within classes, pooled over all classes. A single
+diverse class has kinship, but no clearness.
 """
 
 from __future__ import annotations
@@ -22,18 +22,23 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Places = NDArray[np.intp]
 
-# A class that fewer images are given to tells nothing: a cut in two explains most of a few numbers.
+# Minimum number of images of a class. A split explains most of the variance of only a few numbers.
 LEAST = 16
-# Of windows of held-out images without unknown ones they were 0.68 and 0.77 at the most; of those half of which were fooling digits,
-# 0.71 to 0.93 and 0.81 to 0.90, where the model knows its classes.
+# Thresholds. Windows of held-out images reached at most 0.68 and 0.77 without unknown images, and 0.71 to 0.93 and
+# 0.81 to 0.90 if half of the images were fooling digits and the model recognises its classes.
 KINSHIP, CLEARNESS = 0.72, 0.78
-# Two groups only where the lower one has so many of the images. Of rarer unknown ones, those that can be found at all are found by their
-# contrast. It was 0.42 and more in the windows with fooling digits, at most 0.37 in those with a sixth or a quarter of others.
+# Minimum share of images in the lower group. Rarer unknown images are detected by their contrast, if at all. The share
+# was at least 0.42 in windows with fooling digits, and at most 0.37 in windows with a sixth or a quarter of other
+# unknown images.
 LOWER = 0.38
 
 
 def in_two_groups(centred: Singles, scores: Floats, gaps: Floats, best: Places, nearest: int) -> bool:
-    """Of unit features [N, D], their scores, how much nearer each is to known images than to the lowest, and its best class."""
+    """Return whether the images of the classes form two groups.
+
+    `centred` are unit features [N, D]; `gaps` say how much closer an image is to known images than to the lowest, and
+    `best` are the best classes.
+    """
     low = scores < otsu_split(scores)[0]
     if low.mean() <= LOWER:
         return False
@@ -42,7 +47,7 @@ def in_two_groups(centred: Singles, scores: Floats, gaps: Floats, best: Places, 
 
 
 def clearness(gaps: Floats, classes: list[Places]) -> float:
-    """The share of the variance inside of classes that a cut in two of each explains.
+    """Return the share of the variance within classes that a split of each class into two groups explains.
 
     >>> round(clearness(np.array([0.1, 0.3, 0.9, 1.1, 5.1, 5.3, 5.9, 6.1]), [np.arange(4), np.arange(4, 8)]), 2)
     0.94
@@ -54,7 +59,7 @@ def clearness(gaps: Floats, classes: list[Places]) -> float:
 
 
 def kinship(centred: Singles, low: NDArray[np.bool_], classes: list[Places], nearest: int) -> float:
-    """The correlation, inside of classes, of each image's side with its neighbours'."""
+    """Return the correlation, within classes, of the side of each image with the sides of its neighbours."""
     own, theirs = [np.zeros(0)], [np.zeros(0)]
     for places in classes:
         among = centred[places] @ centred[places].T

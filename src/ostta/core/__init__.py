@@ -1,1 +1,1 @@
-"""Words and pure maths. Knows torch and numpy, nothing else."""
+"""Shared types, mathematics, checks and text helpers. Depends only on torch and numpy."""

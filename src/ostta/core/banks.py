@@ -1,28 +1,30 @@
 """Memories of bounded size: recent scores, and features of images.
 
-Their storage is allocated once. A step can ask for the content as if its image were stored already, so that a step that fails leaves
-no trace.
+The storage is allocated once. `sorted_with`, `place` and similar functions return results as if an image were already
+stored, so that a step can use them before it stores anything.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import DTypeLike, NDArray
 
-from .checks import require_kind, require_names, require_room, require_unit, stored, stored_count
-from .ring import Ring
+from .checks import require_intact, require_names, require_room, require_unit, stored, stored_count, stored_length
 from .types import Error, Look
 
 # Bounds of options for the number of recent scores.
 WINDOWS = (2, 1_000_000)
-# Scores are computed in single precision, which has no larger number.
+# The largest number in single precision, in which scores are computed.
 LARGEST_SCORE = float(np.finfo(np.float32).max)
-# A threshold from fewer recent scores than this says little: verdicts on the first 16 images are 4 points (LDA) and 16 (`field`) less
-# often right than in the end, on images 33 to 64 one and 4 (tools/warming_up.py).
+# Number of scores from which a threshold is reliable. Compared with the end of a stream, verdicts are less accurate by
+# 4 points (LDA) and 16 points (`field`) on the first 16 images, and by 1 and 4 points on images 33 to 64
+# (tools/warming_up.py).
 TRUSTED = 32
+
+Kind = TypeVar("Kind", bound=np.generic)
 
 
 def named(**content: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -36,12 +38,54 @@ def feature_row(look: Look[Any], dtype: DTypeLike = np.float32) -> NDArray[Any]:
 
 
 class FeatureMemory(Protocol):
-    """What a method or a score remembers of images: a number of entries, and the size of their storage."""
+    """A memory of images: the number of its entries, and the size of its storage in bytes."""
 
     def __len__(self) -> int: ...
 
     @property
     def bytes(self) -> int: ...
+
+
+class Ring:
+    """Hand out slots 0, 1, ... of a storage with `capacity` slots; the oldest slot is reused first.
+
+    >>> ring = Ring(2)
+    >>> [ring.advance() for _ in range(3)], len(ring)
+    ([0, 1, 0], 2)
+    """
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise Error(f"A ring buffer has at least one slot, not {capacity}.", code="capacity-invalid")
+        self.capacity, self.next, self._count = capacity, 0, 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def full(self) -> bool:
+        """Whether every slot is filled."""
+        return self._count == self.capacity
+
+    def advance(self) -> int:
+        """Return the slot of a new entry, and count it."""
+        slot = self.next
+        self.next = (slot + 1) % self.capacity
+        self._count = min(self._count + 1, self.capacity)
+        return slot
+
+    def ordered(self, storage: NDArray[Kind]) -> NDArray[Kind]:
+        """Return the filled rows of `storage` from oldest to newest, as a new array."""
+        return np.roll(storage, -self.next, axis=0) if self.full else storage[: self._count].copy()
+
+    def load(self, following: int, count: int) -> bool:
+        """Set the next slot and the number of filled ones; return False, without a change, if they contradict."""
+        if not 0 <= count <= self.capacity or not 0 <= following < self.capacity:
+            return False
+        if count < self.capacity and following != count:
+            return False
+        self.next, self._count = following, count
+        return True
 
 
 class ScoreBank:
@@ -64,7 +108,7 @@ class ScoreBank:
 
     @property
     def young(self) -> bool:
-        """Whether it holds too few scores for a threshold to be trusted."""
+        """Whether there are too few scores for a reliable threshold."""
         return len(self) < min(TRUSTED, self.capacity)
 
     def push(self, score: float) -> None:
@@ -91,11 +135,9 @@ class ScoreBank:
         return float(self._scores[: len(self)].sum() + score) / (len(self) + 1)
 
     def stored(self, tensors: dict[str, torch.Tensor], name: str = "scores") -> NDArray[np.float64]:
-        """Return the scores in `tensors` for `load`; raise an Error if they cannot be those of a bank like this one."""
-        length = min(len(tensors[name]) if name in tensors and tensors[name].ndim else 0, self.capacity)
-        scores: NDArray[np.float64] = stored(
-            tensors, name, torch.float64, (length,), -LARGEST_SCORE, LARGEST_SCORE
-        ).numpy()
+        """Return the scores in `tensors` for `load`; raise an Error if they do not fit this bank."""
+        shape = (stored_length(tensors, name, self.capacity),)
+        scores: NDArray[np.float64] = stored(tensors, name, torch.float64, shape, -LARGEST_SCORE, LARGEST_SCORE).numpy()
         return scores
 
     def load(self, scores: NDArray[np.float64]) -> None:
@@ -108,15 +150,17 @@ class ScoreBank:
 class FeatureBank:
     """Unit features in ring buffers, each with its class.
 
-    With `groups` classes the storage is divided into equal parts, one ring for each class (D31); with one group, as in the published
-    code, the oldest feature is replaced first, regardless of its class.
+    With one group, as in the published code, the oldest feature is replaced first, regardless of its class. With one
+    group per class, the storage is divided into equal parts, one ring for each class (D31).
     """
 
-    def __init__(self, capacity: int, width: int, groups: int = 1, device: torch.device | None = None) -> None:
+    def __init__(
+        self, capacity: int, width: int, groups: int = 1, device: torch.device | None = None, classes: int = 1
+    ) -> None:
         if capacity < 1 or groups < 1 or capacity % groups:
             raise Error(f"A feature bank of {capacity} cannot be shared by {groups} classes.", code="capacity-invalid")
         require_room("A feature bank", (capacity, width))
-        self.capacity = capacity
+        self.capacity, self._classes = capacity, max(classes, groups)
         self._features = torch.zeros(capacity, width, device=device)
         self._labels = torch.full((capacity,), -1, dtype=torch.long, device=device)
         self._rings = [Ring(capacity // groups) for _ in range(groups)]
@@ -172,33 +216,29 @@ class FeatureBank:
             "count": torch.tensor([len(ring) for ring in self._rings]),
         }
 
-    def load(self, tensors: dict[str, torch.Tensor], classes: int = 1) -> None:
-        """Replace the content, whose labels are below `classes`. Nothing changes if it cannot be that of a bank like this one."""
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Replace the content. Raise an Error and change nothing if the content does not fit this bank."""
         groups, size = len(self._rings), self._rings[0].capacity
         require_names(tensors, ("features", "labels", "next", "count"))
         features = stored(tensors, "features", torch.float32, self._features.shape)
-        labels = stored(tensors, "labels", torch.int64, self._labels.shape, -1, classes - 1)
+        labels = stored(tensors, "labels", torch.int64, self._labels.shape, -1, self._classes - 1)
         following = stored(tensors, "next", torch.int64, (groups,), 0, size - 1)
         count = stored(tensors, "count", torch.int64, (groups,), 0, size)
         rings = [Ring(size) for _ in range(groups)]
         sound = [ring.load(*pair) for ring, *pair in zip(rings, following.tolist(), count.tolist(), strict=True)]
-        filled = torch.arange(size) < count[:, None]
-        if not bool(((labels.reshape(groups, size) >= 0) == filled).all()) or not all(sound):
-            raise Error(
-                "The stored feature bank is damaged: its labels, `next` and `count` do not agree.", code="state-damaged"
-            )
-        if groups > 1 and not bool((labels.reshape(groups, size) == torch.arange(groups)[:, None])[filled].all()):
-            raise Error(
-                "The stored feature bank is damaged: a feature is not with its own class.", code="state-damaged"
-            )
-        require_unit(features, filled.flatten(), "feature bank")
+        by_group, filled = labels.reshape(groups, size), torch.arange(size) < count[:, None]
+        agree = all(sound) and bool(((by_group >= 0) == filled).all())
+        require_intact(agree, "feature bank", "its labels, `next` and `count` do not agree")
+        own_class = groups == 1 or (by_group == torch.arange(groups)[:, None])[filled].all()
+        require_intact(own_class, "feature bank", "a feature is not with its own class")
+        require_unit(features, "feature bank", filled.flatten())
         self._features.copy_(features)
         self._labels.copy_(labels)
         self._rings = rings
 
 
 class FeatureWindow:
-    """The unit features of the last `capacity` images, as rows of an array in main memory; the oldest is overwritten first."""
+    """The unit features of the last `capacity` images in main memory; the oldest row is overwritten first."""
 
     def __init__(self, capacity: int, width: int) -> None:
         require_room("A window of features", (capacity, width))
@@ -237,125 +277,13 @@ class FeatureWindow:
         return {"rows": torch.from_numpy(self._rows.copy()), **numbers}
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Replace the content. Nothing changes if it cannot be that of a window like this one."""
+        """Replace the content. Raise an Error and change nothing if the content does not fit this window."""
         require_names(tensors, ("rows", "next", "count"))
         rows = stored(tensors, "rows", torch.float32, self._rows.shape)
         following = stored_count(tensors, "next", len(self._rows) - 1)
         count = stored_count(tensors, "count", len(self._rows))
         ring = Ring(len(self._rows))
-        if not ring.load(following, count):
-            raise Error(
-                "The stored window of features is damaged: its `next` and `count` do not agree.", code="state-damaged"
-            )
-        require_unit(rows, torch.arange(len(self._rows)) < count, "window of features")
+        require_intact(ring.load(following, count), "window of features", "its `next` and `count` do not agree")
+        require_unit(rows, "window of features", torch.arange(len(self._rows)) < count)
         self._rows[:] = rows.numpy()
         self._ring = ring
-
-
-class LowestFeatures:
-    """The unit features of the images with the lowest scores so far, at most `capacity`, in main memory."""
-
-    def __init__(self, capacity: int, width: int) -> None:
-        require_room("A dictionary of features", (capacity, width))
-        self._rows: NDArray[np.float32] = np.zeros((capacity, width), np.float32)
-        self._scores: NDArray[np.float64] = np.zeros(capacity)
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    @property
-    def bytes(self) -> int:
-        return self._rows.nbytes
-
-    @property
-    def rows(self) -> NDArray[np.float32]:
-        """The stored rows, as a view."""
-        return self._rows[: self._count]
-
-    @property
-    def features(self) -> torch.Tensor:
-        return torch.from_numpy(self.rows.copy())
-
-    def push(self, features: NDArray[np.float32], score: float) -> None:
-        """Store an image. If all places are taken, it replaces the one with the highest score, unless its own is higher."""
-        place = self._count
-        if place == len(self._rows):
-            place = int(self._scores.argmax())
-            if score >= self._scores[place]:
-                return
-        self._rows[place], self._scores[place] = features, score
-        self._count = max(self._count, place + 1)
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        return {"rows": self.features, "scores": torch.from_numpy(self._scores[: self._count].copy())}
-
-    def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Replace the content. Nothing changes if it cannot be that of a memory like this one."""
-        require_names(tensors, ("rows", "scores"))
-        count = min(len(tensors["scores"]) if tensors["scores"].ndim else 0, len(self._rows))
-        rows = stored(tensors, "rows", torch.float32, (count, self._rows.shape[1]))
-        scores = stored(tensors, "scores", torch.float64, (count,), -LARGEST_SCORE, LARGEST_SCORE)
-        require_unit(rows, torch.ones(count, dtype=torch.bool), "dictionary of features")
-        self._rows[:count], self._rows[count:] = rows.numpy(), 0
-        self._scores[:count], self._scores[count:] = scores.numpy(), 0
-        self._count = count
-
-
-class ClassCache:
-    """At most `depth` features per class, those of lowest entropy (TDA, DPE, OGA).
-
-    `place` returns the place of a candidate without storing it, so that a look can count the candidate and change nothing.
-    """
-
-    def __init__(self, classes: int, depth: int, width: int, device: torch.device | None = None) -> None:
-        if depth < 1:
-            raise Error(f"A cache holds at least one feature per class, not {depth}.", code="capacity-invalid")
-        require_room("A cache", (classes, depth, width))
-        self.features = torch.zeros(classes, depth, width, device=device)
-        # Infinite entropy marks an empty place: anything is better.
-        self.entropies = torch.full((classes, depth), torch.inf, device=device)
-
-    def __len__(self) -> int:
-        return int(self.filled.sum())
-
-    @property
-    def filled(self) -> torch.Tensor:
-        """Which places hold a feature, [classes, depth]."""
-        return self.entropies < torch.inf
-
-    @property
-    def bytes(self) -> int:
-        return self.features.numel() * self.features.element_size()
-
-    def place(self, label: int, entropy: float) -> int | None:
-        """Return the place of a candidate: the first empty one, or that of the highest entropy if it is higher; None otherwise."""
-        worst, place = self.entropies[label].max(dim=0)
-        return int(place) if entropy < float(worst) else None
-
-    def put(self, label: int, place: int, features: torch.Tensor, entropy: float) -> None:
-        self.features[label, place] = features.detach()
-        self.entropies[label, place] = entropy
-
-    def similarities(self, features: torch.Tensor, label: int, place: int | None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the cosines to every place and which places count, with the candidate itself at (label, place)."""
-        similar, filled = self.features @ features, self.filled
-        if place is not None:
-            similar[label, place] = features @ features
-            filled[label, place] = True
-        return similar, filled
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        return {"features": self.features.clone(), "entropies": self.entropies.clone()}
-
-    def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Replace the content. Nothing changes if it cannot be that of a cache like this one."""
-        require_names(tensors, ("features", "entropies"))
-        features = stored(tensors, "features", torch.float32, self.features.shape)
-        entropies = require_kind(tensors, "entropies", torch.float32, self.entropies.shape)
-        # Rounding may leave an entropy slightly below zero. The comparison is false for NaN.
-        if not bool((entropies > -1e-3).all()):
-            raise Error("The stored cache is damaged: an entropy is negative or not a number.", code="state-damaged")
-        require_unit(features, entropies < torch.inf, "cache")
-        self.features.copy_(features)
-        self.entropies.copy_(entropies)

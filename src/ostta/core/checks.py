@@ -1,4 +1,4 @@
-"""Checks of what comes from outside: the tensors of a state file, and numbers. Bounds of options: `options.py`."""
+"""Checks of data from outside: numbers, and the tensors of a state file."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from .types import Error
 
 Tensors = Mapping[str, torch.Tensor]
 
-# A count above this is damage: it is also what every reader of JSON has exactly.
+# Largest step count. JSON readers represent all integers up to this number exactly.
 MOST_STEPS = 2**53
 LARGEST_SEED = 2**63 - 1
-# One bank or cache of a stream may take this much.
+# Memory limit of one bank or cache of a stream.
 MOST_BYTES = 4 * 2**30
-# How far from one the length of a unit feature may be; it may have been rounded to half precision.
+# Largest deviation of the length of a unit feature from 1, which rounding to half precision may cause.
 UNIT_TOLERANCE = 0.01
 
 
 def shown(value: object, most: int = 80) -> str:
-    """A value from a file for a sentence: on one line, and not longer than a line."""
+    """Return `value` for a message, on one line of at most `most` characters."""
     text = repr(value[: most + 1]) if isinstance(value, str | list) else repr(value)
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def one_line(text: object) -> str:
-    """Somebody else's words inside a sentence: names in a file may hold line breaks."""
+    """Return `text` with line breaks and repeated spaces replaced by single spaces."""
     return " ".join(str(text).split())
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
 def checked_seed(seed: object) -> int:
-    """The seed as a plain number."""
+    """Return the seed as an `int`; raise an Error if it is not a valid seed."""
     try:
         number = operator.index(seed)  # type: ignore[arg-type]
     except TypeError:
@@ -45,7 +45,7 @@ def checked_seed(seed: object) -> int:
 
 
 def require_room(what: str, shape: Sequence[int]) -> None:
-    """Refuse storage of a size that cannot be meant, before it is asked for."""
+    """Raise an Error if a tensor of single-precision numbers would exceed the memory limit."""
     size = 4 * math.prod(shape)
     if size > MOST_BYTES:
         raise Error(
@@ -57,31 +57,31 @@ def require_room(what: str, shape: Sequence[int]) -> None:
 
 # --- stored tensors ---------------------------------------------------------------------------------------------------
 def split(tensors: Tensors, *groups: str) -> list[dict[str, torch.Tensor]]:
-    """The tensors of each group by their names without it; the opposite of `named`. One of no group is refused."""
+    """Return the tensors of each group, without the group in their names; the inverse of `banks.named`.
+
+    Raise an Error if a tensor belongs to no group.
+    """
     found: dict[str, dict[str, torch.Tensor]] = {group: {} for group in groups}
     for name, tensor in tensors.items():
         group, _, rest = name.partition("/")
         if group not in found or not rest:
-            raise Error(f"The stored tensor {shown(name)} is not part of this state.", code="state-mismatch")
+            raise _unexpected(name)
         found[group][rest] = tensor
     return list(found.values())
 
 
 def require_names(tensors: Tensors, names: Collection[str]) -> None:
-    """Refuse tensors that are not exactly those called `names`."""
+    """Raise an Error unless the names of the tensors are exactly `names`."""
     for name in names:
-        if name not in tensors:
-            raise Error(f"The state is incomplete: the tensor {shown(name)} is not in it.", code="state-mismatch")
+        _require_stored(tensors, name)
     for name in tensors:
         if name not in names:
-            raise Error(f"The stored tensor {shown(name)} is not part of this state.", code="state-mismatch")
+            raise _unexpected(name)
 
 
 def require_kind(tensors: Tensors, name: str, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
-    """The tensor called `name`, which must be there and have that type and shape."""
-    if name not in tensors:
-        raise Error(f"The state is incomplete: the tensor {shown(name)} is not in it.", code="state-mismatch")
-    tensor = tensors[name]
+    """Return the tensor `name`; raise an Error unless it exists with this type and shape."""
+    tensor = _require_stored(tensors, name)
     if tensor.dtype != dtype or tensor.shape != torch.Size(shape):
         raise Error(
             f"The stored tensor {shown(name)} is {_kind(tensor.dtype, tensor.shape)}; "
@@ -99,30 +99,47 @@ def stored(
     low: float = -math.inf,
     high: float = math.inf,
 ) -> torch.Tensor:
-    """`require_kind`, with finite values from `low` to `high`."""
+    """Return the tensor of `require_kind`; raise an Error unless its values are finite and from `low` to `high`."""
     tensor = require_kind(tensors, name, dtype, shape)
-    if not bool((torch.isfinite(tensor) & (tensor >= low) & (tensor <= high)).all()):
-        limits = f" and from {low} to {high}" if high < math.inf else f" and at least {low}" if low > -math.inf else ""
-        raise Error(
-            f"The stored tensor {shown(name)} is damaged: its values must be finite{limits}.", code="state-damaged"
-        )
+    limits = f" and from {low} to {high}" if high < math.inf else f" and at least {low}" if low > -math.inf else ""
+    in_range = torch.isfinite(tensor) & (tensor >= low) & (tensor <= high)
+    require_intact(in_range.all(), f"tensor {shown(name)}", f"its values must be finite{limits}")
     return tensor
 
 
 def stored_count(tensors: Tensors, name: str, most: int = MOST_STEPS) -> int:
-    """The whole number from 0 to `most` that is stored as `name`."""
+    """Return the stored whole number `name`; raise an Error unless it is from 0 to `most`."""
     return int(stored(tensors, name, torch.int64, (), 0, most))
 
 
-def require_unit(features: torch.Tensor, filled: torch.Tensor, what: str) -> None:
-    """Refuse features that are not of length one where `filled`, or not zero elsewhere."""
+def stored_length(tensors: Tensors, name: str, most: int) -> int:
+    """Return the number of rows of the tensor `name`, at most `most`: the length that `stored` then requires."""
+    return min(len(tensors[name]), most) if name in tensors and tensors[name].ndim else 0
+
+
+def require_unit(features: torch.Tensor, what: str, filled: torch.Tensor | None = None) -> None:
+    """Raise an Error unless features have unit length where `filled`, by default everywhere, and are zero elsewhere."""
     lengths = torch.linalg.vector_norm(features, dim=-1)
-    good = torch.where(filled, (lengths - 1).abs() <= UNIT_TOLERANCE, lengths == 0)
-    if not bool(good.all()):
-        raise Error(
-            f"The stored {what} is damaged: its features must have length one, and its empty places must hold zeros.",
-            code="state-damaged",
-        )
+    valid = (lengths - 1).abs() <= UNIT_TOLERANCE
+    valid = valid if filled is None else torch.where(filled, valid, lengths == 0)
+    reason = "its features must have length one, and its empty places must hold zeros"
+    require_intact(valid.all(), what, reason)
+
+
+def require_intact(intact: bool | torch.Tensor, what: str, reason: str) -> None:
+    """Raise an Error about a damaged part of a state unless the condition `intact` holds."""
+    if not intact:
+        raise Error(f"The stored {what} is damaged: {reason}.", code="state-damaged")
+
+
+def _require_stored(tensors: Tensors, name: str) -> torch.Tensor:
+    if name not in tensors:
+        raise Error(f"The state is incomplete: the tensor {shown(name)} is not in it.", code="state-mismatch")
+    return tensors[name]
+
+
+def _unexpected(name: str) -> Error:
+    return Error(f"The stored tensor {shown(name)} is not part of this state.", code="state-mismatch")
 
 
 def _kind(dtype: torch.dtype, shape: Sequence[int]) -> str:

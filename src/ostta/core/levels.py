@@ -1,12 +1,13 @@
-"""Levels of the classes: what a shift of the images adds to the logits of each class, regardless of what an image shows.
+"""Levels of the classes: the mean logit that a domain shift adds to each class, independent of the image content.
 
-    r_k      mean of the logits over recent images that were clearly of class k, in a row of its own
-    level    mean of the rows over k, the row of a class counting half in its own level; mean 0 over classes
-    answer   argmax_c z_c - g level_c,   g from 0 to 1 by how evenly the classes are answered
+    r_k      mean of the logits over recent images that clearly belong to class k (one row per class)
+    level    mean of the rows over k, in which the row of a class has half the weight in its own level; mean 0
+    answer   argmax_c z_c - g level_c,   g from 0 to 1 by the evenness of the predicted classes
 
-Under noise, for example, the logits of "frog" are higher on all images, and too many images are classified as frogs. Every class has one
-row, so that a frequent class does not look raised. If the answers stay uneven without the levels, the classes themselves are
-imbalanced, and less is subtracted. Scale and offset of the logits have no effect.
+Under noise, for example, the logits of "frog" are higher on all images, and too many images are classified as frogs.
+Each class has one row, so that the frequency of a class does not affect its level. If the predictions remain uneven
+without the levels, the classes themselves are imbalanced, and less is subtracted. The scale and the offset of the
+logits have no effect.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ from .checks import require_names, stored, stored_count
 
 Floats = NDArray[np.float64]
 
-PULL = 3.0  # images of a class until half of its row counts: the first ones say little
-MEMORY = 100  # images that a row remembers: a new domain replaces an old one within some hundred images
-OWN = 0.5  # share of a class's own row in its level: 1 would punish frequent classes, 0 is poor where classes are few
-EVEN = (0.6, 0.8)  # evenness of the answers below which nothing, and above which everything is taken away
+PULL = 3.0  # number of images of a class at which its row has half of its weight, because few images are unreliable
+MEMORY = 100  # length of the moving average of a row, so that a new domain replaces the previous one
+OWN = 0.5  # weight of the own row of a class in its level: 1 penalises frequent classes, 0 is poor with few classes
+EVEN = (0.6, 0.8)  # evenness of the predictions below which nothing, and above which the whole level is subtracted
 WINDOW = 256  # images over which evenness and margins are measured
 LARGEST = 1e30
 
 
 class Levels:
-    """The rows of logits, how often each class is answered, and the usual margin between the best class and the second.
+    """The rows of logits, the frequency of each predicted class, and the usual margin between the two best classes.
 
-    Only classes that were seen have a row: with C classes, a full table would have C x C numbers in every state and snapshot.
+    Only classes that were seen have a row, because a table for C classes would add C x C numbers to every state and
+    snapshot.
     """
 
     def __init__(self, classes: int) -> None:
@@ -39,7 +41,7 @@ class Levels:
 
     def reset(self) -> None:
         classes = self._classes
-        # One row for each class with a count above 0, in the order of the classes, which `_seen` has.
+        # One row for each class with a count above 0, in the order of `_seen`.
         self._rows: Floats = np.zeros((0, classes))
         self._seen: NDArray[np.intp] = np.zeros(0, np.intp)
         self._count: Floats = np.zeros(classes)
@@ -59,22 +61,22 @@ class Levels:
         return self._level
 
     def strength(self) -> float:
-        """Return the share of the levels that is subtracted, by exp(entropy of the answers) over the number of classes."""
+        """Return the share of the levels that is subtracted, from exp(entropy of predictions) / number of classes."""
         entropy = -float((self._share * np.log(self._share + 1e-12)).sum())
         return float(np.clip((np.exp(entropy) / self._classes - EVEN[0]) / (EVEN[1] - EVEN[0]), 0, 1))
 
     def without(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return the logits less the levels. Changes nothing."""
+        """Return the logits minus the levels. Changes nothing."""
         level = torch.from_numpy(self.strength() * self.level())
         return logits.detach() - level.to(logits.device, logits.dtype)
 
     def remember(self, logits: torch.Tensor, known: bool) -> None:
-        """Learn from one image."""
+        """Update the rows and statistics with one image."""
         if self._classes < 2:
             return
         z = logits.detach().double().cpu().numpy()
         z = z - z.mean()
-        # By the whole correction: under a part of it, a class that is raised would keep the correction small.
+        # With the full correction: a partial one would let a raised class keep the correction small.
         left = z - self.level()
         second, first = np.partition(left, -2)[-2:]
         sure = first - second > self._margin
@@ -105,7 +107,7 @@ class Levels:
         }
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Replace the content. Nothing changes if it cannot be that of such levels."""
+        """Replace the content. Raise an Error and change nothing if the content does not fit."""
         classes, kind = self._classes, torch.float64
         require_names(tensors, ("rows", "count", "share", "margin", "sure", "steps"))
         count = stored(tensors, "count", kind, (classes,), 0, MEMORY).numpy().copy()

@@ -1,4 +1,4 @@
-"""The words of the project as types: what a decision, a look and a prediction are."""
+"""Types of one step: views, look, score, decision, event and prediction; and the errors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-# What a method works out in a look for the rest of the step; a type of its own in each method.
+# What a method computes in a look for the rest of the step; each method has its own type.
 Plan = TypeVar("Plan", covariant=True)
 
 
 class Error(Exception):
-    """A problem that a person can act on, said in one sentence. Whatever raised it changed nothing.
+    """A problem that a person can act on, described in one sentence. The call that raised it changed nothing.
 
-    `code` is a short name of the kind of problem, for programs; the sentence may change from version to version.
+    `code` is a short name of the kind of problem, for programs; the sentence may change between versions.
 
     >>> try:
     ...     adapter.step(b"")
@@ -68,7 +68,7 @@ class InUseError(Error):
 
 
 class Verdict(StrEnum):
-    """What the identifier makes of one image (the four cases of section 4.1 of the paper).
+    """The identifier's verdict on one image: the four cases of section 4.1 of the paper.
 
     >>> [verdict.value for verdict in Verdict if verdict.desired]
     ['reliable_desired', 'unreliable_desired']
@@ -81,7 +81,7 @@ class Verdict(StrEnum):
 
     @classmethod
     def of(cls, desired: bool, score: float, below: float, above: float) -> Verdict:
-        """The verdict on an accepted or rejected `score`; it is reliable strictly below `below`, or strictly above `above`.
+        """Return the verdict on a score: reliable if an unknown one is below `below`, or a known one above `above`.
 
         >>> Verdict.of(True, 0.41, below=0.2, above=0.4).value
         'reliable_desired'
@@ -106,9 +106,9 @@ NO_EVIDENCE: Evidence = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What a score says of one image: how much it looks like one of the classes, and the numbers that this is made of.
+    """The score of one image: how much it looks like one of the classes, and the numbers behind it.
 
-    `most_like` is the word that fits the image better than every class, where the score has words and there is such a word.
+    `most_like` is the word that fits the image better than every class, if the score has words and there is one.
 
     >>> Scored(0.41).evidence
     mappingproxy({})
@@ -121,9 +121,10 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An identifier's answer for one score. `threshold` is None where the identifier draws no single line through the scores.
+    """The decision of an identifier on one score.
 
-    `probability` is the calibrated probability that the image is known, None where the identifier has none.
+    `threshold` is None if the identifier has no single threshold. `probability` is the calibrated probability that the
+    image is known, None if the identifier has none.
 
     >>> Decision(Verdict.RELIABLE_DESIRED, threshold=0.36, mu_desired=0.4, mu_undesired=0.2).desired
     True
@@ -140,13 +141,13 @@ class Decision:
         return self.verdict.desired
 
 
-# What the guard does, and a reset by `reset_every`; sources have kinds of their own.
+# Kinds of events of the guard and of `reset_every`; sources have others.
 EVENTS = ("warn", "skip", "roll_back", "freeze", "thaw", "reset")
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened beside the answers: its kind in one word, a sentence for people, and the numbers behind it.
+    """An event beside the predictions: its kind in one word, a sentence, and the numbers behind it.
 
     >>> Event("dropped", "12 frames were dropped.", {"frames": 12}).kind
     'dropped'
@@ -157,7 +158,7 @@ class Event:
     evidence: Mapping[str, float] = field(default_factory=lambda: NO_EVIDENCE)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain Python values.
+        """Return plain Python values.
 
         >>> Event("thaw", "It may learn again.").to_dict()
         {'kind': 'thaw', 'sentence': 'It may learn again.', 'evidence': {}}
@@ -167,7 +168,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
-    """How a backbone wants its images: the numbers of a processor config. `data.views` carries them out."""
+    """Preprocessing of a backbone, as in a processor config; `data.views` applies it."""
 
     image_size: int
     mean: tuple[float, float, float]
@@ -180,12 +181,12 @@ class Preprocessing:
 
     @property
     def images(self) -> str:
-        """What the images are, in words."""
+        """The image size as text."""
         return f"{self.image_size} x {self.image_size} images"
 
 
 class ViewSource(Protocol):
-    """The views of one image: the canonical one, and random ones that are made only when asked for."""
+    """The views of one image: the canonical one, and random ones, which are computed on demand."""
 
     @property
     def canonical(self) -> torch.Tensor:
@@ -197,11 +198,13 @@ class ViewSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Look(Generic[Plan]):
-    """What a method sees in one image before any update. Tensors carry a graph where the update will need it.
+    """What a method sees in one image before any update. Tensors carry a graph if the update needs it.
 
-    `features` is the canonical view's unit feature [D]. `logits` are the method's final ones, which score and answer come from;
-    `cosines` are z = f T^T, which MSP needs. `plan` is what the method worked out on the way, for `propose` and `commit`.
-    `scores` are what the score `max` is the largest of, where not of the logits.
+    features:  unit features [D] of the canonical view.
+    cosines:   cosines to the classes, z = f T^T.
+    logits:    final logits of the method, from which score and answer are computed.
+    plan:      what the method computed for `propose` and `commit`.
+    scores:    values whose maximum is the score `max`, if they are not the logits.
     """
 
     views: ViewSource
@@ -223,24 +226,25 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Prediction:
-    """The answer for one image.
+    """The prediction for one image.
 
-    `score`, `threshold` and `verdict` are from before the update; `index` is from after it where the image was accepted and an
-    update happened. `label` is None for "I don't know"; `index` is the best class even then, and `best` is its name. `reason` says
-    why no update was made. `class_scores`, if asked for, are the final logits by class name.
-    `pseudo_label` is the best class before the update, which is what a method trains on; like `index`, -1 where nothing was seen.
-    `diagnostics` are numbers by name that the method has about the step, such as ROSITA's "matches", the K+ of L_D where it acted;
-    "reset" is there where the image's update was the last before a reset, and says how many updates were taken back.
-    `features`, if asked for, is the image's unit feature from before the update. `evidence` are the numbers by name that the score
-    is made of: "class" is the fit to the best class, "known" and "unknown" the likeness to known and unknown images.
-    `warming_up` is true while the identifier knows too few scores for `known` and `threshold` to be trusted.
-    `probability` is the probability that the image is known, and `undecided` marks images that come too early in a stream to decide;
-    `known` is then the better guess. `explanation` is a sentence about the evidence. `class_probabilities`, if asked for, are the
-    probabilities of the classes; what is missing to 1 is the probability that the image is unknown. All four are None or false where the
-    score is not `field`.
-    `most_like` is the word that fits an unknown image better than every class; None without words (docs/words.md).
-    `name`, `time` and `frame` are those of the image where it came from a source (`ostta.sources`).
-    `events` say what the guard did at this image, or `reset_every`, and why.
+    label:          the class, None if the image is unknown; `index` and `best` are number and name of the best class
+                    even then. They are from after the update if the image was accepted and updated the method.
+    score, threshold, verdict, mu_desired, mu_undesired:  from before the update. `accept` changes `known`, not the
+                                                          verdict, which is the identifier's.
+    adapted, loss, reason:  whether the image updated the method, the loss, or the reason why there was no update.
+    probability:    calibrated probability that the image is known. `undecided` marks images that come too early in a
+                    stream, `explanation` is a sentence about the evidence, and `class_probabilities` (an option) divide
+                    the probability among the classes. None or False if the score is not `field`.
+    most_like:      the word that fits an unknown image better than every class; None without words (docs/words.md).
+    warming_up:     whether the identifier has seen too few scores for `known` and `threshold` to be trusted.
+    evidence:       numbers behind the score: "class" is the fit to the best class, "known" and "unknown" the similarity
+                    to known and unknown images.
+    events:         what the guard or `reset_every` did at this image, and why.
+    pseudo_label:   the best class before the update, which methods train on; like `index`, -1 for an unreadable image.
+    diagnostics:    numbers of the method about the step, such as "matches", the K+ of ROSITA's loss L_D.
+    class_scores, features:  logits by class, and unit features from before the update, if these options are set.
+    name, time, frame:  origin of an image from a source (`ostta.sources`).
 
     >>> prediction = adapter.step(image)
     >>> prediction
@@ -283,8 +287,8 @@ class Prediction:
             return f"Prediction(nothing seen{f': {self.reason}' if self.reason else ''})"
         label = self.label
         if label is None:
-            label = f"I don't know, best class {f'number {self.index}' if self.best is None else self.best}"
-        # A class may be called by anything, even by several lines.
+            label = f"unknown, best class {f'number {self.index}' if self.best is None else self.best}"
+        # A class name may have several lines.
         label = " ".join(label.split())
         if self.probability is not None:
             return f"Prediction({label}, probability {self.probability:.2f}{', undecided' if self.undecided else ''})"
@@ -292,8 +296,9 @@ class Prediction:
         return f"Prediction({label}, score {compared(self.score, self.threshold)}, {sureness})"
 
     def to_dict(self) -> dict[str, Any]:
-        """What `to_json` writes, as plain Python values; a value that is not finite stays what it is. `features` only if asked for,
-        `name`, `time` and `frame`, which come first, only of an image with a name.
+        """Return the content of `to_json` as plain Python values; values that are not finite stay.
+
+        `features` are left out unless the option is set; `name`, `time` and `frame` unless the image has a name.
 
         >>> adapter.step(image).to_dict()["verdict"]
         'unreliable_desired'
@@ -315,20 +320,20 @@ class Prediction:
         return content
 
     def to_json(self) -> str:
-        """One line of JSON; a value that is not finite becomes null, as JSON has no word for it. `features` only if asked for.
+        """Return one line of JSON, with null for values that are not finite.
 
         >>> adapter.step(image).to_json()[:42]
         '{"label": "cat", "index": 0, "known": true'
         """
-        return json.dumps(_finite(self.to_dict()), ensure_ascii=False)
+        return json.dumps(finite(self.to_dict()), ensure_ascii=False)
 
 
-# Where an image came from, as a prediction says it.
+# Fields that name the origin of an image.
 _ORIGIN = ("name", "time", "frame")
 
 
 def compared(score: float, threshold: float | None) -> str:
-    """Both numbers, in as many digits as are needed to see that they differ, and that the score is not zero.
+    """Return both numbers with as many digits as show that they differ and that the score is not zero.
 
     >>> compared(0.412, 0.36), compared(0.36012, 0.36), compared(0.5, None)
     ('0.41 > 0.36', '0.3601 > 0.3600', '0.50')
@@ -345,11 +350,16 @@ def _rounded(value: float) -> Iterator[str]:
     return (f"{value:.{digits}f}" for digits in range(2, 7))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Return a JSON value with None in place of infinity and NaN, which JSON does not have.
+
+    >>> finite({"score": float("nan"), "label": "cat"})
+    {'score': None, 'label': 'cat'}
+    """
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     return value

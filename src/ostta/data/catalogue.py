@@ -1,4 +1,4 @@
-"""The catalogue of known data sets: paths below the data folder, numbers of images, and instructions to get them."""
+"""Catalogue of supported data sets: paths below the data folder, image counts, and download instructions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Kind = Literal["parquet", "idx", "mat", "folder", "inner_folder", "list", "annot
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The number of images by the publisher (`official`) and in the paper, with a remark on their difference."""
+    """Image counts of the publisher (`official`) and of the paper, with a remark on the difference."""
 
     official: int
     paper: int | None = None
@@ -21,10 +21,10 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One possible place and form of a split below ROOT.
+    """A possible path and format of a split below ROOT.
 
-    copies:    notes of known incomplete copies by their number of images.
-    lossless:  the set was published without loss, so that a table of JPEG images is not an exact copy.
+    copies:    notes on incomplete public copies, by their number of images.
+    lossless:  whether the data set was published in a lossless format, so that a table of JPEG images is not exact.
     """
 
     kind: Kind
@@ -35,9 +35,9 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A part of a set. Layouts are tried in order.
+    """A split of a data set. Layouts are tried in order.
 
-    With `any_prefix`, any number of images from the start of the set is a valid use of it.
+    With `any_prefix`, any number of images from the start of the data set is a valid subset.
     """
 
     expected: Expected
@@ -47,7 +47,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Published corrupted files of a clean set, which are used instead of computed corruptions.
+    """Published corrupted files of a clean data set, which take precedence over computed corruptions.
 
     `how` may contain `{corruption}`.
     """
@@ -58,15 +58,15 @@ class Published:
     how: str
 
     def instructions(self, corruption: str = "snow") -> str:
-        """Return the instructions to get the files of one corruption."""
+        """Return the download instructions for one corruption."""
         return self.how.format(corruption=corruption)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogueEntry:
     """A data set. The first split is the default. `classes` is the name of a list in class_lists.json.
 
-    `how` may contain `{split}`, the name of a split, and `{at}`, the suffix of the name of the set for that split.
+    `how` may contain `{split}`, the name of a split, and `{at}`, the suffix of the data set name for that split.
     """
 
     classes: str
@@ -75,23 +75,41 @@ class Entry:
     published: Published | None = None
     clean: bool = True
 
+    @property
+    def default_split(self) -> str:
+        return next(iter(self.splits))
+
     def instructions(self, split: str = "") -> str:
-        """Return the instructions to get a split, by default the first."""
-        first = next(iter(self.splits))
-        split = split or first
-        return self.how.format(split=split, at="" if split == first else f":{split}", idx=IDX_PREFIXES.get(split, ""))
+        """Return the download instructions for a split, by default the first."""
+        split = split or self.default_split
+        at = "" if split == self.default_split else f":{split}"
+        return self.how.format(split=split, at=at, idx=IDX_PREFIXES.get(split, ""))
 
 
-# Prefixes of the names of MNIST's idx files.
+# File name prefixes of the MNIST idx files, by split.
 IDX_PREFIXES = MappingProxyType({"test": "t10k", "train": "train"})
 
 
-def _parquet(folder: str, split: str, expected: Expected) -> Split:
-    return Split(expected, (Layout("parquet", f"{folder}/{split}.parquet"),))
+def _parquet(folder: str, **counts: int) -> Mapping[str, Split]:
+    """Return splits that are one parquet file each, by their number of images."""
+    return {
+        split: Split(Expected(count), (Layout("parquet", f"{folder}/{split}.parquet"),))
+        for split, count in counts.items()
+    }
 
 
-def _mnist(split: str, prefix: str, expected: Expected) -> Split:
-    idx = f"{prefix}-images-idx3-ubyte"
+def _cifar(name: str, published: str, record: int) -> CatalogueEntry:
+    how = (
+        f"Run `ostta data get {name}{{at}}`, or put the {{split}} split of the hub's uoft-cs/{name} at "
+        f"ROOT/{name}/{{split}}.parquet."
+    )
+    how_published = f"Run `ostta data get {name}c`, or unpack {published}.tar (zenodo.org/records/{record}) into ROOT."
+    files = Published(published, "npy", Expected(10_000, 10_000), how_published)
+    return CatalogueEntry(name, _parquet(name, test=10_000, train=50_000), how, files)
+
+
+def _mnist(split: str, expected: Expected) -> Split:
+    idx = f"{IDX_PREFIXES[split]}-images-idx3-ubyte"
     folders = ("mnist", "mnist/raw", "MNIST/raw")
     layouts = (Layout("parquet", f"mnist/{split}.parquet"), *(Layout("idx", f"{folder}/{idx}") for folder in folders))
     return Split(expected, layouts)
@@ -102,7 +120,7 @@ def _svhn(split: str, expected: Expected, copies: Mapping[int, str] = MappingPro
     return Split(expected, layouts)
 
 
-def _domainnet(domain: str, test: int, train: int, paper: int) -> Entry:
+def _domainnet(domain: str, test: int, train: int, paper: int) -> CatalogueEntry:
     remark = (
         f"the paper's table has {paper:,} known images, exactly twice the official test list: "
         "most likely both sides of the stream were counted"
@@ -122,11 +140,11 @@ def _domainnet(domain: str, test: int, train: int, paper: int) -> Entry:
         f"Run `ostta data get domainnet_{domain}{{at}}`, or unpack {domain}.zip of DomainNet (ai.bu.edu/M3SDA) into "
         f"ROOT/domainnet, with {domain}_{{split}}.txt beside it."
     )
-    return Entry("domainnet", splits, how)
+    return CatalogueEntry("domainnet", splits, how)
 
 
 def _ccc() -> Mapping[str, Split]:
-    """Return the 27 sequences; the first is the one that the code of the paper uses."""
+    """Return the 27 sequences. The first is the one used by the code of the paper."""
     names = [
         f"baseline_{target}_transition+speed_{speed}_seed_{seed}"
         for target in (20, 0, 40)
@@ -135,10 +153,9 @@ def _ccc() -> Mapping[str, Split]:
     ]
     remark = (
         "the paper's 300,000 are both sides together, and its code asks for the first 150,000 of the sequence; a "
-        "shard has "
-        "25,000, and any number of shards from the first on will do"
+        "shard has 25,000, and any number of shards from the first on will do"
     )
-    # The generator of the published sequences writes the target as a decimal number; the folders of the server do not.
+    # The published generator writes the target as a decimal number, unlike the folders on the server.
     return {
         name: Split(
             Expected(7_500_000, 300_000, remark),
@@ -152,44 +169,15 @@ def _ccc() -> Mapping[str, Split]:
     }
 
 
-CATALOGUE: Mapping[str, Entry] = MappingProxyType(
+CATALOGUE: Mapping[str, CatalogueEntry] = MappingProxyType(
     {
-        "cifar10": Entry(
-            "cifar10",
-            {
-                "test": _parquet("cifar10", "test", Expected(10_000)),
-                "train": _parquet("cifar10", "train", Expected(50_000)),
-            },
-            "Run `ostta data get cifar10{at}`, or put the {split} split of the hub's uoft-cs/cifar10 at "
-            "ROOT/cifar10/{split}.parquet.",
-            Published(
-                "CIFAR-10-C",
-                "npy",
-                Expected(10_000, 10_000),
-                "Run `ostta data get cifar10c`, or unpack CIFAR-10-C.tar (zenodo.org/records/2535967) into ROOT.",
-            ),
-        ),
-        "cifar100": Entry(
-            "cifar100",
-            {
-                "test": _parquet("cifar100", "test", Expected(10_000)),
-                "train": _parquet("cifar100", "train", Expected(50_000)),
-            },
-            "Run `ostta data get cifar100{at}`, or put the {split} split of the hub's uoft-cs/cifar100 at "
-            "ROOT/cifar100/{split}.parquet.",
-            Published(
-                "CIFAR-100-C",
-                "npy",
-                Expected(10_000, 10_000),
-                "Run `ostta data get cifar100c`, or unpack CIFAR-100-C.tar (zenodo.org/records/3555552) into ROOT.",
-            ),
-        ),
-        "imagenet": Entry(
+        "cifar10": _cifar("cifar10", "CIFAR-10-C", 2535967),
+        "cifar100": _cifar("cifar100", "CIFAR-100-C", 3555552),
+        "imagenet": CatalogueEntry(
             "imagenet",
             {"val": Split(Expected(50_000), (Layout("folder", "imagenet/val"), Layout("folder", "ImageNet/val")))},
-            "Ask for ImageNet at image-net.org, whose licence you must accept yourself, and put the validation images "
-            "into "
-            "ROOT/imagenet/val, one folder per WordNet id.",
+            "Ask for ImageNet at image-net.org, whose licence you must accept yourself, and put the validation "
+            "images into ROOT/imagenet/val, one folder per WordNet id.",
             Published(
                 "ImageNet-C",
                 "folder",
@@ -198,7 +186,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                 "(zenodo.org/records/2235448) into ROOT/ImageNet-C.",
             ),
         ),
-        "imagenetr": Entry(
+        "imagenetr": CatalogueEntry(
             "imagenet_r",
             {
                 "test": Split(
@@ -208,7 +196,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             },
             "Run `ostta data get imagenetr`, or unpack imagenet-r.tar (github.com/hendrycks/imagenet-r) into ROOT.",
         ),
-        "visda": Entry(
+        "visda": CatalogueEntry(
             "visda",
             {
                 "validation": Split(
@@ -229,28 +217,26 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "domainnet_clipart": _domainnet("clipart", 14_604, 33_525, 29_208),
         "domainnet_painting": _domainnet("painting", 21_850, 50_416, 43_700),
         "domainnet_sketch": _domainnet("sketch", 20_916, 48_212, 41_832),
-        "ccc": Entry(
+        "ccc": CatalogueEntry(
             "imagenet",
             _ccc(),
             "Put shards of a CCC sequence at ROOT/CCC/NAME/serial_00000.tar and on, either made with generate.py of "
             "github.com/oripress/CCC from ImageNet's validation images or from the server that its eval.py names.",
             clean=False,
         ),
-        "mnist": Entry(
+        "mnist": CatalogueEntry(
             "digits",
             {
                 "test": _mnist(
                     "test",
-                    "t10k",
                     Expected(10_000, 10_000, "the paper's code takes its undesired digits from the training split"),
                 ),
-                "train": _mnist("train", "train", Expected(60_000, 60_000)),
+                "train": _mnist("train", Expected(60_000, 60_000)),
             },
             "Run `ostta data get mnist{at}`, or put the {split} split of the hub's ylecun/mnist at "
-            "ROOT/mnist/{split}.parquet, "
-            "or the original idx files {idx}-*, unpacked, into ROOT/mnist.",
+            "ROOT/mnist/{split}.parquet, or the original idx files {idx}-*, unpacked, into ROOT/mnist.",
         ),
-        "svhn": Entry(
+        "svhn": CatalogueEntry(
             "digits",
             {
                 "test": _svhn(
@@ -272,21 +258,15 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                 "extra": _svhn("extra", Expected(531_131)),
             },
             "Run `ostta data get svhn{at}`, or put {split}_32x32.mat (ufldl.stanford.edu/housenumbers) into "
-            "ROOT/svhn, or a "
-            "parquet file of 32x32 digits at ROOT/svhn/{split}.parquet.",
+            "ROOT/svhn, or a parquet file of 32x32 digits at ROOT/svhn/{split}.parquet.",
         ),
-        "caltech_photos": Entry(
+        "caltech_photos": CatalogueEntry(
             "caltech_photos",
-            {
-                "known": _parquet("caltech_photos", "known", Expected(320)),
-                "near": _parquet("caltech_photos", "near", Expected(320)),
-                "dev_known": _parquet("caltech_photos", "dev_known", Expected(256)),
-                "dev_near": _parquet("caltech_photos", "dev_near", Expected(256)),
-            },
+            _parquet("caltech_photos", known=320, near=320, dev_known=256, dev_near=256),
             "Make ROOT/caltech_photos/{split}.parquet with tools/make_photo_sets.py from photographs of Caltech-101 "
             "(data.caltech.edu/records/mzrjq-6wc02): 16 of each class, four sets without a class in common.",
         ),
-        "tiny_imagenet20": Entry(
+        "tiny_imagenet20": CatalogueEntry(
             "tiny_imagenet20",
             {
                 "train": Split(
@@ -313,8 +293,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                 ),
             },
             "Run `ostta data get tiny_imagenet20{at}`, or unpack tiny-imagenet-200.zip (cs231n.stanford.edu) into "
-            "ROOT, or put "
-            "the paper's 20 classes at ROOT/tiny_imagenet20/{split}.parquet.",
+            "ROOT, or put the paper's 20 classes at ROOT/tiny_imagenet20/{split}.parquet.",
         ),
     }
 )

@@ -1,6 +1,6 @@
-"""Class names: parse and check the names that a user gives, with or without descriptions, and read the included lists.
+"""Class names: parse and check user input, with or without descriptions, and read the included lists.
 
-A description is a whole prompt, which replaces the class name in the prompt templates:
+A description is a complete prompt that is used instead of the class name in the prompt templates:
 
     cat: a photo of a house cat; a kitten
     dog
@@ -29,23 +29,23 @@ from ..io import is_unicode, parse_json, read_regular
 Classes = Sequence[str] | Mapping[str, str | Sequence[str]]
 COMMENT = "#"
 AFTER_NAME, SEPARATOR = ": ", ";"
-# Limits of state files: values of one option, characters of one value.
+# Limits of the state file format: values per option, characters per value.
 MOST_LINES, MOST_CHARACTERS = 1_000, 10_000
 # Cell separators of tables, by file suffix.
 TABLES = {".csv": ",", ".tsv": "\t"}
-# Headings of a column of class names.
+# Accepted headings of the class name column.
 HEADINGS = ("class", "classes", "class_name", "name", "names", "label", "labels", "category", "species")
-# Included lists that are not the default of a data set (D34).
+# Included lists that are not the default of a data set.
 SHIPPED_LISTS = ("names:imagenet_r_newer",)
 _LISTS = Path(__file__).parent / "class_lists.json"
 
 
-# --- names given by a user --------------------------------------------------------------------------------------------
+# --- names from the user ----------------------------------------------------------------------------------------------
 def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str] | dict[str, list[str]]:
     """Parse class names from "cat,dog,ship", from a file with one name per line, or from a JSON list.
 
-    Lines of a file that begin with # are comments. A .csv or .tsv file has one column of names, or several columns of
-    which one has the heading "class", "name" or "label". "names:imagenet_r_newer" is an included list.
+    Lines of a file that begin with # are comments. A .csv or .tsv file must have a single column, or a column with the
+    heading "class", "name" or "label". "names:imagenet_r_newer" is an included list.
 
     If classes have descriptions, as in a file with lines such as "cat: a photo of a house cat; a kitten" or in a JSON
     object, the result is a dictionary from names to descriptions. `ostta.load` accepts both forms.
@@ -80,7 +80,7 @@ def parse_classes(text_or_file: str | os.PathLike[str]) -> list[str] | dict[str,
 
 
 def checked_classes(classes: Sequence[str]) -> tuple[str, ...]:
-    """Return the class names as a tuple, after checking that all are valid and different."""
+    """Return the class names as a tuple. Raise an Error if a name is invalid or repeated."""
     try:
         names = () if isinstance(classes, str) else tuple(classes)
     except TypeError:
@@ -101,13 +101,13 @@ def checked_classes(classes: Sequence[str]) -> tuple[str, ...]:
 
 
 def spoken(name: str) -> str:
-    """Return a class name as it is written in a prompt: data sets write "maple_tree"."""
+    """Return the form of a class name that is used in prompts, such as "maple tree" for "maple_tree"."""
     return name.replace("_", " ").strip()
 
 
 # --- descriptions -----------------------------------------------------------------------------------------------------
 def described(classes: Classes) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of `classes`, and the lines of the option `descriptions` for the classes that have descriptions.
+    """Return the class names, and the lines of the option `descriptions` for the classes with descriptions.
 
     >>> described({"cat": ["a photo of a house cat", "a kitten"], "dog": []})
     (('cat', 'dog'), ('cat: a photo of a house cat; a kitten',))
@@ -121,7 +121,7 @@ def described(classes: Classes) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def line_of(name: str, descriptions: str | Sequence[str]) -> str:
-    """Return the line of one class. Descriptions that could not be read back are an Error.
+    """Return the line of one class. Raise an Error if the line could not be parsed back.
 
     >>> line_of("cat", ["a photo of a house cat", "a kitten"])
     'cat: a photo of a house cat; a kitten'
@@ -149,7 +149,7 @@ def line_of(name: str, descriptions: str | Sequence[str]) -> str:
 
 
 def read_line(line: str) -> tuple[str, list[str]]:
-    """Split a line into the name of a class and its descriptions.
+    """Split a line into a class name and its descriptions.
 
     >>> read_line("cat: a photo of a house cat; a kitten"), read_line("dog")
     (('cat', ['a photo of a house cat', 'a kitten']), ('dog', []))
@@ -163,7 +163,7 @@ def read_line(line: str) -> tuple[str, list[str]]:
 
 
 def prompts_of(lines: Sequence[str], classes: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the descriptions in the lines of the option, by class name."""
+    """Parse the lines of the option into descriptions by class name."""
     if len(lines) > MOST_LINES:
         raise _invalid(f"{len(lines):,} classes have descriptions, and at most {MOST_LINES:,} may have them.")
     prompts: dict[str, tuple[str, ...]] = {}
@@ -191,7 +191,7 @@ def prompts_of(lines: Sequence[str], classes: Sequence[str]) -> dict[str, tuple[
 
 # --- included lists ---------------------------------------------------------------------------------------------------
 class ClassList(NamedTuple):
-    """Class names as they are written in a prompt, and the folder names of the classes, both in label order."""
+    """Class names for prompts and folder names of the classes, both in label order."""
 
     names: tuple[str, ...]
     folders: tuple[str, ...]
@@ -199,7 +199,7 @@ class ClassList(NamedTuple):
 
 @lru_cache(maxsize=16)
 def class_list(name: str) -> ClassList:
-    """Return a list of class_lists.json; "imagenet_r_newer" has the current ImageNet names for ImageNet-R.
+    """Return a list from class_lists.json. "imagenet_r_newer" has the current ImageNet names for ImageNet-R.
 
     >>> class_list("visda").names[:3]
     ('aeroplane', 'bicycle', 'bus')
@@ -228,7 +228,7 @@ def _invalid(message: str) -> Error:
 
 
 def _comparable(name: str) -> str:
-    """Return a form that is equal for names that a text encoder cannot distinguish."""
+    """Return a normal form that is equal for names that a text encoder cannot distinguish."""
     folded = unicodedata.normalize("NFC", spoken(name)).casefold()
     return " ".join(unicodedata.normalize("NFC", folded).split())
 
@@ -253,7 +253,7 @@ def _names_in_file(path: Path) -> list[str] | dict[str, list[str]]:
 
 
 def _names_in_table(lines: list[str], separator: str, path: Path) -> list[str]:
-    """Return the column of names of a table, whose first row may be a heading."""
+    """Return the class name column of a table. The first row may be a heading."""
     rows = list(csv.reader(lines, delimiter=separator, skipinitialspace=True))
     if len(rows) == 1:
         return rows[0]
@@ -263,9 +263,8 @@ def _names_in_table(lines: list[str], separator: str, path: Path) -> list[str]:
         return [row[0] for row in rows[len(columns) :]]
     if len(columns) != 1:
         raise _invalid(
-            f"The table '{path}' has several columns, and {len(columns) or 'none'} of them has the heading class, "
-            "name or "
-            "label: give a file with one name per line."
+            f"The table '{path}' has several columns, and {len(columns) or 'none'} of them has the heading class, name "
+            "or label: give a file with one name per line."
         )
     return [row[columns[0]] for row in rows[1:] if len(row) > columns[0]]
 
@@ -288,10 +287,10 @@ def _is_texts(value: Any) -> bool:
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a dictionary of `pairs`. Without the check, all but the last value of a repeated name would be lost."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    """Return `pairs` as a dictionary. Raise an Error for repeated names, whose values would be lost."""
+    by_name = dict(pairs)
+    if len(by_name) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise _invalid(f"The class {twice!r} is listed twice: each class needs its own name.")
-    return found
+    return by_name

@@ -1,7 +1,7 @@
 """The class `Dataset`, and fingerprints of files.
 
-A fingerprint depends on the size and the bytes of a file, not on its name, folder or modification time. Copies of a
-data set on several machines have the same fingerprints.
+A fingerprint depends on the size and content of a file, not on its name, folder or modification time, so copies of a
+data set on different machines have the same fingerprints.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import NDArray
 from PIL import Image
 
 from ..core.types import Error
 from ..io import open_regular
 
-# Number of images that are decoded to identify a data set that has no files.
+# Number of images that are decoded to identify a data set without files.
 _DECODED = 16
-# A file of up to BLOCKS * BLOCK_SIZE bytes is read in full; of a larger file, this many blocks at equal distances.
+# Files of up to BLOCKS * BLOCK_SIZE bytes are read in full. From larger files, BLOCKS evenly spaced blocks are read.
 BLOCKS, BLOCK_SIZE = 16, 4096
 
 
@@ -32,13 +33,13 @@ class Dataset:
     """Images with labels. `labels` are indices into `classes`; `image(i)` decodes one image.
 
     origin:     origin of the pixels: "official" (all published images), "generated" (a corruption computed here),
-                "embedded" (the included sample), else the form of the files: "parquet", "folder", "list", "idx", "mat",
+                "embedded" (the included sample), or the file format: "parquet", "folder", "list", "idx", "mat",
                 "shards", "hub", "disk" or "features".
-    note:       remark for readers of figures on this set, or an empty text.
-    layout:     path or hub id that the set was read from.
-    files:      the file of each image, if each image has its own file.
-    condition:  identifies the corruption of the images: its name, severity and, if it is computed here, its seed and
-                textures. For a feature file, the hash of the content.
+    note:       remark for result tables, or an empty string.
+    layout:     path or hub id that the data set was read from.
+    files:      path of each image, if the images are separate files.
+    condition:  identifier of the corruption: name, severity and, if it is computed here, seed and textures. For a
+                feature file, the hash of the content.
     """
 
     name: str
@@ -64,12 +65,12 @@ class Dataset:
     def fingerprint(self, numbers: npt.NDArray[np.int64]) -> str:
         """Return a hash of the images with these numbers: their origin, condition, labels and content.
 
-        The content is that of the image files, else of the file or folder that the set was read from. A set without
-        files is identified by the pixels of up to 16 of the images.
+        The content is that of the image files, or of the file or folder that the data set was read from. A data set
+        without files is identified by the pixels of up to 16 images.
         """
         digest = hashlib.sha256(json.dumps([self.origin, self.condition]).encode())
         digest.update(self.labels[numbers].astype("<i8").tobytes())
-        # The layout of a set of the hub is not a path.
+        # The layout of a hub data set is not a path.
         path = Path(self.layout) if self.layout and not self.name.startswith(("hub:", "hubc:")) else None
         if self.files:
             for number in numbers.tolist():
@@ -94,7 +95,7 @@ def file_fingerprint(path: Path) -> str:
         status = os.stat(path)
         return _fingerprint(os.fspath(path), status.st_size, status.st_mtime_ns)
     except (OSError, ValueError, Error):
-        # The run that reads the file reports the problem.
+        # The error is reported when the run reads the file.
         return "unreadable"
 
 
@@ -118,3 +119,22 @@ def _fingerprint(path: str, size: int, modified: int) -> str:
                 file.seek(number * (size - BLOCK_SIZE) // (BLOCKS - 1))
                 digest.update(file.read(BLOCK_SIZE))
     return digest.hexdigest()
+
+
+def balanced(labels: NDArray[np.int64], count: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Return the sorted indices of up to `count` entries of `labels`, as balanced over the classes as possible.
+
+    A smaller `count` with the same state of `generator` selects a subset.
+
+    >>> labels = np.array([0, 0, 0, 0, 1, 1])
+    >>> np.bincount(labels[balanced(labels, 4, np.random.default_rng(0))])
+    array([2, 2])
+    """
+    order = generator.permutation(len(labels))
+    mixed = np.asarray(labels)[order]
+    # Take the first entry of each class, then the second of each class, and so on.
+    by_class = np.argsort(mixed, kind="stable")
+    starts = np.searchsorted(mixed[by_class], mixed[by_class], side="left")
+    turn = np.empty(len(order), np.int64)
+    turn[by_class] = np.arange(len(order)) - starts
+    return np.sort(order[np.argsort(turn, kind="stable")[:count]])

@@ -1,7 +1,7 @@
 """Bounds on the memory and the time of decoding an image.
 
-- Sizes and scans that Pillow knows only after decoding are read from the header: the pictures in an icon, the scans of
-a JPEG. - An image of more than 16 megapixels is decoded at a fraction of its size if the format allows it, and
+The sizes of the pictures in an icon and the scans of a JPEG are read from the headers, because Pillow reports them only
+after decoding. An image of more than 16 megapixels is decoded at a fraction of its size if the format allows it, and
 converted tile by tile.
 """
 
@@ -15,26 +15,26 @@ from typing import IO
 
 from PIL import Image
 
-# Up to this size, an image is decoded and converted as a whole, with exactly the pixels of the published models'
+# Images up to this size are decoded and converted as a whole, with exactly the pixels of the published models'
 # processors.
 PLAIN_PIXELS = 16_000_000
-# Minimum short side of a reduced image: random crops of it still have more pixels than a view.
+# Minimum short side of a reduced image, so that random crops still have more pixels than a view.
 SHORT_SIDE = 1_024
-# Side of the tiles that are converted one after the other. A conversion makes up to five copies of its pixels.
+# Side of the tiles, which are converted one at a time. A conversion makes up to five copies of the pixels.
 TILE = 1_024
 
 _WINDOWS, _APPLE = b"\0\0\1\0", b"icns"
 _PNG = b"\x89PNG\r\n\x1a\n"
-# Width and height in the headers of PNG and of both forms of JPEG 2000, one of which has the height first.
+# Width and height in the headers of PNG and both variants of JPEG 2000, one of which stores the height first.
 _PNG_SIZE = re.compile(re.escape(_PNG) + rb".{4}IHDR(?P<width>.{4})(?P<height>.{4})", re.DOTALL)
 _APPLE_SIZES = (
     _PNG_SIZE,
     re.compile(rb"\xff\x4f\xff\x51.{4}(?P<width>.{4})(?P<height>.{4})", re.DOTALL),
     re.compile(rb"\0\0\0\x16ihdr(?P<height>.{4})(?P<width>.{4})", re.DOTALL),
 )
-# No icon is longer; the rest of a longer file is not examined.
+# Upper bound on the size of an icon; further bytes are ignored.
 _MOST_BYTES = 2**26
-# The next marker of a JPEG file, after stuffed bytes, restarts and the start of the image, which have no length.
+# Next JPEG marker with a length. Stuffed bytes, restarts and the start of the image have none and are skipped.
 _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
 _END_OF_IMAGE, _START_OF_SCAN = 0xD9, 0xDA
 
@@ -49,12 +49,12 @@ def icon_sizes(stream: IO[bytes]) -> list[tuple[int, int]]:
         return []
     content = stream.read(_MOST_BYTES)
     stream.seek(0)
-    # An entry without pixels is damaged, and Pillow does not choose it.
+    # Pillow ignores entries without pixels, which are damaged.
     return [size for size in (_apple(content) if prefix == _APPLE else _windows(content)) if 0 not in size]
 
 
 def count_scans(stream: IO[bytes], most: int) -> int:
-    """Return the number of scans of the JPEG in `stream`, at most `most` + 1."""
+    """Return the number of scans of the JPEG in `stream`. Counting stops at `most` + 1."""
     stream.seek(0)
     content = stream.read()
     stream.seek(0)
@@ -75,7 +75,7 @@ def _apple(content: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _windows(content: bytes) -> Iterator[tuple[int, int]]:
-    """Read the directory of the file: 16 bytes per entry, of which the last four are the offset of the picture."""
+    """Read the icon directory: 16 bytes per entry, the last four of which are the offset of the picture."""
     (count,) = struct.unpack("<4xH", content[:6].ljust(6, b"\0"))
     for entry in range(count):
         offset = content[6 + 16 * entry + 12 : 6 + 16 * entry + 16]
@@ -89,26 +89,21 @@ def _windows(content: bytes) -> Iterator[tuple[int, int]]:
             yield struct.unpack("<4xHH", picture[:8])
         else:
             width, height = struct.unpack("<4xii", picture[:12])
-            yield abs(width), abs(height) // 2  # The picture and its mask are stored one above the other.
+            yield abs(width), abs(height) // 2  # The height includes the mask, which is stored below the picture.
 
 
 # --- large images -----------------------------------------------------------------------------------------------------
-def is_large(image: Image.Image) -> bool:
-    """Return whether an image is reduced and converted in tiles."""
-    return image.width * image.height > PLAIN_PIXELS
-
-
 def decode_smaller(image: Image.Image) -> None:
-    """Make a JPEG that is not decoded yet decode at a half, a quarter or an eighth. Other formats are unchanged."""
+    """Configure a large JPEG to be decoded at 1/2, 1/4 or 1/8 of its size. Other formats are not changed."""
     divisor = _divisor(image.size)
     if divisor > 1:
         image.draft(None, (image.width // divisor, image.height // divisor))
 
 
 def in_tiles(image: Image.Image, to_rgb: Callable[[Image.Image], Image.Image]) -> Image.Image:
-    """Return `to_rgb(image)`, tile by tile.
+    """Return `to_rgb(image)`, computed tile by tile.
 
-    If it has more than `PLAIN_PIXELS`, each square of n x n pixels is averaged.
+    If the image has more than `PLAIN_PIXELS` pixels, each square of n x n pixels is averaged.
     """
     divisor = _divisor(image.size)
     step = TILE // divisor * divisor or divisor
@@ -116,7 +111,7 @@ def in_tiles(image: Image.Image, to_rgb: Callable[[Image.Image], Image.Image]) -
     for top in range(0, image.height, step):
         for left in range(0, image.width, step):
             box = (left, top, min(left + step, image.width), min(top + step, image.height))
-            # Crop by resizing to the same size: `crop` is subject to Pillow's process-wide limit of pixels.
+            # Crop with `resize`, because `crop` is subject to the process-wide pixel limit of Pillow.
             tile = image.resize((box[2] - left, box[3] - top), Image.Resampling.NEAREST, box)
             rgb = to_rgb(tile)
             result.paste(rgb.reduce(divisor) if divisor > 1 else rgb, (left // divisor, top // divisor))
@@ -124,7 +119,7 @@ def in_tiles(image: Image.Image, to_rgb: Callable[[Image.Image], Image.Image]) -
 
 
 def _divisor(size: tuple[int, int]) -> int:
-    """Return the divisor of both sides that leaves at most `PLAIN_PIXELS`; a smaller one for a long strip."""
+    """Return the divisor of both sides that leaves at most `PLAIN_PIXELS`, or a smaller one for narrow images."""
     width, height = size
     divisor = 1
     while math.ceil(width / divisor) * math.ceil(height / divisor) > PLAIN_PIXELS:

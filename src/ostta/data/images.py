@@ -14,29 +14,30 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, TiffImagePlugin
 
-from ..core.errors import translate_errors
+from ..core.errors import reason_of, translate_errors
 from ..core.types import Error, ImageError
 from ..io import open_regular
-from .image_limits import count_scans, decode_smaller, icon_sizes, in_tiles, is_large
+from . import image_limits
+from .image_limits import count_scans, decode_smaller, icon_sizes, in_tiles
 
-# Enough for a photo of a camera; the option of the adapter with this name raises it.
+# Sufficient for camera photos. The adapter option `max_megapixels` overrides it.
 MAX_MEGAPIXELS = 64.0
-# An EPS file is a program, which Pillow would pass to Ghostscript, and which may not terminate.
+# EPS files are programs that Pillow runs in Ghostscript and that may not terminate.
 _NOT_READ = frozenset(["EPS"])
-# Formats with a signature. A file in one of them is recognised even if its name has no suffix.
+# Formats with a signature, which are recognised even if the file name has no suffix.
 _RECOGNISED = ("AVIF", "BMP", "GIF", "ICNS", "ICO", "JPEG", "JPEG2000", "PNG", "PSD", "QOI", "TIFF", "WEBP")
-# Bytes 8 to 12 of a HEIF file. Files with one of the last two may also be AVIF, which Pillow reads itself.
+# Bytes 8 to 12 of a HEIF file. Files with one of the last two brands may also be AVIF, which Pillow supports.
 _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1")
-# Number of bytes at the start of a file that decide its format.
+# Number of bytes at the start of a file that determine its format.
 START = 16
-# Each scan of a progressive JPEG takes the time of a whole image and may have only 100 bytes; encoders write about ten.
+# Each scan of a progressive JPEG takes as long as a full image, even if it has only 100 bytes. Encoders write about 10.
 _MOST_SCANS = 64
 
-# Anything that `read_image` accepts: a PIL image, a path, the content of an image file, or an HxWx3 uint8 array.
+# Types that `read_image` accepts: a PIL image, a path, the content of an image file, or an HxWx3 uint8 array.
 ImageSource = Image.Image | str | os.PathLike[str] | bytes | bytearray | memoryview | npt.NDArray[Any]
 
 _ORIENTATION_TAG = 0x0112
-# The operation that turns a photo upright, by its EXIF orientation (1 is upright already).
+# Operation that rotates a photo upright, by EXIF orientation (1 is upright).
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -50,11 +51,11 @@ _UNREADABLE = "image-unreadable"
 
 
 class TooLargeError(ImageError):
-    """An image has more pixels than allowed."""
+    """Raised if an image has more pixels than allowed."""
 
 
 class ImageFeatures(Image.Image):
-    """The features [D] of an image whose pixels are not available. `Adapter.step` accepts it in place of an image.
+    """Features [D] of an image without pixels, which `Adapter.step` accepts in place of an image.
 
     >>> import torch
     >>> adapter = ostta.load(ostta.backbones.wrap(None, torch.eye(2)), ["cat", "dog"], "tda")
@@ -70,9 +71,9 @@ class ImageFeatures(Image.Image):
 def read_image(source: ImageSource, max_megapixels: float | None = None) -> Image.Image:
     """Read one RGB image from a path, bytes, an HxWx3 uint8 array or a PIL image.
 
-    Images of more than `max_megapixels` (by default 64) are an Error. Images from paths and bytes are turned by their
-    EXIF orientation; a PIL image is not turned. An image of more than 16 megapixels is reduced by an integer divisor,
-    since the view of a backbone has about 224 pixels per side.
+    Raise an Error for images of more than `max_megapixels` (by default 64). Images from paths and bytes are rotated
+    according to their EXIF orientation; PIL images are not. Images of more than 16 megapixels are reduced by an integer
+    divisor, since the view of a backbone has about 224 pixels per side.
     """
     if isinstance(source, ImageFeatures):
         raise Error("There is no image here, only its features.", code="image-missing")
@@ -94,7 +95,7 @@ def read_image(source: ImageSource, max_megapixels: float | None = None) -> Imag
 
 
 def is_image_content(start: bytes) -> bool:
-    """Return whether a file that begins with these bytes (at least `START`) is an image by its signature.
+    """Return whether the first bytes of a file (at least `START`) are the signature of an image format.
 
     >>> is_image_content(b"\\x89PNG\\r\\n\\x1a\\n\\0\\0\\0\\rIHDR"), is_image_content(b"BMW.jpg\\nFord.jpg")
     (True, False)
@@ -102,17 +103,17 @@ def is_image_content(start: bytes) -> bool:
     if _is_heif(start):
         return True
     if start.startswith(b"BM") and b"\0" not in start:
-        return False  # Many texts begin with the two letters of the BMP signature.
+        return False  # Text may begin with the two letters of the BMP signature.
     Image.init()
     readers = (Image.OPEN[name][1] for name in _RECOGNISED if name in Image.OPEN)
     return any(accepts is not None and bool(accepts(start)) for accepts in readers)
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """Convert to mode RGB like the PIL image processors of transformers: transparent parts become white.
+    """Convert to mode RGB like the PIL image processors of transformers. Transparent parts become white.
 
-    The values of a 16-bit grey image are clipped at 255, so that most images become nearly white. Pillow and the
-    processors of the published models do the same. Scale such images to 8 bits first.
+    As in Pillow and the processors of the published models, the values of 16-bit grey images are clipped at 255, which
+    makes most such images nearly white. Scale them to 8 bits first.
     """
     if image.mode == "RGB" and image.info.get("transparency") is None:
         return image
@@ -137,17 +138,16 @@ def _from_array(array: npt.NDArray[Any], max_megapixels: float | None) -> Image.
     if array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape or array.dtype != np.uint8:
         raise ImageError(
             f"An image array of type {array.dtype} and shape {array.shape} cannot be used: it must be uint8, with "
-            "values from "
-            "0 to 255, and height x width x 3."
+            "values from 0 to 255, and height x width x 3."
         )
     _check_size((array.shape[1], array.shape[0]), "The given array", max_megapixels)
     return _convert(Image.fromarray(np.ascontiguousarray(array)), "The given array")
 
 
 class OpenedImage:
-    """An image file of which only the header has been read and checked.
+    """An image file whose header has been read and checked, but whose pixels have not been decoded.
 
-    `formats` are Pillow's names of the accepted formats, by default all.
+    `formats` are the Pillow names of the accepted formats, by default all.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class OpenedImage:
         formats: Collection[str] | None = None,
     ) -> None:
         self._stream, self._name, self._most = stream, name, max_megapixels
-        # Pillow raises nearly every kind of exception for a damaged file.
+        # Pillow raises many types of exceptions for damaged files.
         with translate_errors(_UNREADABLE, f"{name} cannot be read as an image: {{reason}}.", error=ImageError):
             for size in icon_sizes(stream):
                 _check_size(size, name, max_megapixels)
@@ -176,9 +176,8 @@ class OpenedImage:
     def decode(self) -> Image.Image:
         """Return the upright RGB image."""
         image, name = self._image, self._name
-        is_tiff = isinstance(image, TiffImagePlugin.TiffImageFile)
-        if isinstance(image, TiffImagePlugin.TiffImageFile):
-            # Pillow decodes whole tiles, which may be far larger than the image.
+        if is_tiff := isinstance(image, TiffImagePlugin.TiffImageFile):
+            # Pillow decodes complete tiles, which may be far larger than the image.
             tile = image.tag_v2.get(TiffImagePlugin.TILEWIDTH), image.tag_v2.get(TiffImagePlugin.TILELENGTH)
             if isinstance(tile[0], int) and isinstance(tile[1], int):
                 _check_size((tile[0], tile[1]), f"A tile of {name[0].lower()}{name[1:]}", self._most)
@@ -189,29 +188,28 @@ class OpenedImage:
         message = f"{name} cannot be decoded, it may be damaged or truncated: {{reason}}."
         with translate_errors(_UNREADABLE, message, error=ImageError):
             if is_tiff:
-                # Otherwise the reader allocates the pixels after a check against Pillow's process-wide limit.
+                # Allocate the pixels here, because the reader would check the process-wide pixel limit of Pillow.
                 image.im = Image.new(image.mode, getattr(image, "_tile_size", image.size), None).im
             decode_smaller(image)
             image.load()
-        # In some formats the size in the header is not the size of the image.
+        # In some formats, the size in the header differs from the size of the decoded image.
         _check_size(image.size, name, self._most)
-        # The orientation is read after loading: Pillow turns TIFF files itself and then removes the tag.
+        # Read the orientation after loading, because Pillow rotates TIFF files itself and removes the tag.
         turn = _UPRIGHT.get(_orientation(image))
         if turn is None:
             return _convert(image, name)
-        # A large image is turned after it is reduced.
-        return _convert(image, name).transpose(turn) if is_large(image) else _convert(image.transpose(turn), name)
+        # Rotate a large image after it is reduced, which needs less memory.
+        return _convert(image, name).transpose(turn) if _is_large(image) else _convert(image.transpose(turn), name)
 
 
 def _identify(stream: IO[bytes], formats: Collection[str] | None) -> Image.Image | None:
-    """Open without decoding, like `Image.open` but without its size check.
+    """Open an image without decoding, like `Image.open` but without its size check.
 
-    That check is a process-wide setting with a limit below ours, and its warning could only be disabled for all
-    threads.
+    The limit of that check is lower than the limit of ostta, and it can only be changed for the whole process.
     """
     prefix = stream.read(START)
     tried: set[str] = set()
-    # The common formats first: loading all of Pillow's readers is slow.
+    # Try the common formats first, because loading all readers of Pillow is slow.
     for load_readers in (Image.preinit, Image.init, partial(_load_heif, prefix, formats)):
         load_readers()
         for reader in [reader for reader in Image.ID if reader not in tried | _NOT_READ]:
@@ -225,7 +223,7 @@ def _identify(stream: IO[bytes], formats: Collection[str] | None) -> Image.Image
             try:
                 return factory(stream, "")
             except (SyntaxError, IndexError, TypeError, struct.error):
-                continue  # Raised by a reader for a file of another format.
+                continue  # Readers raise these exceptions for files of other formats.
     return None
 
 
@@ -234,7 +232,7 @@ def _is_heif(start: bytes) -> bool:
 
 
 def _load_heif(start: bytes, formats: Collection[str] | None) -> None:
-    """Add the reader of HEIF images to Pillow if the file needs it."""
+    """Register the HEIF reader with Pillow if the file requires it."""
     if not _is_heif(start) or "HEIF" in Image.OPEN or (formats is not None and "HEIF" not in formats):
         return
     try:
@@ -250,7 +248,7 @@ def _check_size(size: tuple[int, int], name: str, max_megapixels: float | None) 
     width, height = size
     most = MAX_MEGAPIXELS if max_megapixels is None else max_megapixels
     if width * height > most * 1_000_000:
-        # A caller without a limit, such as a reader of data sets, has no option to raise.
+        # Callers without a limit, such as data set readers, do not have this option.
         otherwise = "" if max_megapixels is None else ", or raise the option `max_megapixels`"
         raise TooLargeError(
             f"{name} has {width} x {height} pixels: at most {most:g} megapixels are read, so make it smaller "
@@ -261,15 +259,24 @@ def _check_size(size: tuple[int, int], name: str, max_megapixels: float | None) 
 
 
 def _convert(image: Image.Image, name: str) -> Image.Image:
-    # A PIL image may not be decoded yet, and then fails like a file.
-    message = f"{name} (mode {image.mode}) cannot be converted to RGB: {{reason}}."
-    with translate_errors(_UNREADABLE, message, error=ImageError):
+    # A PIL image may not be decoded yet, so its conversion can fail like that of a file.
+    try:
         image.load()
-        return in_tiles(image, to_rgb) if is_large(image) else to_rgb(image)
+        return in_tiles(image, to_rgb) if _is_large(image) else to_rgb(image)
+    except Error:
+        raise
+    except Exception as problem:
+        reason = reason_of(problem)
+        raise ImageError(f"{name} (mode {image.mode}) cannot be converted to RGB: {reason}.") from problem
+
+
+def _is_large(image: Image.Image) -> bool:
+    """Return whether an image is converted in tiles."""
+    return image.width * image.height > image_limits.PLAIN_PIXELS
 
 
 def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(_ORIENTATION_TAG, 1))
-    except Exception:  # An image with a damaged EXIF block is still usable.
+    except Exception:  # An image with damaged EXIF data is still usable.
         return 1

@@ -1,13 +1,14 @@
-"""The names of data sets: parse a name, and list all names.
+"""Names of data sets: parse a name and list all names.
 
-    mnist                a set of the catalogue, in its default split mnist:train          the same set, in another
-    split sample:mnist         an included sample folder:PATH          images of the user; likewise parquet:PATH,
-    idx:PATH, disk:PATH and hub:OWNER/NAME features:FILE.npz    image features in a feature file; features:NAME is the
-    file features/NAME.npz of the data folder PATH/FILE.py:NAME    a function in a file of the user; a package can
-    register such a function under a name
+    mnist              a data set of the catalogue in its default split
+    mnist:train        the same data set in another split
+    sample:mnist       a sample that ships with ostta
+    folder:PATH        user images; also parquet:PATH, idx:PATH, disk:PATH and hub:OWNER/NAME
+    features:FILE.npz  a feature file; features:NAME is the file features/NAME.npz in the data folder
+    PATH/FILE.py:NAME  a function in a user file; a package can register such a function under a name
 
-A "c" after the first word, or after the name of a sample, names the corrupted set: mnistc, mnistc:train, sample:mnistc,
-folderc:PATH.
+A "c" after the first word, or after the name of a sample, selects the corrupted data set: mnistc, mnistc:train,
+sample:mnistc, folderc:PATH.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from ..config import plugins
 from ..core.types import Error
 from ..feature_files import PREFIX, SUFFIX
 from ..io import absolute_path
-from .catalogue import CATALOGUE
+from .catalogue import CATALOGUE, Published
 from .class_names import class_list
 
 Own = Literal["folder", "parquet", "idx", "disk", "hub", "features"]
-# Samples that ship, with their numbers of images.
+# Samples that ship with ostta, and their numbers of images.
 SAMPLES = {"cifar10": 1_000, "mnist": 1_000, "photos": 100, "photos_unknown": 100}
 OWN: tuple[Own, ...] = get_args(Own)
 PATHS: tuple[Own, ...] = ("folder", "parquet", "idx", "disk")
-# Rows of `ostta ls datasets` for data of the user.
+# Rows of `ostta ls datasets` for user data.
 _OWN_ROWS = {
     "folder:PATH": "Your own images: a folder with one folder of images per class.",
     "parquet:PATH": "Your own parquet file with the columns image and label.",
@@ -40,14 +41,13 @@ _OWN_ROWS = {
 }
 _CORRUPTED_ROW = (
     "Any clean set with a corruption that is computed when the set is opened, such as sample:cifar10c, mnistc, "
-    "svhnc:train or "
-    "folderc:PATH."
+    "svhnc:train or folderc:PATH."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A parsed name. `base` is a set of the catalogue, a sample, a path, or the name of a plug-in or file.
+    """A parsed name. `base` is a data set of the catalogue, a sample, a path, or the name of a plug-in or file.
 
     `split` is empty for the default split.
     """
@@ -59,9 +59,17 @@ class Name:
 
     @property
     def clean(self) -> str:
-        """The name of the set without corruption."""
+        """Name of the data set without corruption."""
         head = self.base if self.kind in ("known", "plugin", "file") else f"{self.kind}:{self.base}"
         return f"{head}:{self.split}" if self.split else head
+
+    @property
+    def published(self) -> Published | None:
+        """Published corrupted files of this data set. Only default splits have such files."""
+        if self.kind != "known" or not self.corrupted:
+            return None
+        entry = CATALOGUE[self.base]
+        return entry.published if self.split in ("", entry.default_split) else None
 
 
 class DatasetRow(NamedTuple):
@@ -102,8 +110,7 @@ def parse_name(name: str) -> Name:
         names = ", ".join(row.name for row in dataset_names()[:-1])
         raise Error(
             f"There is no data set '{name}': choose one of {names}. Replace PATH by your path, and append c to the "
-            "name of a "
-            "clean set for its corrupted form.",
+            "name of a clean set for its corrupted form.",
             code="dataset-unknown",
         )
     splits = CATALOGUE[base].splits
@@ -114,7 +121,7 @@ def parse_name(name: str) -> Name:
 
 
 def dataset_names() -> tuple[DatasetRow, ...]:
-    """Return all names that `open_dataset` accepts, with the instructions to get each set."""
+    """Return all names that `open_dataset` accepts, with download instructions."""
     rows = []
     for name, entry in CATALOGUE.items():
         splits, count = tuple(entry.splits), len(class_list(entry.classes).names)
@@ -133,12 +140,12 @@ def dataset_names() -> tuple[DatasetRow, ...]:
 
 
 def is_file(name: str) -> bool:
-    """Return whether `name` is a data set in a file of code, path/file.py:Name."""
+    """Return whether `name` refers to a data set in a Python file, path/file.py:Name."""
     return plugins.names_file(name) and not _without_c(name.partition(":")[0], OWN)[0]
 
 
 def is_own(name: str) -> bool:
-    """Return whether `name` is a set of the user, corrupted or not.
+    """Return whether `name` refers to a user data set, corrupted or not.
 
     >>> is_own("folderc:pets"), is_own("mnist")
     (True, False)
@@ -148,7 +155,7 @@ def is_own(name: str) -> bool:
 
 
 def placed(name: str) -> str:
-    """Return `name` with an absolute path if it has a path, so that the same data always has the same name.
+    """Make the path in `name` absolute, so that the same data always has the same name.
 
     >>> placed("mnist"), placed("folder:/data/./cats")
     ('mnist', 'folder:/data/cats')
@@ -161,7 +168,7 @@ def placed(name: str) -> str:
 
 
 def _without_c(word: str, known: Collection[str]) -> tuple[str, bool]:
-    """Return the known word, and whether a "c" follows it; an empty word if it is not known."""
+    """Return the known word and whether a "c" follows it. The word is empty if it is not known."""
     if word in known:
         return word, False
     if word.endswith("c") and word[:-1] in known:

@@ -1,4 +1,4 @@
-"""Class names that known and unknown classes share: an unknown "tiger cat" may be accepted as a known "cat"."""
+"""Overlap of known and unknown class names, such as an unknown "tiger cat" and a known "cat"."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 _SHOWN = 5
-# Shortest singular form: "bus" is not the plural of "bu".
+# Minimum length of a singular form, so that "bus" is not treated as the plural of "bu".
 _SHORTEST = 3
 
 
 class Overlap(NamedTuple):
-    """A known and an unknown class with the same name up to spelling, or of which one is a kind of the other."""
+    """A known and an unknown class whose names differ only in spelling, or of which one is a subtype of the other."""
 
     desired: str
     undesired: str
@@ -22,16 +22,16 @@ class Overlap(NamedTuple):
 def overlap(desired: Sequence[str], undesired: Sequence[str]) -> list[Overlap]:
     """Return the pairs of overlapping names, in the order of `desired`.
 
-    Case, underscores, hyphens and plurals are ignored. Two names are similar if they end in the same word and one has
-    all words of the other: a "tiger cat" is a cat, but a "tree frog" is not a tree.
+    Case, underscores, hyphens and plurals are ignored. Two names are similar if they end in the same word and one
+    contains all words of the other: a "tiger cat" is a cat, but a "tree frog" is not a tree.
 
     >>> overlap(["cat", "tree"], ["Cats", "tiger_cat", "tree frog"])  # doctest: +NORMALIZE_WHITESPACE
     [Overlap(desired='cat', undesired='Cats', kind='exact'),
      Overlap(desired='cat', undesired='tiger_cat', kind='similar')]
     """
-    found: list[Overlap] = []
+    pairs: list[Overlap] = []
     words_of = [_words(name) for name in undesired]
-    # Overlapping names end in the same word, or are equal without spaces; only such names are compared.
+    # Overlapping names end in the same word or are equal without spaces, so only such names are compared.
     by_end = defaultdict(set)
     for number, words in enumerate(words_of):
         for form in _ends(words):
@@ -41,12 +41,12 @@ def overlap(desired: Sequence[str], undesired: Sequence[str]) -> list[Overlap]:
         for number in sorted(set().union(*(by_end.get(form, set()) for form in _ends(words)))):
             kind = _compare(words, words_of[number])
             if kind is not None:
-                found.append(Overlap(name, undesired[number], kind))
-    return found
+                pairs.append(Overlap(name, undesired[number], kind))
+    return pairs
 
 
 def overlap_sentence(found: Sequence[Overlap]) -> str:
-    """Describe overlapping names in one sentence for a report; an empty text if there are none.
+    """Describe overlapping names in one sentence for a report. Return "" if there are none.
 
     >>> overlap_sentence(overlap(["truck"], ["pickup truck"])).partition(": ")[2]
     'similar truck ~ pickup truck.'
@@ -78,7 +78,7 @@ def _words(name: str) -> list[str]:
 
 
 def _ends(words: list[str]) -> set[str]:
-    """Return the forms of the last word and of the name without spaces, of which overlapping names share one."""
+    """Return the forms of the last word and of the name without spaces. Overlapping names share at least one."""
     return _forms(words[-1]) | _forms("".join(words)) if words else set()
 
 

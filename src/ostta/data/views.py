@@ -1,4 +1,4 @@
-"""Views of one image: the canonical view of the model's processor, and random crops."""
+"""Views of one image: the canonical view of the processor of the model, and random crops."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import torch
 from PIL import Image
 
 from ..core.errors import translate_errors
-from ..core.modes import outside_inference
-from ..core.scores import unit
+from ..core.losses import unit
+from ..core.overlay import outside_inference
 from ..core.types import Error, Preprocessing
 from .images import to_rgb
 
-# Random resized crop: share of the area, and width / height, with the defaults of torchvision.
+# Random resized crop: ranges of the area share and of width / height, with the defaults of torchvision.
 AREA = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 TRIES = 10
 
-# A strip one pixel high would be resized to billions of pixels before it is cropped. Above this size only the centre is
-# resized.
+# An image with a height of one pixel would be resized to billions of pixels before it is cropped. Above this size, only
+# the centre is resized.
 _MAX_RESIZED_PIXELS = 2**26
 
 CPU = torch.device("cpu")
 
 
 def canonical(image: Image.Image, preprocessing: Preprocessing) -> torch.Tensor:
-    """Resize, centre crop and normalise an image as transformers does; float32 [3,S,S]."""
+    """Resize, centre-crop and normalise an image like transformers. Return float32 [3,S,S]."""
     image, size = to_rgb(image), preprocessing.image_size
     resample = Image.Resampling(preprocessing.resample)
     if preprocessing.fit == "square":
@@ -65,7 +65,7 @@ def pixels_to_tensor(array: npt.NDArray[np.uint8], preprocessing: Preprocessing)
 
 
 def to_levels(views: torch.Tensor, preprocessing: Preprocessing) -> torch.Tensor:
-    """Return the nearest uint8 levels of normalised views [N,3,H,W]; they are exact for views of images."""
+    """Return the nearest uint8 levels of normalised views [N,3,H,W], which are exact for views of images."""
     mean, std = (
         torch.tensor(part, device=views.device)[:, None, None] for part in (preprocessing.mean, preprocessing.std)
     )
@@ -79,17 +79,17 @@ def from_levels(levels: torch.Tensor, preprocessing: Preprocessing) -> torch.Ten
 
 
 class Views:
-    """The views of one image, computed on demand. View 0 is the canonical view.
+    """Views of one image, computed on demand. View 0 is the canonical view.
 
-    The augmented view number v of step t is a function of (seed, t, v) only. `features` are the unit features [D] of
-    the canonical view under the frozen tower, if they are known already.
+    The random crop of view v at step t depends only on (seed, t, v). `features` are the unit features [D] of the
+    canonical view under the frozen tower, if they are already available.
     """
 
     features: torch.Tensor | None = None
 
     def __init__(self, tensor: torch.Tensor | None, source: _Source | None, device: torch.device = CPU) -> None:
-        self._tensor = tensor  # The views computed so far, [V,3,H,W].
-        self._source = source  # Computes more views; None if all views were given.
+        self._tensor = tensor  # Views computed so far, [V,3,H,W].
+        self._source = source  # Computes further views; None if all views were passed.
         self._device = device
 
     @classmethod
@@ -105,9 +105,9 @@ class Views:
     def of_tensor(
         cls, tensor: torch.Tensor, preprocessing: Preprocessing | None = None, device: torch.device = CPU
     ) -> Views:
-        """Return views that are already preprocessed, float [V,3,H,W].
+        """Return views from preprocessed images, float [V,3,H,W].
 
-        With `preprocessing`, the image size is checked.
+        If `preprocessing` is passed, the image size is checked.
         """
         is_tensor = isinstance(tensor, torch.Tensor)
         shape = list(tensor.shape) if is_tensor else []
@@ -135,8 +135,8 @@ class Views:
     def require(self, count: int) -> None:
         """Raise an Error unless there are at least `count` views, including the canonical view."""
         if self._source is None and self._tensor is not None and self._tensor.shape[0] < count:
-            given = self._tensor.shape[0]
-            message = f"{given} views were given, but this method needs {count}, beginning with the canonical view."
+            available = self._tensor.shape[0]
+            message = f"{available} views were given, but this method needs {count}, beginning with the canonical view."
             raise Error(message, code="views-invalid")
 
     def _first(self, count: int) -> torch.Tensor:
@@ -144,7 +144,7 @@ class Views:
         have = 0 if self._tensor is None else self._tensor.shape[0]
         if self._source is not None and have < count:
             size = self._source.preprocessing.image_size
-            # Pinned memory, so that the copy to a GPU is asynchronous. Each view is copied once.
+            # Pinned memory makes the copy to a GPU asynchronous. Each view is copied once.
             fresh = torch.empty((count - have, 3, size, size), pin_memory=self._device.type == "cuda")
             for number in range(have, count):
                 fresh[number - have] = self._source.view(number)
@@ -155,14 +155,14 @@ class Views:
 
 
 class FeaturesOnly:
-    """Replacement for the views of an image of which only the unit features [D] are known."""
+    """Replacement for `Views` if only the unit features [D] of an image are available."""
 
     def __init__(self, features: torch.Tensor) -> None:
         self.features = features
 
     @classmethod
     def of(cls, features: torch.Tensor | Sequence[float], like: torch.Tensor) -> FeaturesOnly:
-        """Normalise features of any norm, in the space of the classifier `like`."""
+        """Normalise features and check them against the classifier `like`."""
         message = f"Features of type {type(features).__name__} cannot be used: give a list of numbers."
         with translate_errors("features-invalid", message, TypeError, ValueError, RuntimeError):
             tensor = torch.as_tensor(features).detach()
@@ -182,7 +182,7 @@ class FeaturesOnly:
 
 
 class _Source:
-    """An image, and the numbers that determine its views."""
+    """An image and the numbers that determine its views."""
 
     def __init__(self, image: Image.Image, preprocessing: Preprocessing, seed: int, step: int) -> None:
         self.image, self.preprocessing, self.seed, self.step = to_rgb(image), preprocessing, seed, step
@@ -215,7 +215,7 @@ def _resized(size: tuple[int, int], short_side: int) -> tuple[int, int]:
 def _centre_crop(pixels: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.uint8]:
     """Crop the centre `size` x `size`.
 
-    A smaller image is padded with black; an odd row goes above, an odd column left.
+    A smaller image is padded with black. An odd row is added at the top, an odd column at the left.
     """
     height, width = pixels.shape[:2]
     top, left = max(0, height - size) // 2, max(0, width - size) // 2
@@ -234,7 +234,7 @@ def _centre_of_strip(
 ) -> Image.Image:
     """Resize a very long image and crop its centre in one operation.
 
-    Pillow may process rows and columns in the other order and round differently, by one level or a few at hard edges.
+    Pillow may process rows and columns in the other order, so pixels may differ by one level, or a few at hard edges.
     """
     starts, ends, shape = [], [], []
     for length, source in zip(resized, image.size, strict=True):
@@ -248,7 +248,7 @@ def _centre_of_strip(
 
 
 def _random_box(size: tuple[int, int], generator: np.random.Generator) -> tuple[int, int, int, int]:
-    """Return (left, top, right, bottom) of a random crop; the largest centre crop after ten failures."""
+    """Return (left, top, right, bottom) of a random crop, or the largest centre crop after ten failed attempts."""
     width, height = size
     for _ in range(TRIES):
         area = width * height * generator.uniform(*AREA)
@@ -272,6 +272,6 @@ def _cut(image: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
     width, height = box[2] - box[0], box[3] - box[1]
     if limit is None or width * height <= limit:
         return image.crop(box)
-    # `crop` warns of a decompression bomb for a large photo; an unscaled transform copies the same pixels without a
+    # `crop` warns about a decompression bomb for large photos. An unscaled transform copies the same pixels without a
     # warning.
     return image.transform((width, height), Image.Transform.EXTENT, box, Image.Resampling.NEAREST)

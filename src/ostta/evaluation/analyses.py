@@ -1,7 +1,7 @@
 """Analyses of the paper beyond its five figures: distances of features, accuracy of reliable images, and memory.
 
-They are computed after a run, from its records and the adapter. Accuracies are in percent; a value that a run cannot
-give is None.
+The analyses are computed after a run, from its records and the adapter. Accuracies are in percent; a value that cannot
+be computed from a run is None.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .loop import Records
 
 Floats = NDArray[np.float64]
 
-# Limit for the iterations of the exact transport solver; two thousand features a side need far fewer.
+# Iteration limit of the exact transport solver; two thousand features per side need far fewer.
 MAX_ITERATIONS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """Distances between desired and undesired features, the numbers of given and of used features, and the seed."""
+    """Distances between desired and undesired features, the numbers of available and used features, and the seed."""
 
     euclidean: float
     cosine: float
@@ -44,12 +44,12 @@ def distances(desired: ArrayLike, undesired: ArrayLike, *, limit: int = 2000, se
 
         euclidean    1/(N M) sum_ij ||f_i - g_j||
         cosine       1 - 1/(N M) sum_ij f_i.g_j / (||f_i|| ||g_j||)
-        wasserstein  W1 = min_P sum_ij P_ij ||f_i - g_j||, where the rows of P >= 0 sum to 1/N and its columns to 1/M;
-        exact
+        wasserstein  W1 = min_P sum_ij P_ij ||f_i - g_j||, where the rows of P >= 0 sum to 1/N and its columns to 1/M,
+                     computed exactly
 
-    The cost of the transport grows faster than the square of the number of features, so at most `limit` random features
-    a side are used. All three distances use the same features, hence wasserstein <= euclidean: P_ij = 1/(N M) is
-    feasible.
+    The cost of the transport problem grows faster than the square of the number of features, so at most `limit` random
+    features per side are used. All three distances use the same features, hence wasserstein <= euclidean:
+    P_ij = 1/(N M) is feasible.
 
     >>> apart = distances([[1.0, 0.0]], [[0.0, 1.0]])
     >>> round(apart.euclidean, 3), apart.cosine, round(apart.wasserstein, 3)
@@ -61,8 +61,7 @@ def distances(desired: ArrayLike, undesired: ArrayLike, *, limit: int = 2000, se
     if first.shape[1] != second.shape[1]:
         raise Error(
             f"Desired features have the width {first.shape[1]} and undesired ones {second.shape[1]}: use features of "
-            "one "
-            "backbone.",
+            "one backbone.",
             code="features-invalid",
         )
     generator = np.random.default_rng(seed)
@@ -84,7 +83,7 @@ def distances(desired: ArrayLike, undesired: ArrayLike, *, limit: int = 2000, se
 
 
 def stream_distances(records: Records, *, limit: int = 2000, seed: int = 0) -> Distances | None:
-    """Return the distances between desired and undesired images of a stream, by their features before each update.
+    """Return the distances between desired and undesired images of a stream, from their features before each update.
 
     None if the features were not kept (adapter option `features`) or one side has no image.
     """
@@ -98,7 +97,7 @@ def stream_distances(records: Records, *, limit: int = 2000, seed: int = 0) -> D
 
 
 def bank_distances(adapter: Adapter, *, limit: int = 2000, seed: int = 0) -> Distances | None:
-    """Return the distances between the desired and the undesired feature bank of the method, or else of the score.
+    """Return the distances between the desired and the undesired feature bank of the method, or otherwise of the score.
 
     None unless both banks exist and have features.
     """
@@ -109,9 +108,9 @@ def bank_distances(adapter: Adapter, *, limit: int = 2000, seed: int = 0) -> Dis
 
 
 def average_matches(records: Records) -> float | None:
-    """Return the mean of K+ = sum_k [y_k = y] over the images that L_D was applied to; None if there is none.
+    """Return the mean of K+ = sum_k [y_k = y] over the images that L_D was applied to; None if there are none.
 
-    K+ is the number of the K nearest positives with the class of the image, including the image itself (D6).
+    K+ is the number of the K nearest positives that have the class of the image, including the image itself (D6).
     """
     counted = [p.diagnostics["matches"] for p in records.predictions if "matches" in p.diagnostics]
     return float(np.mean(counted)) if counted else None
@@ -119,9 +118,9 @@ def average_matches(records: Records) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class ReliableAccuracy:
-    """Accuracy of reliable images, in percent; None if there is no such image.
+    """Accuracy of reliable images, in percent; None if there are no such images.
 
-    pseudo_label:  share of desired images among the reliable desired ones whose class before the update is right
+    pseudo_label:  share of the desired images among the reliable desired images whose class before the update is right
     desired:       share of the reliable desired images that are desired
     undesired:     share of the reliable undesired images that are undesired
     """
@@ -132,7 +131,7 @@ class ReliableAccuracy:
 
 
 def reliable_accuracy(records: Records) -> ReliableAccuracy:
-    """Return the accuracy of reliable images. With R_d, R_u the reliable images, y their class and y^ the pseudo-label:
+    """Return the accuracy of reliable images, with R_d, R_u the reliable images, y the class and y^ the pseudo-label:
 
         pseudo_label  |{R_d: y desired, y^ = y}| / |{R_d: y desired}|
         desired       |{R_d: y desired}| / |R_d|
@@ -155,7 +154,7 @@ def reliable_accuracy(records: Records) -> ReliableAccuracy:
 
 @dataclass(frozen=True, slots=True)
 class BankBytes:
-    """Bytes of the storage for features (or images) and for scores, which is allocated once."""
+    """Size in bytes of the preallocated storage for features (or images) and for scores."""
 
     features: int
     scores: int
@@ -164,10 +163,10 @@ class BankBytes:
 def bank_bytes(adapter: Adapter) -> BankBytes:
     """Return the memory of the banks and caches of method and score, and of the score bank of the identifier.
 
-    Only features are counted, as in the paper, or pixels if a method stores images, but no classes and entropies.
-    ROSITA with C classes, K = 5 and features of F numbers takes (5 C + 64) F * 4 bytes: 0.233 MB for C = 10, F = 512.
-    The memory table of the paper has 0.758 MB for the same formula; its five entries are those of (5 C + 320) F * 4
-    bytes (D7).
+    As in the paper, only features are counted, or pixels if a method stores images, without classes and entropies.
+    ROSITA with C classes, K = 5 and features of length F takes (5 C + 64) F * 4 bytes: 0.233 MB for C = 10, F = 512.
+    The memory table of the paper gives 0.758 MB for the same formula; its five entries correspond to
+    (5 C + 320) F * 4 bytes (D7).
     """
     return BankBytes(
         features=sum(memory.bytes for owner in (adapter.state, adapter.score) for memory in owner.memories().values()),

@@ -1,20 +1,19 @@
 """Confidence intervals of the difference between two runs on the same images.
 
-A bootstrap over images: a resample draws images with replacement, desired and undesired images and each data set
-separately, and both runs are measured on the same drawn images. An image that several seeds show has the same weight in
-all of them, so seeds that only reorder the same images do not make an interval narrower.
+The intervals come from a bootstrap over images. A resample draws images with replacement, separately for desired and
+undesired images and for each data set, and both runs are measured on the same images. An image that several seeds show
+has the same weight in all of them, so seeds that only reorder the same images do not make an interval narrower.
 
-What an interval covers depends on the number of seeds:
+The coverage of an interval depends on the number of seeds:
 
 - **One seed.** The percentile interval of the resamples. The answers of both runs stay as recorded, so the interval
-  covers the choice of the images on which the figure is computed, and nothing else. A method that remembers earlier
-  images would have answered differently after other images or in another order. The interval does not cover this, and
-  for such a method it is too narrow as a statement about another stream; `python -m benchmarks.coverage` measures by
-  how much.
-- **Several seeds.** A nested interval (`SeedSpread`): the variance between seeds is added to the variance over the images
-  that the seeds share, with Student's t. It covers other images and other seeds. If the seeds draw images
-  (`draw="images"`), these are other streams of the same kind; if the seeds only reorder the same images, these are other
-  orders.
+  covers only the choice of the images on which the figure is computed. A method that remembers earlier images would
+  have answered differently after other images or in another order. The interval does not cover this, so for such a
+  method it is too narrow as a statement about another stream; `python -m benchmarks.coverage` measures by how much.
+- **Several seeds.** A nested interval (`SeedSpread`): the variance between seeds is added to the variance over the
+  images that the seeds share, with Student's t. It covers other images and other seeds. If the seeds draw images
+  (`draw="images"`), these are other streams of the same kind; if the seeds only reorder the same images, these are
+  other orders.
 
 >>> labels, scores = [0, 0, 1, -1, -1, -1], [0.9, 0.7, 0.8, 0.2, 0.3, 0.75]
 >>> one = Outcomes.of(labels, scores, [True] * 3 + [False] * 3, [0, 0, 1, 0, 0, 0])
@@ -27,25 +26,154 @@ False
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..core.types import Error
-from .resampling import FIGURES, OF_SCORES, RESAMPLES, Outcomes, Resampling, Values
-
-__all__ = [
-    "ALPHA", "LEVEL", "METRICS", "OF_SCORES", "RESAMPLES", "Interval", "Outcomes", "Resampling", "SeedSpread", "Values",
-    "holm", "interval", "over_images", "over_seeds", "paired_difference",
-]  # fmt: skip
+from .metrics import FIGURES, Values, WeightedEntries, right_answers
 
 LEVEL = 0.95
 # Threshold of p-values after the correction for the number of comparisons.
 ALPHA = 1 - LEVEL
 # Metrics with an interval, by their names in `ostta.evaluation.metrics`.
 METRICS = tuple(FIGURES)
+RESAMPLES = 1_000
+
+# Key of an image: its side and data set as one string, and its number there.
+Image = tuple[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """Scores and answers of one run, image by image, in any order. Labels are -1 for undesired images.
+
+    `source` and `number` identify the image; `domain` is the number of its domain.
+    """
+
+    labels: NDArray[np.int64]
+    scores: Values
+    accepted: NDArray[np.bool_]
+    index: NDArray[np.int64]
+    source: NDArray[Any]
+    number: NDArray[np.int64]
+    domain: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        labels: ArrayLike,
+        scores: ArrayLike,
+        accepted: ArrayLike,
+        index: ArrayLike,
+        source: ArrayLike | None = None,
+        number: ArrayLike | None = None,
+        domain: ArrayLike | None = None,
+    ) -> Outcomes:
+        """Build outcomes from columns. Without `number`, images are identified by position.
+
+        >>> len(Outcomes.of([0, -1], [0.9, 0.1], [True, False], [0, 0]).labels)
+        2
+        """
+        own = np.asarray(labels, np.int64)
+        count = len(own)
+        return cls(
+            own,
+            np.asarray(scores, np.float64),
+            np.asarray(accepted, bool),
+            np.asarray(index, np.int64),
+            np.full(count, "") if source is None else np.asarray(source, object),
+            np.arange(count) if number is None else np.asarray(number, np.int64),
+            np.zeros(count, np.int64) if domain is None else np.asarray(domain, np.int64),
+        )
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Whether each answer is right: the class of a desired image, or the rejection of an undesired image."""
+        return right_answers(self.labels, self.accepted, self.index)
+
+    @cached_property
+    def images(self) -> list[Image]:
+        """Key of the image of each entry."""
+        desired = (self.labels >= 0).tolist()
+        sides = [f"{'' if side else 'un'}desired:{source}" for side, source in zip(desired, self.source, strict=True)]
+        return list(zip(sides, self.number.tolist(), strict=True))
+
+
+class Resampling:
+    """Weights of images in many resamples, shared by all runs, so that `values` of two runs can be subtracted.
+
+    `runs` has one run for each seed, and for each stream if several streams are pooled.
+
+    >>> run = Outcomes.of([0, 0, -1], [0.9, 0.7, 0.2], [True, False, False], [0, 1, 0])
+    >>> float(Resampling([run]).values([run], "acc_desired")[0])
+    50.0
+    """
+
+    def __init__(self, runs: Iterable[Outcomes], *, resamples: int = RESAMPLES, seed: int = 0) -> None:
+        if resamples < 1:
+            raise Error(f"`resamples` must be at least 1, not {resamples}.", code="option-invalid")
+        images = sorted({image for run in runs for image in run.images})
+        self._place = {image: place for place, image in enumerate(images)}
+        generator = np.random.Generator(np.random.PCG64(seed))
+        # One row per image. The first column is the original data: every image once.
+        self._weights = np.ones((len(images), resamples + 1), np.float32)
+        start = 0
+        for _, members in itertools.groupby(images, key=lambda image: image[0]):
+            end = start + sum(1 for _ in members)
+            self._weights[start:end, 1:] = _draws(end - start, resamples, generator)
+            start = end
+
+    def values(self, runs: Sequence[Outcomes], metric: str, *, by_domain: bool = False) -> Values:
+        """Return the mean of `metric` over `runs`: for the original images, then for each resample; NaN if undefined.
+
+        >>> run = Outcomes.of([0, -1], [0.9, 0.2], [True, False], [0, 0])
+        >>> Resampling([run], resamples=3).values([run], "hm").tolist()
+        [100.0, 100.0, 100.0, 100.0]
+        """
+        return np.asarray(self.values_by_run(runs, metric, by_domain=by_domain).mean(axis=0))
+
+    def values_by_run(self, runs: Sequence[Outcomes], metric: str, *, by_domain: bool = False) -> Values:
+        """Return the values of each run, one row per run, instead of their mean.
+
+        >>> run = Outcomes.of([0, -1], [0.9, 0.2], [True, False], [0, 0])
+        >>> Resampling([run], resamples=3).values_by_run([run, run], "hm").shape
+        (2, 4)
+        """
+        if metric not in FIGURES:
+            raise Error(f"There is no interval for {metric!r}; use one of {', '.join(FIGURES)}.", code="metric-unknown")
+        return np.stack([self._of_run(run, metric, by_domain) for run in runs])
+
+    def places(self, run: Outcomes) -> NDArray[np.int64]:
+        """Return the row of the image of each entry; raise a KeyError if the resampling does not have an image.
+
+        >>> run = Outcomes.of([0, -1], [0.9, 0.2], [True, False], [0, 0])
+        >>> Resampling([run]).places(run).tolist()
+        [0, 1]
+        """
+        return np.array([self._place[image] for image in run.images], np.int64)
+
+    def _of_run(self, run: Outcomes, metric: str, by_domain: bool) -> Values:
+        own, places = np.unique(self.places(run), return_inverse=True)
+        weights = self._weights[own]
+        figures = []
+        for number in np.unique(run.domain) if by_domain else [None]:
+            part = slice(None) if number is None else run.domain == number
+            columns: Iterable[Any] = (places, run.labels, run.scores, run.accepted, run.index)
+            figures.append(FIGURES[metric](WeightedEntries(weights, *(column[part] for column in columns))))
+        return np.asarray(np.mean(figures, axis=0))
+
+
+def _draws(count: int, resamples: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Return how often each of `count` images is drawn, one column per resample."""
+    drawn = generator.integers(count, size=(resamples, count)) + count * np.arange(resamples)[:, None]
+    return np.bincount(drawn.ravel(), minlength=resamples * count).reshape(resamples, count).T
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,7 +204,7 @@ def paired_difference(
     level: float = LEVEL,
     by_domain: bool = False,
 ) -> Interval:
-    """Return the mean of `metric` over `ours` minus that over `theirs`, one run a seed on each side, with its interval.
+    """Return the mean of `metric` over `ours` minus that over `theirs`, one run per seed, with its interval.
 
     Runs at the same position must have the same images. `by_domain` averages over the domains of a run, as tables do
     for the HM of a continual stream.
@@ -111,7 +239,7 @@ class SeedSpread:
         degrees = (k - 1) ((between + shared) / between)^2    Satterthwaite's approximation
 
     Seeds with disjoint images have shared = 0, and the interval is Student's over seeds. Seeds that show the same
-    images have shared = V, and the spread of the orders is added to the spread over images. sqrt(V) is
+    images have shared = V, and the variance between orders is added to the variance over images. sqrt(V) is
     `error_over_images`: no interval is narrower, and no p-value smaller, than the one over images alone.
     """
 
@@ -156,9 +284,9 @@ class SeedSpread:
         from scipy.stats import norm, t
 
         size = abs(self.mean)
-        found = [float(2 * t.sf(size / self.error, self.degrees))] if self.error > 0 else []
-        found += [float(2 * norm.sf(size / self.error_over_images))] if self.error_over_images > 0 else []
-        return max(found, default=0.0 if size > 0 else 1.0)
+        p_values = [float(2 * t.sf(size / self.error, self.degrees))] if self.error > 0 else []
+        p_values += [float(2 * norm.sf(size / self.error_over_images))] if self.error_over_images > 0 else []
+        return max(p_values, default=0.0 if size > 0 else 1.0)
 
 
 def interval(differences: Values, level: float = LEVEL) -> Interval:
@@ -181,7 +309,7 @@ def interval(differences: Values, level: float = LEVEL) -> Interval:
 
 # --- p-values ---------------------------------------------------------------------------------------------------------
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for the number of comparisons (Holm), in the same order.
+    """Return p-values corrected for the number of comparisons (Holm's method), in the same order.
 
     >>> holm([0.02, 0.02])
     [0.04, 0.04]
@@ -197,11 +325,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def over_images(resampled: Values, changed: int) -> float:
     """Return the two-sided p-value of a difference of `Resampling.values`.
 
-    For several seeds, `resampled` has one row a seed (`Resampling.values_by_run`). `changed` is the number of images on
-    which the two sides differ. With one seed, the resamples are approximated by a normal distribution, because a
+    For several seeds, `resampled` has one row per seed (`Resampling.values_by_run`). `changed` is the number of images
+    on which the two sides differ. With one seed, the resamples are approximated by a normal distribution, because a
     thousand resamples cannot distinguish p = 0.001 from p = 0.00001, which a table of two hundred differences requires.
     With several seeds, the test is Student's t with the variance of `SeedSpread`. No p-value is below 2 / 2^changed,
-    the smallest of a sign test.
+    the smallest p-value of a sign test.
 
     >>> round(over_images(np.array([2.0, 1.0, 2.0, 3.0]), 100), 4)
     0.0455
@@ -216,18 +344,18 @@ def over_images(resampled: Values, changed: int) -> float:
     if difference == 0 or changed == 0:
         return 1.0
     if len(rows) > 1:
-        found = SeedSpread.of(rows).p_value()
+        p_value = SeedSpread.of(rows).p_value()
     else:
         error = float(np.std(finite, ddof=1))
-        found = math.erfc(abs(difference) / error / math.sqrt(2)) if error > 0 else 0.0
-    return min(1.0, max(found, 2.0 ** (1 - changed)))
+        p_value = math.erfc(abs(difference) / error / math.sqrt(2)) if error > 0 else 0.0
+    return min(1.0, max(p_value, 2.0 ** (1 - changed)))
 
 
 def over_seeds(differences: Sequence[float], level: float = LEVEL) -> tuple[Interval, float] | None:
-    """Return the interval and the two-sided p-value of the mean of differences, one a seed, by Student's t.
+    """Return the interval and the two-sided p-value of the mean of differences, one per seed, by Student's t.
 
-    For seeds that draw images but kept no records. Seeds that only reorder the same images are not independent samples,
-    so this test does not apply to them. None for a single seed, or if all differences are equal.
+    Use this function for seeds that draw images but kept no records. Seeds that only reorder the same images are not
+    independent samples, so the test does not apply to them. None for a single seed, or if all differences are equal.
 
     >>> interval, p_value = over_seeds([1.0, 2.0, 3.0])
     >>> interval

@@ -1,20 +1,25 @@
 """Measures of a run in addition to the five figures of the paper, computed from the per-image records.
 
-    openauc           share of pairs (known, unknown) in which the known image gets its class and the higher score oscr
-    area under the open-set classification rate curve; equal to `openauc` for the same score aupr_known        average
-    precision of the scores, with known images as the positive class aupr_unknown      the same with unknown images as
-    the positive class share_unknown     share of unknown images, which is the `aupr_unknown` of a random score ece
-    expected calibration error of P(known) in 15 bins of equal mass, 0 to 1 brier             Brier score of P(known), 0
-    to 1 augrc             area under the generalised risk-coverage curve error_at_80       share of failures among the
-    80 % of images with the highest scores; also for 90 and 95 share_undecided   share of undecided images, which other
-    measures count by their more probable side rejected_closed share of known images that are rejected, on a stream
-    without unknown images update_purity     share of updates that used the right label
+    openauc           share of pairs (known, unknown) in which the known image gets its class and the higher score
+    oscr              area under the open-set classification rate curve; equal to `openauc` for the same score
+    aupr_known        average precision of the scores, with known images as the positive class
+    aupr_unknown      the same with unknown images as the positive class
+    share_unknown     share of unknown images, which is the `aupr_unknown` of a random score
+    ece               expected calibration error of P(known) in 15 bins of equal mass, 0 to 1
+    brier             Brier score of P(known), 0 to 1
+    augrc             area under the generalised risk-coverage curve
+    error_at_80       share of failures among the 80 % of images with the highest scores; also for 90 and 95
+    share_undecided   share of undecided images, which other measures count by their more probable side
+    rejected_closed   share of known images that are rejected, on a stream without unknown images
+    update_purity     share of updates that used the right label
 
 In risk and coverage, a failure is an unknown image, or a known image with a wrong class. All measures are in percent
-except `ece` and `brier`. A measure that a run cannot give is None. `regret` and `worst_tenth` compare several runs.
+except `ece` and `brier`. A measure that cannot be computed from a run is None. `regret` and `worst_tenth` compare
+several runs.
 
-A package adds a measure by an entry point of the group `ostta.measures`, a person by a file, `path/file.py:Name`, among
-the metrics of a suite. Both are a function from `RunColumns` to a number or None, or a `Measure`.
+A package adds a measure with an entry point of the group `ostta.measures`. A user adds a measure by naming a file,
+`path/file.py:Name`, among the metrics of a suite. Both are a function from `RunColumns` to a number or None, or a
+`Measure`.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ from ..config import plugins
 from ..core.checks import shown
 from ..core.errors import reason_of
 from ..core.types import Error, Verdict
+from .metrics import ranked_scores, right_answers
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -43,8 +49,8 @@ WINDOW = 512
 class RunColumns:
     """Per-image columns of one run, in the order of the stream. `labels` are -1 for unknown images.
 
-    `probability` is P(known), NaN if the identifier has none, and `undecided` is then false. `treated_as_known` is the
-    verdict before the update, `pseudo_label` the best class before the update.
+    `probability` is P(known), NaN if the identifier has none, in which case `undecided` is false. `treated_as_known` is
+    the verdict before the update, `pseudo_label` the best class before the update.
     """
 
     labels: NDArray[np.int64]
@@ -66,10 +72,7 @@ class RunColumns:
         >>> run.known.tolist(), run.correct.tolist()
         ([True, False], [True, True])
         """
-        scores = np.asarray(columns["score"], np.float64)
-        finite = np.isfinite(scores)
-        # An image without a finite score is never accepted, so it ranks below all others.
-        scores = np.where(finite, scores, scores[finite].min() - 1.0 if finite.any() else 0.0)
+        scores = ranked_scores(np.asarray(columns["score"], np.float64))
         probability = columns.get("probability")
         missing = np.full(len(scores), math.nan) if probability is None else probability
         treated = (str(Verdict.RELIABLE_DESIRED), str(Verdict.UNRELIABLE_DESIRED))
@@ -98,7 +101,7 @@ class RunColumns:
     @property
     def correct(self) -> Flags:
         """Whether the answer is right: a known image accepted with its class, an unknown image rejected."""
-        return np.where(self.known, self.accepted & self.right_class, ~self.accepted)
+        return right_answers(self.labels, self.accepted, self.index)
 
     @property
     def has_both_sides(self) -> bool:
@@ -118,7 +121,7 @@ class Measure:
     digits: int = 2
 
     def __call__(self, run: RunColumns) -> float | None:
-        """Return the value; None if the run cannot give it or it is not finite."""
+        """Return the value; None if it cannot be computed from the run or is not finite."""
         try:
             value = self.compute(run)
             return None if value is None or not math.isfinite(value) else float(value)
@@ -127,8 +130,7 @@ class Measure:
             raise Error(f"The measure {self.name!r} failed: {reason}.", code="measure-failed") from problem
 
 
-# --- ranking
-# ------------------------------------------------------------------------------------------------------------
+# --- ranking ----------------------------------------------------------------------------------------------------------
 def openauc(run: RunColumns) -> float | None:
     """Return OpenAUC (Wang et al., 2022): mean over pairs (known i, unknown j) of [class of i right] [s_i > s_j]."""
     if not run.has_both_sides:
@@ -171,8 +173,7 @@ def _average_precision(positive: Flags, scores: Floats) -> float | None:
     return 100 * float(average_precision_score(positive, scores))
 
 
-# --- calibration
-# --------------------------------------------------------------------------------------------------------
+# --- calibration ------------------------------------------------------------------------------------------------------
 def ece(run: RunColumns) -> float | None:
     """Return the mean of |share of known images - mean P(known)| over bins; equal probabilities share a bin."""
     known, probability = _with_probability(run)
@@ -195,8 +196,7 @@ def _with_probability(run: RunColumns) -> tuple[Floats, Floats]:
     return run.known[there].astype(np.float64), run.probability[there]
 
 
-# --- risk and coverage
-# --------------------------------------------------------------------------------------------------
+# --- risk and coverage ------------------------------------------------------------------------------------------------
 def augrc(run: RunColumns) -> float | None:
     """Return the area under the generalised risk-coverage curve (Traub et al., 2024)."""
     coverage, risk = _generalised_risk(run)
@@ -276,8 +276,7 @@ def worst_tenth(values: Sequence[float], *, lower_is_better: bool = False) -> fl
     return sum(worst) / len(worst)
 
 
-# --- the registry
-# -------------------------------------------------------------------------------------------------------
+# --- the registry -----------------------------------------------------------------------------------------------------
 MEASURES: dict[str, Measure] = {
     measure.name: measure
     for measure in (
@@ -298,7 +297,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def is_measure(name: str) -> bool:
-    """Return whether the name is that of a measure or of a file.
+    """Return whether the name is that of a measure or of a plug-in file.
 
     >>> is_measure("openauc"), is_measure("mine.py:purity"), is_measure("hm")
     (True, True, False)
@@ -307,12 +306,12 @@ def is_measure(name: str) -> bool:
 
 
 def measure_names() -> list[str]:
-    """Return the names of all measures, those of the package first."""
+    """Return the names of all measures, built-in measures first."""
     return [*MEASURES, *(name for name in plugins.registered_names("measure") if name not in MEASURES)]
 
 
 def find_measure(name: str) -> Measure:
-    """Return the measure with this name. `path/file.py:Name` runs the file, so such a name must come from a person.
+    """Return the measure with this name. `path/file.py:Name` runs the file, so the name must come from the user.
 
     >>> find_measure("openauc").heading
     'OpenAUC ↑'
@@ -320,19 +319,19 @@ def find_measure(name: str) -> Measure:
     if name in MEASURES:
         return MEASURES[name]
     if plugins.names_file(name):
-        given = plugins.from_file(name)
+        plugin = plugins.from_file(name)
     elif name in plugins.registered_names("measure"):
-        given = plugins.registered("measure", name)
+        plugin = plugins.registered("measure", name)
     else:
         raise Error(f"There is no measure {name!r}; use one of {', '.join(measure_names())}.", code="measure-unknown")
-    if isinstance(given, Measure):
-        return Measure(name, given.heading, given.compute, given.digits)
-    if not callable(given):
+    if isinstance(plugin, Measure):
+        return Measure(name, plugin.heading, plugin.compute, plugin.digits)
+    if not callable(plugin):
         raise Error(
-            f"The measure {name!r} must be a function of RunColumns or a Measure, not {shown(given)}.",
+            f"The measure {name!r} must be a function of RunColumns or a Measure, not {shown(plugin)}.",
             code="plugin-invalid",
         )
-    return Measure(name, name.rpartition(":")[2], given)
+    return Measure(name, name.rpartition(":")[2], plugin)
 
 
 def measure_run(run: RunColumns, problems: list[str]) -> dict[str, float | None]:

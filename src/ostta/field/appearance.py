@@ -41,10 +41,10 @@ class Appearance:
         return cls(features, members, variation + TINY, dimensions)
 
     def evidence(self, known: Floats) -> float:
-        """Log-likelihood that known and unknown images of a class look different, less the cost of a second mean for each class.
+        """Log-likelihood that known and unknown images of a class look different, less the cost of the second means.
 
-        If no image is unknown, the images that are given to one class look alike, however badly they fit. The cost is that of the
-        Bayesian information criterion.
+        If no image is unknown, the images that are given to one class look alike, however badly they fit. The cost is
+        that of the Bayesian information criterion.
         """
         images, classes = len(self.members), int(self.members.shape[1])
         of_known = self.members * known[:, None].astype(np.float32)
@@ -59,7 +59,7 @@ class Appearance:
 
 
 def two_kinds(features: Singles, first: int) -> NDArray[np.bool_]:
-    """Divide the window in two by appearance: 2-means from the first principal direction, found from the image `first`."""
+    """Divide the window in two: 2-means from the first principal direction, found from the image `first`."""
     left = features - features.mean(0)
     direction = left[first]
     for _ in range(DIRECTION):
@@ -77,8 +77,7 @@ def two_kinds(features: Singles, first: int) -> NDArray[np.bool_]:
     return side
 
 
-def better_fitting(side: NDArray[np.bool_], fit: Floats) -> Floats:
-    """P(known) of each image if the part of the window that fits better is the known one."""
-    if side.any() and not side.all() and fit[side].mean() < fit[~side].mean():
-        side = ~side
-    return np.where(side, 0.9, 0.1)
+def better_fitting(side: NDArray[np.bool_], fit: Floats) -> NDArray[np.bool_]:
+    """Choose the part of the window that fits better as the known images."""
+    worse = side.any() and not side.all() and fit[side].mean() < fit[~side].mean()
+    return ~side if worse else side

@@ -20,16 +20,13 @@ def sigmoid(values: Floats) -> Floats:
     return result
 
 
-def logit(share: float) -> float:
-    """Log-odds of a probability.
-
-    >>> logit(0.5)
-    0.0
-    """
-    return float(np.log(share / (1 - share)))
+def logit(share: Floats) -> Floats:
+    """Log-odds of a probability."""
+    odds: Floats = np.log(share / (1 - share))
+    return odds
 
 
-def log_normal(values: Floats, mean: Floats | float, spread: float) -> Floats:
+def log_normal(values: Floats, mean: Floats | float, spread: Floats | float) -> Floats:
     """Log-density of a normal distribution, without its constant term."""
     density: Floats = -0.5 * ((values - mean) / spread) ** 2 - np.log(spread)
     return density

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -29,12 +29,15 @@ class Units:
 
     def fit(self, cosines: Floats) -> Floats:
         """How far the best of the centred cosines [N, C] exceeds chance, in deviations."""
-        excess: Floats = (cosines.max(1) - self.mean) / self.spread
-        return excess
+        return self._in_deviations(cosines.max(1))
 
-    def rescaled(self, mean: float, deviation: float) -> Units:
-        """The same centre, with the fit of unknown images, which has this mean and deviation now, as the unit."""
-        return replace(self, mean=self.mean + mean * self.spread, spread=self.spread * deviation)
+    def second_fit(self, cosines: Floats) -> Floats:
+        """How far the second-best of the centred cosines [N, C] exceeds chance, in deviations."""
+        return self._in_deviations(_second_best(cosines))
+
+    def _in_deviations(self, cosines: Floats) -> Floats:
+        excess: Floats = (cosines - self.mean) / self.spread
+        return excess
 
 
 def units_of(rows: Singles, cosines: Floats, known: Floats) -> Units:
@@ -60,8 +63,9 @@ def _second_best(cosines: Floats) -> Floats:
 def more_classes(classes: int) -> float:
     """How much better an unknown image fits its best class than a known image its second-best, in deviations.
 
-    An unknown image has one wrong class more, and a known image is pushed away from the wrong ones by the centring: twice the
-    difference between the expected maxima of C and of C - 1 normal variables. It matters for few classes only.
+    An unknown image has one wrong class more, and a known image is pushed away from the wrong ones by the centring:
+    twice the difference between the expected maxima of C and of C - 1 normal variables. It matters for few classes
+    only.
 
     >>> [round(more_classes(count), 2) for count in (2, 3, 10)]
     [1.13, 0.56, 0.11]

@@ -46,7 +46,7 @@ class FieldScore(WindowScore):
 
     def forget(self) -> None:
         self._model: StreamModel | None = None
-        # Largest cosine to a word of each place of the window, and the number of images that were compared with the words.
+        # Largest cosine to a word of each place of the window, and the number of images compared with the words.
         self._word_cosines: Floats = np.zeros(self._capacity)
         self._compared = 0
 
@@ -76,10 +76,10 @@ class FieldScore(WindowScore):
         prior, text, neighbours, near = model.log_odds(fits, own.argmax(1), votes, nearness)
         total = float(prior[0] + text[0] + neighbours[0] + near[0])
         evidence = {
-            "fit": float(fits[0]),
+            "fit": float(model.above_chance(fits)[0]),
             "known_neighbours": float(votes[0]),
             "neighbours": float(neighbour_count(len(model.known), self.options.nearest_images)),
-            "share_known": model.share,
+            "share_known": float(model.parameters.share[0, 0]),
             "from_text": float(text[0]),
             "from_neighbours": float(neighbours[0]),
             "from_distance": float(near[0]),
@@ -101,8 +101,9 @@ class FieldScore(WindowScore):
         count, present = stored_count(used, "count") if used else 0, 0 if self.words is None else len(self.words.names)
         if count != present:
             raise Error(
-                f"The state was saved with {count:,} words, and {present:,} of them can be encoded now: give the embeddings again as "
-                "`words={name: embedding}`."
+                f"The state was saved with {count:,} words, and {present:,} of them can be encoded now: give the "
+                "embeddings again as `words={name: embedding}`.",
+                code="words-missing",
             )
         super().load(rest)
 

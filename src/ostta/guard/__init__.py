@@ -1,17 +1,14 @@
-"""The guard: watches a method without labels, and takes back what harms.
+"""The guard watches the predictions of a method without labels and undoes harmful updates.
 
-options.py    what can be chosen
-shadow.py     the frozen model beside the one that adapts
-signals.py    what can be seen without labels, and when it is out of its band
-snapshots.py  a small ring of earlier states
-guard.py      the ladder: warn, skip, roll back, freeze, thaw
+options.py  options
+shadow.py   decisions of the frozen model, for comparison
+signals.py  label-free signals and their bands
+guard.py    the escalation: warn, skip, roll back, freeze, thaw
 """
 
 from __future__ import annotations
 
-from .guard import Guard, Rung
+from .guard import Guard, Rung, Snapshot
 from .options import GuardOptions
-from .shadow import Judged
-from .snapshots import Snapshot, Snapshots
 
-__all__ = ["Guard", "GuardOptions", "Judged", "Rung", "Snapshot", "Snapshots"]
+__all__ = ["Guard", "GuardOptions", "Rung", "Snapshot"]

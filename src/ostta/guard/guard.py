@@ -1,37 +1,39 @@
-"""The guard of one adapter: it watches predictions without labels, and undoes updates that do harm.
+"""The guard of one adapter.
 
-The signals are checked after every `patience` images. Each check with a signal out of its band leads one rung up the ladder:
+The signals are checked after every `patience` images. Each check with a signal out of its band moves the guard up by
+one rung:
 
-    warn        an event, and nothing else
-    skip        the method takes no update and stores no image
-    roll back   the newest snapshot older than everything that the signals look back on is restored
-    freeze      the adapter restarts and the guard rests: the frozen model answers, while score and identifier adapt to the stream
-    thaw        after `cool_down` images without a signal out of its band
+    warn        report an event
+    skip        skip all updates of the method and store no images
+    roll back   restore the newest snapshot that is older than the window of the signals
+    freeze      restart the adapter and use the predictions of the frozen model, while score and identifier adapt to the
+                stream; the guard is resting
+    thaw        resume after `cool_down` images without a signal out of its band
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
 
 import torch
 
 from ..core.banks import named
-from ..core.checks import Tensors, require_names, shown, split, stored
+from ..core.checks import Tensors, require_intact, require_names, shown, split, stored, stored_count
+from ..core.optimisers import Trained
 from ..core.overlay import Overlay, distance
-from ..core.types import Decision, Error, Event, Look, ViewSource
-from ..memory import Memory
-from ..methods.base import Proposal
-from ..methods.gradient import Failure, Trained
+from ..core.types import Decision, Error, Event, ViewSource
+from ..memory import FrozenJudgement, Memory, Turn
 from .options import GuardOptions
-from .shadow import Judged, Shadow
+from .shadow import Shadow
 from .signals import ACCEPTED, Check, Signals
-from .snapshots import Snapshot, Snapshots
 
-# The time until a thaw is doubled at most this often.
-LONGEST = 3
-# What each signal reports, when that is expected, and the option that allows it. The numbers are those of `Signals.values`.
+# Maximum number of times that the waiting time until a thaw is doubled.
+MAX_DOUBLINGS = 3
+# Message of each signal, when the signal is expected, and the option that allows it. The numbers are those of
+# `Signals.values`.
 MESSAGES = {
     "evenness": (
         "accepted images are spread over {classes_used:.1f} classes, {frozen_classes_used:.1f} by the frozen model "
@@ -40,22 +42,25 @@ MESSAGES = {
         "`min_evenness=0` turns this check off.",
     ),
     "diversity": (
-        "accepted images are of few classes ({classes_trained_on:.1f}, effective number), and training on these would harm the others",
-        "If the images show few of the classes, this is expected, and the adapter answers as before; `min_diversity=0` trains "
-        "nevertheless.",
+        "accepted images are of few classes ({classes_trained_on:.1f}, effective number), and training on these would "
+        "harm the others",
+        "If the images show few of the classes, this is expected, and the adapter answers as before; "
+        "`min_diversity=0` trains nevertheless.",
     ),
     "disagreement": (
         "the frozen model judges {disagreement:.0%} of the images differently",
-        "If the frozen model is wrong on most of these images, this is expected; `max_disagreement=1` turns this check off.",
+        "If the frozen model is wrong on most of these images, this is expected; `max_disagreement=1` turns this "
+        "check off.",
     ),
     "gap": (
         "{share:.0%} of the images are accepted, {frozen_share:.0%} by the frozen model",
-        "If nearly all images are known, or nearly all are unknown, this is expected; `max_gap=1` turns this check off.",
+        "If nearly all images are known, or nearly all are unknown, this is expected; `max_gap=1` turns this check "
+        "off.",
     ),
     "estimate": (
         "the estimated accuracy is {estimate:.0%}",
-        "It is estimated from the disagreement with the frozen model. If the frozen model is wrong on most of these images, this "
-        "is expected; `min_estimate=0` turns this check off.",
+        "It is estimated from the disagreement with the frozen model. If the frozen model is wrong on most of these "
+        "images, this is expected; `min_estimate=0` turns this check off.",
     ),
     "step": (
         "an update moves the parameters by {step:.2g} of their norm",
@@ -73,7 +78,7 @@ MESSAGES = {
 
 
 class Rung(IntEnum):
-    """How far the guard has gone."""
+    """Level of the response of the guard."""
 
     CALM = 0
     WARNED = 1
@@ -82,7 +87,7 @@ class Rung(IntEnum):
     FROZEN = 4
 
 
-# The kind of the event that leads to each rung, and what the adapter does.
+# Kind of the event at each rung, and the first words of its message.
 ACTIONS = {
     Rung.WARNED: ("warn", "Possible problem"),
     Rung.SKIPPING: ("skip", "Updates are skipped"),
@@ -91,25 +96,16 @@ ACTIONS = {
 }
 
 
-class WatchedTurn(Protocol):
-    """What the guard reads of a step that has ended."""
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The memory of an adapter after a step."""
 
-    @property
-    def look(self) -> Look[Any]: ...
-    @property
-    def decision(self) -> Decision | None: ...
-    @property
-    def frozen(self) -> Judged | None: ...
-    @property
-    def warming_up(self) -> bool: ...
-    @property
-    def proposal(self) -> Proposal: ...
-    @property
-    def outcome(self) -> Trained | Failure | None: ...
+    step: int
+    tensors: Mapping[str, torch.Tensor]
 
 
 class Guard:
-    """What the guard remembers of one stream, and its rung. `initial` are the trained values at the start, if there are any.
+    """The signals, snapshots and rung of one stream. `initial` has the trained values at the start.
 
     >>> adapter = ostta.load("embedded", ["cat", "dog", "ship"])
     >>> adapter.step(image).events, adapter.guard.resting
@@ -125,13 +121,13 @@ class Guard:
         """Forget the stream, as `Adapter.reset` does."""
         self.signals.reset()
         self.shadow = Shadow(self._classifier)
-        self.snapshots = Snapshots(self.options.snapshots)
+        self.snapshots: deque[Snapshot] = deque(maxlen=self.options.snapshots)
         self.rung = Rung.CALM
-        # Images since the last look, and images in a row without a signal out of its band.
+        # Number of images since the last check, and number of consecutive images without a signal out of its band.
         self._since = self._calm = 0
         self._warned_of_separation = 0
         self._freezes = 0
-        # Whether all trained values are at the start, so that the method sees what the frozen model sees.
+        # Whether all trained values are the initial ones, so that the features are those of the frozen model.
         self.pristine = True
 
     @property
@@ -147,7 +143,7 @@ class Guard:
     # --- one image ----------------------------------------------------------------------------------------------------
     def watch(
         self,
-        turn: WatchedTurn,
+        turn: Turn,
         memory: Memory,
         index: int,
         encode_frozen: Callable[[ViewSource], torch.Tensor],
@@ -155,11 +151,10 @@ class Guard:
     ) -> tuple[Event, ...]:
         """Record a step that has ended, act on `memory` if a signal is out of its band, and return the events.
 
-        `index` is the class that the image was given. While the adapter is paused by hand, the guard records and does not act.
+        `index` is the predicted class. While the user has paused the adapter, the guard records but does not act.
         """
-        failed = isinstance(turn.outcome, Failure)
-        if failed or turn.decision is None:
-            self.signals.stepped(True, None)
+        if turn.failed or turn.decision is None:
+            self.signals.stepped(failed=True)
         else:
             self._record(turn, turn.decision, memory, index, encode_frozen)
         if paused:
@@ -168,13 +163,13 @@ class Guard:
         for event in events:
             self._act(event, memory)
         # A failed update leaves the step count as it was, so the snapshot of this step is stored already.
-        if not failed and self.rung == Rung.CALM and memory.steps % self.options.snapshot_every == 0:
-            self.snapshots.push(Snapshot(memory.steps, memory.snapshot()))
+        if not turn.failed and self.rung == Rung.CALM and memory.steps % self.options.snapshot_every == 0:
+            self.snapshots.append(Snapshot(memory.steps, memory.snapshot()))
         return tuple(events)
 
     def _record(
         self,
-        turn: WatchedTurn,
+        turn: Turn,
         decision: Decision,
         memory: Memory,
         index: int,
@@ -183,7 +178,7 @@ class Guard:
         separation = None
         if decision.mu_desired is not None and decision.mu_undesired is not None:
             separation = decision.mu_desired - decision.mu_undesired
-        self.signals.stepped(False, separation)
+        self.signals.stepped(failed=False, separation=separation)
         overlay, due = memory.trained, memory.steps % self.options.check_every == 0
         if overlay is not None and decision.desired:
             self.signals.trained_on(index)
@@ -191,7 +186,7 @@ class Guard:
             self.signals.drifted(distance(overlay, self._initial))
         every, features = self.pristine or memory.method.overlay(memory.state) is None, turn.look.features
         if every or due:
-            # The frozen model needs a pass of its own only if the method sees the image through other values.
+            # The frozen model needs a separate pass only if the method uses other values.
             if not every:
                 with torch.no_grad():
                     features = encode_frozen(turn.look.views)
@@ -205,28 +200,35 @@ class Guard:
             self.signals.moved(distance(turn.outcome.overlay, gradient.overlay))
 
     def _act(self, event: Event, memory: Memory) -> None:
-        if event.kind == "roll_back" and (snapshot := self._good_snapshot(memory.steps)) is not None:
-            memory.load(dict(snapshot.tensors))
-            self.returned(to_start=False)
+        if event.kind == "roll_back":
+            while (snapshot := self.snapshots.pop()).step > memory.steps - ACCEPTED[0]:
+                pass  # newer than the window of the signals
+            self._restore(snapshot, memory)
         elif event.kind == "freeze":
             memory.restart()
-            self.froze()
+            self.rung = Rung.FROZEN
+            self._freezes += 1
+            self._since = self._calm = 0
+            self.returned(to_start=True)
 
-    def roll_back(self, memory: Memory) -> Event:
-        """Restore the newest snapshot, by hand; called again, the one before it."""
-        snapshot = self.snapshots.pop()
-        if snapshot is None:
-            raise Error(
-                f"There is no earlier state to go back to: the guard keeps one after every {self.options.snapshot_every} "
-                "good images, and has none yet.",
-                code="snapshot-missing",
-            )
+    def _restore(self, snapshot: Snapshot, memory: Memory) -> None:
         memory.load(dict(snapshot.tensors))
         self.returned(to_start=False)
+
+    def roll_back(self, memory: Memory) -> Event:
+        """Restore the newest snapshot on request of the user; the next call restores the one before it."""
+        if not self.snapshots:
+            raise Error(
+                f"There is no snapshot to restore yet: the guard stores one every {self.options.snapshot_every} images "
+                "while no warning is active.",
+                code="snapshot-missing",
+            )
+        snapshot = self.snapshots.pop()
+        self._restore(snapshot, memory)
         return Event("roll_back", f"Rolled back by hand, to the state after step {snapshot.step}.")
 
     def check(
-        self, decision: Decision, index: int, judged: Judged, step: int, every: bool, undecided: bool = False
+        self, decision: Decision, index: int, judged: FrozenJudgement, step: int, every: bool, undecided: bool = False
     ) -> None:
         """Compare a decision and a class with those of the frozen model; an undecided image is not compared."""
         self.shadow.remember(judged, step)
@@ -241,7 +243,7 @@ class Guard:
         values = self.signals.values()
         out = self.signals.out(values)
         events = self._warn_of_separation(values)
-        # A state that was restored is in order only once it has been compared with the frozen model.
+        # A restored state counts as calm only after it has been compared with the frozen model.
         unknown = self.rung >= Rung.ROLLED_BACK and "disagreement" not in values
         self._calm, self._since = 0 if out or unknown else self._calm + self._since, 0
         if out.keys() == {"diversity"} and self.skipping:
@@ -252,13 +254,6 @@ class Guard:
             return [*events, *self._thawed(values)]
         return events
 
-    def _good_snapshot(self, step: int) -> Snapshot | None:
-        """Pop the newest snapshot older than everything that the signals look back on; later ones are dropped."""
-        while (snapshot := self.snapshots.pop()) is not None:
-            if snapshot.step <= step - ACCEPTED[0]:
-                return snapshot
-        return None
-
     def returned(self, to_start: bool) -> None:
         """Forget the signals of a state that was undone."""
         self.pristine = to_start
@@ -266,15 +261,8 @@ class Guard:
         if to_start:
             self.snapshots.clear()
 
-    def froze(self) -> None:
-        """Rest after a restart of the adapter."""
-        self.rung = Rung.FROZEN
-        self._freezes += 1
-        self._since = self._calm = 0
-        self.returned(to_start=True)
-
     def thaw(self) -> None:
-        """End the rest, by hand."""
+        """Resume on request of the user."""
         self.rung = Rung.CALM
         self._since = self._calm = 0
         self.signals.reset()
@@ -282,7 +270,7 @@ class Guard:
     def _until_thaw(self) -> int:
         if self.rung < Rung.FROZEN:
             return 2 * self.options.patience
-        times: int = 2 ** min(max(self._freezes - 1, 0), LONGEST)
+        times: int = 2 ** min(max(self._freezes - 1, 0), MAX_DOUBLINGS)
         return self.options.cool_down * times
 
     def _next_rung(self, step: int, out: Mapping[str, float], values: Mapping[str, float]) -> Event:
@@ -303,26 +291,27 @@ class Guard:
         return [Event("thaw", f"{what}: no signal was out of its band for {self._calm} images.", evidence)]
 
     def _warn_of_separation(self, values: Mapping[str, float]) -> list[Event]:
-        """Warn once until the means are apart again: known and unknown images may be hard to tell apart for a good reason."""
+        """Warn once until the means separate again. This is no reason to act: the images may have become more alike."""
         found = values.get("separation", 1.0)
         closing = found < self.options.min_separation
         if closing == bool(self._warned_of_separation):
             return []
         self._warned_of_separation = int(closing)
         sentence = (
-            f"The two means of the scores are {found:.0%} of their usual distance apart. If known and unknown images look more alike "
-            "than before, this is expected; `min_separation=0` turns this warning off."
+            f"The two means of the scores are {found:.0%} of their usual distance apart. If known and unknown images "
+            "look more alike than before, this is expected; `min_separation=0` turns this warning off."
         )
         return [Event("warn", sentence, {"separation": found})] if closing else []
 
     # --- state files --------------------------------------------------------------------------------------------------
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return everything, with the snapshots."""
+        """Return the content for a state file, including the snapshots."""
         numbers = [
-            int(self.rung), self._since, self._calm, self._warned_of_separation, self._freezes, int(self.pristine), len(self.snapshots),
+            int(self.rung), self._since, self._calm, self._warned_of_separation, self._freezes, int(self.pristine),
+            len(self.snapshots),
         ]  # fmt: skip
         kept = {
-            # Copies: a file holds no tensor twice, and an overlay may be in several snapshots.
+            # Copies, because snapshots may share an overlay and a file cannot contain one tensor twice.
             f"{place}/{name}": tensor.clone()
             for place, snapshot in enumerate(self.snapshots)
             for name, tensor in {"step": torch.tensor(snapshot.step), **snapshot.tensors}.items()
@@ -335,23 +324,23 @@ class Guard:
         )
 
     def load(self, tensors: Tensors) -> None:
-        """Replace everything; raise an Error if it cannot be that of a guard. `check_snapshots` checks the snapshots."""
+        """Replace the content; raise an Error if the tensors do not fit. `check_snapshots` checks the snapshots."""
         numbers, signals, shadow, kept = split(tensors, "numbers", "signals", "shadow", "snapshots")
         require_names(numbers, ("all",))
         found = stored(numbers, "all", torch.int64, (7,), 0, 2**53).tolist()
-        if found[0] > Rung.FROZEN or found[3] > 1 or found[5] > 1 or found[6] > self.options.snapshots:
-            raise Error(f"The stored guard is damaged: its numbers {shown(found)} cannot be.", code="state-damaged")
+        valid = found[0] <= Rung.FROZEN and max(found[3], found[5]) <= 1 and found[6] <= self.options.snapshots
+        require_intact(valid, "guard", f"its numbers {shown(found)} are out of range")
         parts = split(kept, *map(str, range(found[6])))
         self.reset()
         for part in parts:
-            step = int(stored({"step": part.pop("step", torch.tensor(-1))}, "step", torch.int64, (), 0, 2**53))
-            self.snapshots.push(Snapshot(step, part))
+            step = stored_count({"step": part.pop("step", torch.tensor(-1))}, "step")
+            self.snapshots.append(Snapshot(step, part))
         self.signals.load(signals)
         self.shadow.load(shadow)
         self.rung, self._since, self._calm = Rung(found[0]), found[1], found[2]
         self._warned_of_separation, self._freezes, self.pristine = found[3], found[4], bool(found[5])
 
     def check_snapshots(self, memory: Memory) -> None:
-        """Load every snapshot once, so that one that cannot be restored raises its Error now."""
+        """Load every snapshot once; raise an Error if one cannot be restored."""
         for snapshot in self.snapshots:
             memory.load(dict(snapshot.tensors))

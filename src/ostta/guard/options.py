@@ -1,4 +1,4 @@
-"""What can be chosen of the guard."""
+"""Options of the guard."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..config.declare import Options, option
 
 @dataclass(frozen=True)
 class GuardOptions(Options):
-    """Chosen on streams of held-out training images, usual and hostile ones; docs/guard.md says how.
+    """Options of the guard, chosen on ordinary and hostile streams of held-out training images (docs/guard.md).
 
     >>> GuardOptions().check_every
     20
@@ -18,50 +18,65 @@ class GuardOptions(Options):
     check_every: int = option(
         20,
         bounds=(1, 10_000),
-        about="one image in so many is shown to the frozen model too; every one where that costs nothing, as the image tower is "
-        "not trained",
+        about="number of images between two comparisons with the frozen model; every image is compared "
+        "if the image tower is not trained, because the comparison is then free",
     )
     min_evenness: float = option(
         0.3,
         bounds=(0, 1),
-        about="smallest number of classes that accepted images are spread over, relative to the frozen model's classes of the same images",
+        about="smallest effective number of predicted classes among accepted images, relative to that "
+        "of the frozen model on the same images",
     )
     min_diversity: float = option(
         0.3,
         bounds=(0, 1),
-        about="smallest number of classes of accepted images, relative to equally frequent classes, at which a method trains",
+        about="smallest effective number of classes among accepted images, relative to equally frequent"
+        " classes, at which the method is updated",
     )
     max_disagreement: float = option(
-        0.7, bounds=(0, 1), about="the share of images of which the frozen model says something else"
+        0.7, bounds=(0, 1), about="largest share of images that the adapter and the frozen model judge differently"
     )
     max_gap: float = option(
         0.5,
         bounds=(0, 1),
-        about="largest difference between the share of accepted images, by probabilities if there are any, and the frozen model's",
+        about="largest difference between the share of images that the adapter accepts and the share "
+        "that the frozen model accepts; computed from probabilities if available",
     )
     min_estimate: float = option(
-        0.2, bounds=(0, 1), about="the accuracy that is estimated from disagreement and evenness (after AETTA)"
+        0.2, bounds=(0, 1), about="smallest accuracy, estimated from disagreement and evenness (after AETTA)"
     )
     max_step: float = option(
-        1.5e-3, above=0, about="how far an update moves the parameters, by their length; the mean of recent ones"
+        1.5e-3,
+        above=0,
+        about="largest mean change of the parameters by recent updates, relative to the norm of the parameters",
     )
-    max_drift: float = option(0.2, above=0, about="how far the parameters are from the start, by their length there")
+    max_drift: float = option(
+        0.2,
+        above=0,
+        about="largest distance of the parameters from their initial values, relative to the norm of "
+        "the initial values",
+    )
     min_separation: float = option(
         0.25,
         bounds=(0, 1),
-        about="the two means of the scores close in to this part of their usual distance: a warning only",
+        about="smallest distance between the two mean scores, relative to its usual value; a smaller "
+        "distance only causes a warning",
     )
     patience: int = option(
         8,
         bounds=(1, 10_000),
-        about="the signals are looked at after every so many images; each look at which one is out of its band is a rung of the ladder",
+        about="number of images between two checks of the signals; each check with a signal out of its "
+        "band escalates the response of the guard by one level",
     )
     cool_down: int = option(
         512,
         bounds=(1, 10**9),
-        about="good images in a row until a frozen adapter is thawed; twice as many after each time it was frozen, up to eight times",
+        about="number of consecutive images with all signals in their bands before a frozen adapter is "
+        "thawed; doubled after each further freeze, up to eight times the value",
     )
     snapshot_every: int = option(
-        128, bounds=(1, 1_000_000), about="a state is kept after so many images, if all is well"
+        128,
+        bounds=(1, 1_000_000),
+        about="number of images between two snapshots, which are taken only while no warning is active",
     )
-    snapshots: int = option(3, bounds=(1, 16), about="how many states are kept")
+    snapshots: int = option(3, bounds=(1, 16), about="largest number of snapshots that are kept")

@@ -1,32 +1,18 @@
-"""The frozen model beside the one that adapts: the largest cosine, judged by LDA, as if nothing had ever been learned."""
+"""Decisions of the frozen model: its largest cosine is the score, and LDA decides."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from ..core.checks import MOST_STEPS, require_names, stored
-from ..core.scores import cosines
-from ..core.types import Decision, Error, Scored, Verdict
+from ..core.checks import MOST_STEPS, require_intact, require_names, stored, stored_length
+from ..core.losses import cosines
+from ..core.types import Decision, Scored, Verdict
 from ..identifiers import LDA
+from ..memory import FrozenJudgement
 
-# Images that LDA looks back on. If the frozen model judges only some of them, there are fewer scores.
+# Number of recent images that LDA uses. There are fewer scores if the frozen model is applied to only some images.
 WINDOW = 512
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Judged:
-    """The judgement of the frozen model on one image."""
-
-    scored: Scored
-    decision: Decision
-    logits: torch.Tensor
-
-    @property
-    def index(self) -> int:
-        return int(self.logits.argmax())
 
 
 class Shadow:
@@ -38,7 +24,7 @@ class Shadow:
         self._steps = np.zeros(0, np.int64)
         self._scores = np.zeros(0)
 
-    def judge(self, features: torch.Tensor, step: int) -> Judged:
+    def judge(self, features: torch.Tensor, step: int) -> FrozenJudgement:
         """Judge unit features [D] under the frozen tower, at step number `step`. Changes nothing."""
         logits = cosines(features.detach(), self._classifier)
         score = float(logits.max())
@@ -46,9 +32,9 @@ class Shadow:
         recent = self._scores[self._steps.searchsorted(step - WINDOW, "right") :]
         threshold, mu_undesired, mu_desired = self._lda.search(np.sort(np.append(recent, score)))
         verdict = Verdict.of(score >= threshold, score, mu_undesired, mu_desired)
-        return Judged(Scored(score), Decision(verdict, threshold, mu_desired, mu_undesired), logits)
+        return FrozenJudgement(Scored(score), Decision(verdict, threshold, mu_desired, mu_undesired), logits)
 
-    def remember(self, judged: Judged, step: int) -> None:
+    def remember(self, judged: FrozenJudgement, step: int) -> None:
         self._steps = np.append(self._steps, step)[-WINDOW:]
         self._scores = np.append(self._scores, judged.scored.value)[-WINDOW:]
 
@@ -57,11 +43,9 @@ class Shadow:
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
         require_names(tensors, ("steps", "scores"))
-        count = min(len(tensors["steps"]) if tensors["steps"].ndim else 0, WINDOW)
+        count = stored_length(tensors, "steps", WINDOW)
         steps = stored(tensors, "steps", torch.int64, (count,), 0, MOST_STEPS).numpy().copy()
         scores = stored(tensors, "scores", torch.float64, (count,), -2, 2).numpy().copy()
-        if (np.diff(steps) < 0).any():
-            raise Error(
-                "The stored scores of the frozen model are damaged: their steps are not in order.", code="state-damaged"
-            )
+        in_order = not (np.diff(steps) < 0).any()
+        require_intact(in_order, "list of scores of the frozen model", "its steps are not in order")
         self._steps, self._scores = steps, scores

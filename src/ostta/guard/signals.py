@@ -1,20 +1,23 @@
-"""Signals without labels: numbers about recent images, each with a band that a usual stream does not leave.
+"""Signals without labels: statistics of recent images, each with a band that an ordinary stream does not leave.
 
-evenness      how many classes the accepted images are spread over, relative to the frozen model's classes of the same images:
-              ((n - 1) + s) / ((n_frozen - 1) + s), with n = exp(entropy of the classes), the effective number of classes, and
-              s a tenth of what n - 1 is if all classes are equally frequent. A stream that shows few classes is not out of band
-diversity     of a method that trains: (n - 1) of its accepted images, relative to what it is if all classes are equally frequent.
-              It leads no further than to skipped updates: training on few classes harms the others, answering does not
-disagreement  share of images that the frozen model judges differently: another verdict, or another class
-gap           difference between the share of accepted images and the frozen model's. A decision with a probability counts by its
-              probability
-estimate      1 - disagreement / min(evenness, 1)^3: AETTA's estimate of the accuracy, with the frozen model instead of dropout
-step, drift   how far recent updates move the parameters, and how far they are from the start, relative to their norm there
-separation    distance between the two means of the scores, relative to its usual value
+evenness      effective number of classes among the accepted images, relative to that of the frozen model on the same
+              images: ((n - 1) + s) / ((n_frozen - 1) + s), where n = exp(entropy of the classes) and s is a tenth of
+              n - 1 for equally frequent classes. A stream with few classes stays in the band
+diversity     for a method that trains: n - 1 of its accepted images, relative to its value for equally frequent
+              classes. The guard only skips updates, because training on few classes harms the other classes
+disagreement  share of images with another verdict or another class from the frozen model
+gap           difference between the shares of images accepted by the adapter and by the frozen model. A decision with a
+              probability counts by its probability
+estimate      1 - disagreement / min(evenness, 1)^3: AETTA's estimate of the accuracy, with the frozen model instead of
+              dropout
+step, drift   mean change of the parameters by recent updates, and their distance from the initial values, relative to
+              the norm of the parameters before the update or at the start
+separation    distance between the two mean scores, relative to its usual value
 not_finite    number of recent updates that were discarded because a value was not finite
 
-An image on which the decision is undecided is not compared. If nothing is trained, an image that only the frozen model rejects counts
-for neither disagreement nor gap: with few unknown images, the LDA of the frozen model rejects half of the known ones.
+Undecided images are not compared. If nothing is trained, an image that only the frozen model rejects counts neither as
+disagreement nor in the gap, because on a stream with few unknown images the LDA of the frozen model rejects half of the
+known images.
 """
 
 from __future__ import annotations
@@ -27,23 +30,24 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ..core.checks import require_names, stored
+from ..core.checks import require_names, stored, stored_length
 from ..core.types import Decision
 from .options import GuardOptions
 
-# Window and minimum of each signal. Classes and checks have a window for checks of every image and one for rare checks.
+# Window and minimum number of images of each signal. RARE replaces both ACCEPTED and CHECKS if only some images are
+# compared.
 ACCEPTED, CHECKS, RARE, UPDATES, FAILURES = (96, 32), (128, 48), (24, 12), (16, 4), 64
-# Updates within the window of failures that make `not_finite` leave its band.
+# Number of failed updates in the window at which `not_finite` leaves its band.
 NOT_FINITE = 3
-# Weights of the newest image in the recent and in the usual distance of the means.
+# Weights of the newest image in the moving averages of the recent and of the usual distance between the means.
 FAST, SLOW = 1 / 32, 1 / 512
-# `s` in the definition of evenness, as a share: without it, the ratio of two small numbers would be chance.
+# Factor of `s` in the definition of evenness. Without `s`, the ratio of two small numbers would be mostly noise.
 SMOOTHING = 0.1
 LARGEST = 1e30
 
 
 class Check(NamedTuple):
-    """The judgement of the adapter and of the frozen model on one image; `probability` is the adapter's that it is known."""
+    """Decisions of the adapter and of the frozen model on one image; `probability` is that of the adapter."""
 
     known: int
     class_index: int
@@ -53,22 +57,22 @@ class Check(NamedTuple):
 
     @classmethod
     def of(cls, decision: Decision, index: int, frozen: Decision, frozen_index: int) -> Check:
-        """From the two decisions and the classes; a decision without a probability counts as certain."""
+        """Return the check for two decisions and classes; a decision without a probability counts as certain."""
         probability = float(decision.desired) if decision.probability is None else decision.probability
         return cls(int(decision.desired), index, int(frozen.desired), frozen_index, probability)
 
 
 class Signals:
-    """The last images, as far as the signals need them."""
+    """The statistics of recent images that the signals need."""
 
     def __init__(self, options: GuardOptions, classes: int) -> None:
         self.options, self._classes = options, classes
         self.reset()
 
     def reset(self) -> None:
-        # The classes of accepted images that were checked: the adapter's and the frozen model's.
+        # Classes of accepted images that were compared, from the adapter and from the frozen model.
         self._classes_given: deque[tuple[int, int]] = deque(maxlen=ACCEPTED[0])
-        # The classes of the images that a method may have been trained on.
+        # Classes of images that a method may have been trained on.
         self._trained_on: deque[int] = deque(maxlen=ACCEPTED[0])
         self._checks: deque[Check] = deque(maxlen=CHECKS[0])
         self._updates: deque[float] = deque(maxlen=UPDATES[0])
@@ -77,8 +81,8 @@ class Signals:
         self._drift = self._fast = self._slow = 0.0
         self._separated = 0
 
-    # --- what happened ------------------------------------------------------------------------------------------------
-    def stepped(self, failed: bool, separation: float | None) -> None:
+    # --- recording ---------------------------------------------------------------------------------------------------
+    def stepped(self, failed: bool, separation: float | None = None) -> None:
         """Record one image: whether its update failed, and the distance between the two means of the scores."""
         self._failed.append(int(failed))
         if separation is not None and 0 < separation < LARGEST:
@@ -90,13 +94,9 @@ class Signals:
         """Record the class of an accepted image, for a method that trains."""
         self._trained_on.append(index)
 
-    def failed(self) -> None:
-        """An update that was not finite, or that nothing could be seen through."""
-        self._failed.append(1)
-
     def checked(self, check: Check, every: bool) -> None:
-        """Record the comparison on one image; `every`: whether all images are compared at present."""
-        if every == self._rare:  # the two kinds of checks cover different numbers of images and are not mixed
+        """Record the comparison on one image. `every` is whether all images are currently compared."""
+        if every == self._rare:  # the two modes cover different numbers of images, so they are not mixed
             self._checks.clear()
             self._classes_given.clear()
             self._rare = not every
@@ -105,16 +105,16 @@ class Signals:
             self._classes_given.append((check.class_index, check.frozen_class_index))
 
     def moved(self, step: float) -> None:
-        """By how much of their length an update has moved the parameters."""
+        """Record the change of the parameters by an update, relative to their norm."""
         self._updates.append(min(step, LARGEST))
 
     def drifted(self, drift: float) -> None:
-        """How far the parameters are from the start, by their length there."""
+        """Record the distance of the parameters from their initial values, relative to the norm of these values."""
         self._drift = min(drift, LARGEST)
 
-    # --- what it means ------------------------------------------------------------------------------------------------
+    # --- signals -----------------------------------------------------------------------------------------------------
     def values(self) -> dict[str, float]:
-        """All signals that have enough images, and the numbers that messages show beside them."""
+        """Return the signals that have enough images, and further numbers for messages."""
         found = {"not_finite": float(sum(self._failed)), "drift": self._drift}
         if len(self._updates) >= UPDATES[1]:
             found["step"] = float(np.mean(self._updates))
@@ -132,14 +132,14 @@ class Signals:
         most, least = RARE if self._rare else CHECKS
         if len(self._checks) >= least:
             found |= _compared(list(self._checks)[-most:], trains=self._rare)
-            # Two small samples are never spread alike.
+            # The evenness of two small samples is unreliable.
             if len(self._checks) >= most and "evenness" in found:
                 wrong = found["disagreement"] / min(found["evenness"], 1.0) ** 3
                 found["estimate"] = 1 - min(wrong, 1 - 1 / self._classes)
         return found
 
     def out(self, values: Mapping[str, float]) -> dict[str, float]:
-        """The signals that are out of their band and lead on to the next rung."""
+        """Return the signals that are out of their band."""
         limits = self.options
         low = {"evenness": limits.min_evenness, "diversity": limits.min_diversity, "estimate": limits.min_estimate}
         high = {
@@ -156,7 +156,7 @@ class Signals:
         }
 
     def forget(self) -> None:
-        """After a return to an earlier state: what the later one did says nothing about it."""
+        """Clear the statistics of a state that was undone, because they do not describe the restored state."""
         self._classes_given.clear()
         self._checks.clear()
         self._updates.clear()
@@ -186,7 +186,7 @@ class Signals:
             "updates": UPDATES[0],
             "failed": FAILURES,
         }
-        count = {name: min(len(tensors[name]) if tensors[name].ndim else 0, most) for name, most in sizes.items()}
+        count = {name: stored_length(tensors, name, most) for name, most in sizes.items()}
         last = self._classes - 1
         classes = stored(tensors, "classes", torch.int64, (count["classes"], 2), 0, last).tolist()
         trained_on = stored(tensors, "trained_on", torch.int64, (count["trained_on"],), 0, last).tolist()
@@ -217,7 +217,7 @@ def _compared(checks: list[Check], trains: bool) -> dict[str, float]:
 
 
 def _evenness(given: list[tuple[int, int]], classes: int) -> dict[str, float]:
-    """The signal `evenness` of pairs of classes (the adapter's, the frozen model's), and the two numbers of classes."""
+    """Return the evenness of pairs of classes (adapter, frozen model), and the two effective numbers of classes."""
     own, frozen = (effective_classes(np.bincount(answers, minlength=classes)) for answers in np.array(given).T)
     smoothing = SMOOTHING * (_usual(len(given), classes) - 1)
     return {
@@ -228,7 +228,7 @@ def _evenness(given: list[tuple[int, int]], classes: int) -> dict[str, float]:
 
 
 def effective_classes(counts: np.ndarray) -> float:
-    """The exponential of the entropy: the number of equally frequent classes that would be as diverse.
+    """Return the effective number of classes: the exponential of the entropy of their frequencies.
 
     >>> effective_classes(np.array([40, 0, 0])), round(effective_classes(np.array([20, 20, 0])), 3)
     (1.0, 2.0)
@@ -239,6 +239,6 @@ def effective_classes(counts: np.ndarray) -> float:
 
 @cache
 def _usual(answers: int, classes: int) -> float:
-    """The effective number of classes of so few answers if all classes are equally frequent."""
+    """Return the expected effective number of classes of `answers` draws from equally frequent classes."""
     drawn = np.random.Generator(np.random.PCG64(0)).integers(classes, size=(64, answers))
     return float(np.mean([effective_classes(np.bincount(row, minlength=classes)) for row in drawn]))

@@ -1,4 +1,4 @@
-"""The identifiers by name; `registry` adds those of `field` and `contrib`."""
+"""Built-in identifiers by name; `config/registry.py` adds those of `field` and `contrib`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from .lda import LDA, LDAOptions
 from .mixture import DAF, DAFOptions
 
 __all__ = [
-    "DAF", "IDENTIFIERS", "LDA", "MSP", "AdaND", "AdaNDOptions", "All", "AllOptions", "DAFOptions", "Identifier", "LDAOptions",
+    "DAF", "IDENTIFIERS", "LDA", "MSP", "AdaND", "AdaNDOptions", "All", "AllOptions", "DAFOptions", "Identifier",
+    "LDAOptions",
     "MSPOptions",
 ]  # fmt: skip
 

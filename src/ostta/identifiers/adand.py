@@ -1,4 +1,4 @@
-"""AdaND's decision: by the threshold that its detector keeps, over recent images and noise images."""
+"""AdaND's identifier: a threshold that the detector computes from recent images and noise images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .base import Identifier
 
 @dataclass(frozen=True)
 class AdaNDOptions(Options):
-    """`adand` has no options; the score `detector` has.
+    """`adand` has no options; the options of AdaND belong to the score `detector`.
 
     >>> AdaND(AdaNDOptions()).observe(0.6, {"threshold": 0.5}).desired
     True
@@ -19,14 +19,16 @@ class AdaNDOptions(Options):
 
 
 class AdaND(Identifier):
-    """Known from the score's own threshold on, which is part of its evidence. No image is reliable: nothing is to learn from it.
+    """Accept images whose score reaches the threshold in the evidence of the score.
+
+    No image is reliable, so methods do not learn from any image.
 
     >>> AdaND().observe(0.4, {"threshold": 0.5}).verdict.value
     'unreliable_undesired'
     """
 
     Options = AdaNDOptions
-    about = "AdaND's: the threshold that the score `detector` keeps by itself, with noise images counted in"
+    about = "AdaND: the threshold of the score `detector`, which includes noise images"
     needs: str | None = "detector"
 
     def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:

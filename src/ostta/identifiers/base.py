@@ -1,4 +1,4 @@
-"""What an identifier is: recent scores in, a decision out."""
+"""Base class of identifiers, which turn recent scores into decisions."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from typing import Any
 import torch
 
 from ..config.declare import Options
+from ..config.plugins import accept_former_name
 from ..core.banks import ScoreBank
 from ..core.checks import require_names
-from ..core.former_names import accept_former_name
 from ..core.types import NO_EVIDENCE, Decision, Evidence
 
 
 class Identifier:
-    """Base of identifiers. An identifier without a memory implements `peek` only; any class with these functions works as well.
+    """Base of identifiers.
+
+    An identifier without a memory implements only `peek`. Any class with the same functions works as well.
 
     Only `remember`, `observe`, `reset` and `load` change an identifier.
 
-    Options:     a frozen dataclass with defaults; may be left out.
+    Options:     a frozen dataclass with defaults; optional.
     about:       one line for `ostta ls identifiers`.
-    needs:       the name of the only score that it can judge; None if it can judge any.
-    warming_up:  may be left out: whether it knows too few scores for its decisions to be trusted. Without it, an identifier is
+    needs:       the name of the score that the identifier requires; None if it works with any score.
+    warming_up:  whether there are too few scores for reliable decisions; optional. Without it, an identifier is
                  warming up while one of its `memories` is young.
 
     >>> identifier: Identifier = ostta.identifiers.LDA()
@@ -41,7 +43,11 @@ class Identifier:
     options: Any
 
     def __init__(self, options: Any = None, *, scale: float | None = 1.0) -> None:
-        """`options` is an instance of `Options`, None for the defaults; `scale` is the largest score, None if there is none."""
+        """Create an identifier.
+
+        `options` is an instance of `Options`, or None for the defaults. `scale` is the largest possible score, or None
+        if scores are unbounded.
+        """
         self.options = options or self.Options()
 
     def __init_subclass__(cls) -> None:
@@ -56,39 +62,22 @@ class Identifier:
         """Store the score."""
 
     def observe(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
-        """Decide, and remember the score."""
+        """Return the decision for `score` and store the score."""
         decision = self.peek(score, evidence)
         self.remember(score, evidence)
         return decision
 
     def memories(self) -> Mapping[str, ScoreBank]:
-        """Return its banks of scores by name."""
+        """Return the banks of scores by name."""
         return {}
 
     def reset(self) -> None:
         """Forget all scores."""
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return what it remembers, for the state file."""
+        """Return the content of the memory, for the state file."""
         return {}
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Replace what it remembers by the result of an earlier `tensors`."""
+        """Replace the content of the memory by the result of an earlier `tensors`."""
         require_names(tensors, ())
-
-
-def is_warming_up(identifier: Identifier) -> bool:
-    """Return whether an identifier knows too few scores for its decisions to be trusted, by `warming_up` or by its banks.
-
-    >>> identifier = ostta.identifiers.LDA()
-    >>> for number in range(40):
-    ...     identifier.remember(0.2 + 0.01 * (number % 7))
-    >>> is_warming_up(identifier), is_warming_up(ostta.identifiers.LDA())
-    (False, True)
-    """
-    declared = getattr(identifier, "warming_up", None)
-    if declared is not None:
-        return bool(declared)
-    # A plug-in may have no `memories`.
-    memories: Mapping[str, object] = getattr(identifier, "memories", dict)()
-    return any(bank.young for bank in memories.values() if isinstance(bank, ScoreBank))

@@ -1,4 +1,4 @@
-"""Identifiers without a bank: fixed thresholds on the maximum softmax probability (MSP), and none at all (for closed sets)."""
+"""Identifiers without a bank: `msp` with fixed thresholds on the softmax probability, and `all` for closed sets."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from ..config.declare import Options, option
 from ..core.types import NO_EVIDENCE, Decision, Evidence, Verdict
 from .base import Identifier
 
-# The paper's three triples: below the first reliable undesired, from the second on desired, above the third reliable desired.
+# The three triples of the paper. Scores below the first value are reliable undesired, scores from the second value on
+# are desired, and scores above the third value are reliable desired.
 TRIPLES = {"0.4/0.6/0.8": (0.4, 0.6, 0.8), "0.3/0.5/0.7": (0.3, 0.5, 0.7), "0.5/0.5/0.5": (0.5, 0.5, 0.5)}
 
 
 @dataclass(frozen=True)
 class MSPOptions(Options):
-    """The thresholds can be chosen.
+    """Options of `msp`: the triple of thresholds.
 
     >>> MSP(MSPOptions("0.3/0.5/0.7")).observe(0.55).threshold
     0.5
     """
 
     thresholds: Literal["0.4/0.6/0.8", "0.3/0.5/0.7", "0.5/0.5/0.5"] = option(
-        "0.4/0.6/0.8", about="one of the paper's triples tau_u/tau_t/tau_d"
+        "0.4/0.6/0.8", about="one of the three triples tau_u/tau_t/tau_d of the paper"
     )
 
 
@@ -53,14 +54,14 @@ class AllOptions(Options):
 
 
 class All(Identifier):
-    """Every image is desired and none is reliable: the closed set, where there is nothing to reject.
+    """Accept every image and mark none as reliable, for closed sets without unknown images.
 
     >>> All().observe(0.1).verdict.value
     'unreliable_desired'
     """
 
     Options = AllOptions
-    about = "accepts every image: the closed set"
+    about = "accepts every image, for closed sets"
 
     def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         return Decision(Verdict.UNRELIABLE_DESIRED, None, None, None)

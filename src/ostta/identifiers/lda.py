@@ -1,6 +1,5 @@
-"""The LDA identifier: the threshold that splits the recent scores into the two tightest groups (section 4.1, equation 2).
-
-An image is reliable if its score lies beyond the mean of its group. The search itself is in `core/otsu.py`.
+"""The LDA identifier: Otsu's threshold over the recent scores (section 4.1, equation 2).
+An image is reliable if its score lies beyond the mean of its group. The search is implemented in `core/otsu.py`.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from numpy.typing import NDArray
 from ..config.declare import Options, option
 from ..core.banks import WINDOWS, ScoreBank
 from ..core.checks import require_names
-from ..core.otsu import Split, exact_split, grid_split
+from ..core.otsu import OtsuThreshold, exact_split, grid_split
 from ..core.types import NO_EVIDENCE, Decision, Evidence, Verdict
 from .base import Identifier
 
 Floats = NDArray[np.float64]
 
-# This many scores beyond one end of the grid, and none within it, are no coincidence of the first images.
+# Number of scores beyond the same end of the grid, with none inside, that is too large to be a coincidence.
 ENOUGH = 64
 
 
 @dataclass(frozen=True)
 class LDAOptions(Options):
-    """Defaults are the published code's.
+    """Options of `lda`. Defaults are those of the published code.
 
     >>> LDAOptions(search="exact").window
     512
@@ -37,24 +36,28 @@ class LDAOptions(Options):
     search: Literal["grid", "exact"] = option(
         "grid",
         number="D1",
-        about="candidates on a grid of 100, or every gap between scores; a score that is not confined always has the latter",
+        about="candidate thresholds: a grid of 100 values, or every gap between two scores. Scores "
+        "without a scale always use the gaps",
     )
     objective: Literal["weighted", "unweighted"] = option(
         "weighted",
         paper="unweighted",
         number="D1",
-        about="variance of the two groups weighted by their size, or plainly summed",
+        about="sum of the variances of the two groups, weighted by group size or unweighted",
     )
     groups: Literal["inclusive", "strict"] = option(
         "inclusive",
         paper="strict",
         number="D8",
-        about="a score equal to a candidate counts in the upper group, or in neither",
+        about="whether a score equal to the candidate threshold belongs to the upper group (inclusive) "
+        "or to no group (strict)",
     )
     reliable: Literal["means", "threshold"] = option(
-        "means", about="beyond the mean of its group, or merely on its side of the threshold (the paper's ablation)"
+        "means",
+        about="a score is reliable beyond the mean of its group (means), or anywhere on its side of the"
+        " threshold (threshold, the paper's ablation)",
     )
-    window: int = option(512, bounds=WINDOWS, about="how many recent scores count")
+    window: int = option(512, bounds=WINDOWS, about="number of recent scores that are used")
 
 
 class LDA(Identifier):
@@ -73,12 +76,12 @@ class LDA(Identifier):
 
     def __init__(self, options: LDAOptions | None = None, *, scale: float | None = 1.0) -> None:
         super().__init__(options)
-        # A grid needs a largest score.
+        # A grid requires a largest score.
         self._exact = self.options.search == "exact" or scale is None
         self.scale = 1.0 if scale is None else scale
         self._candidates: Floats = np.arange(100, dtype=np.float64) * 0.01 * self.scale
         self.bank = ScoreBank(self.options.window)
-        # How many of the last scores in a row lie beyond the grid: above its end if positive, below its start if negative.
+        # Number of consecutive last scores beyond the grid: positive above its end, negative below its start.
         self._beyond = 0
         self._warned = False
 
@@ -93,8 +96,8 @@ class LDA(Identifier):
             self._warned = True
             place = f"above {self._candidates[-1]:g}, the end" if self._beyond > 0 else "below 0, the start"
             warnings.warn(
-                f"All of the last {abs(self._beyond)} scores lie {place} of the grid of thresholds, so LDA separates nothing, "
-                "as in the published code: `search=exact` looks for a threshold between any scores.",
+                f"All of the last {abs(self._beyond)} scores lie {place} of the grid of thresholds, so LDA separates "
+                "nothing, as in the published code: `search=exact` looks for a threshold between any scores.",
                 stacklevel=2,
             )
 
@@ -114,7 +117,7 @@ class LDA(Identifier):
         self._beyond = 0
         for score in self.bank.scores():
             self._count_beyond(score)
-        # The warning was given before these scores were stored.
+        # The warning was already issued before these scores were stored.
         self._warned = self._never_separates()
 
     def _count_beyond(self, score: float) -> None:
@@ -125,17 +128,18 @@ class LDA(Identifier):
         """Return whether every score in the bank lies beyond the same end of the grid, and there are enough scores."""
         return not self._exact and abs(self._beyond) >= max(ENOUGH, len(self.bank))
 
-    def search(self, scores: Floats) -> Split:
+    def search(self, scores: Floats) -> OtsuThreshold:
         """Return the threshold and the means of both groups of sorted `scores`.
 
-        If no candidate has scores on both sides, all images are known and none is reliable. On the grid that is the published
-        rule, threshold 0 and means 0 and 1 (times the scale); without a grid, threshold and means are the one score there is.
+        If no candidate has scores on both sides, all images are known and none is reliable. The grid search then uses
+        the published values: threshold 0, means 0 and 1 (times the scale). The exact search uses the only distinct
+        score as threshold and as both means.
         """
         weighted = self.options.objective == "weighted"
         if self._exact:
-            return exact_split(scores, weighted) or Split(*(float(scores[0]),) * 3)
+            return exact_split(scores, weighted) or OtsuThreshold(*(float(scores[0]),) * 3)
         equal_counts: Literal["above", "nowhere"] = "above" if self.options.groups == "inclusive" else "nowhere"
-        return grid_split(scores, self._candidates, weighted, equal_counts) or Split(0.0, 0.0, self.scale)
+        return grid_split(scores, self._candidates, weighted, equal_counts) or OtsuThreshold(0.0, 0.0, self.scale)
 
     def _verdict(self, score: float, threshold: float, mu_undesired: float, mu_desired: float) -> Verdict:
         if self.options.reliable == "threshold":

@@ -1,7 +1,8 @@
-"""DAF: a mixture of two Gaussians over the recent scores; known images belong to the one with the higher mean.
+"""DAF: a mixture of two Gaussians over the recent scores; known images belong to the component with the higher mean.
 
-The fit is scikit-learn's, on the raw scores: at a spread of about 0.02 its smallest allowed variance of 1e-6 changes nothing. A fit
-of 512 scores costs a few milliseconds, which is why `refit` can space fits out; in between, the last mixture judges new scores.
+The mixture is fitted by scikit-learn on the raw scores. Its variance floor of 1e-6 has no effect on scores with a
+spread of about 0.02. A fit of 512 scores takes a few milliseconds; the option `refit` reduces the number of fits, and
+between fits new scores are judged by the last mixture.
 """
 
 from __future__ import annotations
@@ -14,27 +15,27 @@ from numpy.typing import NDArray
 
 from ..config.declare import Options, option
 from ..core.banks import WINDOWS, ScoreBank
-from ..core.checks import require_names, stored, stored_count
-from ..core.types import NO_EVIDENCE, Decision, Error, Evidence, Verdict
+from ..core.checks import require_intact, require_names, stored, stored_count
+from ..core.types import NO_EVIDENCE, Decision, Evidence, Verdict
 from .base import Identifier
 
 
 @dataclass(frozen=True)
 class DAFOptions(Options):
-    """Defaults fit at every score.
+    """Options of `daf`. By default the mixture is fitted again for every score.
 
     >>> DAFOptions(refit=8).window
     512
     """
 
-    window: int = option(512, bounds=WINDOWS, about="how many recent scores count")
-    refit: int = option(1, bounds=(1, 10**9), about="fit again at every so many scores")
-    fit_seed: int = option(0, bounds=(0, 2**32 - 1), about="seed of the fit's start")
+    window: int = option(512, bounds=WINDOWS, about="number of recent scores that are used")
+    refit: int = option(1, bounds=(1, 10**9), about="number of scores between two fits of the mixture")
+    fit_seed: int = option(0, bounds=(0, 2**32 - 1), about="random seed of the initialisation of the fit")
 
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Two Gaussians, the undesired one first."""
+    """Two Gaussian components, the undesired one first."""
 
     means: tuple[float, float]
     variances: tuple[float, float]
@@ -45,7 +46,7 @@ class Mixture:
             np.log(w) - 0.5 * (np.log(v) + (score - m) ** 2 / v)
             for m, v, w in zip(self.means, self.variances, self.weights, strict=True)
         ]
-        # The logistic function of the difference, in the form that cannot overflow.
+        # The logistic function of the difference, in a form that cannot overflow.
         return float(0.5 * (1 + np.tanh(0.5 * (logs[1] - logs[0]))))
 
 
@@ -79,7 +80,7 @@ class DAF(Identifier):
             return Decision(Verdict.UNRELIABLE_DESIRED, None, None, None)
         low, high = mixture.means
         verdict = Verdict.of(mixture.desired_posterior(score) >= 0.5, score, low, high)
-        # The mixture draws no single line: with unequal variances the posterior may cross one half twice.
+        # There is no single threshold: with unequal variances the posterior may cross one half twice.
         return Decision(verdict, None, high, low)
 
     def remember(self, score: float, evidence: Evidence = NO_EVIDENCE) -> None:
@@ -112,20 +113,18 @@ class DAF(Identifier):
         fitted = stored(tensors, "mixture", torch.float64, (6 if tensors["mixture"].numel() else 0,)).tolist()
         since = stored_count(tensors, "since", self.options.refit - 1)
         mixture = Mixture(tuple(fitted[:2]), tuple(fitted[2:4]), tuple(fitted[4:])) if fitted else None
-        if mixture is not None and (mixture.means[0] > mixture.means[1] or min(fitted[2:]) <= 0 or max(fitted[4:]) > 1):
-            raise Error(
-                "The stored mixture is damaged: its means must rise, its variances be above 0, and its weights from 0 to 1.",
-                code="state-damaged",
-            )
+        valid = not fitted or (fitted[0] <= fitted[1] and min(fitted[2:]) > 0 and max(fitted[4:]) <= 1)
+        require_intact(valid, "mixture", "its means must rise, variances exceed 0, and weights lie in [0, 1]")
         self.reset()
         self.bank.load(scores)
         self._mixture, self._since = mixture, since
 
     def _mixture_with(self, score: float) -> Mixture | None:
-        """The mixture as it would be after `remember(score)`."""
+        """Return the mixture as it would be after `remember(score)`."""
         if self._since and self._mixture is not None:
             return self._mixture
-        # A step peeks at a score and then remembers it: one fit serves both. `remember` clears it, because the bank changes.
+        # A step calls `peek` and then `remember` with the same score, so both use one fit. `remember` clears the fit,
+        # because the bank changes.
         if self._latest is None or self._latest[0] != score:
             self._latest = (score, self._fit(self.bank.sorted_with(score)))
         return self._latest[1]

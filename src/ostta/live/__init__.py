@@ -1,4 +1,4 @@
-"""Streams outside a benchmark: many on one backbone, one whose state lives in a file, and sessions over HTTP."""
+"""Streams outside a benchmark: a pool of streams on one backbone, and a single stream with a state file."""
 
 from __future__ import annotations
 

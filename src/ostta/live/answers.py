@@ -1,4 +1,4 @@
-"""A person's own images through an adapter, one after the other, with a state file that survives a stop."""
+"""The stream of `ostta stream`: an adapter with a source, a state file and a journal."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from .journal import Journal, Row
 from .memory import Memory
 from .outputs import OutputFolder
 from .signals import Stoppable
-from .state_keeper import IMAGES, Keeper, Wanted, opened
+from .state_keeper import IMAGES, AdapterSettings, Keeper, open_adapter
 
 
 class Arrival(NamedTuple):
-    """An item of a source, and how many events the source had when it gave the item; None where later events count too."""
+    """An item of a source and the number of source events before it; None to include later events."""
 
     item: Item
     event_count: int | None
@@ -38,9 +38,9 @@ class Arrival(NamedTuple):
 
 @dataclass
 class LiveStream:
-    """An adapter with its state file, its journal and its output folder; `digest` is of what was judged since the start.
+    """An adapter with its state file, journal and output folder. `digest` summarises the images since the start.
 
-    `ahead` is that of `Adapter.stream`.
+    `ahead` is the option of `Adapter.stream`.
     """
 
     adapter: Adapter
@@ -55,14 +55,15 @@ class LiveStream:
         self.digest = Digest(accept=self.adapter.acceptance.common)
 
     def answers(self, source: Source) -> Generator[dict[str, Any], None, None]:
-        """What the adapter says of each image, as JSON fields; an image that cannot be read has an `error` in place of an answer.
+        """Yield the answer for each image as JSON fields. An unreadable image has an `error` instead.
 
-        All is saved on the way, at the end, and when SIGTERM or Ctrl-C ends the iteration. Who stops reading earlier closes the
-        iterator, so that it is saved then too. The source leaves out what the journal knows: it was opened with `skip`.
+        The state is saved regularly, at the end, and when SIGTERM or Ctrl-C ends the iteration. A caller that stops
+        early must close the iterator, which also saves the state. The source must be opened with `skip`, so that it
+        omits images that are in the journal.
         """
         keeper = Keeper(self.adapter, self.state, self.journal, self.folder, images=self.save_every)
         ahead = batch_size(source, self.ahead)
-        # A stop drops the images that were encoded and not decided: they have no row, and the next start reads them again.
+        # Images that were encoded ahead but not decided have no journal row, so the next start reads them again.
         upcoming = look_ahead(self.adapter, self._arrivals(source, ahead), _image_of, ahead, self.journal.last)
         with Stoppable(upcoming) as waiting:
             try:
@@ -79,7 +80,7 @@ class LiveStream:
                 if self.folder is not None:
                     self.folder.finish()
         read = self.digest.images - self.digest.unreadable
-        if not read and not waiting.asked and not self.journal.skipped:
+        if not read and not waiting.stop_requested and not self.journal.skipped:
             raise Error(f"None of the images in {source.name} could be read.", code="image-unreadable")
 
     def _arrivals(self, source: Source, ahead: int) -> Iterator[Arrival]:
@@ -89,7 +90,7 @@ class LiveStream:
             yield Arrival(item, source.event_count if ahead > 1 else None)
 
     def _picture(self, item: Item) -> Image.Image | None:
-        """The picture of an image that has no file to read it from again."""
+        """Return the decoded image if it cannot be read again from a file."""
         if item.problem is not None or (item.path is not None and item.frame is None):
             return None
         with suppress(Error):
@@ -97,7 +98,7 @@ class LiveStream:
         return None
 
     def _judged(self, image: UpcomingImage[Arrival], source: Source) -> Row:
-        """Decide an image; its row."""
+        """Process an image and return its journal row."""
         item, event_count = image.item
         try:
             prediction = image.step()
@@ -106,22 +107,22 @@ class LiveStream:
         else:
             answer = {"step": self.adapter.steps, **json.loads(prediction.to_json())}
             answer["memory"] = Memory.of(self.adapter)._asdict()
-        happened = [
+        events = [
             {"kind": event.kind, "sentence": event.sentence, "evidence": dict(event.evidence)}
             for event in source.new_events(event_count)
         ]
-        if happened:
-            answer["events"] = [*answer.get("events", ()), *happened]
-        # A frame of a video has no file of its own.
+        if events:
+            answer["events"] = [*answer.get("events", ()), *events]
+        # A video frame is not a file.
         path = item.path if item.frame is None and "error" not in answer else None
         return self.journal.add(self.adapter.steps, item.key, path, _named(item, answer))
 
 
 @contextmanager
 def open_stream(
-    wanted: Wanted,
+    settings: AdapterSettings,
     state: Path | None = None,
-    output: outputs.Wanted | None = None,
+    output: outputs.OutputOptions | None = None,
     *,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
@@ -130,29 +131,30 @@ def open_stream(
     about: dict[str, Any] | None = None,
     check: Callable[[Adapter], None] | None = None,
 ) -> Iterator[LiveStream]:
-    """A stream that goes on where it stopped; where it cannot, an Error, and nothing has changed.
+    """Open a stream, which resumes after its last image.
 
-    `check` raises an Error if the adapter cannot be used for the stream.
+    If the stream cannot resume, an Error is raised and no file is changed. `check` raises an Error if the adapter
+    cannot be used for the stream.
     """
     if state is not None and state.is_symlink():
-        # A save replaces the file: it would replace the link, and leave the state that the link points to behind.
+        # Resolve links, because a save would replace the link instead of its target.
         state = Path(os.path.realpath(state))
-    # The lock comes first: two programs that find no state file would both make one.
+    # Lock the journal first, because two programs that find no state file would both create one.
     journal = Journal.temporary() if state is None else Journal.opened(Journal.beside(state))
     new_state = state is not None and not state.exists()
     new_journal = journal.is_empty()
     try:
         if state is not None and new_state and not new_journal:
             raise Error(
-                f"There is a journal {journal.path}, but not the state file {state} that it belongs to: bring the state back, or "
-                "remove the journal to begin anew.",
+                f"There is a journal {journal.path}, but not the state file {state} that it belongs to: restore "
+                "the state file, or delete the journal to start again.",
                 code="state-missing",
             )
-        adapter = opened(wanted, state, device, dtype)
+        adapter = open_adapter(settings, state, device, dtype)
         if check is not None:
             check(adapter)
         if state is not None:
-            journal.go_on(state, adapter.steps, stored_hash(state))
+            journal.resume(state, adapter.steps, stored_hash(state))
         folder = None
         if output is not None:
             described = {**(about or {}), **adapter.describe(), "unfamiliar": adapter.unfamiliar}
@@ -177,7 +179,7 @@ def _image_of(arrival: Arrival) -> ImageSource:
 
 
 def _named(item: Item, answer: dict[str, Any]) -> dict[str, Any]:
-    """The answer with the image's name, the name's bytes where it is not Unicode, and which frame it is where it is one."""
+    """Add the image name, its bytes if it is not valid Unicode, and the video frame to the answer."""
     name = item.name
     content: dict[str, Any] = {"image": name}
     if not is_unicode(name):
@@ -185,5 +187,5 @@ def _named(item: Item, answer: dict[str, Any]) -> dict[str, Any]:
     if item.frame is not None:
         content |= {"frame": item.frame, "time": item.time}
     content |= answer
-    # Half of a surrogate pair, even escaped, is something that many readers of JSON refuse.
+    # Many JSON parsers reject lone surrogates, even if they are escaped.
     return {key: readable(value) if isinstance(value, str) else value for key, value in content.items()}

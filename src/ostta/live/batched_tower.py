@@ -1,9 +1,9 @@
-"""One image tower for many overlays: each image of a batch passes with LayerNorm values of its own.
+"""One image tower for many overlays: each image of a batch has its own LayerNorm parameters.
 
-A graph is needed only where a stream learns, and who learns is known only after the look. So the look runs without graph and
-records what the dense layers gave; for the images to be learned from, `replay` passes through the tower once more, takes
-those outputs from the record, and computes only what lies between them, with graph. Dense layers are nearly all of a
-tower's work, so a replay costs about a tenth of a pass; the gradient is the same.
+Only streams that learn need an autograd graph, and these streams are determined after the first pass. The first pass
+therefore runs without a graph and records the outputs of the dense layers. For the images of learning streams, `replay`
+runs the tower again with a graph and reuses the recorded outputs, so only the operations between dense layers are
+computed. A replay costs about a tenth of a full pass and gives the same gradient.
 """
 
 from __future__ import annotations
@@ -17,27 +17,26 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..core.devices import in_half, in_single, own_precision
-from ..core.groups import layernorm_names
-from ..core.overlay import Overlay, encode, twin
-from ..core.scores import unit
+from ..core.losses import unit
+from ..core.overlay import Overlay, encode, in_half, in_single, own_precision, twin
 from ..core.types import Error
+from ..methods.groups import layernorm_names
 
-# LayerNorm values of one image, in the order of `BatchedTower.names`; None stands for the tower's own.
+# LayerNorm parameters of one image in the order of `BatchedTower.names`, or None for those of the tower.
 Values = Sequence[torch.Tensor] | None
-# An image must get the same features in a batch as alone, to this; half precision rounds the two differently.
+# Maximum difference between batched and individual features, in single and in half precision.
 SAME, SAME_IN_HALF = 1e-4, 2e-2
 
 
 class Recorder:
-    """What the dense layers of one tower share: the list they record to, or the record they replay."""
+    """Shared state of the dense layers of a tower: the list to record to, or the record to replay."""
 
     recording: list[torch.Tensor] | None = None
     replaying: Iterator[torch.Tensor | None] | None = None
 
 
 class RecordedLinear(nn.Linear):
-    """A linear layer that records its outputs, or takes them from a record."""
+    """A linear layer that records its outputs, or replays recorded ones."""
 
     recorder: Recorder
 
@@ -45,21 +44,21 @@ class RecordedLinear(nn.Linear):
         known = _next(self.recorder)
         if known is not None:
             return _KnownLinear.apply(x, self.weight, known)  # type: ignore[no-any-return, no-untyped-call]
-        return _noted(self.recorder, super().forward(x))
+        return _recorded(self.recorder, super().forward(x))
 
 
 class RecordedConv2d(nn.Conv2d):
-    """A convolution that records its outputs, or takes them from a record where nothing before it is trained, as in common towers."""
+    """A convolution that records its outputs, or replays recorded ones if no layer before it is trained."""
 
     recorder: Recorder
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         known = _next(self.recorder)
-        return known if known is not None and not x.requires_grad else _noted(self.recorder, super().forward(x))
+        return known if known is not None and not x.requires_grad else _recorded(self.recorder, super().forward(x))
 
 
 class RowNorm(nn.LayerNorm):
-    """A LayerNorm that has one weight and one bias for each image of the batch, while `rows` are set."""
+    """A LayerNorm with a separate weight and bias for each image of the batch while `rows` is set."""
 
     rows: tuple[torch.Tensor | None, torch.Tensor | None] | None = None
 
@@ -71,20 +70,23 @@ class RowNorm(nn.LayerNorm):
         between = (1,) * (x.ndim - 1 - len(self.normalized_shape))
         shape = (-1, *between, *self.normalized_shape)
         if weight is None or len(weight) != len(x) or len(shape) != x.ndim:
-            raise Error(f"a LayerNorm sees a tensor of {list(x.shape)}, which does not have the images first")
+            raise Error(
+                f"a LayerNorm sees a tensor of {list(x.shape)}, which does not have the images first",
+                code="image-tower-not-shareable",
+            )
         return y * weight.view(shape) if bias is None else torch.addcmul(bias.view(shape), y, weight.view(shape))
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One pass without graph: the images, their unit features [B, D], and the outputs of the dense layers by call."""
+    """A pass without a graph: images, unit features [B, D], and outputs of the dense layers in call order."""
 
     pixels: torch.Tensor
     features: torch.Tensor
     outputs: list[torch.Tensor | None]
 
     def rows(self, chosen: Sequence[int]) -> Record:
-        """The record of some of the images."""
+        """Return the record of some of the images."""
         if list(chosen) == list(range(len(self.pixels))):
             return self
         index = torch.tensor(chosen, dtype=torch.long, device=self.pixels.device)
@@ -95,7 +97,7 @@ class Record:
         )
 
     def and_then(self, other: Record) -> Record:
-        """The record of the images of both."""
+        """Return the concatenation of both records."""
         outputs = [
             None if mine is None or theirs is None else torch.cat([mine, theirs])
             for mine, theirs in zip(self.outputs, other.outputs, strict=True)
@@ -104,10 +106,10 @@ class Record:
 
 
 class BatchedTower:
-    """A copy of the structure of `vision` over the same weights. Not safe to share between threads.
+    """A copy of the modules of `vision` that shares its weights. It is not thread-safe.
 
-    names: the LayerNorm parameters, as an overlay over `vision` names them.
-    bytes_an_image: what a record keeps of one image; a pass with graph needs a few times that.
+    names: names of the LayerNorm parameters, as in an overlay over `vision`.
+    bytes_an_image: size of the record of one image; a pass with a graph needs a few times that.
     """
 
     def __init__(self, vision: nn.Module, image_size: int) -> None:
@@ -116,27 +118,28 @@ class BatchedTower:
             if isinstance(part, nn.LayerNorm) and type(part) is not nn.LayerNorm:
                 raise Error(
                     f"Streams cannot share this image tower: its LayerNorm {name!r} is a {type(part).__name__} with a "
-                    "computation of its own, and only plain torch.nn.LayerNorm can be given values for each image."
+                    "computation of its own, and only plain torch.nn.LayerNorm can be given values for each image.",
+                    code="image-tower-not-shareable",
                 )
         self._recorder = Recorder()
         self._tower = twin(vision)
-        # In single precision, as the values of streams are.
+        # Single precision, like the parameters of streams.
         self._own = [self._tower.get_parameter(name).detach().float() for name in self.names]
         for part in self._tower.modules():
             self._convert(part)
         self._norms = [part for part in self._tower.modules() if isinstance(part, RowNorm)]
-        # Which calls of dense layers can be replayed: those whose output has the images first and is not written into.
+        # Replayable calls of dense layers: the first output dimension is the batch, and the output is not modified.
         self._replayable: list[bool] | None = None
         self.bytes_an_image = 0
         self._check(vision, image_size)
 
     def look(self, pixels: torch.Tensor, values: Sequence[Values]) -> torch.Tensor:
-        """Unit features [B, D] of images [B, 3, H, W], each under its own values; without graph."""
+        """Return unit features [B, D] of images [B, 3, H, W], each with its own parameters, without a graph."""
         with torch.no_grad(), self._with_rows(values):
             return self._features(pixels)
 
     def record(self, pixels: torch.Tensor, values: Sequence[Values]) -> Record:
-        """`look`, kept for a replay."""
+        """Run `look` and record the pass for a replay."""
         noted: list[torch.Tensor] = []
         self._recorder.recording = noted
         try:
@@ -147,11 +150,11 @@ class BatchedTower:
         return Record(pixels, features, [y if usable else None for y, usable in zip(noted, replayable, strict=True)])
 
     def leaves(self, values: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
-        """The values of some streams, stacked by parameter, as leaves to differentiate by."""
+        """Return the parameters of several streams, stacked by parameter, as leaves of an autograd graph."""
         return [torch.stack([own.detach() for own in column]).requires_grad_() for column in zip(*values, strict=True)]
 
     def replay(self, record: Record, leaves: list[torch.Tensor], owners: Sequence[int]) -> torch.Tensor:
-        """The features of `record` once more, with a graph that leads to `leaves`; image i has the values numbered owners[i]."""
+        """Return the features of `record` with gradients to `leaves`. Image i belongs to stream owners[i]."""
         index = torch.tensor(owners, dtype=torch.long, device=record.pixels.device)
         self._recorder.replaying = iter(record.outputs)
         try:
@@ -168,7 +171,7 @@ class BatchedTower:
     @contextmanager
     def _with_rows(self, values: Sequence[Values]) -> Iterator[None]:
         if all(own is None for own in values):
-            yield  # the frozen tower: its LayerNorms are quicker in one piece
+            yield  # the frozen tower, whose LayerNorms are faster
             return
         columns = zip(*(self._own if own is None else own for own in values), strict=True)
         with self._applied([torch.stack(column) for column in columns]):
@@ -187,18 +190,18 @@ class BatchedTower:
                 norm.rows = None
 
     def _convert(self, part: nn.Module) -> None:
-        """Give a module of the copy its new behaviour; its weights, its names and its place stay as they are."""
+        """Replace the class of a module of the copy. Its parameters and its name do not change."""
         if type(part) is nn.LayerNorm:
             part.__class__ = RowNorm
-            # torch's own encoder layers have a fast path that reads the weights of their LayerNorms and never calls them;
-            # they leave it where a submodule has a hook.
+            # The encoder layers of torch have a fast path that reads the LayerNorm weights without calling the
+            # LayerNorms. A hook on a submodule disables it.
             part.register_forward_pre_hook(_no_fast_path)
         elif type(part) in (nn.Linear, nn.Conv2d):
             part.__class__ = RecordedLinear if type(part) is nn.Linear else RecordedConv2d
             part.recorder = self._recorder  # type: ignore[assignment]
 
     def _check(self, vision: nn.Module, image_size: int) -> None:
-        """Refuse a tower in which images of a batch, or their values, would get into each other's way."""
+        """Raise an Error if the features of an image depend on other images of its batch."""
         chance, count = torch.Generator().manual_seed(0), 3
         device = next((tensor.device for tensor in vision.parameters()), torch.device("cpu"))
         pixels = torch.randn(count, 3, image_size, image_size, generator=chance).to(device)
@@ -211,18 +214,21 @@ class BatchedTower:
             self._replayable = [known is not None for known in record.outputs]
             self.bytes_an_image = sum(known.nbytes for known in record.outputs if known is not None) // count
             again = self.replay(record.rows([2, 0]), self.leaves(values), [2, 0]).detach()
-        except Exception as problem:  # somebody else's module: anything may come
-            raise Error(f"Streams cannot share this image tower: {str(problem).rstrip('.')}.") from problem
+        except Exception as problem:  # a user module may raise any exception
+            raise Error(
+                f"Streams cannot share this image tower: {str(problem).rstrip('.')}.", code="image-tower-not-shareable"
+            ) from problem
         apart = max(float((record.features - alone).abs().max()), float((again - alone[[2, 0]]).abs().max()))
         if not apart < (SAME if not in_half(vision) else SAME_IN_HALF):
             raise Error(
-                f"Streams cannot share this image tower: an image's unit features in a batch differ by {apart:.1g} from "
-                "those it has alone, so the images of a batch are not kept apart."
+                f"Streams cannot share this image tower: an image's unit features in a batch differ by {apart:.1g} "
+                "from those it has alone, so the images of a batch are not kept apart.",
+                code="image-tower-not-shareable",
             )
 
 
 class _KnownLinear(torch.autograd.Function):
-    """A linear layer whose output is known, for the sake of its gradient."""
+    """A linear layer with a precomputed output, which computes only the gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
@@ -239,7 +245,7 @@ def _next(recorder: Recorder) -> torch.Tensor | None:
     return None if recorder.replaying is None else next(recorder.replaying, None)
 
 
-def _noted(recorder: Recorder, output: torch.Tensor) -> torch.Tensor:
+def _recorded(recorder: Recorder, output: torch.Tensor) -> torch.Tensor:
     if recorder.recording is not None:
         recorder.recording.append(output)
     return output

@@ -1,21 +1,22 @@
-"""What a stream has been so far, in a memory that does not grow with it: counts, a timeline, the last scores, the last events."""
+"""A summary of a stream in constant memory: counts, a timeline, the last scores and events."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from operator import add
 from typing import Any, NamedTuple
 
-# A timeline has at most so many parts, and so many dots; then every two become one.
+# Maximum number of parts and of dots of a timeline. When it is reached, adjacent parts are merged.
 PARTS, DOTS = 240, 900
-# So many of the last scores make a histogram, and so many of the last events are told.
+# Number of recent scores in the histogram, and number of stored recent events.
 RECENT, EVENTS = 512, 200
 
 
 @dataclass(slots=True)
 class Part:
-    """Some images that came one after the other."""
+    """Consecutive images of a timeline."""
 
     images: int = 0
     decided: int = 0
@@ -25,31 +26,25 @@ class Part:
 
     @property
     def threshold(self) -> float | None:
-        """The mean threshold; None where there was none."""
+        """Mean threshold, or None if there are no thresholds."""
         return self.threshold_sum / self.thresholds if self.thresholds else None
 
     def joined(self, other: Part) -> Part:
-        """Both as one."""
-        return Part(
-            self.images + other.images,
-            self.decided + other.decided,
-            self.accepted + other.accepted,
-            self.thresholds + other.thresholds,
-            self.threshold_sum + other.threshold_sum,
-        )
+        """Return the merged part."""
+        return Part(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One image: its place among those that were seen, its value as in `Digest`, and whether it was accepted; None if undecided."""
+    """One image of a timeline: position, value as in `Digest`, and whether it was accepted (None if undecided)."""
 
     place: int
     value: float
     known: bool | None
 
 
-class Happened(NamedTuple):
-    """An event: the number of its row, how many images had been seen by then, and what happened."""
+class PlacedEvent(NamedTuple):
+    """An event: the number of its row, the number of images before it, and the event."""
 
     row: int
     place: int
@@ -60,16 +55,18 @@ class Happened(NamedTuple):
 class Digest:
     """Counts and a timeline of the rows that were added so far.
 
-    An undecided image counts as `seen` and `undecided`, and neither as accepted nor as rejected. The values of the timeline are
-    scores, or, where images have one, the probability that the image is known (`has_probabilities`); `threshold` is on the same scale.
-    `accept` is the smallest probability with which an image is accepted, None where it depends on the class.
+    An undecided image counts as `seen` and `undecided`, but neither as accepted nor as rejected. The values of the
+    timeline are probabilities that the image is known if they are available (`has_probabilities`), otherwise scores.
+    `threshold` is on the same scale. `accept` is the minimum probability of an accepted image, or None if it depends on
+    the class.
 
     >>> digest = Digest()
-    >>> digest.add({"row": 1, "image": "a.jpg", "label": "cat", "known": True, "verdict": "reliable_desired", "score": 0.4})
+    >>> cat = {"row": 1, "image": "a.jpg", "label": "cat", "known": True, "verdict": "reliable_desired", "score": 0.4}
+    >>> digest.add(cat)
     >>> digest.add({"row": 2, "image": "b.jpg", "error": "The image file 'b.jpg' is empty."})
     >>> digest.images, digest.seen, digest.accepted_share, dict(digest.classes), digest.unreadable
     (2, 1, 1.0, {'cat': 1}, 1)
-    >>> digest.add({"row": 3, "image": "c.jpg", "label": "dog", "known": True, "verdict": "reliable_desired", "score": 0.4, "warming_up": True})
+    >>> digest.add({**cat, "row": 3, "image": "c.jpg", "label": "dog", "warming_up": True})
     >>> digest.seen, digest.decided, dict(digest.classes)
     (2, 1, {'cat': 1})
     """
@@ -89,7 +86,7 @@ class Digest:
     threshold: float | None = None
     classes: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
-    events: deque[Happened] = field(default_factory=lambda: deque(maxlen=EVENTS))
+    events: deque[PlacedEvent] = field(default_factory=lambda: deque(maxlen=EVENTS))
     recent: deque[tuple[float, bool | None]] = field(default_factory=lambda: deque(maxlen=RECENT))
     parts: list[Part] = field(default_factory=list)
     part_size: int = 1
@@ -103,25 +100,25 @@ class Digest:
 
     @property
     def rejected(self) -> int:
-        """Number of images whose answer is "I don't know"."""
+        """Number of images classified as unknown."""
         return self.decided - self.accepted
 
     @property
     def accepted_share(self) -> float | None:
-        """Share of accepted images among the decided ones; None before the first."""
+        """Share of accepted images among the decided images, or None if no image is decided."""
         return self.accepted / self.decided if self.decided else None
 
     @property
     def doubt(self) -> float | None:
-        """Mean of min(p, 1 - p) over the decided images: the share of errors that the model itself expects. None without probabilities."""
+        """Expected error rate: the mean of min(p, 1 - p) over decided images, or None without probabilities."""
         return self.doubt_sum / self.weighed if self.weighed else None
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """One row, as a JSON line or the table has it."""
+        """Add one row of the journal or of a table."""
         self.images += 1
         for event in row.get("events") or ():
             self.kinds[str(event.get("kind"))] += 1
-            self.events.append(Happened(row["row"], self.seen, event))
+            self.events.append(PlacedEvent(row["row"], self.seen, event))
         if row.get("error"):
             self.unreadable += 1
             return
@@ -149,7 +146,7 @@ class Digest:
         self.seen += 1
 
     def _forget_scores(self) -> None:
-        """Drop values on the scale of scores: a state of an earlier version has rows without probabilities."""
+        """Remove values on the scale of scores, which come from rows of earlier versions without probabilities."""
         self.has_probabilities = True
         self.recent.clear()
         self.dots.clear()
@@ -177,7 +174,7 @@ class Digest:
 
 
 def is_undecided(row: Mapping[str, Any]) -> bool:
-    """Whether an image came too early in its stream to be decided: by `undecided` where there is a probability, else by `warming_up`.
+    """Return whether an image was not decided: `undecided` for rows with a probability, otherwise `warming_up`.
 
     >>> is_undecided({"probability": 0.9, "undecided": False, "warming_up": True}), is_undecided({"warming_up": True})
     (False, True)
@@ -186,9 +183,10 @@ def is_undecided(row: Mapping[str, Any]) -> bool:
 
 
 def _is_shown(place: int, every: int) -> bool:
-    """Whether an image is among the one in `every` that is shown.
+    """Return whether an image is in the sample of 1 / `every` of the images that is shown.
 
-    The images are chosen by multiplicative hashing: one at regular intervals would show a stream of two alternating kinds as one kind.
+    The sample uses multiplicative hashing, because regular intervals would select a biased sample of an alternating
+    stream.
 
     >>> [place for place in range(16) if _is_shown(place, 4)]
     [0, 2, 5, 10, 13]

@@ -1,15 +1,15 @@
-"""What was judged, in a SQLite file beside the state, so that a restart goes on with the next image.
+"""A journal of processed images in a SQLite file next to the state file, so that a restart resumes after them.
 
-State and journal agree after any crash. Rows wait in memory until the state is to be saved; then
+The state and the journal are consistent after any crash. Rows are buffered in memory until the state is saved:
 
-    1. the rows are written, with the number of steps that the state is going to have        (`write`)
-    2. the state file is replaced in one step                                                 (the keeper)
-    3. the files in the output folder get the rows                                            (the keeper)
-    4. it is written that all this is done, with the hash of the new state                    (`settle`)
+    1. the rows are written, with the number of steps that the new state will have           (`write`)
+    2. the state file is replaced atomically                                                 (the keeper)
+    3. the rows are written to the files in the output folder                                (the keeper)
+    4. the save is marked as complete, with the hash of the new state                        (`settle`)
 
-A crash before 2 leaves rows of which the state knows nothing. The next start drops them and their images are judged again, to the
-same answers, for an answer is a function of the state, the image and the number of steps. A crash after 2 is known by the number
-of steps from 1. The state never knows of an image that has no row.
+A crash before 2 leaves rows that are not part of the state. The next start deletes them and processes their images
+again, with the same answers, because an answer is a function of the state, the image and the number of steps. A crash
+after 2 is recognised by the number of steps from 1. Every image that the state has learned from has a row.
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ from ..core.checks import shown
 from ..core.types import Error
 from ..io import parse_json
 
-# What says that a SQLite file is a journal ("osta"), and the version of its tables.
+# SQLite application id of journals ("osta"), and version of the tables.
 APPLICATION, FORMAT = 0x6F737461, 1
 MAGIC = b"SQLite format 3\0"
 TABLES = (
-    # One line: where the state stands, and which state is about to be; the last row that counts.
+    # One row: steps and hash of the saved state, steps of the state that is being saved, the last row that counts.
     "CREATE TABLE state (saved INTEGER NOT NULL, hash TEXT NOT NULL, coming INTEGER, last INTEGER NOT NULL)",
     # `step` is the number of steps after the image; an image that could not be read adds none.
-    "CREATE TABLE rows (number INTEGER PRIMARY KEY, step INTEGER NOT NULL, key BLOB NOT NULL, path BLOB, content TEXT NOT NULL)",
+    "CREATE TABLE rows (number INTEGER PRIMARY KEY, step INTEGER NOT NULL, key BLOB NOT NULL, path BLOB, content "
+    "TEXT NOT NULL)",
     "CREATE INDEX rows_by_key ON rows (key, number) WHERE length(key) > 0",
-    # How far the table in an output folder has come.
+    # Progress of the tables in output folders.
     "CREATE TABLE folders (name BLOB PRIMARY KEY, number INTEGER NOT NULL, bytes INTEGER NOT NULL)",
-    "CREATE TABLE examples (answer TEXT NOT NULL, place INTEGER NOT NULL, number INTEGER NOT NULL, title TEXT NOT NULL, "
-    "picture BLOB NOT NULL, PRIMARY KEY (answer, place))",
+    "CREATE TABLE examples (answer TEXT NOT NULL, place INTEGER NOT NULL, number INTEGER NOT NULL, title TEXT NOT "
+    "NULL, picture BLOB NOT NULL, PRIMARY KEY (answer, place))",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One judged image: its number, the steps after it, what it is known by at a restart, its file, and its JSON line."""
+    """One image: row number, number of steps after it, key that is stable across restarts, file, and JSON content."""
 
     number: int
     step: int
@@ -54,36 +55,38 @@ class Row:
     content: dict[str, Any]
 
 
-# More images than any stream has.
+# Upper bound on row numbers; no stream has this many images.
 LARGEST = 2**53
 
 
 class Example(NamedTuple):
-    """A small picture of an image: the number of its row, what is to be said of it, and a JPEG."""
+    """A thumbnail of an image: row number, title, and JPEG content."""
 
     number: int
     title: str
     picture: bytes
 
 
-# By answer and place; the answer "I don't know" is empty.
+# Examples by answer and position. The answer "unknown" is an empty string.
 Examples = dict[tuple[str, int], Example]
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the table in an output folder has come: the last row in it, and its size in bytes."""
+    """Progress of the table in an output folder: its last row, and its size in bytes."""
 
     number: int = 0
     bytes: int = 0
 
 
 class JournalInUseError(Error):
-    """Another program has locked the journal."""
+    """Raised if another program has locked the journal."""
+
+    code = "file-in-use"
 
 
 class Journal:
-    """An open journal, which no other program can open meanwhile.
+    """An open journal, locked against other programs.
 
     >>> journal = Journal.temporary()
     >>> journal.add(1, "cat.jpg", None, {"image": "cat.jpg", "label": "cat"}).number
@@ -97,16 +100,16 @@ class Journal:
         self.path, self._connection = path, connection
         self._waiting: list[Row] = []
         self._keys: set[str] = set()
-        # Keys of images that were read and are about to be judged.
+        # Keys of images that were read but not yet processed.
         self.expected: set[str] = set()
-        # The last row that was written, and the last of those that were settled.
+        # Numbers of the last written and the last settled row.
         self._last = self._settled = 0
-        # What the file was when it was opened, to notice that it was deleted or replaced.
+        # Status of the file when it was opened, to detect that it was deleted or replaced.
         self._file: os.stat_result | None = None
 
     @staticmethod
     def beside(state: Path) -> Path:
-        """Where the journal of a state file is.
+        """Return the path of the journal of a state file.
 
         >>> Journal.beside(Path("cats.ostta")).name
         'cats.ostta.journal'
@@ -115,16 +118,16 @@ class Journal:
 
     @classmethod
     def temporary(cls) -> Journal:
-        """One in memory, for a stream without a state: nothing of it stays."""
+        """Return an in-memory journal for a stream without a state file."""
         journal = cls(None, _connected(":memory:"))
         journal._begin(0, "")
         return journal
 
     @classmethod
     def opened(cls, path: Path) -> Journal:
-        """Lock the journal in a file, which is created if it does not exist; `go_on` writes the tables of a new one.
+        """Open and lock the journal in a file, which is created if it does not exist. `resume` creates its tables.
 
-        Raises an Error if the file is not a journal, is damaged, or is in use by another program.
+        Raise an Error if the file is not a journal, is damaged, or is in use by another program.
         """
         if os.path.lexists(path) and not path.is_file():
             raise Error(f"{path} is not an ordinary file.", code="file-not-regular")
@@ -136,16 +139,16 @@ class Journal:
                 before = os.fstat(file.fileno())
         except OSError as problem:
             raise Error(f"{path} cannot be opened ({problem.strerror}).", code="journal-failed") from None
-        # A file in SQLite's other mode is not from here, and opening it would leave files beside it.
+        # A SQLite file in WAL mode is not a journal, and opening it would create additional files.
         if start and not (start.startswith(MAGIC) and start[18:] == b"\x01\x01"):
-            raise _strange(path)
+            raise _not_a_journal(path)
         try:
-            with _said(path):
+            with _translated(path):
                 journal = cls(path, _connected(os.fspath(path)))
         except JournalInUseError:
             raise
         except BaseException:
-            # Nobody can lock this file, so nobody else uses it.
+            # The file cannot be locked, so no other program uses it.
             if created:
                 with suppress(OSError):
                     path.unlink()
@@ -154,26 +157,27 @@ class Journal:
             journal._file = before
             if journal._is_gone():
                 raise _in_use(path)
-            with _said(path):
+            with _translated(path):
                 journal._check()
         except BaseException:
             journal.close()
             raise
         return journal
 
-    def go_on(self, state: Path, steps: int, state_hash: str) -> None:
-        """Go on with a state that has so many steps and this hash; rows that it knows nothing of are dropped."""
-        with _said(self.path):
+    def resume(self, state: Path, steps: int, state_hash: str) -> None:
+        """Resume from the state with this number of steps and this hash. Rows that are not part of it are deleted."""
+        with _translated(self.path):
             if self.is_empty():
                 self._begin(steps, state_hash)
             saved, known, coming, last = self._state()
             if (steps, state_hash) != (saved, known) and steps != coming:
                 raise Error(
-                    f"{self.path} belongs to another state than {state}, which has {steps} steps where the journal knows of {saved}: "
-                    "bring the two back that belong together, or remove the journal to judge all images anew from this state on.",
+                    f"{self.path} belongs to another state than {state}, which has {steps} steps instead of "
+                    f"{saved}: restore two files that belong together, or delete the journal to process all images "
+                    "again from this state.",
                     code="journal-mismatch",
                 )
-            # Written with the first rows: until then, whoever finds something else wrong has changed nothing.
+            # Committed together with the first rows, so an earlier error does not change the file.
             self._connection.execute("DELETE FROM rows WHERE step > ?", (steps,))
             found = self._connection.execute("SELECT max(number) FROM rows").fetchone()[0]
             self._last, self._settled = max(last, found or 0), last
@@ -185,36 +189,36 @@ class Journal:
 
     @property
     def waiting(self) -> int:
-        """How many rows are not written yet."""
+        """Number of rows that are not written yet."""
         return len(self._waiting)
 
     @property
     def last(self) -> int:
-        """The number of the last row."""
+        """Number of the last row."""
         return self._last + len(self._waiting)
 
     @property
     def skipped(self) -> int:
-        """How many images were found to be known since the start."""
-        with _said(self.path):
-            found: int = self._connection.execute("SELECT count(*) FROM temp.skipped").fetchone()[0]
-        return found
+        """Number of images since the start that were already in the journal."""
+        with _translated(self.path):
+            count: int = self._connection.execute("SELECT count(*) FROM temp.skipped").fetchone()[0]
+        return count
 
     def knows(self, key: str) -> bool:
-        """Whether the image of this key was judged; each counts once for a state, also where a list names it twice."""
+        """Return whether the image with this key was processed. An image that is listed twice is processed once."""
         if not key or self.path is None:
             return False
-        with _said(self.path):
+        with _translated(self.path):
             text = _bytes(key)
             if key not in self._keys and key not in self.expected:
-                asked = "SELECT 1 FROM rows WHERE key = ? AND length(key) > 0 LIMIT 1"
-                if self._connection.execute(asked, (text,)).fetchone() is None:
+                query = "SELECT 1 FROM rows WHERE key = ? AND length(key) > 0 LIMIT 1"
+                if self._connection.execute(query, (text,)).fetchone() is None:
                     return False
             self._connection.execute("INSERT OR IGNORE INTO temp.skipped VALUES (?)", (text,))
             return True
 
     def add(self, step: int, key: str, path: Path | None, content: dict[str, Any]) -> Row:
-        """A new row, which has the next number."""
+        """Add a row with the next number."""
         number = self.last + 1
         row = Row(number, step, "" if self.path is None else key, path, {"row": number, **content})
         self._waiting.append(row)
@@ -223,12 +227,12 @@ class Journal:
         return row
 
     def write(self, steps: int) -> None:
-        """Write the rows that wait, before a state with so many steps is saved."""
-        # SQLite would go on writing to the deleted file, and the next start would process all images again.
+        """Write the buffered rows before a state with this number of steps is saved."""
+        # SQLite would continue to write to the deleted file, and the next start would process all images again.
         if self._is_gone():
             raise Error(
-                f"{self.path} was deleted or replaced while the stream was running, and what came since the last save is not saved: "
-                "bring it back, or remove the state too to begin anew.",
+                f"{self.path} was deleted or replaced while the stream was running, so the images since the last save "
+                "are not saved: restore the file, or delete the state file too to start again.",
                 code="journal-changed",
             )
         rows = [
@@ -241,7 +245,7 @@ class Journal:
             )
             for row in self._waiting
         ]
-        with _said(self.path), self._connection:
+        with _translated(self.path), self._connection:
             self._connection.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?)", rows)
             self._connection.execute("UPDATE state SET coming = ?", (steps,))
         self._last += len(rows)
@@ -249,8 +253,8 @@ class Journal:
         self._keys.clear()
 
     def rows(self, after: int) -> Iterator[Row]:
-        """The rows that were written, from the one behind number `after` on."""
-        with _said(self.path):
+        """Yield the written rows after number `after`."""
+        with _translated(self.path):
             found = self._connection.execute(
                 "SELECT number, step, key, path, content FROM rows WHERE number > ? ORDER BY number", (after,)
             )
@@ -258,11 +262,11 @@ class Journal:
                 yield _row(self.path, number, step, key, path, content)
 
     def settle(self, steps: int, state_hash: str, folder: str | None, progress: Progress, examples: Examples) -> None:
-        """All is saved: a state with so many steps and this hash, and the table of `folder` as far as `progress` says.
+        """Record that a save is complete: the steps and hash of the state, and the progress of the table of `folder`.
 
-        Rows without a key can never be asked for again and are dropped, so that the journal of a camera does not grow.
+        Rows without a key are deleted, because they are not used again. The journal of a camera therefore stays small.
         """
-        with _said(self.path), self._connection:
+        with _translated(self.path), self._connection:
             self._connection.execute(
                 "UPDATE state SET saved = ?, hash = ?, coming = NULL, last = ?", (steps, state_hash, self._last)
             )
@@ -274,8 +278,8 @@ class Journal:
         self._settled = self._last
 
     def note(self, folder: str, progress: Progress) -> None:
-        """How far the table of an output folder has come, before the first image."""
-        with _said(self.path), self._connection:
+        """Record the progress of the table of an output folder before the first image."""
+        with _translated(self.path), self._connection:
             self._note(folder, progress)
 
     def _note(self, folder: str, progress: Progress) -> None:
@@ -283,8 +287,8 @@ class Journal:
         self._connection.execute("INSERT OR REPLACE INTO folders VALUES (?, ?, ?)", line)
 
     def progress(self, folder: str) -> Progress | None:
-        """How far the table of an output folder has come; None where it was never written to."""
-        with _said(self.path):
+        """Return the progress of the table of an output folder, or None if it was never written."""
+        with _translated(self.path):
             found = self._connection.execute(
                 "SELECT number, bytes FROM folders WHERE name = ?", (_bytes(folder),)
             ).fetchone()
@@ -295,15 +299,15 @@ class Journal:
         return Progress(*found)
 
     def examples(self) -> Examples:
-        """The example pictures that were kept."""
-        with _said(self.path):
+        """Return the stored example pictures."""
+        with _translated(self.path):
             found = self._connection.execute("SELECT answer, place, number, title, picture FROM examples").fetchall()
         if not all(tuple(map(type, line)) == (str, int, int, str, bytes) for line in found):
             raise _damaged(self.path)
         return {(answer, place): Example(*example) for answer, place, *example in found}
 
     def close(self) -> None:
-        """Let other programs have it; what waits is not written."""
+        """Close the file and release its lock. Buffered rows are not written."""
         self._connection.close()
 
     def remove(self) -> None:
@@ -313,7 +317,7 @@ class Journal:
                 self.path.unlink(missing_ok=True)
 
     def _is_gone(self) -> bool:
-        """Whether another program deleted or replaced the file since it was opened."""
+        """Return whether the file was deleted or replaced since it was opened."""
         if self.path is None or self._file is None:
             return False
         try:
@@ -323,7 +327,7 @@ class Journal:
 
     def _begin(self, steps: int, state_hash: str) -> None:
         with self._connection:
-            # All or nothing: by itself, Python begins no transaction for a table.
+            # sqlite3 does not begin a transaction for CREATE TABLE implicitly.
             self._connection.execute("BEGIN")
             for table in TABLES:
                 self._connection.execute(table)
@@ -332,20 +336,20 @@ class Journal:
             self._connection.execute(f"PRAGMA user_version = {FORMAT}")
 
     def is_empty(self) -> bool:
-        """Whether somebody was killed before anything was in it."""
+        """Return whether the journal has no tables, as after a crash during its creation."""
         tables: int = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         application: int = self._connection.execute("PRAGMA application_id").fetchone()[0]
         return tables == application == 0
 
     def _check(self) -> None:
-        """That it is a journal, whole, and nothing else; or empty."""
+        """Raise an Error unless the file is an intact journal or empty."""
         if self.is_empty():
             return
         application, version = (
             self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
         if application != APPLICATION:
-            raise _strange(self.path)
+            raise _not_a_journal(self.path)
         if version != FORMAT:
             raise Error(
                 f"{self.path} has format {version}, and this version reads format {FORMAT}.", code="journal-invalid"
@@ -368,13 +372,13 @@ class Journal:
 
 
 def _connected(name: str) -> sqlite3.Connection:
-    # No waiting for another program: it has the journal as long as its stream lasts. Transactions are begun by hand or by `with`.
+    # No timeout, because another program holds the lock until its stream ends.
     connection = sqlite3.connect(name, timeout=0)
     try:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA trusted_schema = OFF")
-        # The lock is taken now, and kept to the end. A commit would mend the header of a damaged file.
+        # Locks the file until it is closed. A commit would repair the header of a damaged file.
         connection.execute("BEGIN EXCLUSIVE")
         connection.rollback()
         connection.execute("CREATE TEMP TABLE skipped (key BLOB PRIMARY KEY)")
@@ -386,8 +390,8 @@ def _connected(name: str) -> sqlite3.Connection:
 
 
 @contextmanager
-def _said(path: Path | None) -> Iterator[None]:
-    """What SQLite says, in a sentence."""
+def _translated(path: Path | None) -> Iterator[None]:
+    """Turn exceptions of SQLite into an Error."""
     try:
         yield
     except sqlite3.Error as problem:
@@ -395,26 +399,27 @@ def _said(path: Path | None) -> Iterator[None]:
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise _in_use(path) from None
         if code in (sqlite3.SQLITE_NOTADB,):
-            raise _strange(path) from None
+            raise _not_a_journal(path) from None
         if code in (sqlite3.SQLITE_CORRUPT,):
             raise _damaged(path) from None
         raise Error(
-            f"{path} could not be read or written ({shown(str(problem), 200)}); it is as it was before.",
+            f"{path} could not be read or written ({shown(str(problem), 200)}); it was not changed.",
             code="journal-failed",
         ) from None
 
 
 def _in_use(path: Path | None) -> JournalInUseError:
-    return JournalInUseError(f"{path} is in use by another program: wait for it, or give another state file.")
+    return JournalInUseError(f"{path} is in use by another program: wait for its end, or give another state file.")
 
 
-def _strange(path: Path | None) -> Error:
-    return Error(f"{path} is not a journal of ostta: move it away, or give another state file.", code="journal-invalid")
+def _not_a_journal(path: Path | None) -> Error:
+    return Error(f"{path} is not a journal of ostta: move it, or give another state file.", code="journal-invalid")
 
 
 def _damaged(path: Path | None) -> Error:
     return Error(
-        f"{path} is damaged: use a copy of it and of the state from the same time, or remove it to judge all images anew.",
+        f"{path} is damaged: restore it and the state file from the same backup, or delete it to process all images "
+        "again.",
         code="journal-damaged",
     )
 
@@ -436,5 +441,5 @@ def _text(content: dict[str, Any]) -> str:
 
 
 def _bytes(key: str) -> bytes:
-    # A file name need not be Unicode.
+    # File names may contain bytes that are not valid UTF-8.
     return key.encode("utf-8", "surrogateescape")

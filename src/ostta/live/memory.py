@@ -1,22 +1,22 @@
-"""What an adapter has learned from a stream, in numbers for people."""
+"""Number of images and scores stored by an adapter."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from ..adapter import Adapter
-from ..core.words import counted
+from ..core.text import counted
 
 
 class Memory(NamedTuple):
-    """Number of remembered images (features or pixels, of method and score) and of scores (of the identifier)."""
+    """Number of stored images (features or pixels, by method and score) and of stored scores (by the identifier)."""
 
     images: int = 0
     scores: int = 0
 
     @classmethod
     def of(cls, adapter: Adapter) -> Memory:
-        """The memory of an adapter as it is now.
+        """Return the current numbers of an adapter.
 
         >>> guarded = ostta.load("embedded", ["cat", "dog"])
         >>> for _ in range(8):
@@ -28,7 +28,7 @@ class Memory(NamedTuple):
         return cls(sum(map(len, banks)), max(map(len, adapter.identifier.memories().values()), default=0))
 
     def __str__(self) -> str:
-        """As words.
+        """Return both numbers as text.
 
         >>> print(Memory(96, 1))
         96 images, 1 score

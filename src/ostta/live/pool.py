@@ -1,7 +1,7 @@
 """Many independent streams on one backbone in one process.
 
-A stream of the pool is an `ostta.Adapter` and stays one: its values, banks, options and steps are its own. The pool decides only
-where passes of the image tower are computed: images that wait at the same time go through it in one batch.
+Each stream is an `ostta.Adapter` with separate parameters, banks, options and steps. The pool only schedules the image
+tower: images that wait at the same time are processed in one batch.
 """
 
 from __future__ import annotations
@@ -19,40 +19,41 @@ import torch
 
 from .. import backbones
 from ..adapter import Adapter, load
-from ..core.modes import learning
+from ..core.overlay import learning
+from ..core.text import counted, first_few
 from ..core.types import Error, Prediction
-from ..core.words import counted, first_few
 from ..data.images import ImageSource
 from ..step import unseen_prediction
 from .batched_tower import BatchedTower
 from .shared_step import Seat, can_share, step_together
 
-# A larger batch is hardly quicker on a processor. The more tokens a tower has, the sooner that is so, and the more memory each
-# image takes: bytes of one record, of which a step in which all learn needs about four times as much at its highest.
+# Maximum batch size, and maximum size of the record of a batch in bytes. Larger batches are hardly faster on a CPU,
+# especially for towers with many tokens, whose images also need more memory. A step in which all streams learn needs up
+# to about four times the size of the record.
 MOST, RECORDED = 16, 280_000_000
 
-# What a stream takes: what `Adapter.step` does, or views as `step_views` does.
+# An image as for `Adapter.step`, or views as for `step_views`.
 PoolImage = ImageSource | torch.Tensor
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """Something to be done with a stream's adapter when its turn comes."""
+    """A queued function call with the adapter of a stream."""
 
     function: Callable[[Adapter], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class _Returned:
-    """What a call gave."""
+    """The return value of a call."""
 
     value: Any
 
 
 @dataclass(slots=True)
 class PooledStream:
-    """An adapter, and the images that wait for it."""
+    """An adapter and its waiting images."""
 
     name: str
     adapter: Adapter
@@ -61,8 +62,8 @@ class PooledStream:
 
 
 @dataclass(slots=True)
-class _Taken:
-    """An image whose turn it is, and in the end what became of it."""
+class _BatchItem:
+    """An image of the current batch and its result."""
 
     stream: PooledStream
     image: PoolImage | _Call
@@ -71,10 +72,10 @@ class _Taken:
 
 
 class StreamPool:
-    """Streams by name. All functions may be called from any thread.
+    """A thread-safe pool of streams, identified by name.
 
-    `batch`: the most images in one pass of the tower, if not given as many as fit the memory that is set aside for it;
-    `queue`: the most images that wait of one stream; `device`, `dtype`: as in `ostta.load`.
+    `batch` is the maximum number of images in one pass of the tower; by default, as many as fit into a fixed amount of
+    memory. `queue` is the maximum number of waiting images of one stream. `device` and `dtype` are as in `ostta.load`.
 
     In the examples of its functions, `pool` has a stream "door", and `image` is a photograph of a cat.
 
@@ -97,7 +98,7 @@ class StreamPool:
         dtype: str | torch.dtype | None = None,
     ) -> None:
         if queue < 1 or (batch is not None and batch < 1):
-            raise Error(f"`batch` and `queue` are at least 1, not {batch} and {queue}.")
+            raise Error(f"`batch` and `queue` are at least 1, not {batch} and {queue}.", code="option-invalid")
         self.backbone = backbones.as_backbone(backbone, device, dtype)
         with learning():
             self._tower = BatchedTower(self.backbone.vision, self.backbone.preprocessing.image_size)
@@ -105,16 +106,16 @@ class StreamPool:
         self.queue = queue
         # In the order of their next turns.
         self._streams: dict[str, PooledStream] = {}
-        # Two locks, taken in this order: the adapters' states change under the first, queues and names under the second.
+        # Two locks, acquired in this order: the first protects adapter states, the second queues and names.
         self._working = threading.RLock()
-        self._news = threading.Condition()
-        # Who wants the pool to stand still. A thread that takes a lock again at once would hardly ever let others have it.
-        self._guests = 0
+        self._queues = threading.Condition()
+        # Number of threads waiting for a pause. Without it, the pool thread would reacquire the lock immediately.
+        self._pausing = 0
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def __repr__(self) -> str:
-        with self._news:
+        with self._queues:
             streams, waiting = sorted(self._streams), sum(len(stream.waiting) for stream in self._streams.values())
             doing = ", closed" if self._closed else "" if self._thread is None else ", in the background"
         return (
@@ -125,24 +126,24 @@ class StreamPool:
     # --- streams ------------------------------------------------------------------------------------------------------
     @property
     def names(self) -> list[str]:
-        with self._news:
+        with self._queues:
             return sorted(self._streams)
 
     def add(self, name: str, stream: Sequence[str] | Adapter, **options: Any) -> Adapter:
-        """A new stream: of classes, with the options of `ostta.load`, or of an adapter that has this pool's backbone.
+        """Add a stream: from classes with the options of `ostta.load`, or from an adapter with the same backbone.
 
-        The adapter is the pool's until `remove`: use `held` to look at it or change it.
+        The adapter belongs to the pool until `remove`; use `held` to read or change it.
 
         >>> pool.add("yard", ["ship", "frog"], method="tda")
         Adapter(embedded, 2 classes (ship, frog), method tda, identifier lda, profile reference, 0 steps)
         """
         if not isinstance(name, str) or not name:
-            raise Error(f"A stream is called by a text that is not empty, not {name!r}.")
-        with self._news:
+            raise Error(f"The name of a stream is a non-empty string, not {name!r}.", code="stream-name-invalid")
+        with self._queues:
             self._refuse_known(name)
         if isinstance(stream, Adapter):
             if options:
-                raise Error(f"The stream {name!r} is an adapter already: its options cannot be given again.")
+                raise Error(f"The stream {name!r} is given as an adapter: leave the options out.", code="stream-exists")
             adapter = stream
         else:
             adapter = load(self.backbone, stream, **options)
@@ -150,23 +151,25 @@ class StreamPool:
         return adapter
 
     def remove(self, name: str) -> Adapter:
-        """Take a stream out; its adapter can be used on its own from here on. Images that still wait are refused.
+        """Remove a stream and return its adapter, which can then be used alone. Images that still wait are refused.
 
         >>> pool.remove("door").step(image).label
         'cat'
         >>> pool.names
         []
         """
-        with self._standing(), self._news:
+        with self._paused(), self._queues:
             stream = self._streams.pop(self._known(name).name)
             left, stream.waiting = list(stream.waiting), deque()
         for _, future in left:
             if future.set_running_or_notify_cancel():
-                future.set_exception(Error(f"The stream {name!r} was removed before this image had its turn."))
+                future.set_exception(
+                    Error(f"The stream {name!r} was removed before this image had its turn.", code="stream-removed")
+                )
         return stream.adapter
 
     def held(self, name: str) -> AbstractContextManager[Adapter]:
-        """The stream's adapter, for the time of the block, in which no stream of the pool moves: to predict, to reset, to save.
+        """Return a context manager with the adapter of a stream. All streams of the pool pause inside the block.
 
         >>> with pool.held("door") as adapter:
         ...     adapter.reset()
@@ -177,13 +180,13 @@ class StreamPool:
 
     @contextmanager
     def _held(self, name: str) -> Iterator[Adapter]:
-        with self._standing():
-            with self._news:
+        with self._paused():
+            with self._queues:
                 adapter = self._known(name).adapter
             yield adapter
 
     def save(self, name: str, path: str | Path) -> None:
-        """Write the stream's state, as `Adapter.save` does.
+        """Save the state of a stream, as `Adapter.save` does.
 
         >>> pool.save("door", "door.ostta")
         >>> pool.restore("door", "door.ostta").steps
@@ -200,9 +203,9 @@ class StreamPool:
         identifier: str | type[Any] | None = None,
         score: str | type[Any] | None = None,
     ) -> Adapter:
-        """The stream as it was saved: in the place of the one with that name, whose waiting images it gets, or a new one.
+        """Restore a stream from a state file. A stream of that name is replaced, and its waiting images are kept.
 
-        `method`, `score` and `identifier` as in `Adapter.restore`.
+        `method`, `score` and `identifier` are those of `Adapter.restore`.
 
         >>> pool.save("door", "door.ostta")
         >>> adapter = pool.restore("yard", "door.ostta")
@@ -214,36 +217,35 @@ class StreamPool:
         return adapter
 
     def replace(self, name: str, adapter: Adapter) -> None:
-        """Another adapter in the place of the stream of that name, whose waiting images it gets.
+        """Replace the adapter of a stream; images that wait stay in the queue.
 
         >>> pool.replace("door", ostta.load(pool.backbone, ["ship", "frog"]))
         >>> pool.step({"door": image})["door"].best
         'frog'
         """
-        with self._news:
+        with self._queues:
             self._known(name)
         self._put(name, adapter, replace=True)
 
     # --- images -------------------------------------------------------------------------------------------------------
     def submit(self, name: str, image: PoolImage) -> Future[Prediction]:
-        """Queue what `Adapter.step` takes, or a float tensor of views as `step_views` takes it. Refused when the queue is full.
+        """Queue an image as for `Adapter.step`, or views as for `step_views`. A full queue is an Error.
 
-        The future holds the prediction or the Error about the image. Its callbacks run on the pool's thread: keep them short.
+        The future has the prediction, or the Error about the image. Its callbacks run on the thread of the pool.
 
         >>> with pool:
         ...     waiting = pool.submit("door", image)
         ...     print(waiting.result())
         Prediction(cat, score 0.45 > 0.00, unreliable)
         """
-        with self._news:
+        with self._queues:
             (future,) = self._queued({name: image})
             return future
 
     def call(self, name: str, function: Callable[[Adapter], T], *, first: bool = False) -> Future[T]:
-        """Have `function` called with the stream's adapter, in its turn among the stream's images; `first`: before all that wait.
+        """Call `function` with the adapter of a stream, after the images that wait, or with `first` before them.
 
-        Unlike `held` it makes nobody wait: it runs where the steps do, between two of them. What is `first` is never refused by a full
-        queue.
+        Unlike `held`, this does not pause other streams. A call with `first` is accepted even if the queue is full.
 
         >>> with pool:
         ...     waiting = pool.submit("door", image)
@@ -251,7 +253,7 @@ class StreamPool:
         1
         """
         future: Future[T] = Future()
-        with self._news:
+        with self._queues:
             self._refuse_closed()
             stream = self._known(name)
             if first:
@@ -259,55 +261,55 @@ class StreamPool:
             else:
                 self._refuse_full(stream)
                 stream.waiting.append((_Call(function), future))
-            self._news.notify_all()
+            self._queues.notify_all()
         return future
 
     def step(self, images: Mapping[str, PoolImage]) -> dict[str, Prediction]:
-        """One image of each named stream, and their answers. One that cannot be read gives a prediction with the `reason`.
+        """Step one image of each named stream. An image that cannot be read has a prediction with the `reason`.
 
         >>> pool.step({"door": image})
         {'door': Prediction(cat, score 0.45 > 0.00, unreliable)}
         """
-        with self._news:
+        with self._queues:
             futures = dict(zip(images, self._queued(images), strict=True))
-            # The pool's own thread comes here from a future's callback: nobody else would answer it.
+            # A callback of a future runs on the thread of the pool, which cannot wait for itself.
             runs_itself = self._thread is None or self._thread is threading.current_thread()
         while runs_itself and not all(future.done() for future in futures.values()):
             self.run_once()
         return {name: _answer(future) for name, future in futures.items()}
 
     def run_once(self) -> int:
-        """One batch: one image each of the streams whose turn it is. Returns how many images were answered.
+        """Run one batch, with at most one image of each stream, and return the number of images.
 
         >>> waiting = [pool.submit("door", image) for _ in range(2)]
         >>> pool.run_once(), waiting[0].done(), waiting[1].done()
         (1, True, False)
         """
         with self._working:
-            answered = [_Taken(*taken) for taken in self._pop_batch()]
+            answered = [_BatchItem(*taken) for taken in self._pop_batch()]
             try:
                 with learning():
                     self._step(answered)
             except BaseException as problem:
-                # Whatever ends the batch, those who wait must hear of it; the caller gets what it cannot deal with itself.
+                # Resolve every future, even if the batch was interrupted.
                 for taken in answered:
                     taken.result = taken.result or _ended(problem)
                 if threading.current_thread() is not self._thread:
-                    self._tell(answered)
+                    self._resolve(answered)
                     raise
-        # Not under the lock, and when all is done: callbacks run here, and may ask the pool for more.
-        self._tell(answered)
+        # Release the lock first, because callbacks run here and may use the pool.
+        self._resolve(answered)
         return len(answered)
 
     # --- the thread ---------------------------------------------------------------------------------------------------
     def start(self) -> Self:
-        """Answer in the background from now on; a `with` block does so and closes the pool in the end.
+        """Start a thread that processes images; a `with` block starts it and closes the pool at the end.
 
         >>> pool.start().submit("door", image).result().label
         'cat'
         >>> pool.close()
         """
-        with self._news:
+        with self._queues:
             self._refuse_closed()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="ostta-pool", daemon=True)
@@ -315,16 +317,16 @@ class StreamPool:
         return self
 
     def close(self) -> None:
-        """Answer what still waits, stop the thread, and take no more images. The streams stay, to be saved or removed.
+        """Process the images that wait, stop the thread, and refuse new images. Streams can still be saved or removed.
 
         >>> waiting = pool.submit("door", image)
         >>> pool.close()
         >>> waiting.result().label
         'cat'
         """
-        with self._news:
+        with self._queues:
             self._closed = True
-            self._news.notify_all()
+            self._queues.notify_all()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -337,41 +339,45 @@ class StreamPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- internals ----------------------------------------------------------------------------------------------------
     def _work(self) -> None:
         while True:
-            with self._news:
-                self._news.wait_for(self._has_work)
+            with self._queues:
+                self._queues.wait_for(self._has_work)
                 if self._closed:
                     return
             self.run_once()
 
     def _has_work(self) -> bool:
-        return self._closed or (not self._guests and any(stream.waiting for stream in self._streams.values()))
+        return self._closed or (not self._pausing and any(stream.waiting for stream in self._streams.values()))
 
     @contextmanager
-    def _standing(self) -> Iterator[None]:
-        with self._news:
-            self._guests += 1
+    def _paused(self) -> Iterator[None]:
+        with self._queues:
+            self._pausing += 1
         try:
             with self._working:
                 yield
         finally:
-            with self._news:
-                self._guests -= 1
-                self._news.notify_all()
+            with self._queues:
+                self._pausing -= 1
+                self._queues.notify_all()
 
     def _put(self, name: str, adapter: Adapter, replace: bool = False) -> None:
         if adapter.backbone is not self.backbone:
             raise Error(
-                f"The stream {name!r} was made on a backbone of its own ({adapter.backbone.id}): "
-                "make it with `ostta.load(pool.backbone, ...)`."
+                f"The stream {name!r} uses another backbone ({adapter.backbone.id}): "
+                "create it with `ostta.load(pool.backbone, ...)`.",
+                code="backbone-mismatch",
             )
         stream = PooledStream(name, adapter, can_share(adapter, self._tower))
-        with self._standing(), self._news:
+        with self._paused(), self._queues:
             twin = next((other.name for other in self._streams.values() if other.adapter is adapter), None)
             if twin is not None:
-                raise Error(f"This adapter is in the pool already, as the stream {twin!r}: each stream needs its own.")
+                raise Error(
+                    f"This adapter is already in the pool, as the stream {twin!r}: each stream needs its own.",
+                    code="stream-exists",
+                )
             if replace and name in self._streams:
                 stream.waiting = self._streams[name].waiting
             else:
@@ -379,20 +385,20 @@ class StreamPool:
             self._streams[name] = stream
 
     def _queued(self, images: Mapping[str, PoolImage]) -> list[Future[Prediction]]:
-        """All of the images, or none."""
+        """Queue all images, or none if one is refused."""
         self._refuse_closed()
         for name in images:
             self._refuse_full(self._known(name))
         futures: list[Future[Prediction]] = [Future() for _ in images]
         for (name, image), future in zip(images.items(), futures, strict=True):
             self._streams[name].waiting.append((image, future))
-        self._news.notify_all()
+        self._queues.notify_all()
         return futures
 
     def _pop_batch(self) -> list[tuple[PooledStream, PoolImage | _Call, Future[Any]]]:
-        """At most one image of a stream, so that their order is kept; those that were served go to the end of the line."""
+        """Pop at most one image per stream, which preserves their order. These streams come last in the next batch."""
         taken: list[tuple[PooledStream, PoolImage | _Call, Future[Any]]] = []
-        with self._news:
+        with self._queues:
             for stream in list(self._streams.values()):
                 while stream.waiting and len(taken) < self.batch:
                     image, future = stream.waiting.popleft()
@@ -402,9 +408,9 @@ class StreamPool:
                         break
         return taken
 
-    def _step(self, answered: Sequence[_Taken]) -> None:
+    def _step(self, answered: Sequence[_BatchItem]) -> None:
         with ExitStack() as used:
-            seats: list[tuple[Seat, _Taken]] = []
+            seats: list[tuple[Seat, _BatchItem]] = []
             for taken in answered:
                 if taken.stream.shares and not isinstance(taken.image, _Call):
                     try:
@@ -415,13 +421,13 @@ class StreamPool:
             if seats:
                 try:
                     step_together(self._tower, [seat for seat, _ in seats], self.batch)
-                except Exception as problem:  # such as a lack of memory: said to those who wait, and the pool goes on
+                except Exception as problem:  # such as out of memory: passed to the futures
                     for seat, _ in seats:
                         seat.result = problem if seat.result is None else seat.result
                 finally:
                     for seat, taken in seats:
                         taken.result = seat.result
-        # Those that need the tower for themselves come last, so that the others are worked out together.
+        # Streams that cannot share the tower come last.
         for taken in answered:
             if isinstance(taken.image, _Call):
                 taken.result = _called(taken.stream.adapter, taken.image)
@@ -429,7 +435,7 @@ class StreamPool:
                 taken.result = _step_alone(taken.stream.adapter, taken.image)
 
     @staticmethod
-    def _tell(answered: Sequence[_Taken]) -> None:
+    def _resolve(answered: Sequence[_BatchItem]) -> None:
         for taken in answered:
             if isinstance(taken.result, Prediction):
                 taken.future.set_result(taken.result)
@@ -440,23 +446,29 @@ class StreamPool:
 
     def _known(self, name: str) -> PooledStream:
         if name not in self._streams:
-            raise Error(f"There is no stream {name!r}; there are {', '.join(sorted(self._streams)) or 'none yet'}.")
+            raise Error(
+                f"There is no stream {name!r}; there are {', '.join(sorted(self._streams)) or 'none yet'}.",
+                code="stream-unknown",
+            )
         return self._streams[name]
 
     def _refuse_full(self, stream: PooledStream) -> None:
         if len(stream.waiting) >= self.queue:
             raise Error(
-                f"The stream {stream.name!r} has {self.queue} images waiting, the most that this pool keeps of one stream: "
-                "wait for its answers, or leave images out."
+                f"The stream {stream.name!r} has {self.queue} waiting images, which is the limit: wait for "
+                "its answers, or skip images.",
+                code="queue-full",
             )
 
     def _refuse_known(self, name: str) -> None:
         if name in self._streams:
-            raise Error(f"There is a stream {name!r} already: remove it first, or choose another name.")
+            raise Error(
+                f"There is already a stream {name!r}: remove it first, or choose another name.", code="stream-exists"
+            )
 
     def _refuse_closed(self) -> None:
         if self._closed:
-            raise Error("The pool is closed and takes no more images.")
+            raise Error("The pool is closed and accepts no more images.", code="pool-closed")
 
 
 def _step_alone(adapter: Adapter, image: PoolImage) -> Prediction | Exception:
@@ -474,10 +486,12 @@ def _called(adapter: Adapter, call: _Call) -> _Returned | Exception:
 
 
 def _ended(problem: BaseException) -> Exception:
-    """What those hear who wait for a batch that was ended from inside, such as by a `SystemExit` in somebody's tower."""
+    """Return the exception for the futures of a batch that was interrupted, such as by a `SystemExit` in a tower."""
     if isinstance(problem, Exception):
         return problem
-    return Error(f"The batch of this image was ended by {type(problem).__name__}; the stream is as before.")
+    return Error(
+        f"The batch of this image was ended by {type(problem).__name__}; the stream is as before.", code="batch-ended"
+    )
 
 
 def _answer(future: Future[Prediction]) -> Prediction:

@@ -1,8 +1,9 @@
-"""One step of many adapters that share a tower: the same as one step of each, with their passes computed together.
+"""One step of several adapters that share a tower, equivalent to separate steps but with batched passes.
 
-All looks are one pass without graph. Streams that propose a gradient step have their further images encoded in a second pass, replay
-both with graph, and are differentiated by one backward pass of the sum of their losses: each loss depends only on the values of its
-stream, so each stream gets its own gradient. Answers after an update are one more pass.
+All looks are computed in one pass without an autograd graph. For streams that propose a gradient step, the additional
+images are encoded in a second pass, both passes are replayed with a graph, and the sum of the losses is differentiated
+in one backward pass. Each loss depends only on the values of its stream, so the gradients are separate. Answers after
+an update need one more pass.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from typing import Any
 import torch
 
 from ..adapter import Adapter
+from ..core.optimisers import Gradient, Trained, optimiser_step
+from ..core.overlay import TrainedOverlay
 from ..core.types import Look, Prediction
 from ..data.images import ImageSource
 from ..data.views import Views
-from ..methods.gradient import Gradient, Trained, optimiser_step
-from ..methods.trained_overlay import TrainedOverlay
-from ..step import Pipeline, Turn
+from ..memory import Turn
+from ..step import Pipeline
 from .batched_tower import BatchedTower, Record, Values
 
 
 @dataclass(slots=True, eq=False)
 class Seat:
-    """One image of one stream on its way through a step, and finally its prediction or its problem."""
+    """One image of one stream during a step, and finally its prediction or error."""
 
     pipeline: Pipeline
     views: Views
@@ -35,8 +37,8 @@ class Seat:
     @classmethod
     def of(cls, adapter: Adapter, image: ImageSource | torch.Tensor) -> Seat:
         """Read the image; raise an Error if it cannot be read."""
-        views = adapter.views_of(image)
-        _ = views.canonical  # computed here, where a problem concerns this stream only
+        views = adapter.pipeline.views(image)
+        _ = views.canonical  # computed here, so that an error affects only this stream
         return cls(adapter.pipeline, views)
 
     @property
@@ -50,7 +52,7 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class Learner:
+class PendingStep:
     """A seat that waits for the gradient of its proposal; `row` is the row of its image in the record of looks."""
 
     seat: Seat
@@ -63,10 +65,10 @@ class Learner:
 
 
 def can_share(adapter: Adapter, tower: BatchedTower) -> bool:
-    """Return whether the method looks through LayerNorms or the frozen tower, so that its passes can be computed with others'.
+    """Return whether the method only changes LayerNorms, or nothing, so that its images can be batched with others.
 
-    Other groups and prompts in the tower have no batched form. Half precision is a setting of one adapter, and a subclass may have
-    changed what a step does.
+    Other parameter groups and prompts in the tower cannot be batched. Half precision is a setting of one adapter, and a
+    subclass may override the step.
     """
     if type(adapter) is not Adapter or adapter.resolved.adapter.precision != "single":
         return False
@@ -75,25 +77,25 @@ def can_share(adapter: Adapter, tower: BatchedTower) -> bool:
 
 
 def step_together(tower: BatchedTower, seats: Sequence[Seat], rows: int) -> None:
-    """Set the result of each seat. At most `rows` images are in a pass that is differentiated, or those of one seat."""
+    """Set the result of each seat. A differentiated pass has at most `rows` images, or the images of one seat."""
     began = seats[0].pipeline.clock()
     record = _look(tower, seats)
-    learners = []
+    pending = []
     for row, seat in enumerate(seats):
         try:
-            learner = _decide(tower, seat, record.features[row], row, began)
-        except Exception as problem:  # the problem of one stream does not concern the others
+            step = _decide(tower, seat, record.features[row], row, began)
+        except Exception as problem:  # an error in one stream must not affect the others
             seat.result = problem
         else:
-            learners += [] if learner is None else [learner]
-    for portion in _portions(learners, rows):
+            pending += [] if step is None else [step]
+    for portion in _portions(pending, rows):
         try:
             _train(tower, record, portion)
         except Exception as problem:
-            for learner in portion:
-                if learner.seat.turn.outcome is None and learner.seat.result is None:
-                    learner.seat.result = problem
-    del record  # the largest object here, which the answers do not need
+            for step in portion:
+                if step.seat.turn.outcome is None and step.seat.result is None:
+                    step.seat.result = problem
+    del record  # free the largest object, which is not needed for the answers
     _conclude(tower, [seat for seat in seats if seat.result is None])
 
 
@@ -104,8 +106,8 @@ def _look(tower: BatchedTower, seats: Sequence[Seat]) -> Record:
     return Record(pixels, tower.look(pixels, values), [])
 
 
-def _decide(tower: BatchedTower, seat: Seat, features: torch.Tensor, row: int, began: float) -> Learner | None:
-    """Decide and propose. A gradient step with a batched form is computed later with the others; any other is computed here."""
+def _decide(tower: BatchedTower, seat: Seat, features: torch.Tensor, row: int, began: float) -> PendingStep | None:
+    """Decide and propose. Gradient steps of LayerNorms are computed later in a batch, all others here."""
     pipeline, seen = seat.pipeline, seat.look(features)
     seat.turn = turn = Turn(pipeline.rescue(seen), began)
     pipeline.decide(turn)
@@ -114,7 +116,7 @@ def _decide(tower: BatchedTower, seat: Seat, features: torch.Tensor, row: int, b
     with_graph = turn.look is seen and pipeline.method.looks_with_graph
     if gradient is not None and with_graph and _only_norms(gradient.overlay, tower):
         seat.views.augmented(gradient.augmented)  # computed here, as in `Seat.of`
-        return Learner(seat, gradient, row)
+        return PendingStep(seat, gradient, row)
     pipeline.train(turn, look_again=False)
     return None
 
@@ -123,47 +125,47 @@ def _only_norms(overlay: TrainedOverlay, tower: BatchedTower) -> bool:
     return not overlay.trains_text and list(overlay.tensors) == tower.names
 
 
-def _portions(learners: Sequence[Learner], rows: int) -> Iterator[list[Learner]]:
-    portion: list[Learner] = []
-    for learner in learners:
-        if portion and sum(other.images for other in portion) + learner.images > rows:
+def _portions(pending: Sequence[PendingStep], rows: int) -> Iterator[list[PendingStep]]:
+    portion: list[PendingStep] = []
+    for step in pending:
+        if portion and sum(other.images for other in portion) + step.images > rows:
             yield portion
             portion = []
-        portion.append(learner)
+        portion.append(step)
     if portion:
         yield portion
 
 
-def _train(tower: BatchedTower, looks: Record, learners: Sequence[Learner]) -> None:
-    """Compute the gradients of all learners in one backward pass, and the step of each optimiser."""
-    values = [learner.gradient.overlay.parameters() for learner in learners]
-    record, owners = looks.rows([learner.row for learner in learners]), list(range(len(learners)))
-    further = [number for number, learner in enumerate(learners) for _ in range(learner.gradient.further)]
+def _train(tower: BatchedTower, looks: Record, pending: Sequence[PendingStep]) -> None:
+    """Compute the gradients of all pending steps in one backward pass, and the step of each optimiser."""
+    values = [step.gradient.overlay.parameters() for step in pending]
+    record, owners = looks.rows([step.row for step in pending]), list(range(len(pending)))
+    further = [number for number, step in enumerate(pending) for _ in range(step.gradient.further)]
     if further:
-        asking = [learner for learner in learners if learner.gradient.further]
-        pixels = [learner.gradient.further_images(learner.seat.views) for learner in asking]
+        asking = [step for step in pending if step.gradient.further]
+        pixels = [step.gradient.further_images(step.seat.views) for step in asking]
         record = record.and_then(tower.record(torch.cat(pixels), [values[number] for number in further]))
     leaves = tower.leaves(values)
-    losses = _losses(learners, tower.replay(record, leaves, owners + further))
+    losses = _losses(pending, tower.replay(record, leaves, owners + further))
     if not losses:
         return
     total = torch.stack(list(losses.values())).sum()
     gradients = [stacked.unbind() for stacked in torch.autograd.grad(total, leaves, materialize_grads=True)]
     for number, loss in losses.items():
         own = [gradient[number] for gradient in gradients]
-        learners[number].seat.turn.outcome = optimiser_step(learners[number].gradient, loss, own)
+        pending[number].seat.turn.outcome = optimiser_step(pending[number].gradient, loss, own)
 
 
-def _losses(learners: Sequence[Learner], features: torch.Tensor) -> dict[int, torch.Tensor]:
-    """Return the losses by number of the learner; a seat whose loss fails gets the problem as its result."""
+def _losses(pending: Sequence[PendingStep], features: torch.Tensor) -> dict[int, torch.Tensor]:
+    """Return the losses by number of the step; a seat whose loss fails gets the problem as its result."""
     losses: dict[int, torch.Tensor] = {}
-    canonical, further = features[: len(learners)].unbind(), features[len(learners) :]
-    parts = torch.split(further, [learner.gradient.further for learner in learners])
-    for number, learner in enumerate(learners):
+    canonical, further = features[: len(pending)].unbind(), features[len(pending) :]
+    parts = torch.split(further, [step.gradient.further for step in pending])
+    for number, step in enumerate(pending):
         try:
-            losses[number] = learner.gradient.loss(learner.seat.look(canonical[number]), parts[number])
+            losses[number] = step.gradient.loss(step.seat.look(canonical[number]), parts[number])
         except Exception as problem:
-            learner.seat.result = problem
+            step.seat.result = problem
     return losses
 
 

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C in a program that works through images one after the other."""
+"""Stop an iteration between two items on SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ Item = TypeVar("Item")
 
 
 class Stoppable(Generic[Item]):
-    """The `items`, until somebody asks to stop.
+    """An iteration over `items` that ends when a signal arrives.
 
-    Inside the `with` block a request takes effect while the next item is waited for, at once; never while one is worked on, nor
-    while a state is saved. Further requests change nothing: whoever asked once more waits too.
+    Inside the `with` block, a signal ends the iteration at once while it waits for the next item. It never interrupts
+    the processing of an item or a save. Further signals have no effect.
     """
 
     def __init__(self, items: Iterable[Item]) -> None:
         self._items = iter(items)
-        self.asked = False
+        self.stop_requested = False
         self._waiting = False
         self._before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
-    class _Asked(BaseException):
+    class _StopRequested(BaseException):
         pass
 
     def __enter__(self) -> Stoppable[Item]:
@@ -39,22 +39,22 @@ class Stoppable(Generic[Item]):
         while True:
             try:
                 item = self._next()
-            except (StopIteration, self._Asked):
+            except (StopIteration, self._StopRequested):
                 return
             yield item
 
     def _next(self) -> Item:
         try:
             self._waiting = True
-            # Checked only now: a request that came just before would otherwise wait for the next item.
-            if self.asked:
-                raise self._Asked
+            # Check after `_waiting` is set; otherwise a signal in between would take effect only after the next item.
+            if self.stop_requested:
+                raise self._StopRequested
             return next(self._items)
         finally:
             self._waiting = False
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+        self.stop_requested = True
         if self._waiting:
             self._waiting = False
-            raise self._Asked
+            raise self._StopRequested

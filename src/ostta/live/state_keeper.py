@@ -1,4 +1,4 @@
-"""An adapter whose state lives in a file: resumed where it was left, saved often enough that little is lost."""
+"""An adapter with a state file that is saved regularly and resumed at the next start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -18,37 +18,23 @@ from ..core.types import Error
 from ..data.class_names import Classes, described
 from ..state import stored_hash
 from .journal import Examples, Journal, Progress
+from .outputs import OutputFolder
 
 PARTS: tuple[ComponentKind, ...] = ("method", "score", "identifier")
 
-# A state is saved after so many images, or after so many seconds, whichever comes first;
+# A state is saved after this number of images or seconds, whichever comes first.
 IMAGES = 100
 SECONDS = 60.0
-# where saving would take more than this share of the time, the seconds are more.
+# Maximum share of time spent on saving. The interval in seconds is increased if necessary.
 SHARE = 0.05
 
 
-class Output(Protocol):
-    """Where the rows of a journal go on."""
-
-    name: str
-
-    @property
-    def behind(self) -> bool:
-        """Whether the journal has rows that were not taken over, as after a crash in the middle of a save."""
-
-    def take(self, journal: Journal) -> Progress:
-        """Take over the new rows for good; says how far it has come."""
-
-    def new_examples(self) -> Examples:
-        """The example pictures that were chosen since this was last asked."""
-
-
 class Keeper:
-    """Saves the state of `adapter` to `path` on the way, with the journal and the output in agreement; without a path, no state.
+    """Saves the state of `adapter` to `path`, consistent with the journal and the output.
 
-    A process that is killed loses what came since the last save: at most `images` images, and of those only the last minute's, or
-    twenty times as long as a save takes where that is longer. The first image is saved at once.
+    Without a path, no state is saved. A process that is killed loses the images since the last save: at most `images`
+    images, and at most those of the last minute or of twenty times the duration of a save, if that is longer. The first
+    image is saved immediately.
     """
 
     def __init__(
@@ -56,7 +42,7 @@ class Keeper:
         adapter: Adapter,
         path: Path | None,
         journal: Journal | None = None,
-        output: Output | None = None,
+        output: OutputFolder | None = None,
         *,
         images: int = IMAGES,
         clock: Callable[[], float] = time.monotonic,
@@ -69,13 +55,13 @@ class Keeper:
         self._due_at = clock()
 
     def stepped(self) -> None:
-        """Save where it is time to; to be called after every image."""
+        """Save if a save is due. Call this after every image."""
         new = max(self.adapter.steps - self._kept, self._journal.waiting)
         if new >= self._images or self._clock() >= self._due_at:
             self.save()
 
     def save(self) -> None:
-        """Save what has not been saved yet."""
+        """Save everything that is not saved yet."""
         steps = self.adapter.steps
         if steps == self._kept and not self._journal.waiting and self._settled:
             return
@@ -92,15 +78,19 @@ class Keeper:
     def _settle(self, steps: int) -> None:
         name, progress, examples = None, Progress(), Examples()
         if self._output is not None:
-            progress, examples, name = self._output.take(self._journal), self._output.new_examples(), self._output.name
+            progress, examples, name = (
+                self._output.write_rows(self._journal),
+                self._output.new_examples(),
+                self._output.name,
+            )
         known = stored_hash(self._path) if self._path is not None and self._journal.path is not None else ""
         self._journal.settle(steps, known, name, progress, examples)
         self._settled = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What a person asks of an adapter; None where nothing was said. The rest is as in `ostta.load`."""
+class AdapterSettings:
+    """Arguments of `ostta.load` for a new adapter, or to compare with a stored adapter. Unset values are None."""
 
     classes: Classes | None
     backbone: backbones.BackboneSource | None = None
@@ -113,84 +103,88 @@ class Wanted:
     options: UserOptions = field(default_factory=dict)
 
 
-def opened(
-    wanted: Wanted,
+def open_adapter(
+    settings: AdapterSettings,
     path: Path | None = None,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
 ) -> Adapter:
-    """The adapter in the state file `path`; a new one where there is no such file, or no path.
+    """Return the adapter in the state file `path`, or a new one if there is no file or no path.
 
-    What `wanted` does not name comes from the file; what it does name must be the same there.
+    Values that are None in `settings` are taken from the file. The others must be the same as in the file.
     """
     if path is not None and path.exists():
-        return _resumed(wanted, path, device, dtype)
-    if wanted.classes is None:
+        return _resumed(settings, path, device, dtype)
+    if settings.classes is None:
         place = "" if path is None else f" There is no state file {path} to take them from."
         raise Error(
-            f"The classes must be named: --classes a,b,c, or a file with one a line.{place}", code="classes-missing"
+            f"There are no classes: give --classes a,b,c or a file of names.{place}",
+            code="classes-missing",
         )
     fresh = load(
-        "embedded" if wanted.backbone is None else wanted.backbone,
-        wanted.classes,
-        method=wanted.method,
-        score=wanted.score,
-        identifier=wanted.identifier,
-        profile=wanted.profile,
-        seed=0 if wanted.seed is None else wanted.seed,
+        "embedded" if settings.backbone is None else settings.backbone,
+        settings.classes,
+        method=settings.method,
+        score=settings.score,
+        identifier=settings.identifier,
+        profile=settings.profile,
+        seed=0 if settings.seed is None else settings.seed,
         device=device,
         dtype=dtype,
-        options=wanted.options,
-        # Nobody looks at these answers one by one.
-        guard=wanted.guard is not False,
+        options=settings.options,
+        # On by default, because the answers of a stream are usually not reviewed.
+        guard=settings.guard is not False,
     )
     if path is not None:
-        # Where it cannot be written, that is known now and not after the last image.
+        # Save now, so that an unwritable path is reported before the first image.
         fresh.save(path)
     return fresh
 
 
-def _resumed(wanted: Wanted, path: Path, device: str | torch.device | None, dtype: str | torch.dtype | None) -> Adapter:
+def _resumed(
+    settings: AdapterSettings, path: Path, device: str | torch.device | None, dtype: str | torch.dtype | None
+) -> Adapter:
     method, score, identifier = (
         None if named is None else find_component(kind, named)
-        for kind, named in zip(PARTS, (wanted.method, wanted.score, wanted.identifier), strict=True)
+        for kind, named in zip(PARTS, (settings.method, settings.score, settings.identifier), strict=True)
     )
     kept = Adapter.restore(
         path,
-        wanted.backbone,
+        settings.backbone,
         device,
         dtype,
         method=None if method is None else method.given,
         score=None if score is None else score.given,
         identifier=None if identifier is None else identifier.given,
     )
-    names, descriptions = (None, ()) if wanted.classes is None else described(wanted.classes)
+    names, descriptions = (None, ()) if settings.classes is None else described(settings.classes)
     for name, old, new in (
         ("classes", kept.classes, names),
         ("descriptions", kept.resolved.adapter.descriptions, descriptions or None),
         ("method", kept.method_name, None if method is None else method.name),
         ("score", kept.score_name, None if score is None else score.name),
         ("identifier", kept.identifier_name, None if identifier is None else identifier.name),
-        ("profile", kept.profile, wanted.profile),
-        ("seed", kept.seed, wanted.seed),
-        ("guard", *(_on_off(on) for on in (kept.resolved.guard is not None, wanted.guard))),
-        *_options(kept, wanted.options),
+        ("profile", kept.profile, settings.profile),
+        ("seed", kept.seed, settings.seed),
+        ("guard", *(_on_off(on) for on in (kept.resolved.guard is not None, settings.guard))),
+        *_options(kept, settings.options),
     ):
         if new is not None and old != new:
             raise Error(
-                f"{path} was made with other {name} ({_short(old)}, now {_short(new)}); give the same, or another state file.",
+                f"{path} was made with other {name} ({_short(old)}, now {_short(new)}); give the same, or another "
+                "state file.",
                 code="state-mismatch",
             )
     return kept
 
 
 def _options(kept: Adapter, given: UserOptions) -> Iterator[tuple[str, str, str]]:
-    """Every option that was given, with its value in the state and the one that was given."""
-    asked = resolve(kept.choice, kept.profile, given, kept.backbone.defaults, guard=kept.resolved.guard is not None)
-    for owner, names in asked.sources.items():
+    """Yield each option set by the user, with its stored value and the requested value."""
+    requested = resolve(kept.choice, kept.profile, given, kept.backbone.defaults, guard=kept.resolved.guard is not None)
+    for owner, names in requested.sources.items():
         for name, source in names.items():
             if source == "explicit":
-                old, new = kept.resolved.values()[owner][name], asked.values()[owner][name]
+                old, new = kept.resolved.values()[owner][name], requested.values()[owner][name]
                 yield "options", f"{name} {old!r}", f"{name} {new!r}"
 
 

@@ -1,4 +1,4 @@
-"""What a stream was, in a few lines for a person."""
+"""Summary that `ostta stream` prints at the end."""
 
 from __future__ import annotations
 
@@ -6,35 +6,38 @@ import numpy as np
 
 from ..core.banks import TRUSTED
 from ..core.otsu import explained_share
-from ..core.words import counted
+from ..core.text import counted
 from .digest import Digest
 from .memory import Memory
 
-# Classes that are named one by one.
+# Maximum number of listed classes.
 MOST_CLASSES = 12
-# Shares of rejected images that are "about half": a threshold that is learned from a stream without known images, or without unknown
-# ones, rejected a third to two thirds of the sample images.
+# Range of the rejected share that indicates an arbitrary split: a threshold learned from a stream without known images,
+# or without unknown images, rejected one third to two thirds of the sample images.
 ABOUT_HALF = (1 / 3, 2 / 3)
-# Share of the scores' variance that a split in two explains, where there are two groups. It is 0.64 for one Gaussian group, 0.75 for
-# uniform scores, and 0.82 for two groups of equal size whose means are 4.3 standard deviations apart.
+# Share of the scores' variance that a split in two explains, where there are two groups. It is 0.64 for one Gaussian
+# group, 0.75 for uniform scores, and 0.82 for two groups of equal size whose means are 4.3 standard deviations apart.
 TWO_GROUPS = 0.82
-# Share of errors that the model itself expects, above which people are warned.
+# Expected error rate above which a warning is shown.
 MOST_DOUBT = 0.2
 ARBITRARY_SPLIT = (
-    "About half of the images were rejected, and the scores do not form two separate groups. The threshold may divide images of one kind: "
-    "all of them, or none of them, may show your classes. Check some accepted and some rejected images before you use the answers."
+    "About half of the images were rejected, and the scores do not form two separate groups. The threshold may divide "
+    "images of one kind: all of them, or none of them, may show your classes. Check some accepted and some rejected "
+    "images before you use the answers."
 )
 
 
 def summary(
     digest: Digest, seconds: float, *, skipped: int = 0, dropped: int = 0, memory: Memory | None = None
 ) -> list[str]:
-    """The lines that end `ostta stream`.
+    """Return the lines of the summary.
 
     >>> digest = Digest()
-    >>> digest.add({"row": 1, "image": "a.jpg", "label": "cat", "known": True, "verdict": "reliable_desired", "score": 0.4})
-    >>> summary(digest, 0.5, skipped=3)
-    ['1 image in 0.5 s (2.0 a second): 1 accepted (100.0 %), 0 "I don\\'t know".', 'cat 1', '3 images were judged before and left out.']
+    >>> cat = {"row": 1, "image": "a.jpg", "label": "cat", "known": True, "verdict": "reliable_desired", "score": 0.4}
+    >>> digest.add(cat)
+    >>> summary(digest, 0.5, skipped=3)  # doctest: +NORMALIZE_WHITESPACE
+    ['1 image in 0.5 s (2.0 a second): 1 known (100.0 %), 0 unknown.', 'cat 1',
+     '3 images were judged before and left out.']
     """
     if not digest.images and skipped:
         return [f"Nothing new: {_were(skipped)} judged before and left out."]
@@ -42,8 +45,8 @@ def summary(
     undecided = f", {digest.undecided} undecided (warming up)" if digest.undecided else ""
     rate = f" ({digest.images / seconds:.1f} a second)" if seconds > 0 else ""
     lines = [
-        f"{counted(digest.images, 'image')} in {seconds:.1f} s{rate}: {digest.accepted} accepted{share}, "
-        f'{digest.rejected} "I don\'t know"{undecided}.'
+        f"{counted(digest.images, 'image')} in {seconds:.1f} s{rate}: {digest.accepted} known{share}, "
+        f"{digest.rejected} unknown{undecided}."
     ]
     if digest.classes:
         named = [f"{' '.join(name.split())} {count}" for name, count in digest.classes.most_common(MOST_CLASSES)]
@@ -57,9 +60,9 @@ def summary(
         f"nothing could be seen in {counted(digest.unseen, 'image')}" if digest.unseen else "",
         f"{counted(dropped, 'frame')} dropped, as the source was faster than the model" if dropped else "",
     ]
-    told = "; ".join(filter(None, troubles))
-    if told:
-        lines.append(f"{told[0].upper()}{told[1:]}.")
+    sentence = "; ".join(filter(None, troubles))
+    if sentence:
+        lines.append(f"{sentence[0].upper()}{sentence[1:]}.")
     if digest.kinds:
         kinds = ", ".join(f"{kind.replace('_', ' ')} {count}" for kind, count in digest.kinds.most_common())
         lines.append(f"Events: {kinds}.")
@@ -70,11 +73,12 @@ def summary(
 
 
 def warning(digest: Digest) -> str | None:
-    """A sentence that warns of unreliable decisions: by the probabilities where there are any, else by the scores; None if there is no need.
+    """Return a warning about unreliable decisions, based on probabilities or otherwise on scores, or None.
 
     >>> digest = Digest()
     >>> for number in range(100):
-    ...     digest.add({"row": number, "known": True, "label": "cat", "verdict": "reliable_desired", "score": 1.0, "probability": 0.7})
+    ...     row = {"row": number, "known": True, "label": "cat", "verdict": "reliable_desired", "score": 1.0}
+    ...     digest.add({**row, "probability": 0.7})
     >>> warning(digest)[:97]
     'The model is unsure of its answers: it expects to be wrong about known or unknown for 30 % of the'
     """
@@ -83,17 +87,19 @@ def warning(digest: Digest) -> str | None:
     if digest.weighed < TRUSTED or digest.doubt <= MOST_DOUBT:
         return None
     return (
-        f"The model is unsure of its answers: it expects to be wrong about known or unknown for {100 * digest.doubt:.0f} % of the "
-        "images. Check some accepted and some rejected images before you use the answers."
+        "The model is unsure of its answers: it expects to be wrong about known or unknown for "
+        f"{100 * digest.doubt:.0f} % of the images. Check some accepted and some rejected images before you use the "
+        "answers."
     )
 
 
 def is_split_arbitrary(digest: Digest) -> bool:
-    """Whether about half of the images were rejected and the recent scores do not show that there are two kinds of images.
+    """Return whether about half of the images were rejected although the recent scores do not form two groups.
 
     >>> digest = Digest()
     >>> for number in range(100):
-    ...     digest.add({"row": number, "known": number >= 50, "label": "cat", "verdict": "reliable_desired", "score": number / 100})
+    ...     row = {"row": number, "label": "cat", "verdict": "reliable_desired", "score": number / 100}
+    ...     digest.add({**row, "known": number >= 50})
     >>> is_split_arbitrary(digest)
     True
     """

@@ -1,12 +1,12 @@
-"""The methods by name, and what a method of your own needs; `config/registry.py` adds the methods of `contrib`."""
+"""Built-in methods by name, and base classes for new methods; `config/registry.py` adds the methods of `contrib`."""
 
 from __future__ import annotations
 
+from ..core.optimisers import Gradient, Trained
 from ..core.types import Look, ViewSource
-from .base import Facts, Method, Plain, Proposal, State, TensorState, Tuned, TunedState
+from .base import Facts, Learner, Method, Plain, Proposal, State, TensorState, Tuned, TunedState
 from .dpe import DPE
 from .entropy import Entropy
-from .gradient import Gradient, Trained
 from .oga import OGA
 from .onzeta import OnZeta
 from .palign import PAlign, PAlignC
@@ -34,6 +34,6 @@ METHODS: dict[str, type[Method]] = {
 }
 
 __all__ = [
-    "METHODS", "Facts", "Gradient", "Look", "Method", "Plain", "Proposal", "State", "TensorState", "Trained", "Tuned",
-    "TunedState", "ViewSource",
+    "METHODS", "Facts", "Gradient", "Learner", "Look", "Method", "Plain", "Proposal", "State", "TensorState", "Trained",
+    "Tuned", "TunedState", "ViewSource",
 ]  # fmt: skip

@@ -1,15 +1,15 @@
-"""What a method is, and what it inherits: `Plain` if it trains nothing, `Tuned` if it takes gradient steps.
+"""Base classes of methods: `Plain`, `Learner` for methods that learn without gradient steps, `Tuned` for those with.
 
-A method is a class with an options dataclass, `facts`, and six functions, of which one changes the state:
+A method is a class with an options dataclass, `facts`, and six functions, of which only `commit` changes the state:
 
     start()                                     a fresh state
     overlay(state)                              the values that replace those of the image tower, or None
     look(state, features, views)                logits of an image from its features
-    propose(state, look, decision)              the gradient step that the image asks for, or the reason for none
+    propose(state, look, decision)              the gradient step for the image, or the reason for none
     answer(state, look, trained, features)      logits after a gradient step
-    commit(state, look, decision, trained)      store what the image has taught: the only function that changes the state
+    commit(state, look, decision, trained)      store what was learned
 
-`Plain` and `Tuned` implement all of them. A method overrides those that differ.
+The base classes implement these functions. A method overrides those that differ.
 """
 
 from __future__ import annotations
@@ -23,21 +23,20 @@ import torch
 
 from ..backbones.protocol import Backbone
 from ..config.declare import Options
-from ..core.banks import FeatureMemory, named
+from ..core.banks import FeatureBank, FeatureMemory, named
 from ..core.checks import require_names, split, stored
-from ..core.optimisers import Optimiser
-from ..core.overlay import Overlay
-from ..core.scores import cosines
-from ..core.types import Decision, Look, ViewSource
-from .gradient import Gradient, Trained
-from .trained_overlay import Group, TrainedOverlay
+from ..core.losses import cosines
+from ..core.optimisers import Gradient, Optimiser, Trained
+from ..core.overlay import Overlay, TrainedOverlay
+from ..core.types import Decision, Look, Verdict, ViewSource
+from .groups import Group, build_overlay
 
 Loss = Callable[[Look[Any], torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One line of `ostta ls methods`. Passes are passes of the image tower for one image."""
+    """One line of `ostta ls methods`. Passes are passes of the image tower per image."""
 
     trains: str
     state: str
@@ -47,11 +46,12 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a method wants to do with one image. Nothing has changed yet.
+    """The update that a method proposes for one image. Nothing has changed yet.
 
     gradient:     the gradient step, or None.
     reason:       why nothing is adapted, or None.
-    loss:         the loss of a method that adapts without a gradient step of an overlay; such a method sets `adapted` too.
+    loss:         the loss of a method that adapts without a gradient step on an overlay. Such a method also sets
+                  `adapted`.
     diagnostics:  numbers about the step by name, for the prediction.
     """
 
@@ -64,21 +64,27 @@ class Proposal:
 
 # --- states -----------------------------------------------------------------------------------------------------------
 class State(Protocol):
-    """What a method remembers, as named tensors for the state file."""
+    """Memory of a method, as named tensors for the state file."""
 
     def memories(self) -> Mapping[str, FeatureMemory]:
-        """Return its banks of images or features by name; banks of known and unknown images are called desired and undesired."""
+        """Return banks of images or features by name.
+
+        Banks of known and unknown images are called `desired` and `undesired`.
+        """
         return {}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the content of the state."""
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Replace the content by what `tensors` returned earlier. A file may hold anything: raise an Error if it does not fit."""
+        """Replace the content by the result of an earlier `tensors`.
+
+        The tensors may come from an untrusted file: raise an Error if they do not fit.
+        """
 
 
 class TensorState(State):
-    """A state made of named tensors of fixed shape, which are attributes: `TensorState(sums=torch.zeros(10, 512))`.
+    """A state of named tensors with fixed shapes, available as attributes: `TensorState(sums=torch.zeros(10, 512))`.
 
     >>> state = TensorState(count=torch.zeros(3))
     >>> state.count[1] += 2
@@ -105,18 +111,19 @@ class TensorState(State):
 
 @runtime_checkable
 class Restarts(Protocol):
-    """A state whose trained values can return to the start, as the option `reset_every` asks."""
+    """A state whose trained values can be reset, for the option `reset_every`."""
 
     def restarted(self, fresh: Self) -> Self:
-        """Return the state to continue with, made from this one and a fresh one, without anything that the trained values produced.
+        """Return the state after a reset, from this state and a fresh one.
 
-        Scores and features of a trained model cannot be compared with those of the model it started from.
+        The result has nothing that was computed with the trained values, because scores and features of the trained
+        and of the initial model are not comparable.
         """
 
 
 @runtime_checkable
 class HoldsTrained(Protocol):
-    """A state that holds an overlay and an optimiser, which every gradient step replaces."""
+    """A state with an overlay and an optimiser, which every gradient step replaces."""
 
     overlay: TrainedOverlay
     optimiser: Optimiser
@@ -126,15 +133,16 @@ class HoldsTrained(Protocol):
 
 
 class TunedState:
-    """The present overlay and the optimiser of the next step.
+    """The current overlay, the optimiser for the next step, and banks of features, which are attributes by name.
 
-    stores_optimiser:  False if the optimiser has nothing to remember, as plain SGD has not.
+    stores_optimiser:  False if the optimiser has no state, such as plain SGD.
     """
 
     stores_optimiser = True
 
-    def __init__(self, overlay: TrainedOverlay, optimiser: Optimiser) -> None:
-        self.overlay, self.optimiser = overlay, optimiser
+    def __init__(self, overlay: TrainedOverlay, optimiser: Optimiser, **banks: FeatureBank) -> None:
+        self.overlay, self.optimiser, self._banks = overlay, optimiser, banks
+        self.__dict__.update(banks)
 
     def keep(self, trained: Trained | None) -> None:
         if trained is not None:
@@ -142,21 +150,27 @@ class TunedState:
             self.overlay, self.optimiser = trained.overlay, trained.optimiser
 
     def restarted(self, fresh: TunedState) -> TunedState:
-        """Banks stay only if the image tower was not trained: their features are those of the frozen tower then."""
+        """Return `fresh`, or this state with fresh trained values if the image tower is not trained.
+
+        In the second case the banks stay valid, because their features come from the frozen tower.
+        """
         if self.overlay.trains_vision:
             return fresh
         self.overlay, self.optimiser = fresh.overlay, fresh.optimiser
         return self
 
     def memories(self) -> Mapping[str, FeatureMemory]:
-        return {}
+        return self._banks
 
     def tensors(self) -> dict[str, torch.Tensor]:
         optimiser = self.optimiser.stored() if self.stores_optimiser else {}
-        return named(overlay=self.overlay.stored(), optimiser=optimiser)
+        banks = {name: bank.tensors() for name, bank in self._banks.items()}
+        return named(overlay=self.overlay.stored(), optimiser=optimiser, **banks)
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        overlay, optimiser = split(tensors, "overlay", "optimiser")
+        overlay, optimiser, *banks = split(tensors, "overlay", "optimiser", *self._banks)
+        for bank, content in zip(self._banks.values(), banks, strict=True):
+            bank.load(content)
         restored = self.overlay.restored(overlay)
         if self.stores_optimiser:
             self.optimiser = self.optimiser.restored(optimiser, restored.parameters())
@@ -170,10 +184,11 @@ class Method(Protocol):
     """The functions and attributes of a method.
 
     Options:           a frozen dataclass with defaults.
-    views:             the most views it asks for, including the canonical one.
+    views:             the maximum number of views that the method needs, including the canonical view.
     score_scale:       the largest score: 1 for cosines, 100 for scaled logits.
-    looks_with_graph:  whether its gradient steps differentiate through the look.
-    looks_in_half:     may be left out: whether `precision=mixed` computes its look in half precision, as the published code does (D32).
+    looks_with_graph:  whether gradient steps differentiate through the look.
+    looks_in_half:     whether `precision=mixed` computes the look in half precision, as the published code does (D32);
+                       optional.
     """
 
     Options: type[Any]
@@ -183,7 +198,10 @@ class Method(Protocol):
     looks_with_graph: bool
 
     def __init__(self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: Any) -> None:
-        """`classifier` has one unit row per class. Raise an Error if the method cannot work with this backbone."""
+        """Create the method. Raise an Error if it cannot work with this backbone.
+
+        `classifier` has one unit row per class.
+        """
 
     def start(self) -> Any:
         """Return a fresh state."""
@@ -195,22 +213,25 @@ class Method(Protocol):
         """Return the logits of one image under `state`, from its unit features [D] under `overlay(state)`."""
 
     def propose(self, state: Any, look: Look[Any], decision: Decision) -> Proposal:
-        """Return what the image of `look` asks for."""
+        """Return the update for the image of `look`."""
 
     def answer(self, state: Any, look: Look[Any], trained: Trained, features: torch.Tensor) -> torch.Tensor | None:
         """Return the logits of the image after its gradient step, from its features under the new values.
 
-        None means that the class is named from the logits before the step.
+        None means that the class is predicted from the logits before the step.
         """
 
     def commit(self, state: Any, look: Look[Any], decision: Decision, trained: Trained | None) -> None:
-        """Store what the image has taught. `trained` is the result of the proposed gradient step, with finite values."""
+        """Store what was learned from the image.
+
+        `trained` is the result of the proposed gradient step, with finite values.
+        """
 
 
 class Plain:
-    """Base of methods that train nothing: the frozen classifier without a memory.
+    """Base of methods without training: the frozen classifier without a memory.
 
-    A method overrides what it does differently; the options, the classifier and the logit scale are attributes.
+    Subclasses override the functions that differ. The options, the classifier and the logit scale are attributes.
     """
 
     Options: type[Any] = Options
@@ -242,11 +263,28 @@ class Plain:
         """Store nothing."""
 
 
-class Tuned:
-    """Base of methods that train: LayerNorms of the image tower, or the group in the option `group`.
+class Learner(Plain):
+    """Base of methods that learn from reliably known images without gradient steps. A method implements `learn`."""
 
-    A method implements `propose`, in which `self.step(state, loss)` proposes a gradient step. The optimiser is plain SGD with the rate
-    of the option `lr`, unless the method overrides `optimiser`. `initial` is the overlay at the start.
+    def learn(self, state: Any, look: Look[Any]) -> None:
+        """Update the state with a reliably known image."""
+        raise NotImplementedError
+
+    def propose(self, state: Any, look: Look[Any], decision: Decision) -> Proposal:
+        if decision.verdict is Verdict.RELIABLE_DESIRED:
+            return Proposal(adapted=True)
+        return Proposal(reason="the image is not reliably known")
+
+    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: Trained | None) -> None:
+        if decision.verdict is Verdict.RELIABLE_DESIRED:
+            self.learn(state, look)
+
+
+class Tuned:
+    """Base of methods that train the LayerNorms of the image tower, or the group in the option `group`.
+
+    A method implements `propose`, in which `self.step(state, loss)` proposes a gradient step. The optimiser is plain
+    SGD with the learning rate `lr`, unless the method overrides `optimiser`. `initial` is the overlay at the start.
     """
 
     views = 1
@@ -257,10 +295,10 @@ class Tuned:
     def __init__(self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: Any) -> None:
         self.options, self.classifier, self.logit_scale = options, classifier, backbone.logit_scale
         group: Group = getattr(options, "group", "layernorm")
-        self.initial = TrainedOverlay(backbone, classifier, classes, group, getattr(options, "rank", 16))
+        self.initial = build_overlay(backbone, classifier, classes, group, getattr(options, "rank", 16))
 
     def optimiser(self) -> Optimiser:
-        """Return the optimiser of the first step."""
+        """Return the optimiser for the first step."""
         return Optimiser("sgd", self.options.lr)
 
     def start(self) -> Any:
@@ -288,7 +326,7 @@ class Tuned:
         return Proposal(gradient, diagnostics=diagnostics or {})
 
     def answer(self, state: Any, look: Look[Any], trained: Trained, features: torch.Tensor) -> torch.Tensor | None:
-        if not isinstance(state, HoldsTrained):  # a state of another kind: only plain cosines can be computed
+        if not isinstance(state, HoldsTrained):  # for any other state, only plain cosines can be computed
             return cosines(features, trained.overlay.classifier) if look.logits is look.cosines else None
         after: Any = copy.copy(state)
         after.keep(trained)
@@ -299,6 +337,6 @@ class Tuned:
 
 
 def look_through(overlay: TrainedOverlay, features: torch.Tensor, views: ViewSource) -> Look[Any]:
-    """Return the cosines to the classifier of an overlay; `features` carry a graph if the image tower is trained."""
+    """Return the cosines to the classifier of an overlay; `features` have a graph if the image tower is trained."""
     z = cosines(features, overlay.classifier)
     return Look(views, features, z, z, None)

@@ -1,7 +1,8 @@
-"""What methods from closed-set benchmarks share on an open-set stream (OGA, OnZeta).
+"""Shared parts of methods from closed-set benchmarks on an open-set stream (OGA, OnZeta).
 
-These methods assume that every image shows one of the classes. On an open-set stream the identifier's verdict decides which images
-they learn from. They define no score, so the score is the largest cosine unless `score_of="probability"` is set.
+These methods assume that every image shows one of the classes. On an open-set stream the verdict of the identifier
+decides which images they learn from. They define no score, so the score is the largest cosine unless
+`score_of="probability"` is set.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from .base import Plain, Proposal
 
 @dataclass(frozen=True)
 class ClosedSetOptions(Options):
-    """The gate, and the source of the score."""
+    """Options that select the images to learn from and the source of the score."""
 
     learn_from: Literal["known", "reliable", "all"] = option(
         "known",
-        about="images that update the state: those classified as known, only the reliably known ones, or all as published",
+        about="images that update the state: those classified as known, reliable ones only, or all as published",
     )
     score_of: Literal["cosine", "probability"] = option(
         "cosine", about="values whose maximum is the score: the cosines, or the method's class probabilities"

@@ -1,8 +1,8 @@
-"""DPE: text and image prototypes that evolve, with residuals tuned on each image and then thrown away.
+"""DPE: evolving text and image prototypes, with residuals that are tuned for each image and then discarded.
 
-For one image: residuals start at zero, take one AdamW step on the entropy of the final logits, and the logits are worked out again
-with them. If the result is confident, the tuned text prototypes are averaged into the global ones. The first AdamW step from zero
-is known in closed form, R = -lr g / (|g| + eps), so no optimiser is needed.
+For each image, residuals start at zero and take one AdamW step on the entropy of the final logits; the logits are then
+computed again with the residuals. If the result is confident, the tuned text prototypes are averaged into the global
+ones. The first AdamW step from zero has the closed form R = -lr g / (|g| + eps), so no optimiser is needed.
 """
 
 from __future__ import annotations
@@ -17,37 +17,44 @@ from torch.nn import functional
 
 from ..backbones.protocol import Backbone
 from ..config.declare import Options, option
-from ..core.banks import ClassCache, FeatureMemory, named
-from ..core.checks import UNIT_TOLERANCE, require_names, split, stored, stored_count
-from ..core.scores import cosines, entropy, mixed_unit_entropy, unit
-from ..core.types import Decision, Error, Look, ViewSource
+from ..core.banks import FeatureMemory, named
+from ..core.checks import UNIT_TOLERANCE, require_intact, require_names, split, stored, stored_count
+from ..core.losses import cosines, entropy, mixed_unit_entropy, unit
+from ..core.optimisers import Trained
+from ..core.types import Decision, Look, ViewSource
 from .base import Facts, Plain, Proposal
-from .cache_weights import CacheWeights, cache_factor, cache_weights_option
-from .gradient import Trained
+from .cache import CacheWeights, ClassCache, ScoreOf, cache_factor, cache_weights_option, score_of_option
 
 
 @dataclass(frozen=True)
 class DPEOptions(Options):
-    """Defaults are the published code's, save for its gate; no upstream configuration has these values."""
+    """Options of `dpe`. Defaults follow the published code except its gate; no original configuration has them."""
 
-    shots: int = option(3, bounds=(1, 10_000), about="depth of the cache: features a class")
-    alpha: float = option(2.0, number="D14", about="weight of the cache; no upstream configuration has 2")
-    beta: float = option(5.0, number="D14", about="sharpness of the cache; upstream's differs by data set")
+    shots: int = option(3, bounds=(1, 10_000), about="number of cached features per class")
+    alpha: float = option(2.0, number="D14", about="weight of the cache; no original configuration uses 2")
+    beta: float = option(
+        5.0, number="D14", about="sharpness of the cache; the original implementation varies it by data set"
+    )
     cache_weights: CacheWeights = cache_weights_option()
-    lr: float = option(6e-4, above=0, about="rate of the one AdamW step on the residuals")
-    eps: float = option(1e-3, above=0, about="what that step adds to the size of a gradient before dividing by it")
-    align: float = option(0.0, number="D14", about="weight of the alignment loss, switched off as published")
+    lr: float = option(6e-4, above=0, about="learning rate of the single AdamW step on the residuals")
+    eps: float = option(
+        1e-3, above=0, about="constant added to the denominator of the AdamW step for numerical stability"
+    )
+    align: float = option(0.0, number="D14", about="weight of the alignment loss; the published code disables it")
     temperature: float = option(0.01, above=0, about="temperature of the alignment loss")
-    confident: float = option(0.1, about="prototypes evolve below this entropy, nats over log2 of what `gate` says")
+    confident: float = option(
+        0.1,
+        about="largest normalised entropy at which the prototypes are updated: entropy in nats divided "
+        "by the log2 chosen by `gate`",
+    )
     gate: Literal["classes", "reference"] = option(
         "classes",
         number="D13",
-        about="what the entropy of the evolution gate is divided by; `reference` is the published slip",
-        bug="the entropy of the evolution gate is divided by log2 of the feature width instead of the number of classes",
+        about="divisor of the entropy in `confident`: log2 of the number of classes; `reference` "
+        "reproduces an error of the published code",
+        bug="the entropy of the gate is divided by log2 of the feature width instead of the number of classes",
     )
-    score_of: Literal["logits", "cosine"] = option(
-        "logits", paper="cosine", number="D29", about="what the score is the largest of"
-    )
+    score_of: ScoreOf = score_of_option()
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
         """Return the shapes of stored tensors that depend on the options, by name."""
@@ -55,7 +62,7 @@ class DPEOptions(Options):
 
 
 class DPEState:
-    """Global text prototypes [C, D], how often they evolved, and the cache of image features."""
+    """Global text prototypes [C, D], the number of their updates, and the cache of image features."""
 
     def __init__(self, classifier: torch.Tensor, shots: int) -> None:
         self.prototypes = classifier.clone()
@@ -63,7 +70,7 @@ class DPEState:
         self.cache = ClassCache(classifier.shape[0], shots, classifier.shape[1], classifier.device)
 
     def restarted(self, fresh: DPEState) -> DPEState:
-        """The first prototypes again; the features in the cache are the frozen tower's and stay."""
+        """Return the initial prototypes with the cache of this state, whose features come from the frozen tower."""
         fresh.cache = self.cache
         return fresh
 
@@ -79,21 +86,18 @@ class DPEState:
         require_names(text, ("prototypes", "evolved"))
         prototypes = stored(text, "prototypes", torch.float32, self.prototypes.shape)
         evolved = stored_count(text, "evolved")
-        # Means of unit rows: shorter than one, and nothing where they have no length at all.
+        # Prototypes are means of unit rows: their length is at most one. A length of zero has no direction.
         lengths = prototypes.norm(dim=1)
-        if not bool(((lengths > 0) & (lengths < 1 + UNIT_TOLERANCE)).all()):
-            raise Error(
-                "The stored text prototypes are damaged: each must have a length above 0 and at most 1.",
-                code="state-damaged",
-            )
+        valid = (lengths > 0) & (lengths < 1 + UNIT_TOLERANCE)
+        require_intact(valid.all(), "matrix of text prototypes", "each row must have a length above 0 and at most 1")
         self.cache.load(cache)
         self.prototypes.copy_(prototypes)
         self.evolved = evolved
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What the look worked out: where the image goes in the cache, and the text prototypes tuned on it."""
+class DPEPlan:
+    """Result of a look: the position of the image in the cache, and the text prototypes tuned on it."""
 
     label: int
     entropy: float
@@ -104,7 +108,7 @@ class Plan:
 
 
 class DPE(Plain):
-    """Logits of evolving prototypes, each image with residuals of its own."""
+    """Logits of evolving prototypes, with separate residuals for each image."""
 
     Options = DPEOptions
     facts = Facts(
@@ -126,7 +130,7 @@ class DPE(Plain):
     def start(self) -> DPEState:
         return DPEState(self.classifier, self.options.shots)
 
-    def look(self, state: DPEState, features: torch.Tensor, views: ViewSource) -> Look[Plan]:
+    def look(self, state: DPEState, features: torch.Tensor, views: ViewSource) -> Look[DPEPlan]:
         with torch.no_grad():
             first = self.logit_scale * cosines(features, unit(state.prototypes))
             label, spread = int(first.argmax()), mixed_unit_entropy(first)
@@ -147,13 +151,13 @@ class DPE(Plain):
             count = len(self.classifier) if self.options.gate == "classes" else self.classifier.shape[1]
             confident = count > 1 and float(entropy(final)) / math.log2(count) < self.options.confident
             z = cosines(features, self.classifier)
-        plan = Plan(label, spread, place, text, float(loss.detach()), confident)
+        plan = DPEPlan(label, spread, place, text, float(loss.detach()), confident)
         return Look(views, features, z, final, plan, z if self.options.score_of == "cosine" else None)
 
-    def propose(self, state: DPEState, look: Look[Plan], decision: Decision) -> Proposal:
+    def propose(self, state: DPEState, look: Look[DPEPlan], decision: Decision) -> Proposal:
         return Proposal(loss=look.plan.loss, adapted=True)
 
-    def commit(self, state: DPEState, look: Look[Plan], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: DPEState, look: Look[DPEPlan], decision: Decision, trained: Trained | None) -> None:
         plan = look.plan
         if plan.place is not None:
             state.cache.put(plan.label, plan.place, look.features, plan.entropy)
@@ -165,7 +169,7 @@ class DPE(Plain):
     def _means(
         self, state: DPEState, features: torch.Tensor, label: int, place: int | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The classes with cached features, and the mean of each, the candidate counted at its place."""
+        """Return the classes with cached features and their means, including the candidate at its position."""
         stored, filled = state.cache.features, state.cache.filled
         if place is not None:
             stored = stored.clone()

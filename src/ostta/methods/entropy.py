@@ -1,10 +1,11 @@
-"""The closed-set study: lower the entropy of confident images, with any group of parameters (paper section 3, appendix).
+"""Entropy minimisation on confident images, with any group of parameters (closed-set study, section 3 and appendix).
 
-    published earlier:  cross-entropy of the cosines against their own best class, where max softmax(s z) > 0.7
-    paper:              entropy of softmax(s z), where max softmax(s z) > 0.7                                        (D21)
+    development code:  cross-entropy of the cosines against their own best class, if max softmax(s z) > 0.7
+    paper:             entropy of softmax(s z), if max softmax(s z) > 0.7
+                       (D21)
 
-The method does not depend on the identifier: it learns from every confident image. The study itself has known images only and uses the
-identifier `all`.
+The method does not depend on the identifier: it learns from every confident image. The study has only known images and
+uses the identifier `all`.
 """
 
 from __future__ import annotations
@@ -16,30 +17,41 @@ import torch
 from torch.nn import functional
 
 from ..config.declare import option
+from ..core.losses import entropy, max_softmax_score
 from ..core.optimisers import Optimiser
-from ..core.scores import entropy, max_softmax_score
 from ..core.types import Decision, Look
 from .base import Facts, Proposal, Tuned, TunedState
-from .trained_overlay import Group, GroupOptions, group_option, rank_option
+from .groups import Group, GroupOptions, group_option, rank_option
 
 
 @dataclass(frozen=True)
 class EntropyOptions(GroupOptions):
-    """Defaults are those of the public development code, the only code there is."""
+    """Options of `entropy`. Defaults are those of the public development code, the only published code."""
 
     loss: Literal["pseudo_label", "entropy"] = option(
-        "pseudo_label", paper="entropy", number="D21", about="what a confident image is trained on"
+        "pseudo_label",
+        paper="entropy",
+        number="D21",
+        about="loss of a confident image: cross-entropy with its pseudo-label, or entropy",
     )
-    confidence: float = option(0.7, at_least=0, below=1, about="the largest softmax probability must exceed it")
-    optimiser: Literal["sgd", "adamw"] = option("sgd", about="SGD without momentum, or AdamW with its defaults")
-    lr: float = option(1e-3, above=0, about="rate of the optimiser")
+    confidence: float = option(
+        0.7,
+        at_least=0,
+        below=1,
+        about="threshold on the largest softmax probability, above which an image is trained on",
+    )
+    optimiser: Literal["sgd", "adamw"] = option(
+        "sgd", about="optimiser: SGD without momentum, or AdamW with its default settings"
+    )
+    lr: float = option(1e-3, above=0, about="learning rate of the optimiser")
     group: Group = group_option()
     rank: int = rank_option()
     named_from: Literal["after", "reference"] = option(
         "after",
         number="D21",
-        about="what the class is named from after the update; `reference` is the development code's slip",
-        bug="the class is named from the image's feature before the update and the classifier after it",
+        about="image feature from which the class is predicted after an update: the feature after the "
+        "update; `reference` reproduces an error of the development code",
+        bug="the class is predicted from the image feature before the update and the classifier after it",
     )
 
 

@@ -2,15 +2,15 @@
 
 For the t-th image that is learned from, with its unit feature f, C classes, and the second classifier's temperature T:
 
-    p = softmax(s z + rho)                                    labels from the text embeddings, balanced by the dual variables rho >= 0
-    q = softmax(W f / T)                                      labels from the second classifier W, which starts at the text embeddings
-    answer = b_t q + (1 - b_t) p                              b_t = 0.8 sqrt(min(1, t / (50 C)))
-    rho <- max(0, rho - 20 / sqrt(t) (p - 1 / C))             a class that receives less than its share is raised
-    W <- unit rows of W - 0.5 / (T sqrt(t)) (q - p) f^T       gradient step of the cross-entropy from p to q
+    p = softmax(s z + rho)                               labels from the text, balanced by the dual variables rho >= 0
+    q = softmax(W f / T)                                 labels from the second classifier W, which starts at the text
+    answer = b_t q + (1 - b_t) p                         b_t = 0.8 sqrt(min(1, t / (50 C)))
+    rho <- max(0, rho - 20 / sqrt(t) (p - 1 / C))        a class that receives less than its share is raised
+    W <- unit rows of W - 0.5 / (T sqrt(t)) (q - p) f^T  gradient step of the cross-entropy from p to q
 
-The published weight b_t grows with t / N, where N is the length of the stream. A stream that does not end has no such length. Here b_t
-depends on the count alone: it grows until 50 images per class have been learned from. On the validation set of ImageNet, with 50 images
-per class, that is the published weight.
+The published weight b_t grows with t / N, where N is the length of the stream. An endless stream has no length, so here
+b_t depends only on the count: it grows until the method has learned from 50 images per class. On the validation set of
+ImageNet, with 50 images per class, this equals the published weight.
 """
 
 from __future__ import annotations
@@ -25,39 +25,43 @@ from ..backbones.protocol import Backbone
 from ..config.declare import option
 from ..core.banks import FeatureMemory
 from ..core.checks import require_names, require_unit, stored, stored_count
-from ..core.scores import cosines, unit
+from ..core.losses import cosines, unit
+from ..core.optimisers import Trained
 from ..core.types import Decision, Look, ViewSource
 from .base import Facts
-from .cache_weights import CacheWeights, cache_factor
+from .cache import CacheWeights, cache_factor
 from .closed_set import ClosedSet, ClosedSetOptions
-from .gradient import Trained
 
 
 @dataclass(frozen=True)
 class OnZetaOptions(ClosedSetOptions):
-    """Defaults are the published code's. The text temperature, published as 0.01, is the backbone's own: 1 / logit scale."""
+    """Options of `onzeta`. Defaults are those of the published code.
+
+    The text temperature, published as 0.01, is that of the backbone: 1 / logit scale.
+    """
 
     vision_temperature: float = option(0.04, bounds=(1e-6, 1e6), about="temperature of the second classifier")
     vision_rate: float = option(0.5, bounds=(0, 1e6), about="step size of the second classifier, divided by sqrt(t)")
-    vision_weight: float = option(0.8, bounds=(0, 1), about="largest weight of the second classifier in the answer")
+    vision_weight: float = option(0.8, bounds=(0, 1), about="largest weight of the second classifier in the prediction")
     ramp: int = option(
         50,
         bounds=(1, 10**9),
-        about="images per class after which the second classifier has its largest weight; the published code uses the length "
-        "of the stream",
+        about="images per class after which the second classifier has its largest weight; the published code uses the "
+        "length of the stream",
     )
     balance_rate: float = option(20.0, bounds=(0, 1e6), about="step size of the dual variables, divided by sqrt(t)")
     balance: float = option(
-        1.0, bounds=(0, 1), about="share of the uniform distribution that every class is to receive at least"
+        1.0, bounds=(0, 1), about="smallest share of images per class, relative to the uniform distribution"
     )
     constants: CacheWeights = option(
         "published",
-        about="`balance_rate` and `vision_temperature` as published for a logit scale of 100, or scaled to the backbone's",
+        about="`balance_rate` and `vision_temperature`: as published for a logit scale of 100, or "
+        "scaled to the logit scale of the backbone",
     )
 
 
 class OnZetaState:
-    """The dual variables [C], the second classifier [C, D], and the number of images that were learned from."""
+    """The dual variables [C], the second classifier [C, D], and the number of images that the method learned from."""
 
     def __init__(self, text: torch.Tensor) -> None:
         self.duals = text.new_zeros(len(text))
@@ -76,14 +80,14 @@ class OnZetaState:
         duals = stored(tensors, "duals", torch.float32, self.duals.shape, 0)
         classifier = stored(tensors, "classifier", torch.float32, self.classifier.shape)
         images = stored_count(tensors, "images")
-        require_unit(classifier, torch.ones(len(classifier), dtype=torch.bool, device=classifier.device), "classifier")
+        require_unit(classifier, "classifier")
         self.duals.copy_(duals)
         self.classifier.copy_(classifier)
         self.images = images
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class OnZetaPlan:
     """The two label distributions of the image: p from the text embeddings, q from the second classifier."""
 
     text: torch.Tensor
@@ -113,18 +117,18 @@ class OnZeta(ClosedSet):
         return OnZetaState(self.classifier)
 
     @torch.no_grad()
-    def look(self, state: OnZetaState, features: torch.Tensor, views: ViewSource) -> Look[Plan]:
+    def look(self, state: OnZetaState, features: torch.Tensor, views: ViewSource) -> Look[OnZetaPlan]:
         z = cosines(features, self.classifier)
         text = torch.log_softmax(self.logit_scale * z + state.duals, dim=-1)
         vision = torch.log_softmax(cosines(features, state.classifier) / self.temperature, dim=-1)
         weight = self.options.vision_weight * math.sqrt(min(1.0, (state.images + 1) / (self.options.ramp * len(z))))
-        # In logarithms, so that no probability of the answer is rounded to zero.
+        # In the log domain, so that no probability of the answer is rounded to zero.
         logits = torch.logaddexp(vision + _log(weight), text + _log(1 - weight))
-        plan = Plan(text.exp(), vision.exp())
+        plan = OnZetaPlan(text.exp(), vision.exp())
         return Look(views, features, z, logits, plan, self.options.scores(z, logits))
 
     @torch.no_grad()
-    def commit(self, state: OnZetaState, look: Look[Plan], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: OnZetaState, look: Look[OnZetaPlan], decision: Decision, trained: Trained | None) -> None:
         if not self.options.learns(decision):
             return
         plan, options = look.plan, self.options

@@ -1,9 +1,10 @@
-"""PromptAlign: TPT on MaPLe's prompts, with the image tokens held to their source statistics (Abdul Samadh et al. 2023).
+"""PromptAlign: TPT on MaPLe's prompts, with image tokens aligned to source statistics (Abdul Samadh et al. 2023).
 
     loss = H(p) + w / B * sum over B blocks l of [ mean |m_l - M_l| / 2 + mean |v_l - V_l| / 2 ]
 
-m_l and v_l are mean and variance, over the selected views, of every token at the input of block l; M_l and V_l those of source
-images. Announced for three blocks, the published loop stops after two while the weight is still divided by three (D11).
+m_l and v_l are mean and variance, over the selected views, of every token at the input of block l; M_l and V_l are
+those of source images. The paper aligns three blocks. The loop of the published code stops after two, but still divides
+the weight by three (D11).
 """
 
 from __future__ import annotations
@@ -16,62 +17,65 @@ import torch
 
 from ..backbones.protocol import Backbone, HasTokenStatistics
 from ..config.declare import Options, option
-from ..core.devices import in_single, own_precision
-from ..core.losses import selected_entropy
-from ..core.scores import cosines, unit
+from ..core.losses import cosines, selected_entropy, unit
+from ..core.overlay import TrainedOverlay, in_single, own_precision
 from ..core.types import Error
 from .base import Facts
-from .tpt import BATCH, TPT, TPTC, TPTCOptions, TPTOptions
-from .trained_overlay import TrainedOverlay
+from .tpt import BATCH, TPT, TPTC, PromptTuning, TPTCOptions, TPTOptions
 
-# The blocks that are announced to be aligned, and those that the published loop reaches.
+# Number of blocks that the paper aligns, and number of blocks that the published loop reaches.
 BLOCKS, REACHED = 3, 2
 
 
 @dataclass(frozen=True)
 class AlignmentOptions(Options):
-    """Options of the alignment. Defaults are the published code's, save for the missing block."""
+    """Options of the alignment. Defaults are those of the published code except the missing block."""
 
-    weight: float = option(100.0, about="weight of the alignment")
+    weight: float = option(100.0, about="weight of the alignment loss")
     over: Literal["selected", "all"] = option(
         "selected", paper="all", number="D11", about="views whose token statistics are aligned"
     )
     blocks: Literal["all", "reference"] = option(
         "all",
         number="D11",
-        about="how many of the three announced blocks are aligned; `reference` is the published slip",
+        about="number of aligned blocks: all three of the paper; `reference` reproduces an error of the"
+        " published code, which aligns two",
         bug="two of the three announced blocks are aligned, with the weight of three",
     )
 
 
 @dataclass(frozen=True)
 class PAlignOptions(AlignmentOptions, TPTOptions):
-    """Defaults are the published code's, save for the missing block."""
+    """Options of `palign`. Defaults are those of the published code except the missing block."""
 
-    lr: float = option(5e-3, above=0, about="has no part: PromptAlign is for MaPLe only")
+    lr: float = option(5e-3, above=0, about="not used, because PromptAlign requires MaPLe")
     maple_lr: float = option(
         4e-2,
         paper=5e-4,
         number="D10",
         above=0,
-        about="rate of the one AdamW step; the paper's is PromptAlign's for fine-grained sets",
+        about="learning rate of the single AdamW step; the paper uses the value of PromptAlign for "
+        "fine-grained data sets",
     )
 
 
 @dataclass(frozen=True)
 class PAlignCOptions(AlignmentOptions, TPTCOptions):
-    """Defaults are the published code's, save for the missing block."""
+    """Options of `palign_c`. Defaults are those of the published code except the missing block."""
 
     momentum: float = option(0.9, paper=0.0, number="D17", at_least=0, below=1, about="momentum of SGD")
 
 
-class Aligned:
-    """Base of `palign` and `palign_c`: the loss that both have."""
+class Aligned(PromptTuning):
+    """Base of `palign` and `palign_c`: the alignment loss, with the token statistics of the backbone."""
 
-    logit_scale: float
-
-    def align(self, backbone: Backbone, options: PAlignOptions | PAlignCOptions) -> None:
-        """Read the token statistics of the backbone; raise an Error if it has none."""
+    def __init__(
+        self,
+        backbone: Backbone,
+        classifier: torch.Tensor,
+        classes: Sequence[str],
+        options: PAlignOptions | PAlignCOptions,
+    ) -> None:
         if not isinstance(backbone, HasTokenStatistics):
             raise Error(
                 f"PromptAlign needs MaPLe prompts in both towers, and {backbone.id} has none: "
@@ -88,6 +92,7 @@ class Aligned:
         self.tower, self.source = backbone.tower, known
         self.over, self.blocks = options.over, BLOCKS if options.blocks == "all" else REACHED
         self.weight = options.weight / BLOCKS
+        super().__init__(backbone, classifier, classes, options)
 
     def loss(
         self,
@@ -100,7 +105,7 @@ class Aligned:
         with prompts.applied(), own_precision(self.tower):
             raw, tokens = self.tower.with_tokens(pixels[certain], self.blocks)
             if self.over == "all":
-                # Only the first blocks are run, as the input of the last aligned one is all that is needed.
+                # Only the blocks up to the input of the last aligned block are run.
                 batches = [self.tower.tokens(batch, self.blocks) for batch in torch.split(pixels, BATCH)]
                 tokens = [torch.cat(block) for block in zip(*batches, strict=True)]
         loss = selected_entropy(self.logit_scale * cosines(unit(in_single(raw, self.tower)), classifier))
@@ -108,7 +113,10 @@ class Aligned:
 
 
 def alignment(tokens: Sequence[torch.Tensor], means: torch.Tensor, variances: torch.Tensor) -> torch.Tensor:
-    """Half the mean absolute differences of means and of variances, summed over blocks; tokens are [views, tokens, width]."""
+    """Return half the mean absolute differences of means and of variances, summed over blocks.
+
+    Each entry of `tokens` has the shape [views, tokens, width].
+    """
     terms = [
         0.5 * (seen.mean(0) - mean).abs().mean() + 0.5 * (seen.var(0, correction=0) - variance).abs().mean()
         for seen, mean, variance in zip(tokens, means, variances, strict=False)
@@ -117,7 +125,7 @@ def alignment(tokens: Sequence[torch.Tensor], means: torch.Tensor, variances: to
 
 
 class PAlign(Aligned, TPT):
-    """One step for each desired image, from the initial prompts every time."""
+    """Take one step for each desired image, always from the initial prompts."""
 
     Options = PAlignOptions
     facts = Facts(
@@ -127,15 +135,9 @@ class PAlign(Aligned, TPT):
         "Abdul Samadh et al. 2023 (PromptAlign)",
     )
 
-    def __init__(
-        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: PAlignOptions
-    ) -> None:
-        self.align(backbone, options)
-        super().__init__(backbone, classifier, classes, options)
-
 
 class PAlignC(Aligned, TPTC):
-    """Prompts that are tuned through the whole stream."""
+    """Tune prompts continuously over the whole stream."""
 
     Options = PAlignCOptions
     facts = Facts(
@@ -144,9 +146,3 @@ class PAlignC(Aligned, TPTC):
         PAlign.facts.passes,
         "Abdul Samadh et al. 2023 (PromptAlign), without its resets",
     )
-
-    def __init__(
-        self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: PAlignCOptions
-    ) -> None:
-        self.align(backbone, options)
-        super().__init__(backbone, classifier, classes, options)

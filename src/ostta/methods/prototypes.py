@@ -1,85 +1,81 @@
-"""(K+1)PC: self-training with one more class for the unknown, made of recent unknown features (after OWTTT).
+"""(K+1)PC: self-training with an additional class for unknown images, based on recent unknown features (after OWTTT).
 
-A desired image is trained towards its own class. An undesired one competes between the classes and its nearest stored prototype;
-as it was stored just before, that nearest one is itself, and what remains is a push away from the text prototypes (D18).
+A desired image is trained towards its class. An undesired image is compared with the classes and with its nearest
+stored prototype. Because the image was stored just before, that prototype is the image itself, and the loss only pushes
+the image away from the text prototypes (D18).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch.nn import functional
 
 from ..config.declare import option
-from ..core.banks import FeatureBank, FeatureMemory, named
-from ..core.checks import require_names, split, stored_count
-from ..core.optimisers import Optimiser
+from ..core.banks import FeatureBank
+from ..core.checks import stored_count
+from ..core.optimisers import Trained
 from ..core.types import Decision, Look, Verdict
 from .base import Facts, Proposal, Tuned, TunedState
-from .gradient import Trained
-from .trained_overlay import Group, GroupOptions, TrainedOverlay, group_option, rank_option
+from .groups import Group, GroupOptions, group_option, rank_option
 
-# The pool must hold more features than this before anything is trained.
+# Training starts when the pool holds more features than this.
 ENOUGH = 5
+# Name of the stored number of images.
+SEEN = "count/seen"
 
 
 @dataclass(frozen=True)
 class PrototypesOptions(GroupOptions):
-    """Defaults are the published code's, save for its NaN steps."""
+    """Options of `prototypes`. Defaults are those of the published code except its NaN steps."""
 
-    lr: float = option(1e-3, above=0, about="rate of plain SGD")
-    pool: int = option(64, bounds=(ENOUGH + 1, 1_000_000), about="features of undesired images that are kept")
+    lr: float = option(1e-3, above=0, about="learning rate of SGD without momentum")
+    pool: int = option(64, bounds=(ENOUGH + 1, 1_000_000), about="number of stored features of unknown images")
     store: Literal["all", "reliable"] = option(
-        "all", paper="reliable", number="D18", about="which undesired images enter the pool"
+        "all",
+        paper="reliable",
+        number="D18",
+        about="unknown images whose features are stored: all, or reliable ones only",
     )
     wait: int = option(
-        500, number="D18", bounds=(0, 10**9), about="images before the first update; the paper names none"
+        500, number="D18", bounds=(0, 10**9), about="number of images before the first update; the paper gives none"
     )
-    scale: float = option(1.0, number="D18", above=0, about="factor on the cosines inside the loss")
+    scale: float = option(1.0, number="D18", above=0, about="factor of the cosines in the loss")
     unreliable: Literal["skip", "reference"] = option(
         "skip",
         number="D18",
-        about="what a desired image that is not reliable does; `reference` is the published slip",
-        bug="a desired image that is not reliable takes a step on a loss of NaN, which moves nothing",
+        about="treatment of known images that are not reliable: no update; `reference` reproduces an "
+        "error of the published code",
+        bug="a known image that is not reliable takes a step on a NaN loss, which changes no parameter",
     )
     group: Group = group_option(number="D18")
     rank: int = rank_option()
 
-    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of stored tensors that depend on the options, by name."""
-        return {"pool/features": (self.pool, width)}
+    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[Any, ...]]:
+        return super().stored_shapes(classes, width) | {"pool/features": (self.pool, width)}
 
 
 class PrototypesState(TunedState):
     """The trained values, the bank of features of unknown images, and the number of images seen."""
 
     stores_optimiser = False
-
-    def __init__(self, overlay: TrainedOverlay, optimiser: Optimiser, pool: FeatureBank) -> None:
-        super().__init__(overlay, optimiser)
-        self.pool = pool
-        self.seen = 0
-
-    def memories(self) -> dict[str, FeatureMemory]:
-        return {"pool": self.pool}
+    pool: FeatureBank
+    seen = 0
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        count = {"seen": torch.tensor(self.seen)}
-        return super().tensors() | named(pool=self.pool.tensors(), count=count)
+        return super().tensors() | {SEEN: torch.tensor(self.seen)}
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        overlay, pool, count = split(tensors, "overlay", "pool", "count")
-        require_names(count, ("seen",))
-        self.pool.load(pool)
-        super().load(named(overlay=overlay))
-        self.seen = stored_count(count, "seen")
+        seen = stored_count(tensors, SEEN)
+        super().load({name: tensor for name, tensor in tensors.items() if name != SEEN})
+        self.seen = seen
 
 
 class Prototypes(Tuned):
-    """Self-training on the classes and one more, the unknown, which the bank of recent unknown features stands for."""
+    """Self-training on the classes and an additional unknown class, represented by recent unknown features."""
 
     Options = PrototypesOptions
     facts = Facts(
@@ -93,7 +89,7 @@ class Prototypes(Tuned):
 
     def start(self) -> PrototypesState:
         pool = FeatureBank(self.options.pool, self.classifier.shape[1], device=self.classifier.device)
-        return PrototypesState(self.initial, self.optimiser(), pool)
+        return PrototypesState(self.initial, self.optimiser(), pool=pool)
 
     def propose(self, state: PrototypesState, look: Look[None], decision: Decision) -> Proposal:
         in_pool = state.pool.size_with() if self._stores(decision) else len(state.pool)
@@ -112,7 +108,7 @@ class Prototypes(Tuned):
             state.pool.push(look.features)
 
     def _stores(self, decision: Decision) -> bool:
-        """Whether the image enters the bank."""
+        """Return whether the image enters the bank."""
         return decision.verdict is Verdict.RELIABLE_UNDESIRED or (self.options.store == "all" and not decision.desired)
 
     def _loss(
@@ -121,7 +117,7 @@ class Prototypes(Tuned):
         _, logits = state.overlay.differentiable(look)
         if not decision.desired:
             similar = state.pool.similarities(look.features)
-            if self._stores(decision):  # the image counts as stored, which it is not yet
+            if self._stores(decision):  # the loss includes the image, which `commit` stores later
                 itself = torch.arange(len(similar), device=similar.device) == state.pool.place()
                 similar = torch.where(itself, look.features.detach() @ look.features, similar)
             logits = torch.cat([logits, similar.max()[None]])

@@ -11,29 +11,26 @@
 
 The losses are in `core/losses.py`, the banks in `core/banks.py`, and the verdict is that of `identifiers/lda.py`.
 
-Cost, in forward passes of the image tower: one with graph for every image; a backward pass for a reliable unknown image; the augmented
-view, a backward pass through both views and a second look for a reliable known image.
+Cost, in forward passes of the image tower: one with graph for every image; a backward pass for a reliable unknown
+image; the augmented view, a backward pass through both views and a second look for a reliable known image.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 
 from ..backbones.protocol import Backbone
 from ..config.declare import option
-from ..core.banks import FeatureBank, FeatureMemory, named
-from ..core.checks import split
-from ..core.losses import Neighbours, desired_contrast, nearest, reliable_entropy, undesired_contrast
-from ..core.optimisers import Optimiser
-from ..core.scores import cosines
+from ..core.banks import FeatureBank
+from ..core.losses import NearestFeatures, cosines, desired_contrast, nearest, reliable_entropy, undesired_contrast
+from ..core.optimisers import Trained
 from ..core.types import Decision, Error, Look, Verdict
 from .base import Facts, Proposal, Tuned, TunedState
-from .gradient import Trained
-from .trained_overlay import Group, GroupOptions, TrainedOverlay, group_option, rank_option, reaches_vision
+from .groups import Group, GroupOptions, group_option, rank_option, reaches_vision
 
 Part = Literal["re", "d", "u"]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -42,32 +39,34 @@ NO_LOSS = Proposal(reason="no loss applies: the feature banks are still filling,
 
 @dataclass(frozen=True)
 class RositaOptions(GroupOptions):
-    """Defaults are the published code's values; the `paper` profile changes what its text says otherwise."""
+    """Options of `rosita`. Defaults are those of the published code; the profile `paper` has those of the paper."""
 
-    lr: float = option(1e-3, above=0, about="rate of plain SGD")
-    losses: tuple[Part, ...] = option(PARTS, about="which of L_Re, L_D, L_U act")
+    lr: float = option(1e-3, above=0, about="learning rate of SGD without momentum")
+    losses: tuple[Part, ...] = option(PARTS, about="losses that are used: L_Re, L_D, L_U")
     k: int = option(
-        5, bounds=(1, 10_000), about="neighbours from each bank; the bank of known images holds k features a class"
+        5,
+        bounds=(1, 10_000),
+        about="number of neighbours from each bank; the bank of known images holds k features per class",
     )
-    contrast_weight: float = option(0.5, paper=1.0, number="D2", about="factor of L_D and L_U")
+    contrast_weight: float = option(0.5, paper=1.0, number="D2", about="weight of L_D and L_U")
     normaliser: Literal["k", "matches"] = option(
-        "k", paper="matches", number="D3", about="L_D divided by K, or by the matching positives K+"
+        "k", paper="matches", number="D3", about="divisor of L_D: K, or the number K+ of neighbours of the same class"
     )
-    temperature: float = option(
-        1.0, number="D4", above=0, about="temperature of L_D and L_U: a symbol without a value in the paper"
-    )
-    entropy_scale: float = option(1.0, number="D5", about="factor on the cosines inside L_Re")
+    temperature: float = option(1.0, number="D4", above=0, about="temperature of L_D and L_U; the paper gives no value")
+    entropy_scale: float = option(1.0, number="D5", about="factor of the cosines in L_Re")
     neighbours: Literal["with_self", "without_self"] = option(
-        "with_self", number="D6", about="whether an image may be its own nearest positive"
+        "with_self", number="D6", about="whether an image may be its own nearest positive neighbour"
     )
     undesired_bank: int = option(
         64,
         number="D7",
         bounds=(2, 1_000_000),
-        about="size of the bank of unknown images; the paper's memory table implies 320",
+        about="size of the bank of unknown images; the memory table of the paper implies 320",
     )
     desired_bank: Literal["shared", "per_class"] = option(
-        "shared", number="D31", about="one shared bank of K times C, or K places a class"
+        "shared",
+        number="D31",
+        about="bank of known images: one shared bank of K x C features, or K features for each class",
     )
     group: Group = group_option()
     rank: int = rank_option()
@@ -79,37 +78,23 @@ class RositaOptions(GroupOptions):
             raise Error(f"`losses` takes some of re, d, u, not {', '.join(odd) or 'nothing'}.", code="option-invalid")
         if self.undesired_bank <= self.k:
             raise Error(
-                f"`undesired_bank` must exceed `k` ({self.k}), or L_D and L_U never start; it is {self.undesired_bank}.",
+                f"`undesired_bank` ({self.undesired_bank}) must exceed `k` ({self.k}), or L_D and L_U never start.",
                 code="option-invalid",
             )
 
-    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of stored tensors that depend on the options, by name."""
-        return {"desired/features": (self.k * classes, width), "undesired/features": (self.undesired_bank, width)}
+    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[Any, ...]]:
+        return super().stored_shapes(classes, width) | {
+            "desired/features": (self.k * classes, width),
+            "undesired/features": (self.undesired_bank, width),
+        }
 
 
 class RositaState(TunedState):
     """The trained values and the two feature banks."""
 
     stores_optimiser = False
-
-    def __init__(
-        self, overlay: TrainedOverlay, optimiser: Optimiser, desired: FeatureBank, undesired: FeatureBank
-    ) -> None:
-        super().__init__(overlay, optimiser)
-        self.desired, self.undesired = desired, undesired
-
-    def memories(self) -> dict[str, FeatureMemory]:
-        return {"desired": self.desired, "undesired": self.undesired}
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        return super().tensors() | named(desired=self.desired.tensors(), undesired=self.undesired.tensors())
-
-    def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        desired, undesired, overlay = split(tensors, "desired", "undesired", "overlay")
-        self.desired.load(desired, len(self.overlay.classifier))
-        self.undesired.load(undesired)
-        super().load(named(overlay=overlay))
+    desired: FeatureBank
+    undesired: FeatureBank
 
 
 class Rosita(Tuned):
@@ -142,8 +127,8 @@ class Rosita(Tuned):
         return RositaState(
             self.initial,
             self.optimiser(),
-            FeatureBank(self.options.k * classes, width, groups, device),
-            FeatureBank(self.options.undesired_bank, width, device=device),
+            desired=FeatureBank(self.options.k * classes, width, groups, device, classes),
+            undesired=FeatureBank(self.options.undesired_bank, width, device=device),
         )
 
     def propose(self, state: RositaState, look: Look[None], decision: Decision) -> Proposal:
@@ -161,7 +146,7 @@ class Rosita(Tuned):
             state.undesired.push(look.features)
 
     def _propose_desired(self, state: RositaState, look: Look[None]) -> Proposal:
-        """Propose a step on L_Re + w L_D, or on the one of them that applies."""
+        """Propose a step on L_Re + w L_D, or on the one of the two losses that applies."""
         options, label = self.options, pseudo_label(look)
         contrasted, entropy = None, "re" in options.losses
         if "d" in options.losses and self._enough(state.desired.size_with(label), len(state.undesired)):
@@ -195,15 +180,15 @@ class Rosita(Tuned):
 
         return self.step(state, loss)
 
-    def _nearest(self, look: Look[None], same: FeatureBank, other: FeatureBank, label: int = 0) -> Neighbours:
+    def _nearest(self, look: Look[None], same: FeatureBank, other: FeatureBank, label: int = 0) -> NearestFeatures:
         with_self = self.options.neighbours == "with_self"
         return nearest(look.features, same, other, self.options.k, label, with_self=with_self)
 
     def _enough(self, desired: int, undesired: int) -> bool:
-        """Return whether both banks hold more than K features, so that K remain without the image itself."""
+        """Return whether both banks hold more than K features, so that K remain if the image itself is excluded."""
         return desired > self.options.k and undesired > self.options.k
 
 
 def pseudo_label(look: Look[None]) -> int:
-    """Return the best class before the update, which the image is trained towards and stored as."""
+    """Return the best class before the update, which is the training target and the stored class."""
     return int(look.logits.argmax())

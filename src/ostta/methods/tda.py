@@ -1,8 +1,8 @@
-"""TDA: a cache of confident features for each class corrects the frozen logits; nothing is trained.
+"""TDA: correct the frozen logits by caches of confident features per class; nothing is trained.
 
     final = l + a+ sum_i exp(-b+ (1 - f.k_i)) onehot(y_i) - a- sum_j exp(-b- (1 - f.k_j)) [low < p_j < high]
 
-The image itself is counted in both caches before they are used, so a look works with the places it would take.
+Both caches include the image itself when they are used, so a look computes with the positions the image would take.
 """
 
 from __future__ import annotations
@@ -15,40 +15,49 @@ import torch
 
 from ..backbones.protocol import Backbone
 from ..config.declare import Options, option
-from ..core.banks import ClassCache, FeatureMemory, named
+from ..core.banks import FeatureMemory, named
 from ..core.checks import require_room, split, stored
-from ..core.scores import cosines, mixed_unit_entropy
+from ..core.losses import cosines, mixed_unit_entropy
+from ..core.optimisers import Trained
 from ..core.types import Decision, Error, Look, ViewSource
 from .base import Facts, Plain, Proposal
-from .cache_weights import CacheWeights, cache_factor, cache_weights_option
-from .gradient import Trained
+from .cache import CacheWeights, ClassCache, ScoreOf, cache_factor, cache_weights_option, score_of_option
 
 
 @dataclass(frozen=True)
 class TDAOptions(Options):
-    """Defaults are the published code's; upstream's differ by data set."""
+    """Options of `tda`. Defaults are those of the published code; the original implementation varies by data set."""
 
-    shots: int = option(3, bounds=(1, 10_000), about="depth of the positive cache: features a class")
-    alpha: float = option(1.0, number="D15", about="weight of the positive cache; upstream's differs by data set")
-    beta: float = option(8.0, number="D15", about="sharpness of the positive cache; upstream's differs by data set")
+    shots: int = option(3, bounds=(1, 10_000), about="number of features per class in the positive cache")
+    alpha: float = option(
+        1.0, number="D15", about="weight of the positive cache; the original implementation varies it by data set"
+    )
+    beta: float = option(
+        8.0, number="D15", about="sharpness of the positive cache; the original implementation varies it by data set"
+    )
     negative_shots: int = option(
-        2, number="D12", bounds=(0, 10_000), about="depth of the negative cache; 0 leaves it out"
+        2, number="D12", bounds=(0, 10_000), about="number of features per class in the negative cache; 0 disables it"
     )
     negative_alpha: float = option(0.117, about="weight of the negative cache")
     negative_beta: float = option(1.0, about="sharpness of the negative cache")
     cache_weights: CacheWeights = cache_weights_option()
     entropy_window: tuple[float, ...] = option(
-        (0.2, 1.0), number="D15", about="entropies that enter the negative cache; upstream's upper bound is 0.5"
+        (0.2, 1.0),
+        number="D15",
+        about="range of normalised entropies of images that enter the negative cache; the upper bound "
+        "of the original implementation is 0.5",
     )
     mask_window: tuple[float, ...] = option(
-        (0.03, 1.0), about="which class probabilities of a negative entry count against a class"
+        (0.03, 1.0),
+        about="range of class probabilities for which an entry of the negative cache counts against the class",
     )
     insert: Literal["all", "desired"] = option(
-        "all", paper="desired", number="D12", about="which images enter the caches"
+        "all",
+        paper="desired",
+        number="D12",
+        about="images that enter the caches: all, or only those classified as known (desired)",
     )
-    score_of: Literal["logits", "cosine"] = option(
-        "logits", paper="cosine", number="D29", about="what the score is the largest of"
-    )
+    score_of: ScoreOf = score_of_option()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,16 +75,17 @@ class TDAOptions(Options):
         return shapes
 
     def most_against(self, classes: int) -> int:
-        """How many classes can have a probability above the lower bound of `mask_window`."""
+        """Return the maximum number of classes with a probability above the lower bound of `mask_window`."""
         low = self.mask_window[0]
         return min(classes, int(1 / low) + 1) if low * classes > 1 else classes
 
 
 class TDAState:
-    """The two caches; beside each negative entry, the numbers of the classes it speaks against.
+    """The two caches, and for each negative entry the numbers of the classes that it counts against.
 
-    Few classes can have a probability above the window's lower bound, so there is room for those few and not for all: memory and
-    time would grow with the square of the classes. A place without a class holds their number, one more than the last of them.
+    Few classes can have a probability above the lower bound of the window, so storage is reserved only for that many;
+    with storage for all classes, memory and time would grow with the square of the number of classes. An unused
+    position holds the number of classes, which is not a valid class.
     """
 
     def __init__(self, classes: int, width: int, options: TDAOptions, device: torch.device | None = None) -> None:
@@ -107,8 +117,8 @@ class TDAState:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Where the image goes: its class, its entropy, its places in the caches (None: it does not enter)."""
+class TDAPlan:
+    """Cache entry of an image: its class, its entropy, and its positions in the caches (None if it does not enter)."""
 
     label: int
     entropy: float
@@ -118,7 +128,7 @@ class Plan:
 
 
 class TDA(Plain):
-    """The frozen logits, corrected by what the caches say; nothing is trained."""
+    """Frozen logits, corrected by the caches; nothing is trained."""
 
     Options = TDAOptions
     facts = Facts("nothing", "3 + 2 features a class, score bank", "1 forward", "Karmanov et al. 2024 (TDA)")
@@ -129,7 +139,7 @@ class TDA(Plain):
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: TDAOptions
     ) -> None:
         super().__init__(backbone, classifier, classes, options)
-        # Scores are scaled logits: with CLIP's scale of 100 the grid of the identifier is 0, 1, ..., 99 (D29).
+        # Scores are scaled logits: with CLIP's scale of 100, the grid of the identifier is 0, 1, ..., 99 (D29).
         factor = cache_factor(options.cache_weights, self.logit_scale)
         self.alpha, self.negative_alpha = factor * options.alpha, factor * options.negative_alpha
         self.score_scale = 1.0 if options.score_of == "cosine" else self.logit_scale
@@ -139,7 +149,7 @@ class TDA(Plain):
         return TDAState(classes, width, self.options, self.classifier.device)
 
     @torch.no_grad()
-    def look(self, state: TDAState, features: torch.Tensor, views: ViewSource) -> Look[Plan]:
+    def look(self, state: TDAState, features: torch.Tensor, views: ViewSource) -> Look[TDAPlan]:
         z = cosines(features, self.classifier)
         logits = self.logit_scale * z
         plan = self._plan(state, logits)
@@ -151,12 +161,12 @@ class TDA(Plain):
             final = final - self.negative_alpha * _spoken_against(state, weights, plan)
         return Look(views, features, z, final, plan, z if self.options.score_of == "cosine" else None)
 
-    def propose(self, state: TDAState, look: Look[Plan], decision: Decision) -> Proposal:
+    def propose(self, state: TDAState, look: Look[TDAPlan], decision: Decision) -> Proposal:
         if self._enters(decision):
             return Proposal(reason="tda trains nothing")
         return Proposal(reason="an undesired image stays out of the caches")
 
-    def commit(self, state: TDAState, look: Look[Plan], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: TDAState, look: Look[TDAPlan], decision: Decision, trained: Trained | None) -> None:
         plan = look.plan
         if not self._enters(decision):
             return
@@ -169,16 +179,16 @@ class TDA(Plain):
     def _enters(self, decision: Decision) -> bool:
         return self.options.insert == "all" or decision.desired
 
-    def _plan(self, state: TDAState, logits: torch.Tensor) -> Plan:
+    def _plan(self, state: TDAState, logits: torch.Tensor) -> TDAPlan:
         label, spread = int(logits.argmax()), mixed_unit_entropy(logits)
         low, high = self.options.entropy_window
         negative = None
         if state.negative is not None and low < spread < high:
             negative = state.negative.place(label, spread)
-        return Plan(label, spread, state.positive.place(label, spread), negative, self._against(state, logits))
+        return TDAPlan(label, spread, state.positive.place(label, spread), negative, self._against(state, logits))
 
     def _against(self, state: TDAState, logits: torch.Tensor) -> torch.Tensor:
-        """The numbers of the classes whose probability lies in the window, filled up to the state's room for them."""
+        """Return the numbers of the classes with a probability in the window, padded to the size in the state."""
         p = torch.softmax(logits, dim=-1)
         numbers = ((p > self.options.mask_window[0]) & (p < self.options.mask_window[1])).nonzero()[:, 0]
         room = state.against.new_full(state.against.shape[2:], len(p))
@@ -186,8 +196,8 @@ class TDA(Plain):
         return room
 
 
-def _spoken_against(state: TDAState, weights: torch.Tensor, plan: Plan) -> torch.Tensor:
-    """The sum of the weights [C, D] of the entries that speak against each class, the image itself in its planned place."""
+def _spoken_against(state: TDAState, weights: torch.Tensor, plan: TDAPlan) -> torch.Tensor:
+    """Return the sum of the weights [C, D] of the entries against each class, including the image at its position."""
     total = weights.new_zeros(len(weights) + 1)
     if plan.negative is not None:
         total.index_add_(0, plan.against, weights[plan.label, plan.negative].expand(len(plan.against)))

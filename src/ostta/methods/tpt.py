@@ -1,10 +1,11 @@
-"""TPT: tune the prompts until the confident views of one image agree (Shu et al. 2022).
+"""TPT: tune the prompts so that the confident views of one image agree (Shu et al. 2022).
 
     p = mean of softmax(s f_v T(prompts)^T) over the tenth of the views with the lowest entropy;  loss = H(p)
 
-`tpt` takes one AdamW step for each desired image and then forgets it, so its scores are the frozen classifier's. `tpt_c` never
-forgets: plain SGD through the stream. All views pass the image tower without graph. With a CLIP only the text tower is
-differentiated; with MaPLe, whose prompts are in both towers, the selected views pass the image tower a second time, with graph.
+`tpt` takes one AdamW step for each desired image and then discards it, so its scores are those of the frozen
+classifier. `tpt_c` keeps the prompts and uses plain SGD over the whole stream. All views pass the image tower without
+graph. With a CLIP model only the text tower is differentiated. MaPLe has prompts in both towers, so the selected views
+pass the image tower a second time, with graph.
 """
 
 from __future__ import annotations
@@ -18,59 +19,64 @@ import torch
 
 from ..backbones.protocol import Backbone
 from ..config.declare import Options, option
-from ..core.losses import most_certain, selected_entropy
-from ..core.optimisers import FirstAdamW, Optimiser, Stepper
-from ..core.overlay import encode
-from ..core.scores import cosines
+from ..core.losses import cosines, most_certain, selected_entropy
+from ..core.optimisers import FirstAdamW, Gradient, Optimiser, Stepper, Trained
+from ..core.overlay import TrainedOverlay, encode
 from ..core.types import Decision, Look, Verdict, ViewSource
 from .base import Facts, Proposal, TensorState, Tuned, TunedState, look_through
-from .gradient import Gradient, Trained
-from .trained_overlay import TrainedOverlay
+from .groups import build_overlay
 
-# Views that go through the image tower at once, which bounds the memory.
+# Number of views that the image tower encodes at once, to limit the memory.
 BATCH = 16
-# How many views of one image there may be; all of them are held at once.
+# Maximum number of views of one image; all views are in memory at the same time.
 VIEWS = (2, 1024)
 UNDESIRED = Proposal(reason="an undesired image does not tune the prompt")
 
 
 def views_option() -> int:
-    """How many views."""
-    return option(64, bounds=VIEWS, about="views of an image, the canonical one included")
+    """Declare the option that sets the number of views."""
+    return option(64, bounds=VIEWS, about="number of views of an image, including the canonical one")
 
 
 def share_option() -> float:
-    """How many of them count."""
-    return option(0.1, above=0, at_most=1, about="share of the views, those with the lowest entropy, in the loss")
+    """Declare the option that sets the share of selected views."""
+    return option(
+        0.1, above=0, at_most=1, about="share of the views, those with the lowest entropy, that enter the loss"
+    )
 
 
 @dataclass(frozen=True)
 class TPTOptions(Options):
-    """Defaults are the published code's."""
+    """Options of `tpt`. Defaults are those of the published code."""
 
     lr: float = option(
         5e-3,
         paper=5e-4,
         number="D9",
         above=0,
-        about="rate of the one AdamW step on a CLIP; TPT's own code has 0.005 too",
+        about="learning rate of the single AdamW step on a CLIP backbone; the original TPT code also uses 0.005",
     )
-    maple_lr: float = option(4e-2, paper=5e-4, number="D9", above=0, about="the same on MaPLe")
+    maple_lr: float = option(
+        4e-2, paper=5e-4, number="D9", above=0, about="learning rate of the single AdamW step on a MaPLe backbone"
+    )
     views: int = views_option()
     share: float = share_option()
 
 
 @dataclass(frozen=True)
 class TPTCOptions(Options):
-    """Defaults are the published code's."""
+    """Options of `tpt_c`. Defaults are those of the published code."""
 
-    optimiser: Literal["sgd", "adamw"] = option("sgd", about="SGD, or AdamW with its defaults")
-    lr: float = option(1e-5, above=0, about="rate of the optimiser")
+    optimiser: Literal["sgd", "adamw"] = option("sgd", about="optimiser: SGD, or AdamW with its default settings")
+    lr: float = option(1e-5, above=0, about="learning rate of the optimiser")
     momentum: float = option(0.0, at_least=0, below=1, about="momentum of SGD")
     views: int = views_option()
     share: float = share_option()
     update: Literal["desired", "reliable"] = option(
-        "desired", paper="reliable", number="D16", about="which images the prompts are tuned on"
+        "desired",
+        paper="reliable",
+        number="D16",
+        about="images that update the prompts: all classified as known (desired), or reliable known images only",
     )
 
 
@@ -89,20 +95,26 @@ class PromptTuning(Tuned):
     ) -> None:
         self.options, self.views, self.share = options, options.views, options.share
         self.logit_scale = backbone.logit_scale
-        self.initial = TrainedOverlay(backbone, classifier, classes, "prompts")
+        self.initial = build_overlay(backbone, classifier, classes, "prompts")
 
     def tune(self, prompts: TrainedOverlay, optimiser: Stepper) -> Proposal:
-        """Propose a step on the loss of the views. With a CLIP the features stay the same: only the text tower has prompts."""
+        """Propose a step on the loss of the views.
+
+        With a CLIP model the features do not change, because only the text tower has prompts.
+        """
         loss = partial(self.loss_of_views, prompts)
         return Proposal(Gradient(prompts, optimiser, loss, looks_again=prompts.trains_vision))
 
     def loss_of_views(self, prompts: TrainedOverlay, look: Look[None], augmented: torch.Tensor) -> torch.Tensor:
-        """Encode the views without graph and in batches, select the most certain ones, and compute their loss with graph."""
+        """Return the loss of the most certain views, with graph.
+
+        All views are encoded in batches without graph to select the most certain ones.
+        """
         pixels, features = self._all_views(prompts, look)
         classifier = prompts.differentiable_classifier()
         with torch.no_grad():
             certain = most_certain(self.logit_scale * cosines(features, classifier), self.share)
-        # A view that is not finite is never among the certain ones; it spoils the image all the same.
+        # A view with values that are not finite is never selected, but it must still make the loss invalid.
         return self.loss(prompts, classifier, pixels, features, certain) + 0 * features.sum()
 
     def loss(
@@ -113,26 +125,27 @@ class PromptTuning(Tuned):
         features: torch.Tensor,
         certain: torch.Tensor,
     ) -> torch.Tensor:
-        """Of the views [V, 3, H, W] with `features` [V, D], of which those numbered `certain` were selected."""
+        """Return the loss of the views [V, 3, H, W] with `features` [V, D]; `certain` are the selected views."""
         chosen = encode(prompts.vision, pixels[certain], prompts) if prompts.trains_vision else features[certain]
         return selected_entropy(self.logit_scale * cosines(chosen, classifier))
 
     @torch.no_grad()
     def _all_views(self, prompts: TrainedOverlay, look: Look[None]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Pixels and unit features of all views; the canonical one, which the look has, comes first."""
+        """Return pixels and unit features of all views; the canonical view, which is already encoded, comes first."""
         augmented = look.views.augmented(self.views - 1)
         features = [encode(prompts.vision, batch, prompts) for batch in torch.split(augmented, BATCH)]
         return torch.cat([look.views.canonical, augmented]), torch.cat([look.features[None], *features])
 
 
 class TPT(PromptTuning):
-    """One step for each desired image, from the initial prompts every time."""
+    """Take one step for each desired image, always from the initial prompts."""
 
     Options = TPTOptions
     facts = Facts(
         "prompts, for one image at a time",
         "score bank",
-        "1 forward; desired: +63 forwards, and of the text tower 2 forwards, 1 backward; MaPLe: +7 forwards, 6 backwards",
+        "1 forward; desired: +63 forwards, and of the text tower 2 forwards, 1 backward; "
+        "MaPLe: +7 forwards, 6 backwards",
         "Shu et al. 2022 (TPT)",
     )
 
@@ -162,7 +175,7 @@ class TPT(PromptTuning):
 
 
 class TPTC(PromptTuning):
-    """Prompts that are tuned through the whole stream."""
+    """Tune prompts continuously over the whole stream."""
 
     Options = TPTCOptions
     facts = Facts(

@@ -1,7 +1,8 @@
-"""UniEnt with the identifier's decision in place of a filter: lower the entropy of known images, raise that of unknown ones.
+"""UniEnt with the identifier as filter: lower the entropy of known images and raise that of unknown images.
 
-Published in the benchmark without the marginal-entropy term and on raw cosines, where the softmax over classes is nearly flat and
-its gradient nearly zero; that is why its rows there equal the frozen classifier's (D19). `scale` gives it the temperature back.
+The benchmark uses it without the marginal-entropy term and on raw cosines, for which the softmax over classes is nearly
+flat and its gradient nearly zero. Its results there therefore equal those of the frozen classifier (D19). The option
+`scale` restores the temperature.
 """
 
 from __future__ import annotations
@@ -11,20 +12,20 @@ from dataclasses import dataclass
 import torch
 
 from ..config.declare import option
-from ..core.scores import entropy
+from ..core.losses import entropy
 from ..core.types import Decision, Look
 from .base import Facts, Proposal, Tuned, TunedState
-from .trained_overlay import Group, GroupOptions, group_option, rank_option
+from .groups import Group, GroupOptions, group_option, rank_option
 
 
 @dataclass(frozen=True)
 class UniEntOptions(GroupOptions):
-    """Defaults are the published code's."""
+    """Options of `unient`. Defaults are those of the published code."""
 
-    lr: float = option(1e-3, above=0, about="rate of plain SGD")
-    scale: float = option(1.0, number="D19", above=0, about="factor on the cosines inside the entropy")
+    lr: float = option(1e-3, above=0, about="learning rate of SGD without momentum")
+    scale: float = option(1.0, number="D19", above=0, about="factor of the cosines in the entropy")
     undesired_weight: float = option(
-        1.0, number="D19", at_least=0, about="factor on the entropy of undesired images, which is raised"
+        1.0, number="D19", at_least=0, about="weight of the entropy of unknown images, which is maximised"
     )
     group: Group = group_option()
     rank: int = rank_option()
@@ -37,7 +38,7 @@ class UniEntState(TunedState):
 
 
 class UniEnt(Tuned):
-    """Learn from every image: lower the entropy of known ones and raise that of unknown ones."""
+    """Learn from every image: lower the entropy of known images and raise that of unknown images."""
 
     Options = UniEntOptions
     facts = Facts(

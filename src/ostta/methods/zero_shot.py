@@ -1,4 +1,4 @@
-"""The frozen classifier: the row that every table starts with."""
+"""The frozen classifier, the baseline of all tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ZeroShotOptions(Options):
 
 
 class ZeroShot(Plain):
-    """Name the class with the largest cosine and remember nothing."""
+    """Predict the class with the largest cosine, without a memory."""
 
     Options = ZeroShotOptions
     facts = Facts("nothing", "score bank", "1 forward", "Radford et al. 2021 (CLIP)")

@@ -1,63 +1,8 @@
-"""The design of all HTML pages, in one place. A page is made of parts; no other room writes HTML.
+"""HTML pages and charts. No other room writes HTML.
 
-parts.py      what a page can be made of: texts, tables, charts, strips of images, commands
-chart.py      charts as SVG that follow the colours and the width of the page
-render.py     from parts to one file
-templates/    the HTML, the style and the script of that file
-
-Everything is escaped, and nothing is loaded from elsewhere: a page says so to the browser too (Content-Security-Policy). The script
-copies commands and filters by method; without it the page is complete.
+parts.py      parts of a page (texts, tables, charts, strips of images, commands), and the page as one file
+charts.py     charts of runs and of suites          images.py     images of a stream and the answers about them
+sections.py   sections of the page of a suite       pictures.py   charts as SVG, PDF and PNG files
+templates/    the HTML, the style and the script of a page
+suite.py compare.py demo.py stream.py               the pages
 """
-
-from __future__ import annotations
-
-from .chart import Axis, Chart
-from .parts import (
-    Bars,
-    Bullets,
-    Cell,
-    Command,
-    Events,
-    Figures,
-    Folded,
-    Grid,
-    Interval,
-    Intervals,
-    Key,
-    Page,
-    Part,
-    Picture,
-    Row,
-    Section,
-    Shot,
-    Strip,
-    Table,
-    Text,
-)
-from .render import html_page
-
-__all__ = [
-    "Axis",
-    "Bars",
-    "Bullets",
-    "Cell",
-    "Chart",
-    "Command",
-    "Events",
-    "Figures",
-    "Folded",
-    "Grid",
-    "Interval",
-    "Intervals",
-    "Key",
-    "Page",
-    "Part",
-    "Picture",
-    "Row",
-    "Section",
-    "Shot",
-    "Strip",
-    "Table",
-    "Text",
-    "html_page",
-]

@@ -1,78 +1,75 @@
-"""A comparison as text and as a page with the images whose answers changed."""
+"""A comparison as text, and as a page with the images whose answers changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ..bench.compare import Compared, ComparedPair, Comparison, Setting, run_name
-from ..bench.metric_values import METRICS, number
-from ..bench.result import Result
+from ..bench.result import METRICS, number
+from ..bench.tables import TableCell
+from ..core.text import counted
 from ..core.types import Error
-from ..core.words import counted
-from . import Bullets, Cell, Page, Part, Row, Section, Strip, Table, Text, html_page
-from .runs import Images, Judged, changes, drawn_records, shot, truth_of
+from .images import NamedRun, OpenImages, changes, drawn_records, evenly_spaced, pair_strip
+from .parts import Bullets, Page, Part, Row, Section, Strip, Table, Text, html_page
 
-# Lines of settings and of runs without a partner that are printed; the rest is counted.
+# Most settings that are printed.
 MOST = 12
 
 
 def text(comparison: Comparison) -> str:
-    """A short table: what differs, figures of B minus those of A, and how many images changed sides."""
+    """Return the differing settings, the figures of both sides, and the numbers of changed answers as text."""
     sides, alone = comparison.sides, len(comparison.pairs) == 1
     lines = [f"A  {sides.first}", f"B  {sides.second}"]
     shared = comparison.common
-    lines += _setting_lines("What differs" if alone else "What differs in all pairs", shared)
+    lines += _setting_lines("Differences in settings" if alone else "Differences in settings of all pairs", shared)
     for each in comparison.pairs:
         seeds = ", ".join(map(str, each.pair.seeds))
         lines += ["", f"{each.pair.name}: {each.pair.stream}, seed{'s' * (len(each.pair.seeds) > 1)} {seeds}"]
         own = [one for one in each.settings if one not in shared]
-        lines += _setting_lines("What differs here too", own) if own else []
+        lines += _setting_lines("Further differences in settings", own) if own else []
         lines += [f"  {line}" for line in _figure_lines(each.figures)]
         lines += [f"  {line}" for line in changed_words(each)]
     for name, left in (("A", sides.only_first), ("B", sides.only_second)):
         if left:
-            names = ", ".join(filed.path.name for filed in left[:3]) + (", ..." if len(left) > 3 else "")
+            names = ", ".join(stored.path.name for stored in left[:3]) + (", ..." if len(left) > 3 else "")
             lines += ["", f"{counted(len(left), 'run')} only in {name}: {names}"]
     lines += ["", *notes(comparison)]
     return "\n".join(lines) + "\n"
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What the brackets and the star mean; nothing where there are none."""
+    """Return the explanation of brackets and stars; empty if there are no intervals."""
     if not comparison.intervals:
         return []
     return [
-        "In brackets: the paired 95 % interval of B minus A over images, from 1,000 resamples of the images that both saw. "
-        f"* it excludes zero, also by Holm's correction for the {comparison.intervals} differences of this comparison."
+        "In brackets: the paired 95 % interval of B minus A over images, from 1,000 resamples of the images of both "
+        f"runs. * The interval excludes zero, also after Holm's correction for {comparison.intervals} differences."
     ]
 
 
 def difference(figure: Compared) -> str:
-    """B minus A with its interval, as tables print it."""
-    written = number(figure.difference, figure.metric, signed=True)
-    if figure.low is None or figure.high is None:
-        return written
-    low, high = (number(bound, figure.metric, signed=True) for bound in (figure.low, figure.high))
-    return f"{written} [{low}, {high}]{'*' if figure.marked else ''}"
+    """Format B minus A with its interval."""
+    return TableCell(figure.difference, figure.metric, True, figure.low, figure.high, star=figure.marked).text
 
 
 def changed_words(each: ComparedPair) -> list[str]:
-    """How many images changed sides, in sentences; or why that is not known."""
+    """Return sentences about the changed answers, or why they are not known."""
     found = each.changes
     if found is None:
         return [each.why_not]
     return [
-        f"images: {found.shown:,} shown, {each.images:,} different ones; {found.wrong_to_right:,} wrong in A and right in B, "
-        f"{found.right_to_wrong:,} right in A and wrong in B",
-        f"        {found.rejected_to_accepted:,} rejected in A and accepted in B, {found.accepted_to_rejected:,} accepted in A and "
-        f"rejected in B, {found.other_class:,} accepted in both with another class",
+        f"images: {found.shown:,} shown, {each.images:,} different; {found.wrong_to_right:,} wrong in A and right in "
+        f"B, {found.right_to_wrong:,} right in A and wrong in B",
+        f"        {found.rejected_to_accepted:,} rejected in A and accepted in B, "
+        f"{found.accepted_to_rejected:,} accepted in A and rejected in B, "
+        f"{found.other_class:,} accepted in both with another class",
     ]
 
 
 def _setting_lines(title: str, found: Sequence[Setting]) -> Iterator[str]:
-    yield f"{title}:" if found else f"{title}: nothing but the figures"
+    yield f"{title}:" if found else f"{title}: none"
     width = max((len(each.field) for each in found), default=0)
     for each in found[:MOST]:
         yield f"  {each.field:<{width}}  {each.first} | {each.second}"
@@ -88,33 +85,33 @@ def _figure_lines(figures: Sequence[Compared]) -> Iterator[str]:
             yield f"{METRICS[figure.metric]:<10} {one:>7} {other:>7}  {difference(figure)}"
 
 
-OpenImages = Callable[[Result], Images]
-
-
 # Pairs whose images are shown, and images in a strip.
 MOST_PAIRS, MOST_IMAGES = 6, 7
 
 
-READING = "Below each image: what it shows, then the answers of A and of B with score and threshold. A green edge: right in B; a red one: wrong."
+READING = (
+    "Below each image: its class, then the answers of A and B with score and threshold. A green border: right in B; a "
+    "red border: wrong in B."
+)
 
 
 def compare_page(comparison: Comparison, images: OpenImages) -> str:
-    """`images` reads the images of a result's stream again; where it cannot, the page says so and has the numbers alone."""
+    """Return the page of a comparison. If `images` raises an Error, the page says why it shows no images."""
     sides = comparison.sides
     left = [
-        f"{counted(len(filed), 'run')} only in {name}: {', '.join(each.path.name for each in filed)}."
-        for name, filed in (("A", sides.only_first), ("B", sides.only_second))
-        if filed
+        f"{counted(len(stored), 'run')} only in {name}: {', '.join(each.path.name for each in stored)}."
+        for name, stored in (("A", sides.only_first), ("B", sides.only_second))
+        if stored
     ]
     shared = comparison.common
-    title = "What differs" if len(comparison.pairs) == 1 else "What differs in all pairs"
+    title = "Settings" if len(comparison.pairs) == 1 else "Settings that differ in all pairs"
     return html_page(
         Page(
             _title(comparison),
             "Comparison of two results" if len(comparison.pairs) == 1 else "Comparison of two folders",
             [_lead(comparison), f"A: `{sides.first}`", f"B: `{sides.second}`"],
             (
-                Section(title, _settings(shared) or [Text("Nothing but the figures.")]),
+                Section(title, _settings(shared) or [Text("All settings are equal.")]),
                 Section("Figures", [*_figures(comparison), *(Text(note, "note") for note in notes(comparison))]),
                 _images(comparison, images),
                 Section("Without a partner", [Bullets(left)] if left else []),
@@ -124,7 +121,7 @@ def compare_page(comparison: Comparison, images: OpenImages) -> str:
 
 
 def _title(comparison: Comparison) -> str:
-    """The two methods, where there is one pair of different ones; else the names of files or folders."""
+    """Return the names of the two methods if there is one pair, else the names of files or folders."""
     first, second = comparison.sides.first.name, comparison.sides.second.name
     if len(comparison.pairs) == 1:
         pair = comparison.pairs[0].pair
@@ -140,19 +137,19 @@ def _lead(comparison: Comparison) -> str:
         one, other = (number(value, "hm") for value in (figure.first, figure.second))
         if figure.low is None:
             return f"HM {one} in A and {other} in B: {difference(figure)} points, without an interval."
-        sure = "" if figure.marked else ", which is not told apart from none"
+        sure = "" if figure.marked else "; the difference is not significant"
         return f"HM {one} in A and {other} in B: {difference(figure)} points over {images:,} images{sure}."
     marked = [figure.difference for figure in headline if figure.marked and figure.difference is not None]
     better = sum(value > 0 for value in marked)
     return (
-        f"{counted(len(headline), 'pair')} of runs: B has the higher HM in {better} and the lower in {len(marked) - better}; in the other "
-        f"{len(headline) - len(marked)} the two are not told apart."
+        f"{counted(len(headline), 'pair')} of runs: the HM of B is significantly higher in {better} and lower in "
+        f"{len(marked) - better}; in the other {len(headline) - len(marked)} the difference is not significant."
     )
 
 
-def _settings(found: tuple[Setting, ...] | list[Setting]) -> list[Part]:
-    rows = [Row(each.field, [Cell(each.first), Cell(each.second)]) for each in found]
-    return [Table(["field", "A", "B"], rows)] if rows else []
+def _settings(found: Sequence[Setting], heading: str = "field") -> list[Part]:
+    rows = [Row(each.field, [TableCell(words=each.first), TableCell(words=each.second)]) for each in found]
+    return [Table([heading, "A", "B"], rows)] if rows else []
 
 
 def _figures(comparison: Comparison) -> Iterator[Part]:
@@ -161,21 +158,16 @@ def _figures(comparison: Comparison) -> Iterator[Part]:
             Row(
                 METRICS[figure.metric],
                 [
-                    Cell(number(figure.first, figure.metric)),
-                    Cell(number(figure.second, figure.metric)),
-                    Cell(difference(figure), strong=figure.marked),
+                    TableCell(figure.first, figure.metric),
+                    TableCell(figure.second, figure.metric),
+                    TableCell(words=difference(figure), bold=figure.marked),
                 ],
             )
             for figure in each.figures
             if figure.first is not None or figure.second is not None
         ]
         yield Table(["", "A", "B", "B minus A"], rows, f"{each.pair.name}: {each.pair.stream}")
-        own = [one for one in each.settings if one not in comparison.common]
-        if own:
-            yield Table(
-                ["what differs here too", "A", "B"],
-                [Row(one.field, [Cell(one.first), Cell(one.second)]) for one in own],
-            )
+        yield from _settings([one for one in each.settings if one not in comparison.common], "further differences")
 
 
 def _images(comparison: Comparison, images: OpenImages) -> Section:
@@ -189,20 +181,21 @@ def _images(comparison: Comparison, images: OpenImages) -> Section:
                 parts.append(Text(f"The images themselves are not shown. {problem}", "note"))
         sections.append(Section(f"{each.pair.name}: {each.pair.stream}", parts))
     more = len(comparison.pairs) - MOST_PAIRS
-    notes_ = [Text(READING, "note")]
+    has_images = any(isinstance(part, Strip) for section in sections for part in section.parts)
+    notes_ = [Text(READING, "note")] if has_images else []
     if more > 0:
         notes_.append(
-            Text(f"Images of the first {MOST_PAIRS} pairs; of {counted(more, 'more pair')} the numbers.", "note")
+            Text(f"Only the first {MOST_PAIRS} pairs have images; {counted(more, 'more pair')} without.", "note")
         )
     return Section("Image by image", notes_, sections)
 
 
 def _strips(each: ComparedPair, images: OpenImages) -> Iterator[Part]:
-    """Of the first seed: right and wrong exchanged, then what was accepted by one alone although both were wrong."""
+    """Yield images of the first seed: answers that became right or wrong, then images that only one side accepted."""
     one, other = each.pair.first[0], each.pair.second[0]
     assert one.records is not None
     assert other.records is not None
-    before, after = Judged("A", drawn_records(one.records)), Judged("B", drawn_records(other.records))
+    before, after = NamedRun("A", drawn_records(one.records)), NamedRun("B", drawn_records(other.records))
     seen = images(one.result)
     if len(each.pair.seeds) > 1:
         yield Text(f"Images of seed {each.pair.seeds[0]}.", "note")
@@ -214,11 +207,4 @@ def _strips(each: ComparedPair, images: OpenImages) -> Iterator[Part]:
     ):
         places = np.flatnonzero(steps)
         if len(places):
-            chosen = places[np.unique(np.linspace(0, len(places) - 1, min(MOST_IMAGES, len(places))).astype(int))]
-            shots = []
-            for step in map(int, chosen):
-                truth = truth_of(step, before.run, seen.classes)
-                answers = [judged.words(step, seen.classes) for judged in (before, after)]
-                alt = f"Image {step + 1} of the stream, {truth}; {'; '.join(answers)}"
-                shots.append(shot(seen.image(step), alt, [truth, *answers], right=False))
-            yield Strip(f"{title}: {counted(len(places), 'image')} of {len(before.run):,}", shots)
+            yield pair_strip(title, places, evenly_spaced(places, MOST_IMAGES), before, after, seen)

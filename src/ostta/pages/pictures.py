@@ -1,4 +1,4 @@
-"""Charts of a suite or a folder as files for papers and slides: SVG, PDF and PNG."""
+"""Charts of a suite or a folder as SVG, PDF and PNG files for papers and slides."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..bench.against_frozen import ToFrozen, ranks_of, to_frozen
+from ..bench.against_frozen import Ranks, ToFrozen, ranks_of, to_frozen
 from ..bench.figures import SuiteFigures
-from ..bench.metric_values import metric_name
-from ..bench.statistics import Ranks
+from ..bench.result import metric_name
 from ..config.registry import require_known
 from ..core.types import Error
 from ..io import make_folder, write_atomically
-from .chart import Axis, Chart, Mark
+from .parts import Axis, Chart, Mark, axis_around
 
-# Colours of the style of pages, on white.
+# Colours of the style sheet, on white.
 COLOURS = {"known": "#1d5fd0", "zero": "#566274", "": "#16202e"}
 FONT = 9
-# No date and no version: the same figures give the same bytes.
+# Without date and version, equal figures give equal files.
 METADATA: dict[str, dict[str, None]] = {
     "svg": {"Date": None, "Creator": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
@@ -41,10 +40,13 @@ def save_pictures(figures: SuiteFigures, folder: Path, formats: Sequence[str]) -
         if one.ranks is None:
             sentences.append(one.why_not)
             continue
-        title = f"Average rank of {metric_name(one.metric)} over {one.ranks.streams} streams, {one.backbone}; bars: not told apart"
+        title = (
+            f"Average rank of {metric_name(one.metric)} over {one.ranks.streams} streams, {one.backbone}; "
+            "bars join methods without a significant difference"
+        )
         drawn.append((f"ranks-{_file_name(one.backbone)}", _ranks(one.ranks, title)))
     if not drawn:
-        reasons = ["There is nothing to draw: no row has a frozen row beside it.", *sentences]
+        reasons = ["There is nothing to draw: no row has a frozen row to compare with.", *sentences]
         raise Error(" ".join(reasons), code="nothing-to-draw")
     make_folder(folder)
     paths = []
@@ -119,10 +121,8 @@ def _difference_panels(found: Sequence[ToFrozen], title: str) -> Any:
     """Draw one panel for each stream, on one scale. A filled dot is a marked difference."""
     rows = list(dict.fromkeys(one.row for one in found))
     columns = list(dict.fromkeys(one.column for one in found))
-    bounds = [value for one in found for value in (one.low, one.high, one.difference, 0.0) if value is not None]
-    room = 0.05 * (max(bounds) - min(bounds)) or 0.5
     about = f"{metric_name(found[0].metric)} minus that of the frozen row, in points, with the paired 95 % interval"
-    across = Axis(min(bounds) - room, max(bounds) + room, about)
+    across = axis_around([value for one in found for value in (one.low, one.high, one.difference, 0.0)], about)
     charts = []
     for number, column in enumerate(columns):
         names = [(-place, " ".join(row) if number == 0 else "") for place, row in enumerate(rows)]

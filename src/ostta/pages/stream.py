@@ -1,4 +1,4 @@
-"""The page of a stream, `report.html`. Its size is bounded, however long the stream is."""
+"""The page of a stream, `report.html`. Its size does not grow with the stream."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..core.words import counted, first_few
+from ..core.text import counted, first_few
 from ..live.digest import Digest
 from ..live.digest import Part as DigestPart
 from ..live.journal import Example
 from ..live.memory import Memory
 from ..live.outputs.pictures import REJECTED, UNDECIDED_EXAMPLES, ExamplePictures
 from ..live.summary import warning
-from . import (
+from .parts import (
     Axis,
     Bars,
     Chart,
@@ -21,23 +21,23 @@ from . import (
     Events,
     Figures,
     Folded,
-    Key,
+    Legend,
     Page,
     Part,
     Picture,
     Section,
-    Shot,
     Strip,
     Text,
+    Thumbnail,
     html_page,
 )
 
-# Images that a share is of, at least, and how many shares there are at most.
+# Fewest images of a share, and most shares.
 ENOUGH, BARS = 25, 60
 
 
 def scores(digest: Digest, about: str) -> str:
-    """A dot for an image, at most some hundreds of them, and the threshold as a line."""
+    """Draw some hundreds of images as dots, and the threshold as a line."""
     thresholds = [part.threshold for part in digest.parts]
     if digest.has_probabilities:
         vertical = Axis(0, 1, marks=[(0, "0"), (0.5, "0.5"), (1, "1")])
@@ -52,7 +52,7 @@ def scores(digest: Digest, about: str) -> str:
         chart.dots([(dot.place, dot.value) for dot in digest.dots if dot.known is known], style)
     line, place = [], 0
     for part, value in zip(digest.parts, thresholds, strict=True):
-        # There is a gap in the line where there was no threshold.
+        # NaN is a gap in the line.
         height = float("nan") if value is None else value
         line += [(place, height), (place + part.images, height)]
         place += part.images
@@ -61,7 +61,7 @@ def scores(digest: Digest, about: str) -> str:
 
 
 def accepted(digest: Digest, about: str) -> str:
-    """The share of decided images that were accepted, part by part; a gap where no image was decided."""
+    """Draw the share of accepted images among the decided ones, with a gap if no image was decided."""
     chart = Chart(_images(digest), Axis(0, 1, marks=[(0, "0%"), (0.5, "50%"), (1, "100%")]), height=110)
     edges, shares = [0], list[float]()
     for part in _coarser(digest.parts):
@@ -84,7 +84,7 @@ def _images(digest: Digest) -> Axis:
 
 
 def _coarser(parts: Sequence[DigestPart]) -> list[DigestPart]:
-    """Fewer parts of more images: the share in a handful of images is mostly chance."""
+    """Join parts of the stream, because the share in a few images is mostly chance."""
     found: list[DigestPart] = []
     least = max(ENOUGH, sum(part.images for part in parts) // BARS)
     for part in parts:
@@ -99,7 +99,7 @@ def _coarser(parts: Sequence[DigestPart]) -> list[DigestPart]:
 
 
 def limits(values: Sequence[float], lines: Sequence[float]) -> tuple[float, float]:
-    """An axis that a few strange values do not stretch.
+    """Return the ends of an axis that a few outliers do not stretch.
 
     >>> limits([0.2, 0.4], [0.3])
     (0.19, 0.41)
@@ -114,7 +114,7 @@ def limits(values: Sequence[float], lines: Sequence[float]) -> tuple[float, floa
 def histogram(
     recent: Sequence[tuple[float, bool | None]], bins: int, ends: tuple[float, float] | None = None
 ) -> tuple[list[int], float, float]:
-    """Counts of the recent values in equal bins, with the two ends of the axis, which are computed from the values if not given.
+    """Return the counts of recent values in equal bins, and the two ends of the axis.
 
     >>> histogram([(0.1, False), (0.2, False), (0.9, True)], 4)
     ([2, 0, 0, 1], 0.06, 0.94)
@@ -128,16 +128,16 @@ def histogram(
     return counts, low, high
 
 
-# Classes in the table and with pictures; the rest is summed up.
+# Most classes in the table and with pictures.
 MOST_ROWS, MOST_STRIPS = 40, 24
 
 
-# Classes that are named in a sentence.
+# Most classes in a sentence.
 MOST_NAMED = 12
 
 
 def stream_page(digest: Digest, examples: ExamplePictures, about: Mapping[str, Any], memory: Memory) -> str:
-    """The page of a stream; `about` is what was run, `memory` what the adapter remembers."""
+    """Return the page of a stream. `about`: its settings. `memory`: what the adapter remembers."""
     settings = Command(json.dumps(dict(about), indent=2, ensure_ascii=False))
     return html_page(
         Page(
@@ -154,7 +154,7 @@ def stream_page(digest: Digest, examples: ExamplePictures, about: Mapping[str, A
                 Section("Events", list(_events(digest))),
                 Section("Answers", list(_answers(digest))),
                 Section("Examples", list(_pictures(digest, examples))),
-                Section("What was run", [Folded("Settings", [settings])]),
+                Section("Settings", [Folded("All settings", [settings])]),
             ),
             warnings=list(_warnings(digest, about)),
         )
@@ -167,22 +167,28 @@ def _lead(digest: Digest) -> str:
     named = digest.classes.most_common(1)
     often = f" The most frequent answer is “{named[0][0]}” ({counted(named[0][1], 'image')})." if named else ""
     undecided = (
-        f" {digest.undecided:,} {'is' if digest.undecided == 1 else 'are'} undecided: too few images had been seen before."
+        f" {digest.undecided:,} {_verb(digest.undecided)} undecided, because too few images had been seen before."
         if digest.undecided
         else ""
     )
     return (
-        f"{digest.accepted:,} of {digest.seen:,} {'image' if digest.seen == 1 else 'images'} "
-        f"{'was' if digest.accepted == 1 else 'were'} classified as one of the classes, and {digest.rejected:,} {'was' if digest.rejected == 1 else 'were'} rejected: “I don't know”.{undecided}{often}"
+        f"{digest.accepted:,} of {digest.seen:,} {'image' if digest.seen == 1 else 'images'} {_verb(digest.accepted)} "
+        f"classified as one of the classes, and {digest.rejected:,} {_verb(digest.rejected)} classified as unknown."
+        f"{undecided}{often}"
     )
 
 
+def _verb(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
 def _model(about: Mapping[str, Any]) -> Iterator[str]:
-    """The model, its classes, and how it decides and adapts."""
+    """Yield the model, its classes, and how it decides and adapts."""
     if "backbone" in about:
         yield (
             f"Model: {about['backbone']['id']}, with {first_few(about['classes'], 'class', 'classes', MOST_NAMED)}. "
-            f"Method {about['method']}, score {about['score']}, identifier {about['identifier']} (profile {about['profile']})."
+            f"Method {about['method']}, score {about['score']}, identifier {about['identifier']} "
+            f"(profile {about['profile']})."
         )
 
 
@@ -190,7 +196,8 @@ def _warnings(digest: Digest, about: Mapping[str, Any]) -> Iterator[str]:
     if about.get("unfamiliar"):
         yield (
             f"The {about['backbone']['id']} model was not trained on "
-            f"{first_few(about['unfamiliar'], 'of the classes', 'of the classes', MOST_NAMED)}. Its answers for these classes are unreliable."
+            f"{first_few(about['unfamiliar'], 'of the classes', 'of the classes', MOST_NAMED)}. "
+            "Its answers for these classes are unreliable."
         )
     if (unsure := warning(digest)) is not None:
         yield unsure
@@ -201,16 +208,16 @@ def _figures(digest: Digest, memory: Memory) -> Figures:
     figures = [
         ("images", f"{digest.images:,}"),
         ("accepted", "–" if share is None else f"{share:.1%}"),
-        ("I don't know", f"{digest.rejected:,}"),
+        ("unknown", f"{digest.rejected:,}"),
         ("undecided", f"{digest.undecided:,}"),
         ("images remembered", f"{memory.images:,}"),
         ("scores remembered", f"{memory.scores:,}"),
         ("updates", f"{digest.adapted:,}"),
-        ("not readable", f"{digest.unreadable:,}"),
+        ("unreadable", f"{digest.unreadable:,}"),
         ("events", f"{sum(digest.kinds.values()):,}"),
     ]
     if digest.doubt is not None:
-        figures.insert(4, ("errors that the model expects", f"{digest.doubt:.1%}"))
+        figures.insert(4, ("expected errors", f"{digest.doubt:.1%}"))
     if digest.unseen:
         figures.append(("nothing seen", f"{digest.unseen:,}"))
     return Figures(figures)
@@ -222,20 +229,23 @@ def _score_parts(digest: Digest) -> Iterator[Part]:
     line = "threshold, where there is one"
     if digest.has_probabilities:
         line = "smallest probability that is accepted" if digest.accept is not None else ""
-    words = [("known", "a class"), ("unknown", "I don't know"), *([("rule dashed", line)] if line else [])]
+    words = [("known", "a class"), ("unknown", "unknown"), *([("rule dashed", line)] if line else [])]
     if digest.undecided:
         words.insert(2, ("undecided", "undecided (warming up)"))
-    yield Key([*words, ("rule bad", "events")] if digest.events else words)
+    yield Legend([*words, ("rule bad", "events")] if digest.events else words)
     every = "" if digest.dot_every == 1 else f"One image in {digest.dot_every:,} is shown."
     if digest.has_probabilities:
         lowest = "depends on the class" if digest.accept is None else f"is {digest.accept}"
         about = (
-            f"Probability that an image is known, for {counted(digest.seen, 'image')} in the order they came; the smallest probability "
-            f"that is accepted {lowest}."
+            f"Probability that an image is known, for {counted(digest.seen, 'image')} in the order of the stream; the "
+            f"smallest probability that is accepted {lowest}."
         )
         title = "Probability that each image is known"
     else:
-        about = f"Scores of {counted(digest.seen, 'image')} in the order they came, with the threshold; the last threshold is {digest.threshold}."
+        about = (
+            f"Scores of {counted(digest.seen, 'image')} in the order of the stream, with the threshold; the last "
+            f"threshold is {digest.threshold}."
+        )
         title = "Score of each image"
     yield Picture(scores(digest, about), title, every, wide=True)
 
@@ -243,9 +253,10 @@ def _score_parts(digest: Digest) -> Iterator[Part]:
 def _accepted_parts(digest: Digest) -> Iterator[Part]:
     if not digest.decided:
         return
-    about = f"Share of accepted images among the decided ones over the stream; {digest.accepted_share or 0.0:.0%} over all of it."
-    meaning = "A sudden change means that the camera sees something else, or that something is wrong."
-    yield Picture(accepted(digest, about), "The share of decided images that got a class", meaning, wide=True)
+    share = f"{digest.accepted_share or 0.0:.0%}"
+    about = f"Share of accepted images among the decided images over the stream; {share} in total."
+    meaning = "A sudden change means that the images changed or that adaptation went wrong."
+    yield Picture(accepted(digest, about), "Share of accepted images among decided images", meaning, wide=True)
 
 
 def _answers(digest: Digest) -> Iterator[Part]:
@@ -259,12 +270,13 @@ def _answers(digest: Digest) -> Iterator[Part]:
         )
     rows = [(name, count, 100 * count / digest.decided, False) for name, count in counts]
     if digest.decided:
-        rows.append(("I don't know", digest.rejected, 100 * digest.rejected / digest.decided, True))
-        yield Bars("How often each answer came", rows)
+        rows.append(("unknown", digest.rejected, 100 * digest.rejected / digest.decided, True))
+        yield Bars("Number of images by answer", rows)
     if digest.undecided:
         column = "undecided" if digest.has_probabilities else "warming_up"
         yield Text(
-            f"Undecided images are not counted here. `predictions.csv` has their provisional answers, in the rows where `{column}` is true.",
+            "Undecided images are not counted here. `predictions.csv` has their provisional answers in the rows in "
+            f"which `{column}` is true.",
             "note",
         )
 
@@ -272,10 +284,10 @@ def _answers(digest: Digest) -> Iterator[Part]:
 def _pictures(digest: Digest, examples: ExamplePictures) -> Iterator[Part]:
     named = [name for name, _ in digest.classes.most_common() if examples.of(name)]
     shown: list[tuple[str, list[Example]]] = [(name, examples.of(name)) for name in named[:MOST_STRIPS]]
-    rest = [("I don't know", examples.of(REJECTED)), ("Undecided (warming up)", examples.of(UNDECIDED_EXAMPLES))]
+    rest = [("Unknown", examples.of(REJECTED)), ("Undecided (warming up)", examples.of(UNDECIDED_EXAMPLES))]
     for answer, found in [*shown, *rest]:
         if found:
-            yield Strip(answer, [Shot(example.picture, example.title) for example in found])
+            yield Strip(answer, [Thumbnail(example.picture, example.title) for example in found])
     if len(named) > MOST_STRIPS:
         yield Text(f"Classes that are not shown: {len(named) - MOST_STRIPS:,}.", "note")
 

@@ -3,64 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ..bench.against_frozen import ToFrozen, means_to_frozen, to_frozen
 from ..bench.collected import is_folder
 from ..bench.figures import SuiteFigures
 from ..bench.footnotes import why_no_interval
-from ..bench.metric_values import lower_is_better, metric_name, number
+from ..bench.result import lower_is_better, metric_name, number
 from ..bench.spec import image_seed
 from ..bench.suite import Suite
-from ..bench.tables import Block, Sheet, TableCell, heading, measure_blocks, sheet
+from ..bench.tables import Block, Sheet, measure_blocks, sheet
+from ..core.text import counted
 from ..core.types import Error
 from ..data.catalogue import CATALOGUE
 from ..data.class_names import class_list
 from ..data.names import parse_name
 from ..data.overlap import overlap, overlap_sentence
-from . import Bullets, Cell, Folded, Page, Part, Row, Section, Table, Text, html_page
-from .overview import choices, overview, rank_panels, runs_again
-from .runs import OpenImages, RunsDrawn, image_sections, row_name
-from .suite_charts import domain_charts, option_charts
+from .charts import domain_charts, option_charts
+from .images import OpenImages
+from .parts import Bullets, Folded, Page, Part, Row, Section, Table, Text, html_page
+from .sections import RunCharts, choices, command_parts, image_sections, overview, rank_panels, row_name
 
 
 def lead(figures: SuiteFigures) -> str:
-    """The row that is furthest above the frozen one, over all streams where rows have several; and how many differences are marked."""
+    """Return a summary: the row that is furthest above the frozen row, and the number of significant differences."""
     single = to_frozen(figures)
     if not single:
         return _without_frozen(figures)
-    best = _best(figures, means_to_frozen(figures) or single)
+    sign = -1 if lower_is_better(figures.headline) else 1
+    best = max(means_to_frozen(figures) or single, key=lambda one: sign * one.difference)
     name, metric = metric_name(best.metric), best.metric
     where = f"Over {best.streams} streams" if best.streams > 1 else f"On {' / '.join(best.column) or 'this stream'}"
     values = [number(value, metric) for value in (best.value, best.frozen)]
     gain = number(best.difference, metric, signed=True)
-    row, ahead = (
-        row_name(figures, best.row),
-        best.difference != 0 and (best.difference < 0) == lower_is_better(metric),
-    )
-    who = (
-        f"{row} is furthest ahead of the frozen row"
-        if ahead
-        else f"no row is ahead of the frozen one, and {row} is nearest"
-    )
+    who = f"no row is better than the frozen row, and {row_name(figures, best.row)} is the closest"
+    if sign * best.difference > 0:
+        who = f"{row_name(figures, best.row)} has the largest gain over the frozen row"
     return (
-        f"{where}, {who}: {name} {values[0]} against {values[1]}, {gain} ({_sureness(figures, best)}). N = {best.shown:,} images, {_seeds(best.seeds)}. "
-        f"{_marks(figures, single)}"
+        f"{where}, {who}: {name} {values[0]} against {values[1]}, {gain} ({_significance(figures, best)}). "
+        f"N = {best.shown:,} images, {_seeds(best.seeds)}. {_marks(figures, single)}"
     ).strip()
 
 
-def _sureness(figures: SuiteFigures, one: ToFrozen) -> str:
+def _significance(figures: SuiteFigures, one: ToFrozen) -> str:
     if one.low is None or one.high is None:
-        return f"no interval, as {why_no_interval(figures)}"
+        return f"no interval, because {why_no_interval(figures)}"
     bounds = " to ".join(number(bound, one.metric, signed=True) for bound in (one.low, one.high))
-    # Where the interval alone excludes zero, the number of comparisons may still not allow a mark.
-    told = "told apart from zero" if one.marked else "not told apart from zero"
-    return f"95 % interval {bounds} over {one.over}; {told}"
+    # With many comparisons, an interval that excludes zero need not be significant.
+    significant = "significant" if one.marked else "not significant"
+    return f"95 % interval {bounds} over {one.over}; {significant}"
 
 
 def _marks(figures: SuiteFigures, single: Sequence[ToFrozen]) -> str:
-    """How many differences there are, and which way those go that are marked."""
+    """Return the number of differences, and of significant ones in each direction."""
     known = [one for one in single if one.low is not None]
     if not known:
         return ""
@@ -69,117 +64,74 @@ def _marks(figures: SuiteFigures, single: Sequence[ToFrozen]) -> str:
     worse = sum(one.marked for one in known) - better
     streams = len({one.column for one in known})
     return (
-        f"Of {len(known)} differences to the frozen row, on {streams} stream{'s' * (streams > 1)}, {better} {'is' if better == 1 else 'are'} "
-        f"marked as better and {worse} as worse."
+        f"Of {len(known)} differences to the frozen row on {counted(streams, 'stream')}, {better} "
+        f"{'is' if better == 1 else 'are'} significantly better and {worse} significantly worse."
     )
 
 
 def _without_frozen(figures: SuiteFigures) -> str:
-    """The best figure of all."""
+    """Return the best figure of all rows."""
     name, lower = metric_name(figures.headline), lower_is_better(figures.headline)
     found = [
-        (figure.mean, row, column)
+        (value, row, column)
         for row in figures.rows
         for column in figures.columns
-        if (figure := figures.figure(row, column, figures.headline)) is not None and figure.mean is not None
+        if (value := figures.mean(row, column)) is not None
     ]
     if not found:
         return f"No run has a {name}."
     value, row, column = min(found, key=lambda each: each[0] if lower else -each[0])
     results = figures.results(row, column)
-    counts = next(iter(results.values())).counts
+    shown = next(iter(results.values())).shown
     on = f" on {' / '.join(column)}" if any(column) else ""
     return (
-        f"The {'lowest' if lower else 'highest'} {name} is {number(value, figures.headline)}, with {row_name(figures, row)}{on}. N = "
-        f"{counts['desired'] + counts['undesired']:,} images, {_seeds(tuple(results))}. There is no frozen row to compare with, and so no interval."
+        f"The {'lowest' if lower else 'highest'} {name} is {number(value, figures.headline)}, with "
+        f"{row_name(figures, row)}{on}. N = {shown:,} images, "
+        f"{_seeds(tuple(results))}. "
+        "There is no interval, because there is no frozen row to compare with."
     )
-
-
-def _best(figures: SuiteFigures, found: Sequence[ToFrozen]) -> ToFrozen:
-    sign = -1 if lower_is_better(figures.headline) else 1
-    return max(found, key=lambda one: sign * one.difference)
 
 
 def _seeds(seeds: tuple[int, ...]) -> str:
     return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, sorted(seeds)))}"
 
 
-def stream_tables(figures: SuiteFigures, made: Sheet) -> Iterator[Section]:
-    """A section a stream, with what the runs cost in the same table. Streams without any result are left out."""
-    own = [block for block in made.blocks if block.kind == "own"]
-    costs: list[Block | None] = [block for block in made.blocks if block.kind == "cost"]
-    first = _headline(figures)
-    for block, cost in zip(own, costs or [None] * len(own), strict=True):
-        whole = _ordered(block if cost is None else _beside(block, cost), first)
-        if _has_figures(whole):
-            name = " / ".join(filter(None, (block.title, block.groups[0][0])))
-            yield Section(name or "This stream", [table(whole)])
+def stream_tables(made: Sheet) -> Iterator[Section]:
+    """Yield a section for each stream with results."""
+    for block in filter(_has_figures, _of(made, "own")):
+        name = " / ".join(filter(None, (block.title, block.groups[0][0])))
+        yield Section(name or "This stream", [table(block)])
 
 
-def tables(figures: SuiteFigures, blocks: Sequence[Block]) -> list[Part]:
-    """Each block that has a figure, as a table under its own title."""
-    first = _headline(figures)
-    return [table(_ordered(block, first), block.groups[0][0]) for block in blocks if _has_figures(block)]
+def tables(blocks: Sequence[Block]) -> list[Part]:
+    """Return each block with a figure as a table under its title."""
+    return [table(block, block.groups[0][0]) for block in filter(_has_figures, blocks)]
 
 
 def table(block: Block, title: str = "") -> Table:
-    """A block with one group of columns."""
+    """Return a block with one group of columns as a table."""
     rows, before = list[Row](), tuple[str, ...]()
     several = len({names[:-1] for names, _ in block.rows}) > 1
-    for names, texts in block.rows:
+    for names, cells in block.rows:
         above = " / ".join(names[:-1]) if several and names[:-1] != before else ""
         before = names[:-1]
-        rows.append(Row(names[-1], [cell(text) for text in texts], method=names[-1], above=above))
+        rows.append(Row(names[-1], cells, method=names[-1], above=above))
     headings = [heading for _, group in block.groups for heading in group]
     return Table([block.stub[-1], *headings], rows, title)
-
-
-def cell(figure: TableCell) -> Cell:
-    """Return the figure, with its details in smaller letters below. A gap that does not exist is left out."""
-    details = "" if figure.of_paper and figure.gap is None else figure.details
-    return Cell(figure.figure + "*" * figure.star, details, figure.bold, figure.mark)
 
 
 def _has_figures(block: Block) -> bool:
     return any(cell for _, cells in block.rows for cell in cells)
 
 
-def _headline(figures: SuiteFigures) -> list[str]:
-    """The headings that come first: the headline, and the differences of it."""
-    names = [each.name for each in figures.shown_differences if each.metric == figures.headline]
-    return [heading(figures, name) for name in (figures.headline, *names)]
-
-
-def _ordered(block: Block, first: Sequence[str]) -> Block:
-    ((name, headings),) = block.groups
-    order = sorted(
-        range(len(headings)), key=lambda at: first.index(headings[at]) if headings[at] in first else len(first)
-    )
-    return replace(
-        block,
-        groups=((name, tuple(headings[at] for at in order)),),
-        rows=tuple((names, tuple(cells[at] for at in order)) for names, cells in block.rows),
-    )
-
-
-def _beside(block: Block, other: Block) -> Block:
-    """The columns of both."""
-    more = dict(other.rows)
-    return replace(
-        block,
-        groups=((block.groups[0][0], (*block.groups[0][1], *other.groups[0][1])),),
-        rows=tuple((names, (*cells, *more[names])) for names, cells in block.rows),
-    )
-
-
 HM = (
-    "HM is the harmonic mean of Acc_D, desired images that were accepted and named rightly, and Acc_U, undesired images that were "
-    "rejected; both in percent."
+    "HM is the harmonic mean of Acc_D, the share of known images that are accepted with the right class, and Acc_U, "
+    "the share of unknown images that are rejected; both in percent."
 )
 
 
 def page_name(suite: str) -> str:
-    """The file name of a suite's page, from the suite's name or TOML file; of a folder's page too.
+    """Return the file name of the page of a suite or a folder.
 
     >>> page_name("embedded/k"), page_name("mine/own.toml"), page_name(".")
     ('embedded-k.html', 'own.html', 'report.html')
@@ -190,13 +142,28 @@ def page_name(suite: str) -> str:
     return f"{name}.html"
 
 
+def best_row(figures: SuiteFigures) -> str:
+    """Return a sentence about the row with the best mean, apart from the frozen one; empty if no row has a mean."""
+    (column,) = figures.columns
+    adapted = [row for row in figures.rows if not figures.is_frozen(row)]
+    means = {row: value for row in adapted if (value := figures.mean(row, column)) is not None}
+    if not means:
+        return ""
+    best = (min if lower_is_better(figures.headline) else max)(means.values())
+    names = [" / ".join(row) for row, value in means.items() if value == best]
+    metric = metric_name(figures.headline)
+    if len(names) > 1:
+        return f"The best {metric} is the same for {', '.join(names)}, so no row can be chosen by it."
+    return f"The best {metric} is that of {names[0]}."
+
+
 def suite_report(figures: SuiteFigures, images: OpenImages | None = None) -> str:
-    """The page of a suite. `images` reads the images of a result's stream again; without it none are shown."""
+    """Return the page of a suite. `images` opens the images of a result's stream; without it, none are shown."""
     collected, suite = figures.collected, figures.suite
     if not collected.found:
         return html_page(Page(suite.title, _kind(suite), [collected.missing]))
-    made = sheet(figures, 1)
-    drawn, chosen = RunsDrawn(figures), list(choices(figures))
+    made = sheet(figures, page=True)
+    drawn, chosen = RunCharts(figures), list(choices(figures))
     failed = [f"{failure.run}: {failure.reason}" for failure in collected.failures]
     conventions = dict.fromkeys(f"{result.metrics.convention}." for _, _, result in figures.distinct)
     there = f"{collected.found} of {len(collected.cells)} cells have results."
@@ -207,19 +174,19 @@ def suite_report(figures: SuiteFigures, images: OpenImages | None = None) -> str
             [lead(figures), collected.missing or there],
             (
                 Section("Overview", [*overview(figures), *chosen]),
-                Section("Stream by stream", (), list(stream_tables(figures, made))),
-                Section("Means over streams", [*rank_panels(figures), *tables(figures, _of(made, "means"))]),
+                Section("Stream by stream", (), list(stream_tables(made))),
+                Section("Means over streams", [*rank_panels(figures), *tables(_of(made, "means"))]),
                 *image_sections(drawn, images),
-                Section("Along the stream", _titled(figures, _of(made, "windows"))),
+                Section("Along the stream", _titled(_of(made, "windows"))),
                 Section("Against an option", list(option_charts(figures))),
-                Section("Domain by domain", [*domain_charts(figures), *_in_figures(figures, _of(made, "parts"))]),
+                Section("Domain by domain", [*domain_charts(figures), *_in_figures(_of(made, "parts"))]),
                 drawn.section(),
                 Section("Further measures", _folded_measures(figures)),
-                Section("The paper's figures", list(_paper(figures, made))),
+                Section("The paper's figures", list(_paper(made))),
                 Section("How to read this", _bullets([HM] * ("hm" in suite.metrics) + _notes(figures, made, chosen))),
                 Section("Failed runs", _bullets(failed)),
                 Section("Remarks", _bullets([*_remarks(figures), *_overlaps(figures), *conventions])),
-                Section("Run it again", list(runs_again(figures))),
+                Section("Commands", list(command_parts(figures))),
             ),
             list(dict.fromkeys(row[-1] for row in figures.rows)),
         )
@@ -227,7 +194,7 @@ def suite_report(figures: SuiteFigures, images: OpenImages | None = None) -> str
 
 
 def _kind(suite: Suite) -> str:
-    """What kind of page this is; where in the paper, of suites that are of it."""
+    """Return the kind of the page, and the place in the paper."""
     if is_folder(suite.name):
         return "ostta bench report: a folder of results"
     return "; ".join(filter(None, (f"ostta bench report: suite {suite.name}", suite.place)))
@@ -241,42 +208,42 @@ def _bullets(items: list[str]) -> list[Part]:
     return [Bullets(items)] if items else []
 
 
-def _titled(figures: SuiteFigures, blocks: list[Block]) -> list[Part]:
-    """Blocks that share one title."""
-    return [Text(f"{blocks[0].title}.", "note"), *tables(figures, blocks)] if blocks else []
+def _titled(blocks: list[Block]) -> list[Part]:
+    """Return blocks that share one title."""
+    return [Text(f"{blocks[0].title}.", "note"), *tables(blocks)] if blocks else []
 
 
-def _in_figures(figures: SuiteFigures, blocks: list[Block]) -> list[Part]:
-    """What a chart shows already, folded away."""
-    found = tables(figures, blocks)
+def _in_figures(blocks: list[Block]) -> list[Part]:
+    """Return the tables of a chart, folded."""
+    found = tables(blocks)
     return [Folded("The same in figures", found)] if found else []
 
 
 def _folded_measures(figures: SuiteFigures) -> list[Part]:
-    """The measures of `ostta.evaluation.measures`, stream by stream."""
-    found = tables(figures, measure_blocks(figures))
-    about = "`ostta.evaluation.measures` defines them; the share of unknown images is the AUPR that a random score has for them."
+    """Return the measures of `ostta.evaluation.measures`, stream by stream."""
+    found = tables(measure_blocks(figures))
+    about = "`ostta.evaluation.measures` defines them. The AUPR of a random score is the share of unknown images."
     return (
         [Text(about, "note"), Folded("OpenAUC, AUPR, calibration, risk and coverage, regret", found)] if found else []
     )
 
 
 def _notes(figures: SuiteFigures, made: Sheet, chosen: list[Text]) -> list[str]:
-    """Without what stands at the top of the page already: what is missing, and on which stream a choice was made."""
+    """Return the footnotes that are not shown at the top of the page."""
     above = {figures.collected.missing, *([figures.suite.remark] if chosen else [])}
     return [note for note in made.footnotes if note not in above]
 
 
-def _paper(figures: SuiteFigures, made: Sheet) -> Iterator[Part]:
-    """What can be compared, with the gap; the rest is folded away."""
+def _paper(made: Sheet) -> Iterator[Part]:
+    """Yield the paper's figures with gaps, and those without gaps folded."""
     blocks = _of(made, "paper")
     together = [block for block in blocks if _has_gap(block)]
     apart = [block for block in blocks if not _has_gap(block)]
     if together:
-        yield Text("In brackets: ours minus the paper's.", "note")
-        yield from tables(figures, together)
+        yield Text("In brackets: our figure minus the paper's.", "note")
+        yield from tables(together)
     if apart:
-        yield Folded("The paper's figures on streams where ours cannot be compared with them", tables(figures, apart))
+        yield Folded("The paper's figures on streams on which ours cannot be compared with them", tables(apart))
     if made.doubts:
         yield Text("Doubts about the paper's figures:", "note")
         yield Bullets(made.doubts, numbered=True)
@@ -300,7 +267,7 @@ def _remarks(figures: SuiteFigures) -> list[str]:
 
 
 def _overlaps(figures: SuiteFigures) -> Iterator[str]:
-    """Which unknown classes have names like known ones, by the class lists that ship."""
+    """Yield the unknown classes with names like known classes, by the class lists of the package."""
     pairs = dict.fromkeys((result.spec.desired, result.spec.undesired) for _, _, result in figures.distinct)
     for desired, undesired in pairs:
         said = overlap_sentence(overlap(_class_names(desired), _class_names(undesired)))

@@ -1,12 +1,11 @@
-"""The scores by name; `registry` adds those of `field` and `contrib`."""
+"""Built-in scores by name; `config/registry.py` adds those of `field` and `contrib`."""
 
 from __future__ import annotations
 
 from ..core.types import Scored
-from .base import Score, Setting
+from .base import MCM, Energy, EnergyOptions, Max, MaxOptions, MaxSoftmax, MaxSoftmaxOptions, MCMOptions, Score, Setting
 from .detector import Detector, DetectorOptions
 from .dictionary import Dictionary, DictionaryOptions
-from .plain import MCM, Energy, EnergyOptions, Max, MaxOptions, MaxSoftmax, MaxSoftmaxOptions, MCMOptions
 
 __all__ = [
     "MCM",

@@ -1,15 +1,17 @@
-"""AdaND's score: a linear layer that learns online to tell known images from unknown ones (Cao et al. 2025).
+"""AdaND's score: a linear layer that learns online to separate known from unknown images (Cao et al. 2025).
 
-    a_t = 1 - max softmax(s z)                 above its Otsu threshold over the last 512: taught as "unknown"
+    a_t = 1 - max softmax(s z)                 labelled "unknown" if above its Otsu threshold over the last 512
     b_t = softmax(W g + w)[unknown]            the detector, on the image's feature g
     value = 1 - a_t for the first 640 images, then 1 - b_t
 
-After every eighth image the detector is also shown an image of pure noise, which is unknown for certain. Every 64 images of
-either kind, one step of Adam on their cross-entropy. The noise images count in both thresholds. AdaND as a whole is this score with
-the identifier `adand`, which decides by the detector's own thresholds, and the method zero_shot.
+After every eighth image the detector also receives an image of pure noise, which is certainly unknown. After every 64
+images of either kind it takes one step of Adam on their cross-entropy. Both thresholds include the noise images. The
+complete AdaND is this score with the method `zero_shot` and the identifier `adand`, which uses the thresholds of the
+detector.
 
-Two things differ from the published code. Noise comes after every eighth image, not at random places, and its features are worked
-out once. And the feature g has one length for all images (`length`), where the published code takes the raw feature.
+There are two differences from the published code. Noise comes after every eighth image instead of at random positions,
+and its features are computed once. The feature g has the same length for all images (`length`), while the published
+code uses the raw feature.
 """
 
 from __future__ import annotations
@@ -23,40 +25,46 @@ from numpy.typing import NDArray
 
 from ..config.declare import Options, option
 from ..core.banks import ScoreBank, feature_row, named
-from ..core.checks import require_names, split, stored, stored_count
+from ..core.checks import require_names, split, stored, stored_count, stored_length
+from ..core.losses import max_softmax_score
 from ..core.otsu import grid_split
-from ..core.scores import max_softmax_score
 from ..core.types import Decision, Look, Preprocessing, Scored
 from .base import Score, Setting
 
 Floats = NDArray[np.float64]
 WINDOW, NOISES, NOISE_SEED = 512, 64, 0
 GRID: Floats = np.arange(100, dtype=np.float64) * 0.01
-FIRST, SECOND, TINY = 0.9, 0.999, 1e-8  # Adam's own
+FIRST, SECOND, TINY = 0.9, 0.999, 1e-8  # defaults of Adam
 
 
 @dataclass(frozen=True)
 class DetectorOptions(Options):
-    """Defaults are the published code's."""
+    """Options of `detector`. Defaults are those of the published code."""
 
-    detector_lr: float = option(5e-4, above=0, about="rate of Adam for the linear layer")
-    detector_batch: int = option(64, bounds=(1, 10_000), about="images between two steps of Adam")
-    blind: int = option(640, bounds=(0, 10**9), about="so many images are judged by the softmax before the detector is")
-    noise_every: int = option(8, bounds=(0, 10**6), about="a noise image after every so many images; 0 for none")
+    detector_lr: float = option(5e-4, above=0, about="learning rate of Adam for the linear layer")
+    detector_batch: int = option(64, bounds=(1, 10_000), about="number of images between two Adam steps")
+    blind: int = option(
+        640, bounds=(0, 10**9), about="number of images that are scored by the softmax before the detector is used"
+    )
+    noise_every: int = option(
+        8, bounds=(0, 10**6), about="number of images between two noise images; 0 disables noise images"
+    )
     length: float = option(
-        10.0, above=0, about="length of the features that the detector sees; a CLIP's are about 10 long"
+        10.0,
+        above=0,
+        about="norm to which features are scaled for the detector; features of CLIP have a norm of about 10",
     )
 
 
 class Detector(Score):
-    """A linear layer, Adam's moments, two windows of scores, and the images since the last step.
+    """A linear layer, the moments of Adam, two windows of scores, and the images since the last step.
 
     >>> ostta.load("embedded", ["cat", "dog"], "zero_shot", score="detector").step(image).evidence["unknown"]
     0.5
     """
 
     Options = DetectorOptions
-    about = "AdaND's: a linear layer that learns from the softmax's verdicts and from noise images what is unknown"
+    about = "AdaND: a linear layer trained on softmax decisions and noise images to detect unknown images"
     scale: float | None = 1.0
 
     def __init__(self, options: DetectorOptions, setting: Setting) -> None:
@@ -67,16 +75,16 @@ class Detector(Score):
 
     def reset(self) -> None:
         width = self._width
-        # The last column is the bias; row 0 is unknown, row 1 known.
+        # The last column is the bias. Row 0 is unknown, row 1 known.
         self._weights, self._mean, self._square = (np.zeros((2, width + 1)) for _ in range(3))
         self._softmax, self._detector = ScoreBank(WINDOW), ScoreBank(WINDOW)
         self._seen, self._labels = np.zeros((0, width)), np.zeros(0)
-        # Images of both kinds, real images, and steps of Adam so far.
+        # Numbers of all images including noise, of real images, and of steps of Adam.
         self._items = self._images = self._steps = 0
 
     @property
     def warming_up(self) -> bool:
-        # The thresholds are its own: the identifier `adand` has no bank.
+        # The score has the thresholds, because the identifier `adand` has no bank.
         return self._softmax.young
 
     def value(self, look: Look[Any]) -> Scored:
@@ -114,7 +122,7 @@ class Detector(Score):
         require_names(windows, ("softmax", "detector"))
         require_names(counts, self._counts())
         values = [stored(layer, name, torch.float64, (2, self._width + 1)).numpy().copy() for name in self._layer()]
-        waiting = min(len(since["labels"]) if since["labels"].ndim else 0, self.options.detector_batch)
+        waiting = stored_length(since, "labels", self.options.detector_batch)
         seen = stored(since, "seen", torch.float64, (waiting, self._width)).numpy().copy()
         labels = stored(since, "labels", torch.float64, (waiting,), 0, 1).numpy().copy()
         scores = [self._softmax.stored(windows, name) for name in ("softmax", "detector")]
@@ -140,7 +148,10 @@ class Detector(Score):
         return features, float(doubt)
 
     def _learn_from(self, features: Floats, doubt: float, noise: bool) -> None:
-        """Label an image, real or noise, by the present verdict of the softmax, which is never revised, and train when a batch is full."""
+        """Label an image, real or noise, by the current softmax threshold, and train when a batch is full.
+
+        Labels are never revised.
+        """
         self._softmax.push(doubt)
         unknown = noise or doubt > _threshold(np.sort(self._softmax.scores()))
         if self._items > self.options.blind:
@@ -153,7 +164,7 @@ class Detector(Score):
         self._items += 1
 
     def _learn(self) -> None:
-        """One step of Adam on the mean cross-entropy. The weights have not changed since these images were seen."""
+        """Take one step of Adam on the mean cross-entropy. The weights are those with which the images were seen."""
         rows = np.concatenate([self.options.length * self._seen, np.ones((len(self._seen), 1))], 1)
         output = rows @ self._weights.T
         unknown = 0.5 * (1 + np.tanh(0.5 * (output[:, 0] - output[:, 1])))
@@ -169,20 +180,21 @@ class Detector(Score):
 def _threshold(scores: Floats) -> float:
     """Return Otsu's threshold on the grid for sorted `scores`, which are high for unknown images.
 
-    Without a candidate with scores on both sides it is 0, and every image is unknown: the opposite of LDA, as published.
+    If no candidate has scores on both sides, the threshold is 0 and every image is unknown, as published. LDA does the
+    opposite.
     """
     split = grid_split(scores, GRID, equal_counts="below")
     return 0.0 if split is None else split.threshold
 
 
 def _noise_features(setting: Setting) -> Floats:
-    """Features of noise images, and 1 - max softmax of each behind them."""
+    """Return the features of noise images, each followed by its 1 - max softmax."""
     size = setting.preprocessing.image_size
     drawn = np.random.default_rng(NOISE_SEED).standard_normal((NOISES, 3, size, size), dtype=np.float32)
-    # The published images are stretched to 0..255 and rounded there.
+    # As published, the images are stretched to 0..255 and rounded.
     low, high = drawn.min((1, 2, 3), keepdims=True), drawn.max((1, 2, 3), keepdims=True)
     images = torch.from_numpy(np.round(255 * (drawn - low) / (high - low)) / np.float32(255))
-    # A few at a time: the tower may be large.
+    # In small batches, because the tower may be large.
     few = (images[start : start + 8] for start in range(0, NOISES, 8))
     features = torch.cat([setting.encode(_normalised(some, setting.preprocessing)) for some in few])
     doubts = [1 - max_softmax_score(row @ setting.classifier.T, setting.logit_scale) for row in features]

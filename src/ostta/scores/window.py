@@ -1,4 +1,4 @@
-"""A score that is fitted to a window of recent images from time to time."""
+"""Base of scores that are fitted to a window of recent images at regular intervals."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from ..core.banks import FeatureMemory, FeatureWindow, feature_row, named
-from ..core.checks import require_names, require_unit, split, stored, stored_count
-from ..core.types import Decision, Error, Look, Scored
+from ..core.checks import require_intact, require_names, require_unit, split, stored, stored_count, stored_length
+from ..core.types import Decision, Look, Scored
 from .base import Score, Setting
 
 Singles = NDArray[np.float32]
@@ -18,11 +18,11 @@ Floats = NDArray[np.float64]
 
 
 class WindowScore(Score):
-    """Keep the features of recent images and refit after every few of them.
+    """Keep the features of recent images and refit at regular intervals.
 
-    A fit is a function of the window alone, so that a state file holds the window and nothing else.
+    A fit depends only on the window, so a state file holds only the window.
 
-    first:  images before the first fit.
+    first:  number of images before the first fit.
     """
 
     first = 4
@@ -48,7 +48,7 @@ class WindowScore(Score):
 
     @property
     def seen(self) -> int:
-        """Images since the start."""
+        """Number of images since the start."""
         return self._fitted + len(self._waiting)
 
     def remember(self, look: Look[Any], scored: Scored, decision: Decision) -> None:
@@ -74,13 +74,13 @@ class WindowScore(Score):
         window, images = split(tensors, "window", "images")
         require_names(images, ("waiting", "seen"))
         width, fitted = self._classifier.shape[1], stored_count(images, "seen")
-        few = min(len(images["waiting"]) if images["waiting"].ndim else 0, max(self.first, self._every))
-        waiting = stored(images, "waiting", torch.float32, (few, width))
-        require_unit(waiting, torch.ones(few, dtype=torch.bool), "list of images that wait")
+        count = stored_length(images, "waiting", max(self.first, self._every))
+        waiting = stored(images, "waiting", torch.float32, (count, width))
+        require_unit(waiting, "list of new images")
         fresh = FeatureWindow(self._capacity, width)
         fresh.load(window)
-        if len(fresh) != min(fitted, self._capacity):
-            raise Error("The stored window of features is damaged: it does not hold as many images as were seen.")
+        complete = len(fresh) == min(fitted, self._capacity)
+        require_intact(complete, "window of features", "it does not hold as many images as were seen")
         self._window, self._fitted = fresh, fitted
         self._waiting = [row.copy() for row in waiting.numpy()]
         self.forget()
@@ -88,9 +88,9 @@ class WindowScore(Score):
             self._fit()
 
     def cosines(self, rows: Singles) -> Floats:
-        """Cosines [N, C] of features [N, D] to the classes."""
-        found: Floats = (rows @ self._classifier.T).astype(np.float64)
-        return found
+        """Return the cosines [N, C] of features [N, D] to the classes."""
+        result: Floats = (rows @ self._classifier.T).astype(np.float64)
+        return result
 
     def _fit(self) -> None:
         rows = self._window.rows

@@ -1,10 +1,11 @@
 """The server: sessions over HTTP on one backbone.
 
-app.py, routes.py, gate.py     the web layer, which depends only on the protocol in engine.py
-security.py, uploads.py        authentication, and reading of request bodies
+app.py, middleware.py, api/    the web layer, which depends only on the protocol in engine.py
+security.py                    tokens, cookies, host names and origins
 local.py                       the engine of one process, over `StreamPool`
 cluster/                       the engine of many processes, on Ray
 sessions/                      sessions, their saving, and the store in SQLite or PostgreSQL
+protocol.py, serving.py        connections with limits, and the start of a server
 """
 
 from __future__ import annotations

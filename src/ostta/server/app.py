@@ -7,34 +7,39 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.types import ASGIApp
 
 from ..core.types import Error
 from ..state import versions
+from .api import images, server, sessions
+from .api.dependencies import ServerContext, require_known_parameters
+from .api.events import Overview
+from .api.images import Shortcut
 from .api.openapi import described
-from .api.routes import add_routes
-from .api.shortcut import Shortcut
 from .api.uploads import Bodies
 from .engine import Engine
 from .metrics import Metrics
-from .middleware import App, Middleware
-from .problems import INTERNAL, ClientGoneError, ProblemError, one_line, to_bytes
-from .security import Tokens
+from .middleware import LimitMiddleware, OriginMiddleware, RequestMiddleware
+from .problems import INTERNAL, ClientGoneError, ProblemError, one_line
+from .security import Names, TokenBackend, Tokens
 from .settings import Settings
 
 DASHBOARD = Path(__file__).parent / "dashboard"
 
 
-def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens | None = None) -> App:
+def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens | None = None) -> ASGIApp:
     """Create the ASGI application, which starts and stops `engine`.
 
     >>> from ostta.server import LocalEngine, create_app
     >>> app = create_app(LocalEngine(pool))
     """
-    chosen, metrics = settings or Settings(), Metrics()
+    settings, tokens, metrics = settings or Settings(), tokens or Tokens(), Metrics()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -47,7 +52,8 @@ def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens 
     app = FastAPI(
         title="ostta",
         version=versions().get("ostta", "unknown"),
-        description='Sessions of open-set test-time adaptation: classes in, images in, answers and "I don\'t know" out.',
+        description="Sessions of open-set test-time adaptation: classes in, images in, "
+        'answers and "I don\'t know" out.',
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
@@ -58,10 +64,15 @@ def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens 
     for status in (400, 404, 405):  # raised by the framework
         app.add_exception_handler(status, _problem)
     app.add_exception_handler(RequestValidationError, _problem)
-    app.add_exception_handler(ClientGoneError, _nobody)
+    app.add_exception_handler(ClientGoneError, _client_gone)
     # The middleware gets it too and logs it.
     app.add_exception_handler(Exception, _problem)
-    judge = add_routes(app, engine, chosen, tokens or Tokens(), metrics, Bodies(chosen.limits))
+    context = ServerContext(engine, settings, tokens, metrics, Bodies(settings.limits), Overview(engine))
+    app.state.context = context
+    for routes in (images, server, sessions):
+        app.include_router(
+            routes.router, dependencies=[Depends(require_known_parameters)], default_response_class=Response
+        )
     if (DASHBOARD / "index.html").is_file():
         app.mount("/static", _PageFiles(directory=DASHBOARD), name="static")
 
@@ -70,7 +81,19 @@ def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens 
             return FileResponse(DASHBOARD / "index.html", headers={"cache-control": "no-cache"})
 
     app.openapi = lambda: described(app)  # type: ignore[method-assign]
-    return Middleware(Shortcut(app, judge), chosen, tokens or Tokens(), metrics)
+    limited = LimitMiddleware(Shortcut(app, context), settings.limits)
+    authenticated = AuthenticationMiddleware(limited, TokenBackend(tokens, settings.clock))
+    checked = OriginMiddleware(authenticated, Names(settings.hosts, settings.cors))
+    answered = RequestMiddleware(checked, settings.clock, metrics)
+    if not settings.cors:
+        return answered
+    return CORSMiddleware(
+        answered,
+        settings.cors,
+        allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
+        allow_headers=("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-Id"),
+        expose_headers=("Location", "Retry-After", "X-Request-Id"),
+    )
 
 
 class _PageFiles(StaticFiles):
@@ -98,15 +121,11 @@ async def _problem(request: Request, raised: Exception) -> Response:
         problem = ProblemError.of(raised)
     else:
         problem = ProblemError(500, INTERNAL)
-    # Exceptions of the framework may have headers, such as Allow.
-    own = getattr(raised, "headers", None)
-    headers = {**(own if isinstance(own, dict) else {}), **problem.headers()}
-    if problem.status in (408, 413):
-        headers["connection"] = "close"
     request.state.problem = problem  # for the log
-    return Response(to_bytes(problem.to_dict(request.state.request_id)), problem.status, headers)
+    # Exceptions of the framework may have headers, such as Allow.
+    return problem.response(request.state.request_id, getattr(raised, "headers", None))
 
 
-async def _nobody(request: Request, raised: Exception) -> Response:
+async def _client_gone(request: Request, raised: Exception) -> Response:
     """The client has disconnected; the status is for the log only."""
     return Response(status_code=499)

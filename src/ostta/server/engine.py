@@ -18,8 +18,8 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One event of a session: its number, its kind, and its data as JSON."""
+class SentEvent:
+    """An event of a session as it is sent to clients: its number, its kind, and its data as JSON."""
 
     number: int
     kind: str
@@ -44,7 +44,7 @@ class Engine(Protocol):
     async def counts(self) -> dict[str, float]:
         """Return values for `/metrics` by name, such as sessions, waiting images and saves."""
 
-    async def create(self, wanted: Json) -> Json:
+    async def create(self, request: Json) -> Json:
         """Create a session from a validated request."""
 
     async def create_from(self, state: bytes, name: str | None) -> Json:
@@ -88,7 +88,7 @@ class Engine(Protocol):
     async def kept(self, id: str, which: str) -> list[Json]:
         """Return the most or least certain of the recent images, if images are kept."""
 
-    def follow(self, id: str, after: int | None) -> AsyncIterator[Told]:
+    def follow(self, id: str, after: int | None) -> AsyncIterator[SentEvent]:
         """Yield events as they happen, after those that are known since event number `after`."""
 
     def follow_all(self) -> AsyncIterator[list[Json]]:

@@ -6,13 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+
+import torch
 
 from ..adapter import Adapter
+from ..backbones.protocol import Backbone
+from ..core.overlay import encode
 from ..core.types import Error, Event
 from ..live.pool import StreamPool
 from ..state import versions
-from .engine import VERBS, Json, Sent, Told
-from .model import device_of, try_model
+from .engine import VERBS, Json, Sent, SentEvent
 from .problems import ProblemError
 from .sessions.build import build_adapter, choices
 from .sessions.names import checked_name
@@ -86,16 +91,16 @@ class LocalEngine:
         self._workers.shutdown(wait=False, cancel_futures=True)
 
     async def ready(self) -> None:
-        if not self._ready or self.sessions_here.stopping:
+        if not self._ready or self.registry.stopping:
             raise ProblemError(503, "The model has not answered yet, or the server is shutting down.", 5)
 
     async def adopt(self, id: str) -> None:
         """Bring a stored session into this process. Nothing happens if it is here already."""
-        await self.sessions_here.adopt(id)
+        await self.registry.adopt(id)
 
     async def release(self, id: str) -> None:
         """Store a session and let another process have it."""
-        await self.sessions_here.release(id)
+        await self.registry.release(id)
 
     # --- reading ------------------------------------------------------------------------------------------------------
     async def info(self) -> Json:
@@ -113,42 +118,42 @@ class LocalEngine:
         }
 
     async def counts(self) -> dict[str, float]:
-        registry = self.sessions_here
+        registry = self.registry
         return {
             "sessions": len(registry),
             "sessions_with_a_problem": sum(session.problem is not None for session in registry.sessions()),
-            **registry.figures.to_json(),
+            **asdict(registry.totals),
         }
 
     async def sessions(self) -> list[Json]:
-        return [session.to_json() for session in self.sessions_here.sessions()]
+        return [session.to_json() for session in self.registry.sessions()]
 
     async def session(self, id: str) -> Json:
-        return self.sessions_here[id].to_json()
+        return self.registry[id].to_json()
 
     async def name(self, id: str) -> str:
-        return self.sessions_here[id].name
+        return self.registry[id].name
 
     async def recent(self, id: str, limit: int) -> Json:
-        return self.sessions_here[id].history.recent(limit)
+        return self.registry[id].history.recent(limit)
 
     async def kept(self, id: str, which: str) -> list[Json]:
-        history = self.sessions_here[id].history
+        history = self.registry[id].history
         if not self.settings.keep_images:
             raise ProblemError(404, "This server keeps no images: it was started without --keep-images.")
         return history.thumbnails(which)
 
-    async def follow(self, id: str, after: int | None) -> AsyncIterator[Told]:
-        session = self.sessions_here[id]
+    async def follow(self, id: str, after: int | None) -> AsyncIterator[SentEvent]:
+        session = self.registry[id]
         history = session.history
         number = history.next_number - 1 if after is None else after
         follower = history.follow()
         try:
             while True:
-                for told in history.told_after(number):
-                    yield told
-                    number = told.number
-                if session.ended or self.sessions_here.stopping:
+                for event in history.events_after(number):
+                    yield event
+                    number = event.number
+                if session.ended or self.registry.stopping:
                     return
                 follower.clear()
                 await follower.wait()
@@ -158,37 +163,36 @@ class LocalEngine:
 
     async def follow_all(self) -> AsyncIterator[list[Json]]:
         seen: dict[str, int] | None = None
-        while not self.sessions_here.stopping:
-            now = {session.id: session.history.version for session in self.sessions_here.sessions()}
+        while not self.registry.stopping:
+            now = {session.id: session.history.version for session in self.registry.sessions()}
             if now != seen:
                 seen = now
                 yield await self.sessions()
             await asyncio.sleep(TICK)
 
     # --- changing -----------------------------------------------------------------------------------------------------
-    async def create(self, wanted: Json) -> Json:
-        backbone, limits = self.pool.backbone, self.settings.limits
-        make = lambda: build_adapter(wanted, backbone, limits)  # noqa: E731
-        return (await self.sessions_here.new(make, wanted.get("name"))).to_json()
+    async def create(self, request: Json) -> Json:
+        build = partial(build_adapter, request, self.pool.backbone, self.settings.limits)
+        return (await self.registry.new(build, request.get("name"))).to_json()
 
     async def create_from(self, state: bytes, name: str | None) -> Json:
-        registry = self.sessions_here
+        registry = self.registry
         return (await registry.new(lambda: registry.restored(state), name)).to_json()
 
     async def rename(self, id: str, name: str) -> Json:
-        session = self.sessions_here[id]
+        session = self.registry[id]
         session.name = checked_name(name)
         return await self._changed(session)
 
     async def delete(self, id: str) -> None:
-        await self.sessions_here.delete(id)
+        await self.registry.delete(id)
 
     async def state(self, id: str) -> bytes:
-        copy = await self.sessions_here[id].call(lambda adapter: adapter.copy_state())
-        return await self.sessions_here.work(copy.to_bytes)
+        copy = await self.registry[id].call(lambda adapter: adapter.copy_state())
+        return await self.registry.work(copy.to_bytes)
 
     async def replace_state(self, id: str, state: bytes) -> Json:
-        registry = self.sessions_here
+        registry = self.registry
         session = registry[id]
         adapter = await registry.work(lambda: registry.restored(state))
         registry[id]  # it may have been deleted in the meantime
@@ -198,7 +202,7 @@ class LocalEngine:
         return await self._changed(session)
 
     async def act(self, id: str, verb: str) -> Json:
-        session = self.sessions_here[id]
+        session = self.registry[id]
         if verb not in VERBS:
             raise ProblemError(404, f"A session cannot {verb!r}; the actions are {', '.join(VERBS)}.")
         if verb == "save":
@@ -213,11 +217,11 @@ class LocalEngine:
     async def images(
         self, id: str, images: Sequence[Sent], learn: bool, evidence: bool, key: str | None = None
     ) -> list[Json]:
-        return await self.sessions_here[id].images(images, learn, evidence, key)
+        return await self.registry[id].images(images, learn, evidence, key)
 
     # --- internals ----------------------------------------------------------------------------------------------------
     @property
-    def sessions_here(self) -> SessionRegistry:
+    def registry(self) -> SessionRegistry:
         """The sessions of this process."""
         if self._registry is None:
             raise ProblemError(503, "The model is being loaded.", 5)
@@ -243,3 +247,21 @@ class LocalEngine:
         while True:
             await asyncio.sleep(TICK)
             await registry.tick()
+
+
+def device_of(backbone: Backbone) -> torch.device:
+    """Return the device of the image tower."""
+    return next((parameter.device for parameter in backbone.vision.parameters()), torch.device("cpu"))
+
+
+def try_model(backbone: Backbone) -> None:
+    """Encode a grey image, and raise an Error if the features are not finite."""
+    size = backbone.preprocessing.image_size
+    with torch.no_grad():
+        features = encode(backbone.vision, torch.zeros(1, 3, size, size, device=device_of(backbone)), None)
+    if not bool(torch.isfinite(features).all()):
+        raise Error(
+            f"The backbone {backbone.id} returns features that are not finite for a grey image: "
+            "check its weights and precision.",
+            code="model-invalid",
+        )

@@ -21,7 +21,8 @@ ABOUT = {
     "images_judged_total": "Images that were judged with learning.",
     "images_undecided_total": "Judged images that came too early in their stream to be decided.",
     "images_with_probability_total": "Judged images with a probability.",
-    "probability_sum_total": "Sum of the probabilities that a judged image is known; divide its rate by that of images_with_probability_total.",
+    "probability_sum_total": "Sum of the probabilities that a judged image is known; "
+    "divide its rate by that of images_with_probability_total.",
     "guard_events_total": "Events of guards: warnings, skipped updates, rollbacks, freezes and recoveries.",
     "saves_total": "States that were stored.",
     "save_failures_total": "States that could not be stored.",
@@ -44,18 +45,11 @@ class Metrics:
         self._engine = _Engine()
         self._registry.register(self._engine)
         ProcessCollector(registry=self._registry)
-        self._children: dict[tuple[str, int], Counter] = {}
-        self._observers: dict[str, Histogram] = {}
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """Count a request; `route` is the template of its address."""
-        key = route, status
-        if key not in self._children:
-            self._children[key] = self._requests.labels(route, str(status))
-        if route not in self._observers:
-            self._observers[route] = self._seconds.labels(route)
-        self._children[key].inc()
-        self._observers[route].observe(seconds)
+        self._requests.labels(route, status).inc()
+        self._seconds.labels(route).observe(seconds)
 
     def text(self, counts: Mapping[str, float]) -> bytes:
         """Return all metrics as text; `counts` are those of the engine."""

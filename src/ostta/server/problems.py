@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from starlette.responses import Response
+
 from ..core.types import Error
 
 # By status: the last part of the type, and the title.
@@ -33,7 +35,7 @@ INTERNAL = "Something went wrong inside the server; its log has the details unde
 
 
 class ProblemError(Exception):
-    """An error answer. `detail` is one sentence; `code` replaces the last part of the type that `KINDS` has for the status.
+    """An error answer. `detail` is one sentence; `code` replaces the type that `KINDS` has for the status.
 
     >>> str(ProblemError(404, "There is no session 'abc'."))
     "There is no session 'abc'."
@@ -62,13 +64,17 @@ class ProblemError(Exception):
         }
         return content if request_id is None else {**content, "request_id": request_id}
 
-    def headers(self) -> dict[str, str]:
-        headers = {"content-type": MEDIA_TYPE, "cache-control": "no-store"}
+    def response(self, request_id: str, headers: Mapping[str, str] | None = None) -> Response:
+        """Return the answer, with additional `headers`."""
+        headers = {**(headers or {}), "content-type": MEDIA_TYPE, "cache-control": "no-store"}
         if self.retry_after is not None:
             headers["retry-after"] = str(self.retry_after)
         if self.status == 401:
             headers["www-authenticate"] = 'Bearer realm="ostta"'
-        return headers
+        if self.status in (408, 413):
+            # The rest of the body would be parsed as the next request.
+            headers["connection"] = "close"
+        return Response(to_bytes(self.to_dict(request_id)), self.status, headers)
 
 
 class ClientGoneError(Exception):

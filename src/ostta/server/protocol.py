@@ -1,7 +1,8 @@
 """uvicorn's HTTP protocol with limits for clients that never finish a request or never read the answer.
 
-`httptools` is used rather than `h11`, although `h11` limits trailers by itself: `h11` needs 13 microseconds for each chunk of a chunked
-body (0.1 with `httptools`), so that a client without a token could occupy the event loop with chunks of one byte.
+`httptools` is used rather than `h11`, although `h11` limits trailers by itself: `h11` needs 13 microseconds for each
+chunk of a chunked body (0.1 with `httptools`), so that a client without a token could occupy the event loop with chunks
+of one byte.
 """
 
 from __future__ import annotations
@@ -21,129 +22,134 @@ MOST_HEAD = 64 * 1024
 SPARE = 5.0
 
 
-def limited(limits: Limits) -> type[HttpToolsProtocol]:
-    """Return the protocol with these limits. A connection that exceeds one of them is closed.
+def limited(limits: Limits) -> type[LimitedProtocol]:
+    """Return the protocol of one server. uvicorn creates an object of it for every connection."""
+    return type("LimitedProtocol", (LimitedProtocol,), {"limits": limits, "clients": Counter()})
 
-    At most `2 * limits.requests` connections are open, and at most half of them from one address. Beyond that, a new connection replaces
-    the one that has been without a request for the longest time, so that idle or unfinished connections cannot keep others out.
+
+class LimitedProtocol(HttpToolsProtocol):
+    """A protocol that closes a connection if it exceeds one of `limits`.
+
+    At most `2 * limits.requests` connections are open, and at most half of them from one address. Beyond that, a new
+    connection replaces the one that has been without a request for the longest time, so that idle or unfinished
+    connections cannot keep others out.
     """
-    # Open connections by client address.
-    clients: Counter[str] = Counter()
 
-    class Limited(HttpToolsProtocol):
-        _head_until: asyncio.TimerHandle | None = None
-        _until: asyncio.TimerHandle | None = None
-        _read_until: asyncio.TimerHandle | None = None
-        # Bytes received since the last progress: the start of a request, a part of its body, or its end.
-        _overhead = 0
-        _idle_since = 0.0
-        _address: str | None = None
+    limits: Limits
+    # Open connections of the server by client address.
+    clients: Counter[str]
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._idle_since = self.loop.time()
-            self._address = network_of(self.client[0] if self.client else "")
-            clients[self._address] += 1
-            self._expect_head()
-            crowded = clients[self._address] > limits.requests
-            if crowded or clients.total() > 2 * limits.requests:
-                self._make_room(self._address if crowded else None)
+    _head_until: asyncio.TimerHandle | None = None
+    _until: asyncio.TimerHandle | None = None
+    _read_until: asyncio.TimerHandle | None = None
+    # Bytes received since the last progress: the start of a request, a part of its body, or its end.
+    _overhead = 0
+    _idle_since = 0.0
+    _address: str | None = None
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._leave()
-            super().connection_lost(exc)
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._idle_since = self.loop.time()
+        self._address = network_of(self.client[0] if self.client else "")
+        self.clients[self._address] += 1
+        self._expect_head()
+        crowded = self.clients[self._address] > self.limits.requests
+        if crowded or self.clients.total() > 2 * self.limits.requests:
+            self._make_room(self._address if crowded else None)
 
-        def data_received(self, data: bytes) -> None:
-            self._overhead += len(data)
-            super().data_received(data)
-            if self._overhead > MOST_HEAD:
-                self._hang_up()
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+        super().connection_lost(exc)
 
-        def on_message_begin(self) -> None:
-            self._cancel()
-            self._expect_head()
-            # Whoever was answered already may still be sending; that comes to an end too.
-            self._until = self.loop.call_later(limits.head_seconds + limits.body_seconds + SPARE, self._hang_up)
-            super().on_message_begin()
+    def data_received(self, data: bytes) -> None:
+        self._overhead += len(data)
+        super().data_received(data)
+        if self._overhead > MOST_HEAD:
+            self._hang_up()
 
-        def on_header(self, name: bytes, value: bytes) -> None:
-            # The parser reports trailers through the same callback. A trailer must never be used as a header.
-            if self._head_until is not None:
-                super().on_header(name, value)
+    def on_message_begin(self) -> None:
+        self._cancel()
+        self._expect_head()
+        # A client that was answered already may still be sending its body.
+        self._until = self.loop.call_later(self.limits.head_seconds + self.limits.body_seconds + SPARE, self._hang_up)
+        super().on_message_begin()
 
-        def on_headers_complete(self) -> None:
-            if self._head_until is not None:
-                self._head_until.cancel()
-                self._head_until = None
-            super().on_headers_complete()
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # The parser reports trailers through the same callback. A trailer must never be used as a header.
+        if self._head_until is not None:
+            super().on_header(name, value)
 
-        def on_body(self, body: bytes) -> None:
-            self._overhead = 0
-            super().on_body(body)
+    def on_headers_complete(self) -> None:
+        if self._head_until is not None:
+            self._head_until.cancel()
+            self._head_until = None
+        super().on_headers_complete()
 
-        def on_message_complete(self) -> None:
-            self._overhead = 0
-            self._cancel()
-            super().on_message_complete()
+    def on_body(self, body: bytes) -> None:
+        self._overhead = 0
+        super().on_body(body)
 
-        def on_response_complete(self) -> None:
-            self._idle_since = self.loop.time()
-            super().on_response_complete()
+    def on_message_complete(self) -> None:
+        self._overhead = 0
+        self._cancel()
+        super().on_message_complete()
 
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self._read_until = self.loop.call_later(limits.read_seconds, self.transport.abort)
+    def on_response_complete(self) -> None:
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
 
-        def resume_writing(self) -> None:
-            self._cancel_read()
-            super().resume_writing()
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._read_until = self.loop.call_later(self.limits.read_seconds, self.transport.abort)
 
-        def _is_idle(self) -> bool:
-            return self.cycle is None or self.cycle.response_complete
+    def resume_writing(self) -> None:
+        self._cancel_read()
+        super().resume_writing()
 
-        def _make_room(self, address: str | None) -> None:
-            """Close the connection that has been idle for the longest time, of `address` or of all; this one if none is idle."""
-            idle = [
-                other
-                for other in self.connections
-                if isinstance(other, Limited)
-                and other is not self
-                and other._address is not None
-                and (address is None or other._address == address)
-                and other._is_idle()
-            ]
-            (min(idle, key=lambda other: other._idle_since) if idle else self)._hang_up()
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
 
-        def _expect_head(self) -> None:
-            self._overhead = 0
-            self._head_until = self.loop.call_later(limits.head_seconds, self._hang_up)
+    def _make_room(self, address: str | None) -> None:
+        """Close the connection that has been idle for longest, of `address` or of all; this one if none is idle."""
+        idle = [
+            other
+            for other in self.connections
+            if isinstance(other, LimitedProtocol)
+            and other is not self
+            and other._address is not None
+            and (address is None or other._address == address)
+            and other._is_idle()
+        ]
+        (min(idle, key=lambda other: other._idle_since) if idle else self)._hang_up()
 
-        def _cancel(self) -> None:
-            for timer in (self._head_until, self._until):
-                if timer is not None:
-                    timer.cancel()
-            self._head_until = self._until = None
+    def _expect_head(self) -> None:
+        self._overhead = 0
+        self._head_until = self.loop.call_later(self.limits.head_seconds, self._hang_up)
 
-        def _cancel_read(self) -> None:
-            if self._read_until is not None:
-                self._read_until.cancel()
-                self._read_until = None
+    def _cancel(self) -> None:
+        for timer in (self._head_until, self._until):
+            if timer is not None:
+                timer.cancel()
+        self._head_until = self._until = None
 
-        def _leave(self) -> None:
-            """Stop the timers, and stop counting the connection."""
-            self._cancel()
-            self._cancel_read()
-            if self._address is not None:
-                clients[self._address] -= 1
-                if not clients[self._address]:
-                    del clients[self._address]
-                self._address = None
+    def _cancel_read(self) -> None:
+        if self._read_until is not None:
+            self._read_until.cancel()
+            self._read_until = None
 
-        def _hang_up(self) -> None:
-            self._leave()
-            self.transport.close()
-            if self.transport.get_write_buffer_size():
-                # `close` waits until the client has read everything, which may never happen.
-                self.loop.call_later(SPARE, self.transport.abort)
+    def _leave(self) -> None:
+        """Stop the timers, and stop counting the connection."""
+        self._cancel()
+        self._cancel_read()
+        if self._address is not None:
+            self.clients[self._address] -= 1
+            if not self.clients[self._address]:
+                del self.clients[self._address]
+            self._address = None
 
-    return Limited
+    def _hang_up(self) -> None:
+        self._leave()
+        self.transport.close()
+        if self.transport.get_write_buffer_size():
+            # `close` waits until the client has read everything, which may never happen.
+            self.loop.call_later(SPARE, self.transport.abort)

@@ -15,20 +15,29 @@ from ipaddress import IPv4Address, ip_address, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from starlette.authentication import AuthCredentials, AuthenticationBackend, BaseUser
+from starlette.requests import HTTPConnection
+
 from ..core.types import Error
 from ..io import read_regular
+from .problems import ProblemError
+from .settings import Clock
 
+# Probes of an orchestrator.
+PROBES = ("/health", "/ready")
+# Paths without a token: probes, and the page with the sign-in form.
+OPEN = (*PROBES, "/login", "/logout", "/", "/favicon.ico")
 COOKIE = "ostta"
 # Seconds until a sign-in expires.
-SIGNED_IN = 12 * 3600
+COOKIE_SECONDS = 12 * 3600
 # Maximum number of remembered signed-out cookies.
 MOST_SIGNED_OUT = 10_000
-SHORTEST = 16
+MIN_TOKEN_LENGTH = 16
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 
 HEADERS = [
-    (b"content-security-policy", b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
-     b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"),
+    (b"content-security-policy", b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:;"
+     b" font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
@@ -39,8 +48,8 @@ HEADERS = [
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
-    """One line of the token file. Without `patterns` it gives access to all sessions, else to those whose id or name matches one.
+class Token(BaseUser):
+    """One line of the token file. `patterns` are the ids or names of sessions that it gives access to; none means all.
 
     >>> Token("0123456789abcdef", ("door*",)).allows("a" * 32, "door 3")
     True
@@ -66,7 +75,7 @@ GUEST = Token("", ("",))
 
 
 class Tokens:
-    """The tokens of a server. Without tokens everybody who reaches it has full access, which is meant for loopback only.
+    """The tokens of a server. Without tokens, every client has full access, which is meant for loopback only.
 
     >>> Tokens([Token("0123456789abcdef")]).of_bearer("0123456789abcdef") is None
     False
@@ -82,7 +91,7 @@ class Tokens:
         return bool(self._tokens)
 
     def of_bearer(self, given: str) -> Token | None:
-        """Return the token that was sent. All tokens are compared in constant time, so that the time reveals nothing."""
+        """Return the token that was sent. All tokens are compared in constant time, so the time reveals nothing."""
         digest = hashlib.sha256(given.encode("utf-8", "replace")).digest()
         found = None
         for token, known in zip(self._tokens, self._digests, strict=True):
@@ -92,7 +101,7 @@ class Tokens:
 
     def cookie(self, token: Token, now: float) -> str:
         """Return a cookie that stands for a token. It does not contain the token and becomes invalid with it."""
-        signed = f"{int(now) + SIGNED_IN}.{secrets.token_urlsafe(12)}"
+        signed = f"{int(now) + COOKIE_SECONDS}.{secrets.token_urlsafe(12)}"
         return f"{signed}.{_signed(token, signed)}"
 
     def of_cookie(self, cookie: str, now: float) -> Token | None:
@@ -104,7 +113,7 @@ class Tokens:
             or not until.isascii()
             or not until.isdecimal()
             or len(until) > 12
-            or not now <= int(until) <= now + 2 * SIGNED_IN
+            or not now <= int(until) <= now + 2 * COOKIE_SECONDS
         ):
             return None
         found = None
@@ -123,13 +132,39 @@ class Tokens:
         self._signed_out[cookie] = int(cookie.partition(".")[0])
 
 
+class TokenBackend(AuthenticationBackend):
+    """The user of a request is the `Token` in its Authorization header or its cookie."""
+
+    def __init__(self, tokens: Tokens, clock: Clock) -> None:
+        self._tokens, self._clock = tokens, clock
+
+    async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, Token]:
+        return AuthCredentials(), self._token(conn)
+
+    def _token(self, connection: HTTPConnection) -> Token:
+        if not self._tokens:
+            return ANYBODY
+        bearer, cookie, found = connection.headers.get("authorization"), connection.cookies.get(COOKIE), None
+        if bearer is not None:
+            kind, _, text = bearer.partition(" ")
+            found = self._tokens.of_bearer(text.strip()) if kind.lower() == "bearer" else None
+        elif cookie is not None:
+            found = self._tokens.of_cookie(cookie, self._clock.wall())
+        path = connection.scope["path"]
+        if found is None and path not in OPEN and not path.startswith("/static/"):
+            raise ProblemError(
+                401, "This server requires a token: send it as `Authorization: Bearer TOKEN`, or sign in at /."
+            )
+        return found or GUEST
+
+
 def _signed(token: Token, signed: str) -> str:
     mac = hmac.new(token.digest, b"ostta cookie " + signed.encode("utf-8", "replace"), hashlib.sha256).digest()
     return base64.urlsafe_b64encode(mac).decode().rstrip("=")
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Read a token file: one token of at least 16 characters per line, optionally followed by session ids or name patterns.
+    """Read a token file: one token of at least 16 characters per line, then optional session ids or name patterns.
 
     # starts a comment.
     """
@@ -142,10 +177,10 @@ def read_tokens(path: Path) -> Tokens:
         words = line.split("#")[0].split()
         if not words:
             continue
-        if len(words[0]) < SHORTEST or not _TOKEN.fullmatch(words[0]):
+        if len(words[0]) < MIN_TOKEN_LENGTH or not _TOKEN.fullmatch(words[0]):
             raise Error(
-                f"Line {number} of the token file {path} has no token of at least {SHORTEST} letters, digits and . _ ~ + / = -: "
-                "make one with `openssl rand -hex 32`.",
+                f"Line {number} of the token file {path} has no token of at least {MIN_TOKEN_LENGTH} letters, digits "
+                "and . _ ~ + / = -: make one with `openssl rand -hex 32`.",
                 code="token-file-invalid",
             )
         if any(hmac.compare_digest(words[0], other.text) for other in tokens):
@@ -190,22 +225,18 @@ class Names:
 
     def knows_origin(self, origin: str, host: str) -> bool:
         """Return whether a page of this origin may use the server: its own page, or one that the operator named."""
-        return origin in self._origins or self.is_own(origin, host)
-
-    def is_own(self, origin: str, host: str) -> bool:
+        if origin in self._origins:
+            return True
         try:
             parts = urlsplit(origin)
         except ValueError:
             return False
         return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
 
-    def is_named(self, origin: str) -> bool:
-        return origin in self._origins
-
 
 @lru_cache(4096)
 def network_of(host: str) -> str:
-    """Return the key for limits per client address: an IPv4 address, or the /64 network that an IPv6 host can choose from.
+    """Return the key for limits per client address: an IPv4 address, or the /64 network of an IPv6 address.
 
     >>> network_of("192.0.2.7"), network_of("2001:db8::1")
     ('192.0.2.7', '2001:db8::/64')
@@ -240,12 +271,13 @@ def proxies_of(given: Sequence[str]) -> tuple[str, ...]:
             networks.append(str(ip_network(text, strict=False)))
         except ValueError:
             raise Error(
-                f"{text!r} is not the address of a proxy: give an address such as 192.0.2.1, or a network such as 10.0.0.0/8.",
+                f"{text!r} is not the address of a proxy: give an address such as 192.0.2.1, or a network such as "
+                "10.0.0.0/8.",
                 code="proxy-invalid",
             ) from None
     return tuple(networks)
 
 
 def hosts_of(address: str, given: Sequence[str]) -> tuple[str, ...]:
-    """Return the host names of a server that listens at `address`: the address if it is a name, and those of the operator."""
+    """Return the host names of a server at `address`: the address if it is a name, and those of the operator."""
     return (*(() if _is_address(address) else (address,)), *given)

@@ -1,4 +1,4 @@
-"""Start a server from its settings."""
+"""Start a server from its settings, in one process or with replicas on Ray."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from typing import Any
 
 import torch
 import uvicorn
+from starlette.types import ASGIApp
 
+from ..core.text import counted
 from ..core.types import Error
-from ..core.words import counted
 from ..live.pool import StreamPool
+from ..ray_cluster import require_ray
 from .app import create_app
 from .local import LocalEngine
 from .logs import log
-from .middleware import App
 from .protocol import limited
 from .security import Tokens, hosts_of, is_loopback, proxies_of, read_tokens
 from .sessions.store import SessionStore
 from .sessions.takeover import take_over
 from .settings import Settings
 
-__all__ = ["config", "hosts_of", "listen", "proxies_of", "require_free_port", "serve_locally", "tokens_for"]
+__all__ = [
+    "config", "hosts_of", "listen", "proxies_of", "require_free_port", "serve_locally", "serve_on_ray", "tokens_for",
+]  # fmt: skip
 # Seconds to wait for requests in progress at the end.
-PATIENCE = 10
+SHUTDOWN_SECONDS = 10
 
 
 def tokens_for(host: str, token_file: Path | None) -> Tokens:
@@ -56,12 +59,13 @@ def require_free_port(host: str, port: int) -> None:
     except OSError as problem:
         if problem.errno == errno.EADDRINUSE:
             raise Error(
-                f"Port {port} at {host} is in use by another program: stop that program, or choose another port with --port "
-                "(0 takes a free one).",
+                f"Port {port} at {host} is in use by another program: stop that program, or choose another port with "
+                "--port (0 takes a free one).",
                 code="address-in-use",
             ) from None
         raise Error(
-            f"The server cannot listen at {host}, port {port} ({problem.strerror}): choose others with --host and --port.",
+            f"The server cannot listen at {host}, port {port} ({problem.strerror}): choose others with --host and "
+            "--port.",
             code="address-unusable",
         ) from None
 
@@ -95,6 +99,40 @@ def serve_locally(
         )
 
 
+def serve_on_ray(
+    backbone: str,
+    settings: Settings,
+    tokens: Tokens,
+    *,
+    host: str,
+    port: int,
+    folder: Path | None = None,
+    store: str | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    replicas: int = 2,
+    threads: int = 1,
+    sessions: int = 256,
+    lease_seconds: float = 10.0,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C. This process authenticates and routes; replicas on Ray have the sessions."""
+    from .cluster.engine import RayEngine
+    from .cluster.replica import ReplicaConfig
+
+    if store is None and folder is None:
+        raise Error(
+            "The engine ray needs a store through which sessions move: give --store postgresql://..., or --state-dir "
+            "on one machine.",
+            code="store-missing",
+        )
+    require_ray()
+    require_free_port(host, port)
+    place = store or (folder or Path()).absolute()
+    config = ReplicaConfig(backbone, place, settings, device, dtype, threads, lease_seconds)
+    engine = RayEngine(config, replicas=replicas, sessions=sessions, folder=folder)
+    listen(create_app(engine, settings, tokens), settings, host=host, port=port)
+
+
 @contextmanager
 def opened_store(folder: Path | None, address: str | None, *, exclusive: bool) -> Iterator[SessionStore | None]:
     """Open the store at `address`, or the SQLite file in `folder`; None without both.
@@ -114,7 +152,7 @@ def opened_store(folder: Path | None, address: str | None, *, exclusive: bool) -
         store.close()
 
 
-def config(app: App, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
+def config(app: ASGIApp, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
     """Return the configuration of uvicorn."""
     return uvicorn.Config(
         app,
@@ -127,11 +165,11 @@ def config(app: App, settings: Settings, *, host: str, port: int) -> uvicorn.Con
         # Any client can send these headers, so only those of the named proxies are used.
         proxy_headers=bool(settings.proxies),
         forwarded_allow_ips=list(settings.proxies),
-        timeout_graceful_shutdown=PATIENCE,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
 
 
-def listen(app: App, settings: Settings, *, host: str, port: int) -> None:
+def listen(app: ASGIApp, settings: Settings, *, host: str, port: int) -> None:
     """Listen at an address until a signal ends the process."""
     # Warnings of Pillow about unusual tags of images are of no use here.
     warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
@@ -145,7 +183,7 @@ def listen(app: App, settings: Settings, *, host: str, port: int) -> None:
 
 
 def _allow_descriptors(count: int) -> None:
-    """Raise the soft limit of open files to `count` if the hard limit permits: many systems allow fewer files than connections."""
+    """Raise the soft limit of open files to `count` if the hard limit permits; each connection is an open file."""
     with suppress(ImportError, ValueError, OSError):  # `resource` is missing on Windows
         import resource
 

@@ -23,7 +23,8 @@ class Limits:
     prompts: int = 8000
     # Bytes of memory of one session, with the snapshots of its guard.
     session_bytes: int = 128 * 2**20
-    # Bytes of the body of a request: with images, with a state, and any other. A state has small parts that `session_bytes` does not count.
+    # Bytes of the body of a request: with images, with a state, and any other. A state has small parts that
+    # `session_bytes` does not count.
     body: int = 16 * 2**20
     state: int = 192 * 2**20
     json: int = 2**20

@@ -1,4 +1,4 @@
-"""Sources of images outside a benchmark: files, folders, lists, archives, videos, cameras and addresses."""
+"""Image sources outside a benchmark: files, folders, lists, archives, videos, cameras and URLs."""
 
 from __future__ import annotations
 

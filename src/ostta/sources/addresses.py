@@ -1,6 +1,6 @@
-"""Cameras, and rtsp and http(s) addresses: an image, a stream of JPEG images, or a video.
+"""Cameras, and rtsp and http(s) addresses of images, JPEG streams or videos.
 
-Reads are limited in bytes, in time and in redirects.
+Reads are limited in size, time and number of redirects.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .source import Item, Source, frame_item, unreadable
 
 RTSP = ("rtsp", "rtsps")
 HTTP = ("http", "https")
-# Maximum size of one image, and time limit of its download.
+# Maximum size of one image in bytes, and time limit of its download in seconds.
 MAX_BYTES, MAX_SECONDS = 64 * 1024 * 1024, 60.0
 REDIRECTS = 5
-# Maximum length of a header line in bytes, and number of header lines of one image in a stream of JPEG images.
+# Maximum length of a header line in bytes, and maximum number of header lines per image of a JPEG stream.
 LONGEST_LINE, MOST_LINES = 8_192, 100
 PLAYLISTS = ("application/vnd.apple.mpegurl", "application/x-mpegurl", "audio/mpegurl", "application/dash+xml")
-# Allow FFmpeg to open videos, playlists and their audio formats at an address, but no local files.
+# Restrict FFmpeg to remote videos and playlists with their audio formats, without access to local files.
 REMOTE_ONLY = {
     "format_whitelist": f"{FORMATS},hls,dash,aac,ac3,eac3,mp3,webvtt",
     "protocol_whitelist": "http,https,httpproxy,tcp,tls,crypto",
@@ -40,7 +40,7 @@ REMOTE_ONLY = {
 
 
 def scheme_of(source: str) -> str | None:
-    """Return the scheme before "://" in lower case; None if there is none."""
+    """Return the scheme before "://" in lower case, or None if there is none."""
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", source)
     return None if match is None else match[1].lower()
 
@@ -55,7 +55,7 @@ def without_password(address: str) -> str:
 
 
 def check_address(address: str) -> None:
-    """Raise an Error unless an address has a host."""
+    """Raise an Error if an address has no host."""
     try:
         host, _ = urlsplit(address).hostname, urlsplit(address).port
     except ValueError:
@@ -67,7 +67,7 @@ def check_address(address: str) -> None:
 
 # --- live sources -----------------------------------------------------------------------------------------------------
 def camera(number: int, every: int, retries: int | None) -> Source:
-    """Return the camera /dev/video<number> of Video4Linux."""
+    """Return a source for the Video4Linux camera /dev/video<number>."""
     require_av()
     device = Path(f"/dev/video{number}")
     if not device.exists():
@@ -79,7 +79,7 @@ def camera(number: int, every: int, retries: int | None) -> Source:
 
 
 def rtsp(address: str, every: int, retries: int | None) -> Source:
-    """Return a stream of an RTSP server over TCP, which passes firewalls and loses no packets."""
+    """Return a source for an RTSP stream over TCP, which passes firewalls and does not lose packets."""
     require_av()
     check_address(address)
     name = without_password(address)
@@ -90,7 +90,7 @@ def rtsp(address: str, every: int, retries: int | None) -> Source:
 def _decoded(
     where: str, name: str, form: str | None = None, options: Mapping[str, str] | None = None
 ) -> Iterator[FrameDecoder]:
-    """Connect, and yield the frames."""
+    """Connect and yield the frames."""
     with open_video(where, name, form=form, remote=True, options=options) as (container, stream):
         try:
             for frame in container.decode(stream):
@@ -102,7 +102,7 @@ def _decoded(
 
 # --- http(s) ----------------------------------------------------------------------------------------------------------
 def web(address: str, every: int, retries: int | None) -> Source:
-    """Return the source at an address; the headers of the response determine its kind."""
+    """Return the source at an address. The response headers determine its type."""
     check_address(address)
     name = without_password(address)
     with _response(address) as response:
@@ -134,7 +134,7 @@ class WebImage(Source):
 
 
 class WebVideo(Source):
-    """A video at an address: one frame in `every`, from the start."""
+    """The video at an address: one frame in `every`, from the start."""
 
     def __init__(self, address: str, every: int) -> None:
         super().__init__(without_password(address))
@@ -185,7 +185,7 @@ def _response(address: str) -> Iterator[http.client.HTTPResponse]:
         raise unreadable(f"{name} cannot be read: {reason}.") from None
     except urllib.error.URLError as problem:
         raise unreadable(f"{name} cannot be reached: {_reason(problem.reason)}.") from None
-    # A stream that ends early raises inside the block.
+    # A stream that ends early raises an exception inside the `with` block of the caller.
     except (OSError, http.client.HTTPException, ValueError) as problem:
         raise unreadable(f"{name} cannot be read: {_reason(problem)}.") from None
 
@@ -197,7 +197,7 @@ def _reason(problem: object) -> str:
 
 
 def _limited(response: http.client.HTTPResponse, name: str) -> bytes:
-    """Read the whole content, within the limits of size and time."""
+    """Read the complete content within the size and time limits."""
     content, start = bytearray(), time.monotonic()
     while chunk := response.read1(1 << 16):
         content += chunk
@@ -219,7 +219,7 @@ def _jpegs(address: str) -> Iterator[FrameDecoder]:
 
 
 def multipart_images(stream: IO[bytes], boundary: bytes, largest: int) -> Iterator[bytes]:
-    """Yield the images of a response of the type multipart/x-mixed-replace ("MJPEG"), each of at most `largest` bytes.
+    """Yield the images of a multipart/x-mixed-replace response ("MJPEG"), each of at most `largest` bytes.
 
     >>> import io
     >>> first = b"--x\\r\\nContent-Type: image/jpeg\\r\\nContent-Length: 3\\r\\n\\r\\nONE\\r\\n"
@@ -227,7 +227,7 @@ def multipart_images(stream: IO[bytes], boundary: bytes, largest: int) -> Iterat
     >>> list(multipart_images(io.BytesIO(body), b"x", 100))
     [b'ONE', b'TWO']
     """
-    # Some servers declare the boundary with its dashes, some without.
+    # Some servers declare the boundary with its dashes, others without.
     boundary = boundary.strip(b"-")
     before = _until(stream, boundary, largest)
     while before is not None:
@@ -240,13 +240,13 @@ def multipart_images(stream: IO[bytes], boundary: bytes, largest: int) -> Iterat
             before = _until(stream, boundary, largest)
         else:
             content = before = _until(stream, boundary, largest)
-        # Content without a following boundary is an incomplete image.
+        # Without a following boundary, the image is incomplete.
         if content and before is not None and headers.get("content-type", "image/").startswith("image/"):
             yield content
 
 
 def _until(stream: IO[bytes], boundary: bytes, largest: int) -> bytes | None:
-    """Return the bytes before the next boundary; None if there is none."""
+    """Return the bytes before the next boundary, or None if there is none."""
     content = bytearray()
     while line := stream.readline(LONGEST_LINE):
         if line.startswith(b"--") and line.strip().strip(b"-") == boundary:

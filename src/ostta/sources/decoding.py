@@ -13,12 +13,12 @@ from ..core.errors import import_extra
 from ..data.images import MAX_MEGAPIXELS
 from .source import unreadable
 
-# FFmpeg's names of the accepted formats. Other formats refer to further files, such as `concat`, or are not recorded
+# FFmpeg names of the accepted formats. Other formats, such as `concat`, refer to further files or are not recorded
 # videos.
 FORMATS = "mov,matroska,avi,mpeg,mpegts,mpegvideo,m4v,h264,hevc,mjpeg,mpjpeg,asf,flv,ogg"
-# Allow FFmpeg to open a local file, but no other file that it names.
+# Restrict FFmpeg to local files in formats that do not refer to other files.
 LOCAL_ONLY = {"format_whitelist": FORMATS, "protocol_whitelist": "file"}
-# Time limit in seconds of opening, and of each read, over a network.
+# Timeout in seconds for opening and for each read over a network.
 TIMEOUT_SECONDS = 10.0
 
 
@@ -36,7 +36,7 @@ def video_errors() -> tuple[type[Exception], ...]:
 def open_video(
     where: str, what: str, *, form: str | None = None, remote: bool = False, options: Mapping[str, str] | None = None
 ) -> Iterator[tuple[Any, Any]]:
-    """Open the container at `where` and yield it with its video stream. `what` is its name in messages."""
+    """Open the container at `where` and yield it with its video stream. `what` is the name used in messages."""
     av = require_av()
     timeout = TIMEOUT_SECONDS if remote else None
     try:
@@ -45,7 +45,7 @@ def open_video(
         reason = video_reason(problem)
         if isinstance(problem, av.error.ArgumentError) and "format_whitelist" in (options or {}):
             reason = f"it is not in an accepted video format ({FORMATS})"
-        # Without the cause: it may have the password of an address.
+        # Suppress the cause, which may contain the password of an address.
         raise unreadable(f"{what} cannot be opened: {reason}.") from None
     try:
         stream = container.streams.best("video")
@@ -65,13 +65,13 @@ def open_video(
 
 
 def video_reason(problem: Exception) -> str:
-    """Return the reason of an FFmpeg error, without the address, which may have a password."""
+    """Return the reason of an FFmpeg error without the address, which may contain a password."""
     text = str(getattr(problem, "strerror", None) or type(problem).__name__)
     return text.rstrip(".").lower() if text[:1].isupper() else text
 
 
 def frame_pixels(frame: Any) -> npt.NDArray[Any]:
-    """Return a decoded frame as an array height x width x 3, rotated upright."""
+    """Return a decoded frame as an upright array [height, width, 3]."""
     try:
         pixels: npt.NDArray[Any] = frame.to_ndarray(format="rgb24")
     except video_errors() as problem:

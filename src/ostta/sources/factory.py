@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from ..core.checks import shown
 from ..core.types import Error
@@ -32,11 +33,11 @@ def open(
 ) -> Source:
     """Open images, folders, globs, lists, archives, videos, feature files, a camera or an address as one source.
 
-    every:    take one frame in `every` of videos and live sources.
+    every:    use one frame in `every` of videos and live sources.
     follow:   wait for new images in folders.
-    skip:     `skip(key)` returns whether an item has been processed already. Such items are not read, and a video
+    skip:     `skip(key)` returns whether an item has already been processed. Such items are not read, and a video
               resumes at the first frame that is not skipped.
-    retries:  number of consecutive attempts to restore a live connection before an Error; unlimited if None.
+    retries:  maximum number of consecutive attempts to restore a live connection; unlimited if None.
 
     >>> image.save("cat.png")
     >>> for prediction in adapter.stream(ostta.sources.open("cat.png")):
@@ -59,10 +60,10 @@ def open(
         names = [name for source in sources for name in _expand(source, skipped)]
         _check_live_is_last(names)
         several = len(names) > 1
-        opened = SourceSequence(names, open_one, any(map(_may_wait, names))) if several else open_one(names[0])
+        opened = SourceSequence(names, open_one) if several else open_one(names[0])
         skipped.report(opened)
         if several:
-            _check_files([source for source in sources if _is_file_name(source)], open_one)
+            _check_files(sources, open_one)
     opened.check()
     return opened
 
@@ -70,12 +71,12 @@ def open(
 class SourceSequence(Source):
     """Several sources in sequence, each opened when it starts.
 
-    A source that cannot be opened yields an item with the reason.
+    A source that cannot be opened yields an item with the error message.
     """
 
-    def __init__(self, names: Sequence[str | int], open_one: Callable[[str | int], Source], waits: bool) -> None:
+    def __init__(self, names: Sequence[str | int], open_one: Callable[[str | int], Source]) -> None:
         super().__init__(", ".join([*map(str, names[:3]), *(["..."] if len(names) > 3 else [])]))
-        self.waits = waits
+        self.waits = any(_kind(name) in ("camera", "list", "address") for name in names)
         self._names, self._open = names, open_one
         self._current: Source | None = None
 
@@ -110,39 +111,41 @@ def _unknown(message: str) -> Error:
     return Error(message, code="source-unknown")
 
 
-def _is_file_name(source: SourceName) -> bool:
-    """Return whether the source is the path of a file or a folder, not an address or a glob."""
-    if isinstance(source, int):
-        return False
-    name = os.fspath(source)
-    return name.startswith(FEATURES) or (_camera_of(name) is None and os.path.exists(name))
+def _kind(name: str | int) -> Literal["camera", "list", "features", "address", "path"]:
+    """Return what a name refers to. "-" is the list on standard input."""
+    if isinstance(name, int) or _camera_of(name) is not None:
+        return "camera"
+    if name == "-":
+        return "list"
+    if name.startswith(FEATURES):
+        return "features"
+    return "path" if scheme_of(name) is None else "address"
 
 
 def _check_files(sources: Sequence[SourceName], open_one: Callable[[str | int], Source]) -> None:
-    """Check folders, archives and lists before the first of several sources is read.
+    """Check folders, archives, lists and feature files before the first of several sources is read.
 
-    A damaged video yields an item instead.
+    Videos are not checked: a damaged video yields an item with the error message.
     """
-    for source in sources:
-        opened = open_one(os.fspath(source) if not isinstance(source, int) else source)
-        if not isinstance(opened, Video):
-            opened.check()
+    for name in (os.fspath(source) for source in sources if not isinstance(source, int)):
+        if _kind(name) == "features" or (_kind(name) != "camera" and os.path.exists(name)):
+            opened = open_one(name)
+            if not isinstance(opened, Video):
+                opened.check()
 
 
 def _expand(source: SourceName, skipped: SkippedFiles) -> Sequence[str | int]:
-    """Return the source itself, or the sorted paths that match its glob."""
+    """Return the source itself, or the sorted paths that match it if it is a glob."""
     if isinstance(source, int):
         if not 0 <= source < 10_000:
             raise _unknown(f"The number of a camera must be 0 or more, not {source}.")
         return [source]
     name = os.fspath(source)
-    if name == "-" or name.startswith(FEATURES) or _camera_of(name) is not None:
-        return [name]
-    scheme = scheme_of(name)
-    if scheme is not None:
-        if scheme not in RTSP + HTTP:
+    if _kind(name) == "address":
+        if scheme_of(name) not in RTSP + HTTP:
             raise _unknown(f"{without_password(name)} cannot be read: addresses begin with {', '.join(RTSP + HTTP)}.")
         check_address(name)
+    if _kind(name) != "path":
         return [name]
     if not os.path.lexists(name) and glob.has_magic(name):
         paths = []
@@ -165,14 +168,13 @@ def _open_one(name: str | int, *, every: int, skip: Skip | None, retries: int | 
     number = name if isinstance(name, int) else _camera_of(name)
     if number is not None:
         return camera(number, every, retries)
-    name = str(name)
-    if name == "-":
+    name, kind = str(name), _kind(name)
+    if kind == "list":
         return ImageList(name, skip)
-    if name.startswith(FEATURES):
+    if kind == "features":
         return StoredFeatures(name, skip)
-    scheme = scheme_of(name)
-    if scheme is not None:
-        return (rtsp if scheme in RTSP else web)(name, every, retries)
+    if kind == "address":
+        return (rtsp if scheme_of(name) in RTSP else web)(name, every, retries)
     path = Path(name)
     if path.is_dir():
         return Folder(path, skip)
@@ -184,24 +186,19 @@ def _open_one(name: str | int, *, every: int, skip: Skip | None, retries: int | 
 
 
 def _is_source(path: Path) -> bool:
-    """Return whether a path that matches a glob is opened.
+    """Return whether a path that matches a glob is opened as a source.
 
-    Lists are not, since most text files are not lists of images.
+    Lists are excluded, since most text files are not lists of images.
     """
     return path.is_dir() or path.suffix.lower() in SUFFIXES | {".tar"} or is_image(path)
 
 
 def _camera_of(name: str) -> int | None:
-    """Return the number of a camera that is given by its number or its device; None for a file with that name."""
+    """Return the camera number of a number or device name, or None if a file has that name."""
     match = re.fullmatch(r"/dev/video(\d{1,4})", name)
     if match is None and not os.path.lexists(name):
         match = re.fullmatch(r"(\d{1,4})", name)
     return None if match is None else int(match[1])
-
-
-def _may_wait(name: str | int) -> bool:
-    """Return whether the images of a source may arrive over time, judging by its name."""
-    return isinstance(name, int) or name == "-" or _camera_of(name) is not None or scheme_of(name) is not None
 
 
 def _folder(source: SourceName) -> Path:
@@ -211,14 +208,12 @@ def _folder(source: SourceName) -> Path:
 
 
 def _check_live_is_last(names: Sequence[str | int]) -> None:
-    """Raise an Error if a source follows a live source, which has no end."""
+    """Raise an Error if a source follows a live source, which does not end."""
     for name in names[:-1]:
-        if isinstance(name, int) or _camera_of(name) is not None or scheme_of(name) in RTSP:
-            shown_name = name if isinstance(name, int) else without_password(name)
+        if _kind(name) == "camera" or scheme_of(str(name)) in RTSP:
             raise _unknown(
-                f"{shown_name} is live and has no end: give only one live source, as the last one. For several live "
-                "sources use "
-                "ostta.StreamPool."
+                f"{without_password(str(name))} is live and has no end: give only one live source, as the last one. "
+                "For several live sources use ostta.StreamPool."
             )
 
 

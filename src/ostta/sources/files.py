@@ -1,4 +1,4 @@
-"""Sources of files: one image, a folder, a list with one path per line, a tar archive, or a feature file."""
+"""File sources: an image, a folder, a list with one path per line, a tar archive, or a feature file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import IO, Any, cast
 
 from ..core.checks import shown
 from ..core.errors import reason_of
+from ..core.text import counted
 from ..core.types import Error
-from ..core.words import counted
 from ..data.images import START, ImageFeatures, is_image_content
 from ..data.readers.folders import IMAGE_SUFFIXES
 from ..feature_files import features_path, read_features
@@ -21,25 +21,25 @@ from ..io import open_regular, readable
 from .addresses import HTTP, WebImage, check_address, scheme_of, without_password
 from .source import Item, Skip, Source, file_item, file_key, missing_item, unreadable
 
-# Maximum length of a line of a list in bytes; no system has longer paths.
+# Maximum line length of a list in bytes; no operating system supports longer paths.
 LONGEST_LINE = 65_536
 # Control characters that do not occur in text.
 NOT_TEXT = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")
 # First bytes of text documents that are not lists of paths, such as SVG images.
 MARKUP = (b"<", b"%PDF")
-# Number of skipped files that are named in the event.
+# Maximum number of skipped files that an event names.
 NAMED_FILES = 10
-# Maximum size of one image in an archive.
+# Maximum size of one image in an archive, in bytes.
 MAX_BYTES = 256 * 1024 * 1024
 
 
 def has_image_name(name: str | Path) -> bool:
-    """Return whether a file has the suffix of an image."""
+    """Return whether a file has an image suffix."""
     return Path(name).suffix.lower() in IMAGE_SUFFIXES
 
 
 def is_image(path: Path) -> bool:
-    """Return whether a file is an image by its suffix or, if it has another suffix, by its content."""
+    """Return whether a file is an image, judged by its suffix or, for other suffixes, by its content."""
     if has_image_name(path):
         return True
     try:
@@ -50,7 +50,7 @@ def is_image(path: Path) -> bool:
 
 
 class SkippedFiles:
-    """The number of files that were skipped because they are not images, and the names of the first ones."""
+    """Number and first names of the files that were skipped because they are not images."""
 
     def __init__(self) -> None:
         self.count, self._names = 0, list[str]()
@@ -72,7 +72,7 @@ class SkippedFiles:
             source.add_event("skipped", str(self), {"files": self.count})
 
     def no_images(self, where: object) -> Error:
-        """Return the error of a source without images."""
+        """Return the error for a source without images."""
         return unreadable(f"There are no images in {where}.{f' {self}' if self.count else ''}")
 
 
@@ -90,7 +90,7 @@ class File(Source):
 
 
 class Folder(Source):
-    """The images of a folder and its subfolders, in the order of their names."""
+    """The images of a folder and its subfolders, sorted by name."""
 
     def __init__(self, folder: Path, skip: Skip | None) -> None:
         super().__init__(str(folder), skip)
@@ -113,7 +113,7 @@ class Folder(Source):
 
 
 class ImageList(Source):
-    """The images of a list with one path or http(s) address per line, in a file or, for "-", on standard input.
+    """The images of a list with one path or http(s) address per line, from a file or from standard input ("-").
 
     Empty lines are ignored. Paths need not be UTF-8.
     """
@@ -152,7 +152,7 @@ class ImageList(Source):
 
 
 class Archive(Source):
-    """The images of a .tar file, in its order. Nothing is unpacked."""
+    """The images of a .tar file, in archive order. The archive is not unpacked."""
 
     def __init__(self, path: Path, skip: Skip | None) -> None:
         super().__init__(str(path), skip)
@@ -173,15 +173,15 @@ class Archive(Source):
             skipped.report(self)
 
     def _members(self, skipped: SkippedFiles) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo, str]]:
-        """Yield the images, unread, with their keys."""
+        """Yield the image members and their keys, without reading the images."""
         with open_regular(self._path, "archive") as file:
             status = os.fstat(file.fileno())
             key = file_key(self._path, status.st_size, status.st_mtime_ns)
             try:
-                # Only without compression: a few compressed bytes may expand to any number.
+                # Accept only uncompressed archives: a few compressed bytes may expand to any size.
                 with tarfile.open(fileobj=file, mode="r:") as archive:
                     while (member := archive.next()) is not None:
-                        # Otherwise the list of all members grows.
+                        # Keep memory constant: `tarfile` stores every member it reads.
                         cast(Any, archive).members.clear()
                         if member.isreg() and _is_image_member(archive, member):
                             yield archive, member, f"{key}#{member.offset}"
@@ -214,7 +214,7 @@ def _is_image_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bool:
 
 
 class StoredFeatures(Source):
-    """The rows of the feature file `features:FILE`, named features:FILE#ROW."""
+    """The rows of the feature file `features:FILE`. Items are named features:FILE#ROW."""
 
     def __init__(self, name: str, skip: Skip | None) -> None:
         super().__init__(name, skip)
@@ -233,7 +233,7 @@ class StoredFeatures(Source):
 
 
 def _address_item(address: str) -> Item:
-    """Return the item of an address in a list."""
+    """Return the item for an address in a list."""
     name = without_password(address)
     if scheme_of(address) not in HTTP:
         return missing_item(name, f"{name} cannot be read: addresses in a list must begin with {' or '.join(HTTP)}.")
@@ -245,11 +245,11 @@ def _address_item(address: str) -> Item:
 
 
 def _walk(folder: Path, skipped: SkippedFiles) -> Iterator[Item]:
-    """Yield the images of a folder and its subfolders in the order of names.
+    """Yield the images of a folder and its subfolders, sorted by name.
 
-    Only the listings of open folders are in memory.
+    Only the listings of open folders are kept in memory.
     """
-    # Without recursion: folders may be nested more deeply than function calls.
+    # Iterative, because folders may be nested more deeply than the recursion limit.
     left = [iter([(str(folder), True)])]
     while left:
         path, is_folder = next(left[-1], ("", False))
@@ -267,11 +267,11 @@ def _walk(folder: Path, skipped: SkippedFiles) -> Iterator[Item]:
 
 
 def _listing(folder: str) -> list[tuple[str, bool]]:
-    """Return the sorted entries of a folder, and whether each is a folder; without hidden files that are not images."""
+    """Return the sorted entries of a folder and whether each is a folder, without ignored entries."""
     with os.scandir(folder) as entries:
-        # Like `Path.rglob`, do not follow a link to a folder: it may be circular.
-        found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries if not _is_ignored(entry))
-    return [(os.path.join(folder, name), is_folder) for name, is_folder in found]
+        # Like `Path.rglob`, do not follow links to folders, which may be circular.
+        items = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries if not _is_ignored(entry))
+    return [(os.path.join(folder, name), is_folder) for name, is_folder in items]
 
 
 def _is_ignored(entry: os.DirEntry[str]) -> bool:
@@ -282,7 +282,7 @@ def _is_ignored(entry: os.DirEntry[str]) -> bool:
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes | None]:
-    """Yield the lines; None for a line that is too long."""
+    """Yield the lines, with None for a line that is too long."""
     while line := file.readline(LONGEST_LINE):
         if len(line) < LONGEST_LINE or line.endswith(b"\n"):
             yield line

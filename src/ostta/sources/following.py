@@ -1,4 +1,4 @@
-"""Follow folders: yield new images as soon as they are completely written."""
+"""Follow folders and yield new images as soon as they are completely written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..data.images import read_image
 from .files import SkippedFiles, has_image_name, is_image
 from .source import Item, Skip, Source, file_key, unreadable
 
-# Seconds between two scans of the folders, or a multiple of the duration of a scan.
+# Minimum interval between two scans of the folders in seconds; slow scans are spaced further apart.
 SCAN_INTERVAL = 0.5
 SCAN_FACTOR = 10
 # Number of scans without a change after which an unreadable file is reported.
@@ -23,7 +23,7 @@ MOST_SCANS = 20
 
 
 class _Seen(NamedTuple):
-    """The state of a file in a scan; a file that was overwritten has another state."""
+    """State of a file in a scan. Overwriting a file changes its state."""
 
     path: str
     size: int
@@ -31,10 +31,10 @@ class _Seen(NamedTuple):
 
 
 class FollowedFolders(Source):
-    """The images of folders and their subfolders, in the order of arrival, beginning with the existing images.
+    """The images of folders and their subfolders in order of arrival, starting with the existing images.
 
-    A file is complete if it is unchanged in two scans and can be decoded. A file that is unchanged for ten seconds and
-    cannot be decoded is yielded too, so that the problem is reported.
+    A file is complete if it is unchanged in two scans and can be decoded. A file that is unchanged for ten seconds but
+    cannot be decoded is also yielded, so that the problem is reported.
     """
 
     waits = True
@@ -64,7 +64,7 @@ class FollowedFolders(Source):
 
     def _arrivals(self, skipped: SkippedFiles) -> Iterator[Item]:
         self._closed.clear()
-        # 64 bits per file keep the memory small.
+        # Store 64-bit hashes instead of names to save memory.
         yielded: set[int] = set()
         unchanged: dict[_Seen, int] = {}
         while not self._closed.is_set():
@@ -76,7 +76,7 @@ class FollowedFolders(Source):
                     present.add(hash(seen))
                 else:
                     new.append(seen)
-            # Forget deleted files, but not those of a missing folder, which may appear again unchanged.
+            # Remove deleted files, but not those of a missing folder, which may reappear unchanged.
             yielded = yielded if self._missing else present
             unchanged = {seen: unchanged.get(seen, -1) + 1 for seen in new}
             took = time.monotonic() - start
@@ -111,7 +111,7 @@ class FollowedFolders(Source):
                 self.add_event("reconnected", f"The folder '{folder}' can be read again.")
 
     def _complete(self, seen: _Seen, key: str, scans: int) -> Item | None:
-        """Return the item of a file; None if it is still being written or was deleted."""
+        """Return the item of a file, or None if the file is incomplete or was deleted."""
         try:
             image = read_image(seen.path)
         except Error:
@@ -129,7 +129,7 @@ class FollowedFolders(Source):
 def _scan_folder(folder: str) -> Iterator[_Seen]:
     """Yield the files below a folder.
 
-    Raise an OSError if `folder` itself cannot be read; entries that disappear are skipped.
+    Raise an OSError if `folder` itself cannot be read. Entries that disappear during the scan are skipped.
     """
     left = [folder]
     while left:

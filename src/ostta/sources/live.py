@@ -9,25 +9,25 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
 from ..core.errors import reason_of
+from ..core.text import counted
 from ..core.types import Error
-from ..core.words import counted
 from ..data.images import ImageSource
 from .source import Item, Source, frame_item, unreadable
 
-# Length of the queue. Each queued frame needs memory and makes predictions later.
+# Queue length. Each queued frame needs memory and increases the latency of predictions.
 QUEUE_LENGTH = 2
 # Seconds before each attempt to restore a connection; the last value is repeated.
 RETRY_DELAYS = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-# Seconds without a frame after which an event is added.
+# Time without a frame, in seconds, after which an event is added.
 SILENCE_SECONDS = 15.0
-# Seconds before the first event about dropped frames, and between two such events.
+# Delay of the first event about dropped frames, and interval between such events, in seconds.
 FIRST_DROPS, BETWEEN_DROPS = 5.0, 60.0
 # Seconds that `close` waits for the thread, which may be blocked in a read.
 JOIN_SECONDS = 2.0
 
-# Decodes one frame, if it is used.
+# Decodes one frame. Called only if the frame is used.
 FrameDecoder = Callable[[], ImageSource]
-# Connects, and yields frames until the connection ends. All problems are raised as Error.
+# Connects and yields frames until the connection ends. Raises only Error.
 Connect = Callable[[], Iterator[FrameDecoder]]
 
 
@@ -39,9 +39,9 @@ class _Frame:
 
 
 class Live(Source):
-    """A camera or a stream.
+    """A camera or a network stream.
 
-    The first connection must succeed; a lost connection is restored, in at most `retries` attempts in a row.
+    The first connection must succeed. A lost connection is restored in at most `retries` consecutive attempts.
     """
 
     live = waits = True
@@ -61,7 +61,7 @@ class Live(Source):
 
     def __iter__(self) -> Iterator[Item]:
         reader = self._start()
-        # Frames that were dropped before the iteration are not counted.
+        # Do not count frames that were dropped before the iteration.
         self._dropped = 0
         reader.drops = _DropCounter()
         silent = False
@@ -70,7 +70,7 @@ class Live(Source):
                 try:
                     frame = reader.frames.get(timeout=SILENCE_SECONDS)
                 except Empty:
-                    # The thread reports lost connections itself.
+                    # The reader thread reports lost connections.
                     if not silent and not reader.disconnected:
                         silent = True
                         sentence = f"{self.name} has sent no frame for {SILENCE_SECONDS:g} seconds."
@@ -105,12 +105,12 @@ class Live(Source):
 
 
 class _Reader:
-    """The thread of a live source."""
+    """Thread that reads a live source."""
 
     def __init__(self, source: Live, connect: Connect, every: int, retries: int | None) -> None:
         self._source, self._connect, self._every, self._retries = source, connect, every, retries
         self.frames: SimpleQueue[_Frame | Error | None] = SimpleQueue()
-        # Set when the first frame arrived or the first connection failed.
+        # Set when the first frame arrives or the first connection fails.
         self.answered = Event()
         self.problem: Error | None = None
         self.disconnected = False
@@ -126,7 +126,7 @@ class _Reader:
         self.stopped.set()
         self.frames.put(None)
         self.answered.set()
-        # A blocked read ends by its own timeout; the thread is a daemon.
+        # A blocked read ends after its timeout. The thread is a daemon, so it does not delay the exit of the process.
         self._thread.join(JOIN_SECONDS)
 
     def _run(self) -> None:
@@ -136,7 +136,7 @@ class _Reader:
             if not self.answered.is_set():
                 self.problem = problem
             self.frames.put(problem)
-        except Exception as problem:  # Nobody would see an unexpected exception of a thread.
+        except Exception as problem:  # An exception in a thread would otherwise be lost.
             message = f"{self._source.name} cannot be read: {type(problem).__name__}: {reason_of(problem)}."
             self.frames.put(unreadable(message))
         finally:
@@ -202,14 +202,14 @@ class _Reader:
 
 
 class _DropCounter:
-    """The number of dropped frames since the last event, which is added from time to time."""
+    """Counter of dropped frames that limits how often events are added."""
 
     def __init__(self) -> None:
         self._unreported = 0
         self._due: float | None = None
 
     def count(self) -> int:
-        """Count a frame, and return the number to report now, or 0 if no event is due."""
+        """Count a dropped frame. Return the number to report, or 0 if no event is due."""
         now = time.monotonic()
         self._unreported += 1
         if self._due is None:

@@ -1,4 +1,4 @@
-"""The base class of all sources, and their items."""
+"""Base class of all sources, and their items."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from ..core.types import Error, Event, ImageError
 from ..data.images import ImageSource
 
-# Number of events that are kept: a camera may be lost and found again for years.
+# Maximum number of stored events, because a camera may reconnect for years.
 EVENTS = 100
 
-# Returns whether the item with this key has been processed already.
+# Returns whether the item with this key has already been processed.
 Skip = Callable[[str], bool]
 
 
@@ -24,12 +24,11 @@ class Item:
     """One image of a source.
 
     name:     a path, "clip.mp4#120" for frame 120, or an address.
-    key:      identifies the content and is the same after a restart. For a file it consists of path, size and
-              modification time, for a frame also of its number. It is empty if an image cannot be read again, as from
-              a camera.
-    time:     seconds: since 1970 for files (modification) and live sources (arrival), since the start for a video.
-    path:     the file, if the image is a file.
-    problem:  the reason why there is no image, if it is known already.
+    key:      identifier of the content that is stable across restarts. It consists of path, size and modification
+              time, and for a frame also of its number. It is empty if an image cannot be read again, as from a camera.
+    time:     seconds since 1970 for files (modification) and live sources (arrival), or since the start for videos.
+    path:     path of the file, if the image is a file.
+    problem:  reason why there is no image, if it is already known.
 
     >>> image.save("cat.png")
     >>> item = next(iter(ostta.sources.open("cat.png")))
@@ -58,11 +57,11 @@ class Item:
 
 
 class Source(ABC):
-    """Images from outside in sequence, created by `ostta.sources.open`.
+    """Base class of image sources. Create one with `ostta.sources.open`.
 
-    A recorded source (`live` is False) yields every image. A live source drops images if the consumer is too slow, and
-    `dropped` is their number. `waits` is True if the next image may not exist yet: for live sources, followed folders
-    and standard input. `events` are the last events: frames "dropped", a connection "lost" and "reconnected".
+    A recorded source (`live` is False) yields every image. A live source drops images if the consumer is too slow and
+    counts them in `dropped`. `waits` is True if the next image may not exist yet, as for live sources, followed folders
+    and standard input. `events` contains recent events: frames "dropped", a connection "lost" or "reconnected".
 
     >>> image.save("cat.png")
     >>> with ostta.sources.open("cat.png") as source:
@@ -94,10 +93,10 @@ class Source(ABC):
 
     @abstractmethod
     def __iter__(self) -> Iterator[Item]:
-        """Yield the items from the start; a live source yields the current ones."""
+        """Yield the items from the start, or from the current frame for a live source."""
 
     def check(self) -> None:  # noqa: B027  Sources without a check need none.
-        """Raise the Error that an iteration would start with, without reading an image.
+        """Raise an Error if the source cannot be read, without reading an image.
 
         >>> image.save("cat.png")
         >>> print(ostta.sources.open("cat.png").check())
@@ -105,7 +104,7 @@ class Source(ABC):
         """
 
     def close(self) -> None:  # noqa: B027  Sources without resources need not close them.
-        """Stop threads and close connections; an iteration that waits ends. It may be called repeatedly.
+        """Stop threads, close connections and end a waiting iteration. Repeated calls have no effect.
 
         >>> source = ostta.sources.open("-")
         >>> source.close()
@@ -123,13 +122,13 @@ class Source(ABC):
         return self._event_count
 
     def new_events(self, until: int | None = None) -> list[Event]:
-        """Return the events since the last call, at most the last hundred; `until` is the `event_count` to stop at.
+        """Return the events since the last call, at most the last hundred, up to event number `until`.
 
         >>> ostta.sources.open("-").new_events()
         []
         """
         count, kept = self._event_count, list(self.events)
-        # Events are numbered from 0. `oldest` is the number of the first event that is kept.
+        # Events are numbered from 0. `oldest` is the number of the first stored event.
         oldest, until = count - len(kept), count if until is None else until
         new = kept[max(self._read_count - oldest, 0) : max(until - oldest, 0)]
         self._read_count = max(self._read_count, until)
@@ -147,7 +146,7 @@ class Source(ABC):
         self._event_count += 1
 
     def skips(self, key: str) -> bool:
-        """Return whether the item with this key has been processed already.
+        """Return whether the item with this key has already been processed.
 
         >>> ostta.sources.open("-", skip={"a"}.__contains__).skips("a")
         True
@@ -156,14 +155,14 @@ class Source(ABC):
 
 
 def unreadable(message: str) -> Error:
-    """Return the error of a source that cannot be opened or read."""
+    """Return the error for a source that cannot be opened or read."""
     return Error(message, code="source-unreadable")
 
 
 def file_item(path: Path) -> Item:
     """Return the item of a file, which is read when the image is used.
 
-    A missing file has no key, since it may appear.
+    A missing file has no key, since it may be created later.
     """
     try:
         status = os.stat(path)
@@ -173,12 +172,12 @@ def file_item(path: Path) -> Item:
 
 
 def missing_item(name: str, problem: str, path: Path | None = None) -> Item:
-    """Return the item of an image that cannot be read."""
+    """Return the item for an image that cannot be read."""
     return Item(b"", name, "", path=path, problem=problem)
 
 
 def frame_item(decode: Callable[[], ImageSource], name: str, key: str, time: float | None, frame: int) -> Item:
-    """Return the item of a frame. If `decode` raises an Error, the item has its message."""
+    """Return the item of a frame. If `decode` raises an Error, the item contains its message."""
     try:
         image = decode()
     except Error as problem:
@@ -187,6 +186,6 @@ def frame_item(decode: Callable[[], ImageSource], name: str, key: str, time: flo
 
 
 def file_key(path: str | Path, size: int, changed: int) -> str:
-    """Return the key of a file; `changed` is in nanoseconds. Bytes of names that are not UTF-8 are escaped."""
+    """Return the key of a file. `changed` is in nanoseconds. Name bytes that are not UTF-8 are escaped."""
     name = os.fsencode(os.path.abspath(path)).decode(errors="backslashreplace")
     return f"{name}|{size}|{changed}"

@@ -1,4 +1,4 @@
-"""Recorded videos. The number of a frame does not depend on where reading starts, so that a stopped run can resume."""
+"""Recorded videos. Frame numbers do not depend on the start position, so a stopped run can resume."""
 
 from __future__ import annotations
 
@@ -11,47 +11,28 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
+from ..core.text import counted
 from ..core.types import Error
-from ..core.words import counted
 from ..io import check_regular
 from .decoding import LOCAL_ONLY, frame_pixels, open_video, video_errors, video_reason
 from .source import Item, Skip, Source, file_key, frame_item, unreadable
 
 SUFFIXES = frozenset(
     [
-        ".mp4",
-        ".m4v",
-        ".mov",
-        ".avi",
-        ".mkv",
-        ".webm",
-        ".mpg",
-        ".mpeg",
-        ".ts",
-        ".mts",
-        ".m2ts",
-        ".wmv",
-        ".flv",
-        ".ogv",
-        ".3gp",
-        ".mjpeg",
-        ".mjpg",
-        ".h264",
-        ".264",
-        ".hevc",
-        ".265",
+        *(".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".ts", ".mts", ".m2ts"),
+        *(".wmv", ".flv", ".ogv", ".3gp", ".mjpeg", ".mjpg", ".h264", ".264", ".hevc", ".265"),
     ]
 )
-# Maximum number of packets by which a frame is reordered; the standards allow 16.
+# Maximum reordering of frames in packets; the standards allow 16.
 REORDERED = 64
-# Maximum number of packets without their frames; if there are more, frames were lost.
+# Maximum number of packets whose frames are pending; if there are more, frames were lost.
 MOST_PENDING = 4_096
 
 
 class Video(Source):
     """The frames of a video file, one in `every`, without drops.
 
-    Skipped frames are passed by a seek if the seek is exact.
+    Skipped frames are passed over by seeking if the seek is exact.
     """
 
     def __init__(self, path: Path, every: int, skip: Skip | None) -> None:
@@ -71,7 +52,7 @@ class Video(Source):
         if self.skips(f"{key}#0"):
             with self._open() as (container, stream):
                 place = find_place(container, stream, self._every, lambda number: self.skips(f"{key}#{number}"))
-        # If a seek leads to the wrong position, an earlier one is tried. Finally, the whole video is decoded.
+        # If a seek reaches the wrong position, try an earlier key frame, and finally decode from the start.
         for seek in () if place is None else place.seeks:
             any_item = False
             for item in self._items(key, place, seek):
@@ -82,7 +63,7 @@ class Video(Source):
         if place is None or not place.at_the_end:
             yield from self._items(key, None, None)
 
-    def _items(self, key: str, place: Place | None, seek: int | None) -> Iterator[Item]:
+    def _items(self, key: str, place: FramePosition | None, seek: int | None) -> Iterator[Item]:
         damage, last = Damage(), None
         with self._open() as (container, stream):
             start, base, rate = stream.start_time or 0, stream.time_base, stream.average_rate
@@ -120,7 +101,7 @@ class Video(Source):
 
     def _open(self) -> AbstractContextManager[tuple[Any, Any]]:
         check_regular(self._path, "video")
-        # Names such as "concat:a" have a meaning in FFmpeg; absolute paths do not.
+        # FFmpeg interprets names such as "concat:a", but not absolute paths.
         return open_video(os.path.abspath(self._path), f"The video '{self.name}'", options=LOCAL_ONLY)
 
     def _no_frame(self) -> Error:
@@ -129,7 +110,7 @@ class Video(Source):
 
 @dataclass(slots=True)
 class Damage:
-    """The number of parts of a video that could not be decoded, and the reason of the last."""
+    """Number of undecodable parts of a video, and the reason for the last one."""
 
     parts: int = 0
     reason: str = ""
@@ -139,11 +120,11 @@ class Damage:
 
 
 class Numbers:
-    """Numbers of frames.
+    """Assign numbers to frames.
 
-    The number of a frame is the number of packets that are shown before it, so lost frames leave gaps. If reading
-    starts in the middle, `first` is the number of the frame that is shown at `begin`. Frames without a presentation
-    time are counted in their order.
+    The number of a frame is the number of packets with an earlier presentation time, so lost frames leave gaps. If
+    reading starts in the middle, `first` is the number of the frame at the presentation time `begin`. Frames without a
+    presentation time are numbered in order.
     """
 
     def __init__(self, first: int = 0, begin: int | None = None) -> None:
@@ -159,7 +140,7 @@ class Numbers:
             self._next += 1
 
     def frame(self, shown_at: int | None) -> int | None:
-        """Return the number of a frame; None if it is shown before the start."""
+        """Return the number of a frame, or None if it is before the start."""
         if shown_at is not None and self._begin is not None and shown_at < self._begin:
             return None
         if shown_at in self._pending:
@@ -170,10 +151,10 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The position of frame `number`.
+class FramePosition:
+    """Position of frame `number`.
 
-    `seeks` are the times of key frames to start at, the best first; it may be empty.
+    `seeks` contains the times of key frames to start from, the best first. It may be empty.
     """
 
     number: int
@@ -185,8 +166,8 @@ class Place:
         return self.shown_at is None
 
 
-def find_place(container: Any, stream: Any, every: int, skips: Callable[[int], bool]) -> Place | None:
-    """Return the first frame that is not skipped, without decoding; None if the packets have no times."""
+def find_place(container: Any, stream: Any, every: int, skips: Callable[[int], bool]) -> FramePosition | None:
+    """Find the first frame that is not skipped, without decoding. Return None if the packets have no times."""
     number, times, keys = 0, [], []
     try:
         for packet in container.demux(stream):
@@ -207,16 +188,17 @@ def find_place(container: Any, stream: Any, every: int, skips: Callable[[int], b
         return None
     times.sort()
     if number >= len(times):
-        return Place(number, None, ())
+        return FramePosition(number, None, ())
     before = sorted((key for key in keys if key <= times[number]), reverse=True)
-    # Start one key frame earlier than necessary: some encoders refresh an image gradually, and it is complete only one
-    # key frame later. Earlier ones follow, since a seek in a container without an index may lead behind the requested
-    # time.
-    return Place(number, times[number], tuple(before[1:8:3]))
+    # Start one key frame earlier than necessary, because some encoders refresh an image gradually up to the next key
+    # frame. Earlier key frames are fallbacks, since a seek in a container without an index may overshoot.
+    return FramePosition(number, times[number], tuple(before[1:8:3]))
 
 
-def _frames_from(container: Any, stream: Any, place: Place, seek: int, damage: Damage) -> Iterator[tuple[int, Any]]:
-    """Yield the frames from `place`; none if the seek leads behind it."""
+def _frames_from(
+    container: Any, stream: Any, place: FramePosition, seek: int, damage: Damage
+) -> Iterator[tuple[int, Any]]:
+    """Yield the frames from `place`, or none if the seek overshoots it."""
     try:
         container.seek(seek, stream=stream)
     except video_errors():
@@ -229,7 +211,7 @@ def _frames(
 ) -> Iterator[tuple[int, Any]]:
     """Yield decoded frames with their numbers.
 
-    With `key_until`, start at a key frame that is shown until then, if there is one.
+    With `key_until`, start at a key frame that is shown no later than this time, if there is one.
     """
     try:
         for packet in container.demux(stream):

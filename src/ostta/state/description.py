@@ -1,9 +1,9 @@
-"""Description of a state: everything in a state file but its tensors, checked before anything is built from it."""
+"""Description of a state: the content of a state file except its tensors, checked before anything is built from it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..config.declare import PROFILES
 from ..config.registry import (
@@ -18,20 +18,16 @@ from ..config.resolve import SOURCES, Resolved, options_classes, rebuild
 from ..core.checks import shown
 from ..core.errors import error_context
 from ..core.types import Error
+from .versions import versions
 
-
-@dataclass(frozen=True, slots=True)
-class SavedBackbone:
-    """The backbone that a state was saved with."""
-
-    id: str
-    weight_hash: str
-    restorable: bool
+if TYPE_CHECKING:
+    from ..adapter import Adapter
+    from .schema import BackboneModel
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentClasses:
-    """Classes of the components of a state, which the caller passes if they are not registered."""
+    """Component classes of a state, which the caller passes if they are not registered."""
 
     method: str | type[Any] | None = None
     score: str | type[Any] | None = None
@@ -40,9 +36,9 @@ class ComponentClasses:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Everything about a state but its tensors."""
+    """Content of a state except its tensors."""
 
-    backbone: SavedBackbone
+    backbone: BackboneModel
     classes: tuple[str, ...]
     choice: Components
     profile: str
@@ -53,26 +49,26 @@ class Description:
 
     @classmethod
     def read(cls, content: dict[str, Any], given: ComponentClasses | None = None) -> Description:
-        """Return the description in the parsed JSON `content`; an Error names the first entry that is wrong."""
+        """Return the description in the parsed JSON `content`; raise an Error that names the first invalid entry."""
         from ..schema import validate
         from .schema import StateModel
 
-        found = validate(StateModel, content)
+        model = validate(StateModel, content)
         choice = saved_components(content, given or ComponentClasses())
         return cls(
-            SavedBackbone(found.backbone.id, found.backbone.weight_hash, found.backbone.restorable),
-            found.classes,
+            model.backbone,
+            model.classes,
             choice,
-            require_known(found.profile, PROFILES, "profile"),
-            _read_options(choice, found.options, found.option_sources),
-            found.seed,
-            found.step,
-            found.versions,
+            require_known(model.profile, PROFILES, "profile"),
+            _read_options(choice, model.options, model.option_sources),
+            model.seed,
+            model.step,
+            model.versions,
         )
 
 
 def saved_components(content: dict[str, Any], given: ComponentClasses) -> Components:
-    """Return the method, the score and the identifier that a file names."""
+    """Return the method, the score and the identifier named in a file."""
 
     def found(kind: ComponentKind, given: str | type[Any] | None) -> Component:
         return find_saved_component(kind, str(content[kind]), given)
@@ -85,7 +81,7 @@ def saved_components(content: dict[str, Any], given: ComponentClasses) -> Compon
 def _read_options(
     choice: Components, values: dict[str, dict[str, Any]], sources: dict[str, dict[str, str]]
 ) -> Resolved:
-    """Return the options of a file; options that a later version added get their defaults."""
+    """Return the options of a file. Options that a later version added get their defaults."""
     from ..schema import validate
     from .schema import options_model
 
@@ -107,3 +103,21 @@ def _read_options(
         with error_context(f"options.{owner}"):
             validate(options_model(options), values[owner])
     return rebuild(choice, values, sources)
+
+
+def describe_adapter(adapter: Adapter) -> dict[str, Any]:
+    """Return the content of the JSON in a state file, which `Description.read` reads."""
+    backbone = adapter.backbone
+    return {
+        "backbone": {name: getattr(backbone, name) for name in ("id", "weight_hash", "restorable")},
+        "classes": list(adapter.classes),
+        "method": adapter.method_name,
+        "score": adapter.score_name,
+        "identifier": adapter.identifier_name,
+        "profile": adapter.profile,
+        "options": adapter.resolved.values(),
+        "option_sources": adapter.resolved.sources,
+        "seed": adapter.seed,
+        "step": adapter.steps,
+        "versions": versions(),
+    }

@@ -3,7 +3,7 @@
 format 1: tensors and a JSON text
 format 2: adds a SHA-256 of the tensors (names, types, shapes, bytes) and of the JSON text
 format 3: adds the score; options are stored by owner
-format 4: the levels have rows for the classes that occurred, and the guard compares class probabilities
+format 4: levels are stored only for the classes that occurred, and the guard compares class probabilities
 
 The hash detects accidental damage. An attacker can recompute it, so the content is checked as well. Every version reads
 its own format and all earlier ones: a new format adds a function to `UPGRADES` that converts the previous format.
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -30,6 +30,9 @@ from ..core.types import Error
 from ..io import check_regular, write_atomically
 from .description import ComponentClasses, Description, saved_components
 
+if TYPE_CHECKING:
+    from ..adapter import Adapter
+
 FORMAT = 4
 # Types of the tensors of a state, by their names in safetensors.
 TYPES = ("F32", "F64", "I32", "I64", "U8")
@@ -38,11 +41,18 @@ CONTENT, HASH = "ostta", "sha256"
 
 @dataclass(frozen=True, slots=True)
 class StateCopy:
-    """Content of a state file at one moment; `steps` is the number of images processed until then."""
+    """Content of a state file at one point of the stream; `steps` is the number of images processed before it."""
 
     tensors: dict[str, torch.Tensor]
     description: dict[str, Any]
     given: ComponentClasses | None = None
+
+    @classmethod
+    def of(cls, adapter: Adapter) -> StateCopy:
+        """Return the state of an adapter, after testing the last gradient step if no image has been seen through it."""
+        adapter.pipeline.try_last_step()
+        classes = ComponentClasses(*(part.of for part in adapter.choice.parts().values()))
+        return cls(adapter.pipeline.tensors(), adapter.describe(), classes)
 
     @property
     def steps(self) -> int:
@@ -53,10 +63,10 @@ class StateCopy:
         return replace(self, tensors={name: tensor.detach().clone() for name, tensor in self.tensors.items()})
 
     def to_bytes(self) -> bytes:
-        """Return the content of the state file; an Error if the description could not be read again."""
+        """Return the content of the state file; raise an Error if the description could not be read again."""
         from safetensors.torch import save
 
-        # A state file has no device, so that it can be restored on any.
+        # A state file has no device, so that it can be restored on any device.
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
         text = json.dumps({"format": FORMAT, **self.description}, ensure_ascii=False)
         Description.read(self.description, self.given)
@@ -86,7 +96,7 @@ def read_state(path: Path, given: ComponentClasses | None = None) -> tuple[dict[
                 "use the version of ostta that wrote it, or start a new state.",
                 code="state-format-unknown",
             )
-        # If there is a hash, it must match, whatever the format says.
+        # If there is a hash, it must match in every format.
         if (number > 1 or HASH in metadata) and metadata.get(HASH) != _hash(tensors, text):
             raise Error("its content does not match its hash: use another copy of the file.", code="state-damaged")
         content = _without_format(content)
@@ -110,7 +120,7 @@ def _read_file(path: Path) -> tuple[dict[str, torch.Tensor], Mapping[str, str]]:
             if kind not in TYPES:
                 message = f"{path} cannot be restored: the tensor {shown(name)} has the type {shown(kind)}."
                 raise Error(message, code="state-invalid")
-        # Copies, because safetensors maps the file into memory: a later change of the file would change the tensors.
+        # Copies, because safetensors maps the file into memory and a later change of the file would change the tensors.
         return {name: file.get_tensor(name).clone() for name in names}, file.metadata() or {}
 
 
@@ -146,9 +156,9 @@ def _from_format_1(
 def _from_format_2(
     _: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], given: ComponentClasses
 ) -> Content:
-    """Add the score, which could not be chosen, and group the options, which were stored by name, by owner."""
+    """Add the score, which was fixed in format 2, and group the options, which were stored by name, by owner."""
     content = {**content, "score": "msp" if content.get("identifier") == "msp" else "max"}
-    # Content of other types is refused later, when the upgraded description is validated.
+    # Content of other types is rejected later, when the upgraded description is validated.
     if all(isinstance(content.get(name), str) for name in ("method", "identifier")):
         choice = saved_components(content, given)
         for name in ("options", "option_sources"):
@@ -160,7 +170,7 @@ def _from_format_2(
 def _from_format_3(
     path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], _: ComponentClasses
 ) -> Content:
-    """Convert the levels, the checks of the guard, and the former rule of `field`."""
+    """Convert the levels, the checks of the guard, and the former decision rule of `field`."""
     if [content.get(name) for name in ("profile", "score", "identifier")] == ["field", "neighbours", "adaptive"]:
         tensors, content = _with_new_rule(path, tensors, content)
     compact = dict(tensors)
@@ -183,7 +193,7 @@ def _from_format_3(
 
 
 def _with_new_rule(path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any]) -> Content:
-    """Keep the window of recent images, which is all that the present rule needs."""
+    """Keep only the window of recent images, which is the whole state of the current rule."""
     warnings.warn(
         f"{path} was saved with an earlier rule for known and unknown images; "
         "the present rule continues from its recent images.",
@@ -198,7 +208,7 @@ def _with_new_rule(path: Path, tensors: dict[str, torch.Tensor], content: dict[s
 
 
 Content = tuple[dict[str, torch.Tensor], dict[str, Any]]
-# By format n: the function that converts the content of a file to format n + 1.
+# Functions that convert the content of a file from format n to format n + 1, by n.
 UPGRADES: dict[int, Callable[[Path, dict[str, torch.Tensor], dict[str, Any], ComponentClasses], Content]] = {
     1: _from_format_1,
     2: _from_format_2,

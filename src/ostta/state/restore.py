@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from .. import backbones
 from ..backbones.protocol import Backbone
 from ..core.checks import shown
+from ..core.errors import error_context
 from ..core.types import Error
-from .description import ComponentClasses, Description, SavedBackbone
+from .description import ComponentClasses, Description
 from .file import read_state
 from .stored_shapes import require_stored_shapes
+
+if TYPE_CHECKING:
+    from .schema import BackboneModel
 
 
 def open_state(
@@ -22,7 +27,10 @@ def open_state(
     dtype: str | torch.dtype | None,
     given: ComponentClasses,
 ) -> tuple[dict[str, torch.Tensor], Description, Backbone]:
-    """Return the tensors and the description of a state file, and its backbone: the one given, or one that ships with ostta."""
+    """Return the tensors, the description and the backbone of a state file.
+
+    The backbone is the given one, or one that ships with ostta.
+    """
     tensors, stored = read_state(path, given)
     model = backbones.as_backbone(_source(path, stored.backbone, backbone), device, dtype)
     if model.weight_hash != stored.backbone.weight_hash:
@@ -30,19 +38,12 @@ def open_state(
             f"{path} belongs to a model with other weights ({shown(stored.backbone.id)}); this one is {model.id}.",
             code="state-mismatch",
         )
-    try:
+    with error_context(f"{path} cannot be restored"):
         require_stored_shapes(tensors, stored, model.feature_width)
-    except Error as problem:
-        raise not_restorable(path, problem) from None
     return tensors, stored, model
 
 
-def not_restorable(path: Path, problem: Error) -> Error:
-    """Return the error of a file whose content cannot be restored."""
-    return Error(f"{path} cannot be restored: {problem}", code=problem.code)
-
-
-def _source(path: Path, saved: SavedBackbone, given: backbones.BackboneSource | None) -> backbones.BackboneSource:
+def _source(path: Path, saved: BackboneModel, given: backbones.BackboneSource | None) -> backbones.BackboneSource:
     if given is not None:
         return given
     if saved.id in backbones.SHIPPED and saved.restorable:

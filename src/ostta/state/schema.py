@@ -15,7 +15,7 @@ Entries = Annotated[dict[Text, Any], Field(max_length=MAX_ENTRIES)]
 
 
 class BackboneModel(StrictModel):
-    """Backbone of the state; fields as in `SavedBackbone`."""
+    """The backbone that a state was saved with."""
 
     id: Text
     weight_hash: Sha256
@@ -23,7 +23,7 @@ class BackboneModel(StrictModel):
 
 
 class StateModel(StrictModel):
-    """Content of the JSON in the present format. Options are checked by `options_model` and by the option classes."""
+    """Content of the JSON in the current format. `options_model` and the options classes check the options."""
 
     backbone: BackboneModel
     classes: Annotated[tuple[Text, ...], Field(min_length=1, max_length=MAX_CLASSES)]
@@ -40,6 +40,6 @@ class StateModel(StrictModel):
 
 @cache
 def options_model(options: type[Any]) -> type[BaseModel]:
-    """Return a model with the types of an options class, in which every option may be absent."""
+    """Return a model with the types of an options class, in which every option is optional."""
     fields: Any = {name: (hint, None) for name, hint in types_of(options).items()}
     return create_model(options.__name__, __base__=StrictModel, **fields)

@@ -1,4 +1,4 @@
-"""Check the sizes of stored tensors against the options, before memory of that size is allocated."""
+"""Check the sizes of stored tensors against the options before memory is allocated."""
 
 from __future__ import annotations
 
@@ -14,40 +14,32 @@ from .description import Description
 
 @runtime_checkable
 class DecidesShapes(Protocol):
-    """Options that decide the shapes of some tensors of the state."""
+    """Options that determine the shapes of some tensors of the state."""
 
-    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
-        """Return the shapes by name, for this number of classes and features of this width."""
+    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[Any, ...]]:
+        """Return the shapes by name pattern, for this number of classes and features of this width.
 
-
-@runtime_checkable
-class DecidesLengths(Protocol):
-    """Options that decide the first dimension of some tensors of the state."""
-
-    def stored_lengths(self) -> dict[str, int]:
-        """Return the lengths by a pattern of names; there must be such tensors."""
+        Each pattern must match at least one tensor. An ellipsis at the end of a shape matches all further dimensions.
+        """
 
 
 def require_stored_shapes(tensors: dict[str, torch.Tensor], description: Description, width: int) -> None:
     """Raise an Error if the options could not have produced the tensors."""
     options: Any = description.options.method
     if isinstance(options, DecidesShapes):
-        for name, shape in options.stored_shapes(len(description.classes), width).items():
-            _require(tensors, name, shape)
-    if isinstance(options, DecidesLengths):
-        for pattern, length in options.stored_lengths().items():
-            _require(tensors, pattern, (length, ...))
+        for pattern, shape in options.stored_shapes(len(description.classes), width).items():
+            _require(tensors, pattern, shape)
 
 
 def _require(tensors: dict[str, torch.Tensor], pattern: str, shape: tuple[Any, ...]) -> None:
-    """Require tensors of the method with such names, all of this shape, of which an ellipsis leaves the rest open."""
-    found = [tuple(tensor.shape) for name, tensor in tensors.items() if fnmatchcase(name, f"method/{pattern}")]
+    """Require that tensors of the method match `pattern` and that all have `shape`; an ellipsis matches the rest."""
+    shapes = [tuple(tensor.shape) for name, tensor in tensors.items() if fnmatchcase(name, f"method/{pattern}")]
     exact = shape[-1:] != (...,)
     expected = shape if exact else shape[:-1]
-    wrong = [own for own in found if (own if exact else own[: len(expected)]) != expected]
-    if wrong or not found:
+    wrong = [own for own in shapes if (own if exact else own[: len(expected)]) != expected]
+    if wrong or not shapes:
         has = f"has shape {list(wrong[0])}" if wrong else "is not there"
         raise Error(
-            f"The tensor {shown(pattern)} {has}, and its options ask for {list(expected)}{'' if exact else ' and more'}.",
+            f"The tensor {shown(pattern)} {has}; its options require {list(expected)}{'' if exact else ' and more'}.",
             code="state-mismatch",
         )

@@ -1,4 +1,4 @@
-"""The versions of the libraries that can change a number."""
+"""Versions of the libraries that can affect results."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def versions() -> dict[str, str]:
 
 @cache
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in ("ostta", "torch", "numpy", "transformers", "pillow", "onnxruntime"):
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from .changing import Continual, Frequent
 from .hostile import Covered, Fooling, OneClassFirst, SortedClasses, UnknownFirst, fooling_identity
-from .mixing import Drawn, draw
-from .prefetch import prefetched
-from .single import Ordered, Shuffled, SingleDomain
+from .mixing import Drawn, Ordered, Shuffled, SingleDomain, draw
 from .smooth import Smooth
-from .stream import Domain, Sample, Source, Stream
+from .stream import Domain, Sample, Source, Stream, prefetched
 
 __all__ = [
     "Continual",

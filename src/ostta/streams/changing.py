@@ -1,8 +1,8 @@
 """Domains that change: one after another (continual), or every few images (frequent).
 
-Model, banks and identifier carry over between domains for every method, including the frozen model: a method is not
-told that the domain has changed. (The published code resets the score bank of the frozen classifier in every domain,
-but of no other method; D22.)
+All methods, including the frozen model, keep model, banks and identifier between domains: a method is not informed that
+the domain has changed. (The published code resets the score bank of the frozen classifier in every domain, but that of
+no other method; D22.)
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .mixing import (
     generator,
     invalid,
     shuffled,
-    spread,
     unknown_counts,
+    visit_orders,
 )
 from .stream import Domain, Stream, Visit, numbered_names
 
@@ -69,13 +69,9 @@ class Frequent(Stream):
         taken = min(required, *(available for _, available in counts))
         desired = generator(seed, purpose=CHOOSE_DESIRED).permutation(total)
         undesired = generator(seed, purpose=CHOOSE_UNDESIRED).permutation(taken)
-        starts, bounds = spread(total, sizes), spread(taken, sizes)
         visits = []
-        for number in range(len(sizes)):
+        for number, order in enumerate(visit_orders(desired, undesired, sizes, seed)):
             domain = domains[number % len(domains)]
-            known = desired[starts[number] : starts[number + 1]]
-            unknown = undesired[bounds[number] : bounds[number + 1]]
-            order = shuffled(known, unknown, generator(seed, number))
             visits.append(Visit(number % len(domains), domain.desired, domain.undesired, order))
         reached = domains[: len(sizes)]
         options = {

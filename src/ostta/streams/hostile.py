@@ -1,8 +1,8 @@
 """Streams that mislead adaptive methods, such as a camera with a covered lens.
 
-A usual stream follows or surrounds the hostile part.
+The hostile part is followed by, or mixed with, a usual stream.
 
-Unknown images that no data set has, such as black images, have their own `Source` and their own domain.
+Unknown images that belong to no data set, such as black images, have a separate `Source` and a separate domain.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .mixing import (
     shuffled,
     unknown_counts,
 )
-from .stream import Domain, Numbers, Source, Stream, Visit, identity_of
+from .stream import Domain, Numbers, SingleVisit, Source, Stream, Visit, identity_of
 
-# Returns for each image of a source the score of the frozen model for known classes.
+# Returns the score of the frozen model for each image of a source.
 Scorer = Callable[[Source], NDArray[np.float64]]
 
 
-class UnknownFirst(Stream):
+class UnknownFirst(SingleVisit):
     """Only `images` unknown images first, then a usual stream of the known images and other unknown images."""
 
     def __init__(self, domain: Domain, images: int, *, ratio: float = 1.0, seed: int = 0) -> None:
@@ -40,11 +40,13 @@ class UnknownFirst(Stream):
         unknown = cycled(available, images + required, generator(seed, purpose=CHOOSE_UNDESIRED))
         first, rest = unknown[:images], unknown[images:]
         order = shuffled(np.arange(len(domain.desired)), rest, generator(seed))
-        _finish(self, "unknown_first", domain, np.concatenate([~first, order]), {"images": images}, ratio, seed)
-        self.notes = (*self.notes, *repetition_note(available, len(unknown)))
+        notes = repetition_note(available, len(unknown))
+        super().__init__(
+            "unknown_first", domain, np.concatenate([~first, order]), ratio, seed, notes=notes, images=images
+        )
 
 
-class OneClassFirst(Stream):
+class OneClassFirst(SingleVisit):
     """Only `images` images of one known class first, then a usual stream. The seed selects the class.
 
     `usual` are the known images of the usual stream. The images of the class are drawn from the whole set, repeatedly
@@ -61,10 +63,10 @@ class OneClassFirst(Stream):
         required, available = unknown_counts(domain.desired, domain.undesired, ratio, len(usual))
         unknown = cycled(available, required, generator(seed, purpose=CHOOSE_UNDESIRED))
         order = np.concatenate([first, shuffled(usual, unknown, generator(seed))])
-        _finish(self, "one_class_first", domain, order, {"images": images}, ratio, seed)
+        super().__init__("one_class_first", domain, order, ratio, seed, images=images)
 
 
-class SortedClasses(Stream):
+class SortedClasses(SingleVisit):
     """Class after class, each in random order, with unknown images at random positions."""
 
     def __init__(self, domain: Domain, *, ratio: float = 1.0, seed: int = 0) -> None:
@@ -72,11 +74,11 @@ class SortedClasses(Stream):
         unknown = cycled(available, required, generator(seed, purpose=CHOOSE_UNDESIRED))
         mixed = generator(seed, purpose=CHOOSE_DESIRED).permutation(len(domain.desired))
         by_class = mixed[np.argsort(np.asarray(domain.desired.labels)[mixed], kind="stable")]
-        _finish(self, "sorted_classes", domain, interleaved(by_class, unknown, generator(seed)), {}, ratio, seed)
+        super().__init__("sorted_classes", domain, interleaved(by_class, unknown, generator(seed)), ratio, seed)
 
 
 class Covered(Stream):
-    """The unknown images of each of `covers`, such as a covered lens, then a usual stream."""
+    """The unknown images of each source in `covers`, such as a covered lens, then a usual stream."""
 
     def __init__(self, domain: Domain, covers: Sequence[Source], *, ratio: float = 1.0, seed: int = 0) -> None:
         required, available = unknown_counts(domain.desired, domain.undesired, ratio)
@@ -90,7 +92,7 @@ class Covered(Stream):
         super().__init__(names, visits, options)
 
 
-class Fooling(Stream):
+class Fooling(SingleVisit):
     """A usual stream with the unknown images that have the highest scores, selected from `pool` times as many.
 
     The selection is adversarial: `fools` returns the scores of the frozen model. No label is used.
@@ -103,9 +105,7 @@ class Fooling(Stream):
         if domain.undesired is not None:
             unknown = np.argsort(-np.asarray(fools(domain.undesired)), kind="stable")[:required]
         order = shuffled(np.arange(len(domain.desired)), unknown, generator(seed))
-        _finish(
-            self, "fooling", domain, order, {"pool": pool}, ratio, seed, short_of=required - min(required, available)
-        )
+        super().__init__("fooling", domain, order, ratio, seed, short_of=max(0, required - available), pool=pool)
         self._identity = partial(fooling_identity, domain, pool=pool, ratio=ratio, seed=seed)
 
     @cached_property
@@ -123,18 +123,3 @@ def fooling_identity(domain: Domain, *, pool: int, ratio: float, seed: int) -> s
     known, unknown = (0 if side is None else len(side) for side in (domain.desired, domain.undesired))
     every = Visit(0, domain.desired, domain.undesired, np.concatenate([np.arange(known), ~np.arange(unknown)]))
     return identity_of(json.dumps(["fooling", pool, ratio, seed, domain.name, known, unknown]), [every])
-
-
-def _finish(
-    stream: Stream,
-    kind: str,
-    domain: Domain,
-    order: Numbers,
-    options: dict[str, int],
-    ratio: float,
-    seed: int,
-    short_of: int = 0,
-) -> None:
-    every = {"kind": kind, "ratio": ratio, "seed": seed, "domain": dict(domain.options), **options}
-    visit = Visit(0, domain.desired, domain.undesired, order)
-    Stream.__init__(stream, (domain.name,), (visit,), every, short_of=short_of)

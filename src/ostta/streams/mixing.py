@@ -1,30 +1,34 @@
-"""Orders of images, as numbers. In an order, n >= 0 is known image n, and ~n < 0 is unknown image n.
+"""Orders of images, drawn subsets, and the streams of a single domain that are built from them.
 
-All random numbers come from PCG64 generators that are defined here, so that a seed gives the same order everywhere.
+In an order, n >= 0 is known image n, and ~n < 0 is unknown image n.
+
+All random numbers come from the PCG64 generators of this module, so that a seed gives the same order everywhere.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ..core.sampling import balanced
 from ..core.types import Error
-from .stream import Numbers, Source
+from ..data.dataset import balanced
+from .stream import Domain, Numbers, SingleVisit, Source, Stream, Visit, update_with_drawn
 
-# Purposes of a generator: the order in a visit, the selection of images, the corruptions of a path, and the images of a
-# set that a stream has at all. For visit 0 and ORDER it is the generator of the plain seed, so that the first visit of
+# Purposes of a generator: the order in a visit, the selection of images, the corruptions of a path, and the subset of a
+# set that a stream uses. For visit 0 and ORDER the generator is that of the plain seed, so that the first visit of
 # every scenario has the order of a single domain.
 ORDER, CHOOSE_DESIRED, CHOOSE_UNDESIRED, PATH, DRAW_DESIRED, DRAW_UNDESIRED = range(6)
 
 
 def generator(seed: int, visit: int = 0, purpose: int = ORDER) -> np.random.Generator:
-    """Return the generator of a seed for one purpose in one visit, independent of all others."""
+    """Return the generator of a seed for one purpose in one visit, independent of all other generators."""
     if seed < 0:
         raise invalid(f"`seed` must be an integer of at least 0, not {seed}.")
     return np.random.Generator(np.random.PCG64([seed, visit, purpose]))
@@ -89,10 +93,11 @@ def cycled(count: int, length: int, chance: np.random.Generator) -> Numbers:
     return np.concatenate(rounds)[:length] if rounds else np.zeros(0, np.int64)
 
 
-def spread(total: int, sizes: Sequence[int]) -> Numbers:
-    """Return the bounds that split `total` items in proportion to `sizes`, each rounded down."""
+def visit_orders(desired: Numbers, undesired: Numbers, sizes: Sequence[int], seed: int) -> list[Numbers]:
+    """Split both sides into visits in proportion to `sizes`, rounded down, and shuffle each visit."""
     reached = np.concatenate([[0], np.cumsum(sizes)])
-    return reached * total // max(int(reached[-1]), 1)
+    known, unknown = (np.split(side, reached[1:-1] * len(side) // reached[-1]) for side in (desired, undesired))
+    return [shuffled(known[visit], unknown[visit], generator(seed, visit)) for visit in range(len(sizes))]
 
 
 # --- drawn subsets ----------------------------------------------------------------------------------------------------
@@ -100,7 +105,7 @@ def spread(total: int, sizes: Sequence[int]) -> Numbers:
 class Drawn:
     """The images `numbers` of the set `whole`.
 
-    Records have the number in the whole set, so that runs can be compared.
+    Records hold the number in the whole set, so that runs can be compared.
     """
 
     whole: Source
@@ -132,3 +137,73 @@ def draw(source: Source, count: int, seed: int, *, desired: bool) -> Drawn:
     chance = generator(seed, purpose=DRAW_DESIRED if desired else DRAW_UNDESIRED)
     taken = balanced(np.asarray(source.labels), count, chance)
     return Drawn(source.whole, source.numbers[taken]) if isinstance(source, Drawn) else Drawn(source, taken)
+
+
+# --- streams of one domain --------------------------------------------------------------------------------------------
+# First number of the seed of `Shuffled`; the second is the seed of the stream.
+_PURPOSE = 7
+
+
+class SingleDomain(Stream):
+    """All known images, and `ratio` times as many unknown images, in one seeded permutation.
+
+    The unknown images are the first ones of their set.
+    """
+
+    def __init__(self, desired: Source, undesired: Source | None, *, ratio: float = 1.0, seed: int = 0) -> None:
+        required, available = unknown_counts(desired, undesired, ratio)
+        taken = min(required, available)
+        self.ratio, self.seed = ratio, seed
+        self._numbers = generator(seed).permutation(len(desired) + taken)
+        order = np.where(self._numbers < len(desired), self._numbers, ~(self._numbers - len(desired)))
+        visit = Visit(0, desired, undesired, order)
+        super().__init__((desired.name,), (visit,), {}, short_of=required - taken)
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over names, sizes and order, not over pixels, in the form of the recorded runs."""
+        visit = self.visits[0]
+        names = [visit.desired.name, visit.undesired.name if visit.undesired else None]
+        parts = [names, self.desired_count, self.undesired_count, self.ratio, self.seed]
+        digest = hashlib.sha256(json.dumps(parts).encode())
+        digest.update(self._numbers.astype("<i8").tobytes())
+        update_with_drawn(digest, visit)
+        return digest.hexdigest()
+
+
+class Ordered(SingleVisit):
+    """All known images in the order of their set, such as CCC, with unknown images at random positions.
+
+    If there are too few unknown images, they are repeated (D26).
+    """
+
+    def __init__(self, domain: Domain, *, ratio: float = 1.0, seed: int = 0) -> None:
+        required, available = unknown_counts(domain.desired, domain.undesired, ratio)
+        unknown = cycled(available, required, generator(seed, purpose=CHOOSE_UNDESIRED))
+        order = interleaved(np.arange(len(domain.desired)), unknown, generator(seed))
+        notes = repetition_note(available, len(unknown))
+        super().__init__("ordered", domain, order, ratio, seed, short_of=required - len(unknown), notes=notes)
+
+
+class Shuffled(SingleVisit):
+    """At most `images` known images and `ratio` times as many unknown images, drawn at random, in random order.
+
+    The generator is `numpy.random.default_rng([7, seed])`. Its first permutation draws the known images, the second the
+    unknown images, and the third is the order, so that scripts without ostta can reproduce the stream. If there are
+    fewer unknown images than the ratio requires, all of them are shown. The second permutation covers `undesired` even
+    if the ratio is 0.
+    """
+
+    def __init__(
+        self, domain: Domain, undesired: Source | None, images: int, *, ratio: float = 1.0, seed: int = 0
+    ) -> None:
+        at_least_one("images", images)
+        unknown_counts(domain.desired, undesired, ratio)
+        chance = np.random.default_rng([_PURPOSE, seed])
+        known = chance.permutation(len(domain.desired))[:images]
+        required = 0 if undesired is None else round(len(known) * ratio)
+        unknown = chance.permutation(0 if undesired is None else len(undesired))[:required]
+        order = np.concatenate([known, ~unknown])
+        order = order[chance.permutation(len(order))]
+        domain = replace(domain, undesired=undesired)
+        super().__init__("shuffled", domain, order, ratio, seed, short_of=required - len(unknown), images=images)

@@ -6,17 +6,17 @@ where the second corruption becomes the first of the next leg. CCC chooses its m
 accuracies of a ResNet-50 so that their mean meets a target. Here the target is a total severity, the budget: start at
 s1 = min(budget, 5); while s1 + s2 is below the budget and s2 is below 5, raise s2; otherwise lower s1.
 
-Up to a budget b of 5, a leg goes (b, 0), (b - 0.25, 0), (b - 0.25, 0.25), ..., (0, b - 0.25): its total is b or b -
-0.25. At the junction the shared corruption gains 0.25, like any other move. Above 5, a leg goes from (5, 0) up to (5, b
-- 5), along to (b - 5, 5), and down to (0, 5); at the junction only the names change.
+For a budget b of at most 5, a leg goes (b, 0), (b - 0.25, 0), (b - 0.25, 0.25), ..., (0, b - 0.25): its total is b or
+b - 0.25. At the junction the shared corruption gains 0.25, like any other move. For a budget above 5, a leg goes from
+(5, 0) to (5, b - 5), to (b - 5, 5), and to (0, 5); at the junction only the names change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,18 +33,17 @@ from .mixing import (
     generator,
     invalid,
     repetition_note,
-    shuffled,
-    spread,
     unknown_counts,
+    visit_orders,
 )
 from .stream import Numbers, Source, Stream, Visit, drawn_numbers, numbered_names
 
-Pixels = NDArray[np.uint8]
+# Applies two corruptions in turn: `data.corruptions.corrupt_pair`, with or without textures.
+PairCorruption = Callable[..., NDArray[np.uint8]]
 STEP, HIGHEST = 0.25, 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class PathPoint(NamedTuple):
     """One point of the path: its leg, and two corruptions with their severities."""
 
     leg: int
@@ -72,7 +71,7 @@ def leg(budget: float) -> list[tuple[float, float]]:
     return cells
 
 
-def walk(corruptions: Sequence[str], budget: float, seed: int) -> Iterator[Cell]:
+def walk(corruptions: Sequence[str], budget: float, seed: int) -> Iterator[PathPoint]:
     """Yield the cells of an endless path. The seed draws the corruptions; the two of a leg are different."""
     if len(set(corruptions)) < 2:
         raise invalid(f"A smooth path needs at least 2 corruptions, not {', '.join(corruptions) or 'none'}.")
@@ -85,33 +84,17 @@ def walk(corruptions: Sequence[str], budget: float, seed: int) -> Iterator[Cell]
         others = [name for name in names if name != first]
         second = others[int(chance.integers(len(others)))]
         for first_severity, second_severity in severities:
-            yield Cell(number, first, first_severity, second, second_severity)
+            yield PathPoint(number, first, first_severity, second, second_severity)
         first = second
         number += 1
 
 
-class PairCorruption(Protocol):
-    """Apply two corruptions in turn, like `data.corruptions.corrupt_pair`."""
-
-    def __call__(
-        self,
-        image: Pixels,
-        first: str,
-        first_severity: float,
-        second: str,
-        second_severity: float,
-        *,
-        seed: int,
-        index: int,
-    ) -> Pixels: ...
-
-
 @dataclass(frozen=True, eq=False)
 class CorruptedSource:
-    """A clean set with the corruptions of one cell of the path. Large images are first cropped to 224 pixels."""
+    """A clean set with the corruptions of one cell of the path. Large images are cropped to 224 pixels first."""
 
     clean: Source
-    cell: Cell
+    cell: PathPoint
     corrupt: PairCorruption
     seed: int
 
@@ -131,12 +114,9 @@ class CorruptedSource:
         return len(self.clean)
 
     def image(self, index: int) -> Image.Image:
-        _, first, first_severity, second, second_severity = astuple(self.cell)
         image = self.clean.image(index)
         pixels = np.asarray(benchmark_size(image) if min(image.size) > SMALL_SIDE else image)
-        return Image.fromarray(
-            self.corrupt(pixels, first, first_severity, second, second_severity, seed=self.seed, index=index)
-        )
+        return Image.fromarray(self.corrupt(pixels, *self.cell[1:], seed=self.seed, index=index))
 
 
 class Smooth(Stream):
@@ -171,18 +151,12 @@ class Smooth(Stream):
         known = cycled(len(desired), total, generator(seed, purpose=CHOOSE_DESIRED))
         unknown = cycled(available, required, generator(seed, purpose=CHOOSE_UNDESIRED))
         self.cells = list(islice(walk(corruptions, budget, seed), len(sizes)))
-        starts, bounds = spread(total, sizes), spread(len(unknown), sizes)
         visits = []
-        for number, cell in enumerate(self.cells):
+        for cell, order in zip(self.cells, visit_orders(known, unknown, sizes, seed), strict=True):
             known_source = CorruptedSource(desired, cell, corrupt, seed)
             unknown_source = undesired
             if undesired is not None and corrupt_undesired:
                 unknown_source = CorruptedSource(undesired, cell, corrupt, seed)
-            order = shuffled(
-                known[starts[number] : starts[number + 1]],
-                unknown[bounds[number] : bounds[number + 1]],
-                generator(seed, number),
-            )
             visits.append(Visit(cell.leg, known_source, unknown_source, order))
         legs = {cell.leg: f"{cell.first} to {cell.second}" for cell in self.cells}
         options = {
@@ -190,7 +164,7 @@ class Smooth(Stream):
             "speed": speed,
             "corruptions": list(corruptions),
             "budget": budget,
-            "cells": [astuple(cell) for cell in self.cells],
+            "cells": self.cells,
             "corrupt_undesired": corrupt_undesired,
             "ratio": ratio,
             "seed": seed,

@@ -1,14 +1,16 @@
-"""The base class of all scenarios: visits to domains, stored as image numbers. Images are read one at a time."""
+"""Base class of all scenarios: visits to domains, stored as image numbers. Images are read one at a time, or ahead."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from queue import SimpleQueue
+from threading import Event, Semaphore, Thread
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,10 @@ UNDESIRED = -1
 # Replaces an image that is not read.
 NO_IMAGE = Image.new("RGB", (1, 1))
 
+# Images that `prefetched` reads ahead: enough to cover an image that takes several times longer than the others.
+DEPTH = 8
+
+Item = TypeVar("Item")
 Numbers = NDArray[np.int64]
 # Returns whether an image must be read, from its domain, whether it is known, and its number in its data set.
 Reads = Callable[[int, bool, int], bool]
@@ -74,7 +80,7 @@ class Domain:
 
 @dataclass(frozen=True, eq=False)
 class Visit:
-    """A part of a stream in one domain. In `order`, n >= 0 is known image n, and ~n < 0 is unknown image n."""
+    """Part of a stream in one domain. In `order`, n >= 0 is known image n, and ~n < 0 is unknown image n."""
 
     domain: int
     desired: Source
@@ -103,7 +109,7 @@ class Stream:
     """The images of a scenario: `visits` in order, each in one of `domains`.
 
     options:   everything that determines the order, for the hash.
-    short_of:  number of unknown images that the ratio requires and that are missing.
+    short_of:  number of unknown images that the ratio requires but that are missing.
     notes:     remarks for readers of figures on this stream.
     """
 
@@ -168,6 +174,26 @@ class Stream:
         return identity_of(self.hash, self.visits)
 
 
+class SingleVisit(Stream):
+    """A stream of one visit to one domain. `options` are the options of the scenario `kind`."""
+
+    def __init__(
+        self,
+        kind: str,
+        domain: Domain,
+        order: Numbers,
+        ratio: float,
+        seed: int,
+        *,
+        short_of: int = 0,
+        notes: Sequence[str] = (),
+        **options: int,
+    ) -> None:
+        visit = Visit(0, domain.desired, domain.undesired, order)
+        every = {"kind": kind, "ratio": ratio, "seed": seed, "domain": dict(domain.options), **options}
+        super().__init__((domain.name,), (visit,), every, short_of=short_of, notes=notes)
+
+
 def identity_of(order: str, visits: Sequence[Visit]) -> str:
     """Return a hash of an order and of the images that are shown in `visits`."""
     shown: dict[int, tuple[Source, list[Numbers]]] = {}
@@ -190,7 +216,7 @@ def identity_of(order: str, visits: Sequence[Visit]) -> str:
 
 
 def _whole(source: Source, numbers: Numbers) -> tuple[Source, Numbers]:
-    """Return the data set behind a source and the numbers that the images have in it."""
+    """Return the data set that a source draws from, and the numbers of the images in it."""
     if hasattr(source, "clean"):
         return _whole(source.clean, numbers)
     drawn = drawn_numbers(source)
@@ -214,3 +240,46 @@ def numbered_names(names: Sequence[str]) -> list[str]:
         counts[name] += 1
         numbered.append(name if counts[name] == 1 else f"{name} ({counts[name]})")
     return numbered
+
+
+# --- reading ahead ----------------------------------------------------------------------------------------------------
+def prefetched(items: Iterable[Item], depth: int = DEPTH) -> Iterator[Item]:
+    """Yield `items` in order, computed by a thread that is at most `depth` items ahead.
+
+    An exception of the thread is raised at the position of its item. If the consumer stops early, the thread stops.
+
+    Reading, decoding and most array operations release the interpreter lock. Compared with a process that sends images
+    through a pipe, a thread has less overhead per image, does not require picklable sources, and works the same on
+    every system.
+    """
+    room, ready, stopped = Semaphore(depth), SimpleQueue[tuple[list[Item], BaseException | None]](), Event()
+
+    def produce() -> None:
+        try:
+            waiting = iter(items)
+            while True:
+                room.acquire()
+                if stopped.is_set():
+                    return
+                # In a list that the consumer empties, because a local variable would keep the image alive.
+                ready.put(([next(waiting)], None))
+        except StopIteration:
+            ready.put(([], None))
+        except BaseException as problem:
+            ready.put(([], problem))
+
+    worker = Thread(target=produce, name="ostta-prefetch", daemon=True)
+    worker.start()
+    try:
+        while True:
+            holder, problem = ready.get()
+            if problem is not None:
+                raise problem
+            if not holder:
+                return
+            room.release()
+            yield holder.pop()
+    finally:
+        stopped.set()
+        room.release()
+        worker.join()

@@ -1,10 +1,10 @@
-"""Whether a method, a score, an identifier or a backbone of your own keeps the promises that ostta builds on.
+"""Checks that a custom method, score, identifier or backbone meets the requirements of ostta.
 
     import ostta
     ostta.testing.check_method(MyMethod)
 
-Each function returns nothing, or raises a `Violation` whose sentence says which promise was broken. The same functions test what
-ships with ostta. They need what `pip install 'ostta[all]'` brings, as they use the sample images.
+Each function returns None, or raises a `Violation` that names the requirement that is not met. The same functions test
+the built-in components. They use the sample images and need the packages of `pip install 'ostta[all]'`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The promises of a backbone."""
+"""Requirements of a backbone."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ CLOSE = 1e-4
 
 
 def check_backbone(backbone: Backbone | Callable[[], Backbone], classes: Sequence[str] = CLASSES) -> None:
-    """Check all that a backbone promises, given it or what makes it; a `Violation` says which promise it breaks.
+    """Check all requirements of a backbone; raise a `Violation` for the first that is not met.
 
-    `classes` are names that its classifier can be asked for.
+    `backbone` is a backbone or a function that returns one. `classes` are names that its classifier can encode.
 
     >>> from ostta.testing.subject import small_backbone
     >>> check_backbone(small_backbone)
@@ -55,7 +55,7 @@ def _declared(one: Backbone, classes: Sequence[str]) -> None:
 
 
 def _tower(one: Backbone, classes: Sequence[str]) -> None:
-    """Frozen, in eval mode; features of the right width, finite, equal every time, whatever else is in the batch."""
+    """Check that the tower is frozen, in eval mode, and that features are valid, repeatable and batch-independent."""
     require(not one.vision.training, f"The image tower of {one.id} must be in eval mode.")
     learns = [name for name, value in one.vision.named_parameters() if value.requires_grad]
     require(not learns, f"The parameters of {one.id} must be frozen (requires_grad False), and {learns[:1]} is not.")
@@ -77,11 +77,11 @@ def _tower(one: Backbone, classes: Sequence[str]) -> None:
 
 
 def _classifier(one: Backbone, classes: Sequence[str]) -> None:
-    """One unit row a class, in their order, equal every time."""
+    """Check that the classifier has one unit row per class, in order, and is repeatable."""
     rows = one.classifier(list(classes))
     require(
         rows.shape == (len(classes), one.feature_width),
-        f"`classifier` of {one.id} must give one row a class, [{len(classes)}, {one.feature_width}], not {list(rows.shape)}.",
+        f"`classifier` of {one.id} must return [{len(classes)}, {one.feature_width}] rows, not {list(rows.shape)}.",
     )
     lengths = rows.float().norm(dim=1)
     require(bool((lengths - 1).abs().max() < 1e-3), f"The rows of the classifier of {one.id} must have length 1.")
@@ -95,7 +95,7 @@ def _classifier(one: Backbone, classes: Sequence[str]) -> None:
 
 
 def _stays(one: Backbone, classes: Sequence[str]) -> None:
-    """Adapters on it adapt, repeat themselves and leave it as it was."""
+    """Check that adapters on the backbone adapt, are repeatable and leave the backbone unchanged."""
     before = {name: value.clone() for name, value in one.vision.state_dict().items()}
     hashed, runs = one.weight_hash, []
     methods = ("zero_shot", "rosita") if one.trainable else ("zero_shot",)
@@ -104,7 +104,7 @@ def _stays(one: Backbone, classes: Sequence[str]) -> None:
             try:
                 adapter = load(one, classes, method=method, options={"group": "full"} if method == "rosita" else {})
             except Error as problem:
-                raise Error(f"{method} cannot be used on {one.id}: {problem}") from None
+                raise Error(f"{method} cannot be used on {one.id}: {problem}", code="backbone-unsuitable") from None
             runs.append(trace(adapter.stream(images(STEPS), ahead=1)))
         require(runs[-1] == runs[-2], f"Two runs of {method} on {one.id} differ.")
     odd = differing(before, one.vision.state_dict())

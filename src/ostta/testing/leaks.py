@@ -1,13 +1,15 @@
-"""What a stream leaves behind, counted exactly: references, bytes of arrays and tensors, nodes of gradient graphs.
+"""Exact measurement of memory leaks: references, bytes of arrays and tensors, and nodes of gradient graphs.
 
-The memory of the whole process is no such measure: an allocator keeps or returns pages as it likes, by megabytes. These counts stand
-still where nothing is kept, and grow by at least one a step where something is.
+The memory of the process is too coarse, because allocators keep or return pages in steps of megabytes. These counts are
+constant if nothing is kept, and grow by at least one per step otherwise.
 """
 
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Set
+from functools import partial
 from itertools import compress, pairwise
 from operator import not_
 from types import BuiltinFunctionType, CellType, FunctionType
@@ -16,15 +18,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-# Objects that never hold more than at first; most objects of a process are such, and looking into them takes long.
+# Types of objects that never grow. Most objects of a process have these types, and inspecting them is slow.
 FIXED = frozenset({tuple, frozenset, FunctionType, BuiltinFunctionType, CellType, property})
 UNTRACKED = frozenset({dict, np.ndarray})
+# Measurements that must all show growth before it is called a leak.
+ROUNDS = 5
 
 
 class Held(NamedTuple):
-    """How much is alive, or by how much that grew.
+    """Amount of live data, or its growth.
 
-    `references` are those from every container and object to whatever it holds: a list of numbers grows by one a number.
+    `references` counts the references from all containers and objects: a list of numbers adds one per number.
     """
 
     references: int
@@ -35,15 +39,15 @@ class Held(NamedTuple):
     def now(cls) -> Held:
         gc.collect()
         objects = gc.get_objects()
-        # A process has a million references and more: what looks at all of them runs inside the interpreter, without a loop here.
+        # A process has more than a million references, so they are filtered by C functions instead of a Python loop.
         holders = list(compress(objects, map(not_, map(FIXED.__contains__, map(type, objects)))))
         held = gc.get_referents(*holders)
-        # The collector does not track arrays, nor a dictionary of plain values: they are found where they are held.
-        found = _of(UNTRACKED, held)
-        inner = {id(each): len(each) for each in found if type(each) is dict and not gc.is_tracked(each)}
-        data = {id(each): each.nbytes for each in found if type(each) is np.ndarray}
+        # The collector does not track arrays or dictionaries of plain values, so they are counted where referenced.
+        untracked = _of(UNTRACKED, held)
+        inner = {id(each): len(each) for each in untracked if type(each) is dict and not gc.is_tracked(each)}
+        data = {id(each): each.nbytes for each in untracked if type(each) is np.ndarray}
         tensors = _of({kind for kind in set(map(type, holders)) if issubclass(kind, torch.Tensor)}, holders)
-        # Views share a storage, which counts once.
+        # Views share a storage, which is counted once.
         data |= {each.untyped_storage()._cdata: each.untyped_storage().nbytes() for each in tensors}
         return cls(len(held) + sum(inner.values()), sum(data.values()), _graph_nodes(tensors))
 
@@ -51,30 +55,39 @@ class Held(NamedTuple):
         return Held(*(new - old for new, old in zip(self, before, strict=True)))
 
     def leaks(self, steps: int) -> bool:
-        """Whether so much growth means that every step, or every other one, kept something; give 24 steps or more.
+        """Return whether the growth means that at least every other step kept something; requires 24 steps or more.
 
-        Counting itself leaves up to ten references behind, more or fewer by chance.
+        The measurement itself adds up to ten references, depending on chance.
         """
         return max(self) > steps // 2
 
 
 def leak(step: Callable[[], object], *, warm: int, steps: int) -> Held | None:
-    """The growth by `steps` steps if every step or every other one kept something; None where nothing was kept.
+    """Return the growth over `steps` steps if at least every other step kept something; otherwise None.
 
-    What is now there and now not, such as the values from before a step, can grow once by chance, but not twice in turn.
+    The counts cover the whole process. Buffers that fill up between two updates cause growth too, but not every time,
+    so only growth in all of `ROUNDS` measurements is a leak. The growth caused by other threads is measured while this
+    thread sleeps for as long as the steps took, and is subtracted.
     """
-    found = growth(step, warm=warm, steps=steps)
-    if found.leaks(steps):
-        found = growth(step, warm=0, steps=steps)
-    return found if found.leaks(steps) else None
+    for _ in range(warm):
+        step()
+    for _ in range(ROUNDS):
+        started = time.monotonic()
+        grown = growth(step, warm=0, steps=steps)
+        if grown.leaks(steps):
+            wait = partial(time.sleep, time.monotonic() - started)
+            grown = grown.since(growth(wait, warm=0, steps=1))
+        if not grown.leaks(steps):
+            return None
+    return grown
 
 
 def growth(step: Callable[[], object], *, warm: int, steps: int) -> Held:
-    """By how much `steps` steps grow what is held, after `warm` steps that fill caches and banks."""
-
+    """Return the growth over `steps` steps, after `warm` steps that fill caches and banks."""
     for _ in range(warm):
         step()
-    # Counting keeps a few things too, the first time more than later, and now and then more by chance: the middle of three.
+    # The measurement itself keeps some objects, more at the first call and sometimes more by chance. The median of
+    # three measurements is subtracted.
     Held.now()
     counts = [Held.now() for _ in range(4)]
     idle = Held(*(sorted(three)[1] for three in zip(*(b.since(a) for a, b in pairwise(counts)), strict=True)))
@@ -88,7 +101,7 @@ def _of(kinds: Set[type], objects: list[Any]) -> list[Any]:
 
 
 def _graph_nodes(tensors: list[torch.Tensor]) -> int:
-    """The nodes behind all tensors that carry a graph: autograd keeps them, and what they saved, out of Python's sight."""
+    """Return the number of graph nodes of all tensors, which Python's collector does not track."""
     seen = set()
     waiting: list[Any] = [each.grad_fn for each in tensors if each.grad_fn is not None]
     while waiting:

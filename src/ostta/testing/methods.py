@@ -1,4 +1,4 @@
-"""The promises of a method, each a function over a `Subject`, and all of them as `check_method`."""
+"""Requirements of a method: one function per requirement, and `check_method` for all."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from .. import backbones
 from ..adapter import Adapter
 from ..backbones.protocol import Backbone
 from ..config.registry import find_component
-from ..core.modes import learning
+from ..core.overlay import learning
 from ..core.types import Decision, Error, Look, Prediction, Verdict
 from ..live import StreamPool
 from ..methods.base import Facts, Proposal
-from .leaks import leak
 from .subject import (
     STEPS,
     Subject,
@@ -32,12 +31,15 @@ from .subject import (
     images,
     refused,
     require,
-    require_options,
+    require_bounded,
+    require_declared,
     small_backbone,
     trace,
 )
 
-# Two passes that compute the same in batches of different sizes differ in their last bits, and no more.
+# Functions of a method; `answer` is optional for a class that inherits neither `Plain` nor `Tuned`.
+FUNCTIONS = ("start", "overlay", "look", "propose", "commit")
+# Tolerance for computations in batches of different sizes, which differ only in the last bits.
 CLOSE = 1e-3
 
 
@@ -50,11 +52,12 @@ def check_method(
     warm: int = 100,
     steps: int = 200,
 ) -> None:
-    """Check all that a method promises; a `Violation` says which promise it breaks.
+    """Check all requirements of a method; raise a `Violation` for the first that is not met.
 
-    It is run on `backbone`, or else on the first that it accepts of a small tower and the two that ship. `options` should let it
-    act within a few images. After `warm` images its banks must be full: a restored state must answer alike up to there, and the
-    `steps` after that may keep nothing more.
+    The method runs on `backbone`, or by default on the first of these that it accepts: a small tower and the two
+    backbones that ship with ostta. `options` should make the method adapt within a few images. The banks must be full
+    after `warm` images: until then a restored state must give equal answers, and the next `steps` images may use no
+    additional memory.
 
     >>> from ostta.methods.zero_shot import ZeroShot
     >>> check_method(ZeroShot)
@@ -68,19 +71,14 @@ def check_method(
 
 
 def declared(method: type[Any]) -> None:
-    """What `ostta ls` and the options read is there, and has the right types."""
-    require_options(method, "method")
-    name = method.__qualname__
-    facts = getattr(method, "facts", None)
-    require(
-        isinstance(facts, Facts), f"The method {name} must have its line of `ostta ls methods` as `facts`, a Facts."
-    )
-    for part in ("start", "overlay", "look", "propose", "commit"):
-        require(callable(getattr(method, part, None)), f"The method {name} must have a function `{part}`.")
+    """Check the options, the functions, and the line `facts` of `ostta ls methods`."""
+    require_declared(method, "method", FUNCTIONS)
+    facts = isinstance(getattr(method, "facts", None), Facts)
+    require(facts, f"The method {method.__qualname__} must have its line of `ostta ls methods` as `facts`, a Facts.")
 
 
 def made_as_declared(subject: Subject) -> None:
-    """An object says how many views it needs, how large its scores are, and whether its looks need a graph."""
+    """Check the declared number of views, scale of scores, and need of a graph."""
     method, name = subject.adapter().method, subject.name
     views, scale = getattr(method, "views", None), getattr(method, "score_scale", None)
     require(
@@ -95,12 +93,12 @@ def made_as_declared(subject: Subject) -> None:
 
 
 def looks_without_a_trace(subject: Subject) -> None:
-    """`overlay`, `look` and `propose` change nothing, whatever the verdict; only `commit` does."""
+    """Check that `overlay`, `look` and `propose` change nothing for any verdict; only `commit` does."""
     one = subject.adapter()
     for image in images(STEPS):
         before = content(one)
         with learning():
-            look = one.pipeline.look_now(one.views_of(image))
+            look = one.pipeline.look_now(one.pipeline.views(image))
             require(
                 isinstance(look, Look) and look.logits.shape == (len(subject.classes),),
                 f"`look` of {subject.name} must give a Look with one logit a class.",
@@ -115,7 +113,7 @@ def looks_without_a_trace(subject: Subject) -> None:
 
 
 def repeatable_and_restorable(subject: Subject) -> None:
-    """Two runs of one stream: one asks for a prediction before every step, the other stops half-way and is restored."""
+    """Check two runs of one stream: one predicts before every step, the other is saved and restored half-way."""
     one, other = subject.adapter(seed=3), subject.adapter(seed=3)
     first: list[Prediction] = []
     second: list[Prediction] = []
@@ -126,8 +124,8 @@ def repeatable_and_restorable(subject: Subject) -> None:
         first.append(one.step(image))
         require(
             abs(predicted.score - first[-1].score) <= 1e-5 * max(1.0, one.method.score_scale),
-            f"With {subject.name}, `predict` scored an image {predicted.score} that `step` then scored {first[-1].score}: "
-            "a look may depend on nothing but state and image.",
+            f"With {subject.name}, `predict` gave an image the score {predicted.score}, and `step` {first[-1].score}: "
+            "a look may depend only on the state and the image.",
         )
         require(
             not predicted.adapted and predicted.loss is None, f"`predict` with {subject.name} says that it adapted."
@@ -135,27 +133,24 @@ def repeatable_and_restorable(subject: Subject) -> None:
         second.append(other.step(image))
         if number == STEPS // 2:
             other = _restarted(subject, other)
-    _same_run(subject, first, second, STEPS // 2)
-    _same(
-        content(one), content(other), f"After a restored run, {subject.name} differs in", "`load` must bring all back"
-    )
+    _same_run(subject, (one, other), first, second, STEPS // 2)
 
 
 def restorable_when_warm(subject: Subject, warm: int) -> None:
-    """Two runs of `warm` images, one of them restored half-way: what a method does only after many images is covered too."""
+    """Check two runs of `warm` images, one of which is restored half-way.
+
+    This covers behaviour that starts only after many images.
+    """
     one, other = subject.adapter(seed=3), subject.adapter(seed=3)
     first, half = list(one.stream(images(warm), ahead=1)), warm // 2
     second = list(other.stream(images(warm)[: half + 1], ahead=1))
     other = _restarted(subject, other)
     second += other.stream(images(warm)[half + 1 :], ahead=1)
-    _same_run(subject, first, second, half)
-    _same(
-        content(one), content(other), f"After a restored run, {subject.name} differs in", "`load` must bring all back"
-    )
+    _same_run(subject, (one, other), first, second, half)
 
 
 def refuses_what_is_not_its_own(subject: Subject) -> None:
-    """`load` answers a tensor too many, too few or of another shape with an Error."""
+    """Check that `load` raises an Error for an additional tensor, a missing tensor or another shape."""
     one = subject.adapter()
     for image in images(STEPS):
         one.step(image)
@@ -167,24 +162,24 @@ def refuses_what_is_not_its_own(subject: Subject) -> None:
     for what, tensors in forged:
         require(
             refused(subject.adapter().state, tensors),
-            f"The state of {subject.name} must answer {what} with an ostta.Error in `load`: a file may hold anything.",
+            f"`load` of the state of {subject.name} must reject {what} with an ostta.Error.",
         )
 
 
 def resets(subject: Subject) -> None:
-    """A reset is a fresh start."""
+    """Check that a reset restores the initial state."""
     one = subject.adapter()
     fresh, expected = content(one), full_trace(one.stream(images(STEPS), ahead=1))
     one.reset()
     _same(fresh, content(one), f"After a reset, {subject.name} still differs in", "`start` must give a fresh state")
     require(
         full_trace(one.stream(images(STEPS), ahead=1)) == expected,
-        f"After a reset, {subject.name} answers otherwise than at first: what is remembered belongs in the state of `start`.",
+        f"After a reset, {subject.name} answers differently: its memory belongs in the state of `start`.",
     )
 
 
 def leaves_others_alone(subject: Subject) -> None:
-    """Two adapters on one backbone never touch, and the backbone stays as it is."""
+    """Check that two adapters on one backbone are independent and that the backbone does not change."""
     alone = full_trace(subject.adapter().stream(images(STEPS), ahead=1))
     tower, weights = subject.backbone.vision, subject.backbone.weight_hash
     before = {name: value.clone() for name, value in tower.state_dict().items()}
@@ -195,14 +190,14 @@ def leaves_others_alone(subject: Subject) -> None:
         other.step(images(STEPS)[-1 - number])
     require(
         full_trace(mixed) == alone,
-        f"Two adapters with {subject.name} on one backbone change each other's answers: nothing may be shared but the backbone.",
+        f"Two adapters with {subject.name} on one backbone change each other's answers: share only the backbone.",
     )
     _same(before, tower.state_dict(), f"{subject.name} changed the backbone's", "what adapts belongs in an overlay")
     require(subject.backbone.weight_hash == weights, f"{subject.name} changed the backbone's weight hash.")
 
 
 def survives_bad_input(subject: Subject) -> None:
-    """What cannot be read or seen is an Error, or a prediction with a reason, and changes nothing."""
+    """Check that invalid input gives an Error, or a prediction with a reason, and changes nothing."""
     one, size = subject.adapter(), subject.backbone.preprocessing.image_size
     for image in images(STEPS):
         one.step(image)
@@ -220,13 +215,11 @@ def survives_bad_input(subject: Subject) -> None:
             (one.step_views, torch.zeros(enough, 3, size // 2, size // 2)),
         ]
         for step, given in bad:
-            require(
-                _is_error(step, given), f"With {subject.name}, bad input ended in something else than an ostta.Error."
-            )
+            require(_is_error(step, given), f"With {subject.name}, bad input raised no ostta.Error.")
         streamed = list(one.stream([broken]))
         require(
             streamed[0].label is None and "broken.png" in str(streamed[0].reason),
-            f"With {subject.name}, `stream` says nothing of an image that cannot be read.",
+            f"With {subject.name}, `stream` does not report an image that cannot be read.",
         )
     spoiled = one.step_views(torch.full((enough, 3, size, size), float("nan")))
     require(
@@ -234,28 +227,29 @@ def survives_bad_input(subject: Subject) -> None:
         and "NaN" not in spoiled.to_json(),
         f"With {subject.name}, an image whose features are not finite is answered: {spoiled.to_json()}.",
     )
-    _same(before, content(one), f"Bad input to {subject.name} changed", "what cannot be seen must leave no trace")
+    _same(before, content(one), f"Bad input to {subject.name} changed", "an image without features must have no effect")
 
 
 def takes_any_image(subject: Subject) -> None:
-    """Small, narrow and grey images are answered, and so is a single class."""
+    """Check that small, narrow and grey images give predictions, and so does a single class."""
     one = subject.adapter()
     for image in (Image.new("RGB", (1, 1), "red"), Image.new("L", (7, 300))):
         index = one.step(image).index
         require(
-            index in range(len(subject.classes)), f"{subject.name} answers an image with class {index}, which is none."
+            index in range(len(subject.classes)),
+            f"{subject.name} answers an image with class {index}, which does not exist.",
         )
     try:
         subject.backbone.classifier(["cat"])
     except Error:
-        return  # a wrapped one has its classes already
+        return  # the classes of a wrapped backbone are fixed
     alone = subject.adapter(classes=["cat"])
     answers = {alone.step(image).index for image in images(STEPS)}
     require(answers == {0}, f"{subject.name} answers {answers} where there is one class.")
 
 
 def counts_views(subject: Subject) -> None:
-    """Too few views are refused before anything changes, and more than enough change nothing."""
+    """Check that too few views are rejected before anything changes, and that additional views have no effect."""
     one, size = subject.adapter(), subject.backbone.preprocessing.image_size
     needed = one.method.views
     if needed > 1:
@@ -267,38 +261,34 @@ def counts_views(subject: Subject) -> None:
     extra, exact = subject.adapter(), subject.adapter()
     require(
         trace([extra.step_views(many)]) == trace([exact.step_views(many[:-3])]),
-        f"{subject.name} looks at more views than the {needed} that it says.",
+        f"{subject.name} uses more views than the {needed} that it declares.",
     )
 
 
 def works_in_a_pool(subject: Subject) -> None:
-    """Streams of a pool answer as adapters do on their own."""
+    """Check that streams of a pool give the same answers as separate adapters."""
     pool, alone = StreamPool(subject.backbone), [subject.adapter(seed=seed) for seed in (3, 4)]
     for name, seed in (("one", 3), ("other", 4)):
         pool.add(name, subject.adapter(seed=seed))
     for number, image in enumerate(images(STEPS)):
         together = pool.step({"one": image, "other": images(STEPS)[-1 - number]})
         apart = [alone[0].step(image), alone[1].step(images(STEPS)[-1 - number])]
-        for found, expected in zip(together.values(), apart, strict=True):
-            near = abs(found.score - expected.score) <= CLOSE * max(1.0, alone[0].method.score_scale)
+        for joint, expected in zip(together.values(), apart, strict=True):
+            near = abs(joint.score - expected.score) <= CLOSE * max(1.0, alone[0].method.score_scale)
             require(
-                near and (found.verdict, found.adapted) == (expected.verdict, expected.adapted),
-                f"In a pool, {subject.name} answers image {number} otherwise than on its own ({found} and {expected}).",
+                near and (joint.verdict, joint.adapted) == (expected.verdict, expected.adapted),
+                f"In a pool, {subject.name} answers image {number} differently than alone ({joint} and {expected}).",
             )
 
 
 def keeps_nothing_more(subject: Subject, warm: int = 100, steps: int = 200) -> None:
-    """With the banks full, no step leaves an object, a tensor or a graph behind."""
-    small: dict[str, Any] = {"window": 64} if "window" in _fields(subject) else {}
+    """Check that steps leave no object, tensor or graph behind once the banks are full."""
+    fields = dataclasses.fields(find_component("identifier", subject.identifier).options)
+    small: dict[str, Any] = {"window": 64} if "window" in [each.name for each in fields] else {}
     one, size = subject.adapter(**small, class_scores=False), subject.backbone.preprocessing.image_size
     views = torch.rand(97, one.method.views, 3, size, size, generator=torch.Generator().manual_seed(0))
     number = itertools.count()
-    found = leak(lambda: one.step_views(views[next(number) % 97]), warm=warm, steps=steps)
-    require(
-        found is None,
-        f"{subject.name} keeps more with every step, in {steps} steps after {warm}: {found}. "
-        "What it remembers must be bounded, and tensors it keeps must be detached.",
-    )
+    require_bounded(lambda: one.step_views(views[next(number) % 97]), subject.name, "step", warm, steps)
 
 
 PROMISES: tuple[Callable[[Subject], None], ...] = (
@@ -316,17 +306,20 @@ PROMISES: tuple[Callable[[Subject], None], ...] = (
 
 
 def _accepted(method: type[Any], identifier: str | type[Any], options: Mapping[str, Any]) -> Backbone:
-    """The first backbone that the method can be made with."""
-    said = ""
+    """Return the first backbone that the method accepts."""
+    reason = ""
     for name in ("small", *backbones.SHIPPED):
         backbone = small_backbone() if name == "small" else backbones.load(name)
         try:
             Subject(method, identifier, backbone, options).adapter()
         except Error as problem:
-            said = said or str(problem)
+            reason = reason or str(problem)
         else:
             return backbone
-    raise Error(f"{method.__qualname__} takes none of the backbones to check it on; give one as `backbone=`: {said}")
+    raise Error(
+        f"{method.__qualname__} takes none of the backbones to check it on; give one as `backbone=`: {reason}",
+        code="backbone-missing",
+    )
 
 
 def _restarted(subject: Subject, adapter: Adapter) -> Adapter:
@@ -335,19 +328,27 @@ def _restarted(subject: Subject, adapter: Adapter) -> Adapter:
         adapter.save(path)
         method, score, identifier = (part.given for part in adapter.choice.parts().values())
         again = Adapter.restore(path, subject.backbone, method=method, score=score, identifier=identifier)
-    require(again.resolved == adapter.resolved, f"The options of {subject.name} come back otherwise from a state file.")
+    require(again.resolved == adapter.resolved, f"The options of {subject.name} change in a state file.")
     return again
 
 
-def _same_run(subject: Subject, first: list[Prediction], second: list[Prediction], restored: int) -> None:
-    """Require equal answers and diagnostics of two runs, the second one restored after an image."""
+def _same_run(
+    subject: Subject,
+    adapters: tuple[Adapter, Adapter],
+    first: list[Prediction],
+    second: list[Prediction],
+    restored: int,
+) -> None:
+    """Require equal answers, diagnostics and memories of two runs, the second of which was restored after an image."""
     pairs = zip(full_trace(first), full_trace(second), strict=True)
     odd = next((number for number, pair in enumerate(pairs) if pair[0] != pair[1]), None)
     require(
         odd is None,
-        f"Two runs of {subject.name} on one stream, one of them restored after image {restored}, differ from image {odd} on: "
-        "the answer may depend on nothing but the seed, the images and what `tensors` has.",
+        f"Two runs of {subject.name} on one stream, one restored after image {restored}, differ from image {odd} on: "
+        "the answer may depend only on the seed, the images and the content of `tensors`.",
     )
+    one, other = map(content, adapters)
+    _same(one, other, f"After a restored run, {subject.name} differs in", "`load` must restore all content")
 
 
 def _same(
@@ -362,10 +363,6 @@ def _is_error(step: Callable[[Any], object], given: Any, word: str = "") -> bool
         step(given)
     except Error as problem:
         return word in str(problem)
-    except Exception:  # anything else is what must not come
+    except Exception:  # only an ostta.Error is accepted
         return False
     return False
-
-
-def _fields(subject: Subject) -> set[str]:
-    return {each.name for each in dataclasses.fields(find_component("identifier", subject.identifier).options)}

@@ -1,4 +1,4 @@
-"""The promises of a score."""
+"""Requirements of a score."""
 
 from __future__ import annotations
 
@@ -10,28 +10,26 @@ from typing import Any
 import torch
 
 from ..adapter import Adapter
-from ..core.former_names import accept_former_name
-from ..core.modes import learning
+from ..core.overlay import learning
 from ..core.types import Decision, Look, Scored, Verdict
-from .leaks import leak
 from .methods import repeatable_and_restorable, resets, survives_bad_input, works_in_a_pool
-from .subject import Subject, differing, images, refused, require, require_options
+from .subject import Subject, cloned, differing, images, refused, require, require_bounded, require_declared
 
-# Enough for a score that waits for a few images of each kind.
+# Enough images for a score that waits for a few images of each kind.
 IMAGES = 40
 
 
 def check_score(
     score: type[Any], *, options: Mapping[str, Any] | None = None, warm: int = 300, steps: int = 100
 ) -> None:
-    """Check all that a score promises; a `Violation` says which promise it breaks.
+    """Check all requirements of a score; raise a `Violation` for the first that is not met.
 
-    After `warm` images its banks must be full: the `steps` after that may keep nothing more.
+    The banks must be full after `warm` images, so that the next `steps` images use no additional memory.
 
     >>> from ostta.scores import MaxSoftmax
     >>> check_score(MaxSoftmax)
     """
-    declared(score)
+    require_declared(score, "score", ("value", "remember", "memories", "reset", "tensors", "load"))
     for method in ("zero_shot", "tda", "rosita"):
         subject = Subject(method, options=options or {}, score=score)
         values_without_a_trace(subject)
@@ -40,27 +38,11 @@ def check_score(
     for promise in (repeatable_and_restorable, resets, survives_bad_input, works_in_a_pool):
         promise(subject)
     adapter, pictures = subject.adapter(), itertools.cycle(images(IMAGES))
-    found = leak(lambda: adapter.step(next(pictures)), warm=warm, steps=steps)
-    require(
-        found is None, f"{score.__qualname__} keeps more with every image, in {steps} images after {warm}: {found}."
-    )
-
-
-def declared(score: type[Any]) -> None:
-    """Check the attributes that `ostta ls` and the options read, and the functions."""
-    require_options(score, "score")
-    accept_former_name(score)
-    name, about = score.__qualname__, getattr(score, "about", None)
-    require(
-        isinstance(about, str) and bool(about) and "\n" not in about,
-        f"The score {name} must have its line of `ostta ls scores` as `about`, not {about!r}.",
-    )
-    for part in ("value", "remember", "memories", "reset", "tensors", "load"):
-        require(callable(getattr(score, part, None)), f"The score {name} must have a function `{part}`.")
+    require_bounded(lambda: adapter.step(next(pictures)), score.__qualname__, "image", warm, steps)
 
 
 def values_without_a_trace(subject: Subject) -> None:
-    """`value` changes nothing, is finite, the same when asked twice, and within the scale that is declared."""
+    """Check that `value` changes nothing, and is finite, repeatable and within the declared scale."""
     one = subject.adapter()
     name, scale = type(one.score).__qualname__, one.score.scale
     require(
@@ -68,24 +50,26 @@ def values_without_a_trace(subject: Subject) -> None:
         f"`scale` of {name} is the largest value, or None if there is none, not {scale!r}.",
     )
     for image in images(IMAGES):
-        before = _content(one)
+        before = cloned(one.score)
         look = _look(one, image)
-        found = one.score.value(look)
+        scored = one.score.value(look)
         require(
-            isinstance(found, Scored) and math.isfinite(found.value), f"`value` of {name} must be finite, not {found}."
+            isinstance(scored, Scored) and math.isfinite(scored.value),
+            f"`value` of {name} must be finite, not {scored}.",
         )
         require(
-            all(math.isfinite(number) for number in found.evidence.values()),
-            f"The evidence of {name} must be finite numbers, not {dict(found.evidence)}.",
+            all(math.isfinite(number) for number in scored.evidence.values()),
+            f"The evidence of {name} must be finite numbers, not {dict(scored.evidence)}.",
         )
-        # Cosines may exceed 1, and fall below 0, by rounding; a best cosine may be negative as well.
+        # Rounding may move cosines above 1 or below 0, and a best cosine may be negative.
         require(
-            scale is None or -scale <= found.value <= 1.001 * scale,
-            f"{name} gives {found.value}, and its `scale` says that {scale} is the largest value.",
+            scale is None or -scale <= scored.value <= 1.001 * scale,
+            f"{name} gives {scored.value}, and its `scale` says that {scale} is the largest value.",
         )
-        require(one.score.value(look) == found, f"`value` of {name} gives another number when it is asked twice.")
+        require(one.score.value(look) == scored, f"`value` of {name} gives another number when it is called twice.")
         require(
-            not differing(before, _content(one)), f"`value` of {name} changes what it remembers: only `remember` may."
+            not differing(before, cloned(one.score)),
+            f"`value` of {name} changes its memory: only `remember` may do so.",
         )
         one.step(image)
 
@@ -93,34 +77,32 @@ def values_without_a_trace(subject: Subject) -> None:
 def comes_back(subject: Subject) -> None:
     """Check that `load` restores `tensors`, that `reset` is a fresh start, and that `load` refuses other tensors."""
     one, again = subject.adapter(), subject.adapter()
-    name, fresh = type(one.score).__qualname__, _content(subject.adapter())
+    name, fresh = type(one.score).__qualname__, cloned(subject.adapter().score)
     pictures = images(IMAGES)
     for number, image in enumerate(pictures):
         _remember(one, image, list(Verdict)[number % 4])
-    again.score.load(_content(one))
+    again.score.load(cloned(one.score))
     for number, image in enumerate(pictures[::3]):
         values = [adapter.score.value(_look(adapter, image)).value for adapter in (one, again)]
         require(values[0] == values[1], f"After `load`, {name} gives other values than before.")
         for adapter in (one, again):
             _remember(adapter, image, list(Verdict)[number % 4])
-    require(not differing(_content(one), _content(again)), f"After `load`, {name} remembers otherwise than before.")
     require(
-        refused(again.score, {**_content(one), "strange": torch.zeros(1)}),
-        f"`load` of {name} must answer a tensor that is not its own with an ostta.Error: a file may hold anything.",
+        not differing(cloned(one.score), cloned(again.score)), f"After `load`, {name} stores other content than before."
+    )
+    require(
+        refused(again.score, {**cloned(one.score), "strange": torch.zeros(1)}),
+        f"`load` of {name} must reject an additional tensor with an ostta.Error, because files are untrusted.",
     )
     one.score.reset()
-    require(not differing(fresh, _content(one)), f"After `reset`, {name} still remembers something.")
+    require(not differing(fresh, cloned(one.score)), f"After `reset`, the memory of {name} is not empty.")
 
 
 def _look(adapter: Adapter, image: Any) -> Look[Any]:
     with learning():
-        return adapter.pipeline.look_now(adapter.views_of(image))
+        return adapter.pipeline.look_now(adapter.pipeline.views(image))
 
 
 def _remember(adapter: Adapter, image: Any, verdict: Verdict) -> None:
     look = _look(adapter, image)
     adapter.score.remember(look, adapter.score.value(look), Decision(verdict, None, None, None))
-
-
-def _content(adapter: Adapter) -> dict[str, torch.Tensor]:
-    return {name: tensor.clone() for name, tensor in adapter.score.tensors().items()}

@@ -1,10 +1,10 @@
-"""What is checked, and with what: an adapter of the thing to be checked, a small tower, a short real stream."""
+"""Shared parts of the checks: an adapter with the component under test, a small tower, and a short stream of images."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -16,26 +16,28 @@ from torch import nn
 from .. import backbones
 from ..adapter import Adapter, load
 from ..backbones.protocol import Backbone
+from ..config.plugins import accept_former_name
 from ..core.types import Error, Prediction
 from ..data.by_name import open_dataset
+from .leaks import leak
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-# A short stream in which both kinds of images come several times.
+# Length of a short stream in which both kinds of images occur several times.
 STEPS = 12
 
 
 class Violation(AssertionError):  # noqa: N818 - it says what it is, as ostta.Error does
-    """A promise that was not kept, in one sentence."""
+    """A requirement that is not met, in one sentence."""
 
 
 def require(kept: bool, sentence: str) -> None:
-    """Raise a `Violation` unless the promise was kept."""
+    """Raise a `Violation` with `sentence` unless the requirement is met."""
     if not kept:
         raise Violation(sentence)
 
 
 class SmallTower(nn.Module):
-    """Some encoder of a user's own: two convolutions, two LayerNorms."""
+    """A custom encoder with two convolutions and two LayerNorms."""
 
     def __init__(self, width: int = 16) -> None:
         super().__init__()
@@ -50,7 +52,7 @@ class SmallTower(nn.Module):
 
 @cache
 def small_backbone() -> Backbone:
-    """A backbone that is quick: a small tower with random weights, always the same."""
+    """Return a fast backbone: a small tower with fixed random weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return backbones.wrap(SmallTower(), torch.randn(len(CLASSES), 16), image_size=32)
@@ -58,14 +60,14 @@ def small_backbone() -> Backbone:
 
 @cache
 def images(count: int) -> tuple[Image.Image, ...]:
-    """Real images in turn: one of the sample's snowy CIFAR images, one digit."""
+    """Return real images that alternate between snowy CIFAR images of the sample and digits."""
     desired, undesired = open_dataset("sample:cifar10c"), open_dataset("sample:mnist")
     return tuple((desired if i % 2 == 0 else undesired).image(i // 2) for i in range(count))
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A method with a score and an identifier on a backbone, and the options with which it is to be checked."""
+    """A method with a score and an identifier on a backbone, and the options for the checks."""
 
     method: str | type[Any]
     identifier: str | type[Any] = "lda"
@@ -75,7 +77,7 @@ class Subject:
     classes: Sequence[str] = CLASSES
 
     def adapter(self, seed: int = 0, classes: Sequence[str] | None = None, **options: Any) -> Adapter:
-        """A fresh adapter; `options` beside or in place of the subject's own."""
+        """Return a fresh adapter; `options` are added to those of the subject or replace them."""
         return load(
             self.backbone,
             self.classes if classes is None else classes,
@@ -88,12 +90,37 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """For sentences."""
+        """Name of the method in messages."""
         return self.method if isinstance(self.method, str) else self.method.__qualname__
 
 
-def require_options(of: type[Any], kind: str) -> None:
-    """Options are a frozen dataclass, all of whose fields have defaults."""
+def require_declared(of: type[Any], kind: str, functions: Sequence[str]) -> None:
+    """Require the options, the functions and, for a score or an identifier, the line `about` of a class."""
+    _require_options(of, kind)
+    name = of.__qualname__
+    if kind != "method":
+        accept_former_name(of)
+        about = getattr(of, "about", None)
+        require(
+            isinstance(about, str) and bool(about) and "\n" not in about,
+            f"The {kind} {name} must have its line of `ostta ls {kind}s` as `about`, not {about!r}.",
+        )
+    for part in functions:
+        require(callable(getattr(of, part, None)), f"The {kind} {name} must have a function `{part}`.")
+
+
+def require_bounded(step: Callable[[], object], name: str, unit: str, warm: int, steps: int) -> None:
+    """Require that `step` keeps no additional objects after `warm` calls; `unit` is what one call processes."""
+    growth = leak(step, warm=warm, steps=steps)
+    require(
+        growth is None,
+        f"{name} keeps more with every {unit}, in {steps} {unit}s after {warm}: {growth}. Its memory must be bounded, "
+        "and tensors in it must be detached.",
+    )
+
+
+def _require_options(of: type[Any], kind: str) -> None:
+    """Require that the options are a frozen dataclass whose fields all have defaults."""
     options = getattr(of, "Options", None)
     require(
         inspect.isclass(options) and dataclasses.is_dataclass(options),
@@ -113,36 +140,40 @@ def require_options(of: type[Any], kind: str) -> None:
 
 
 def trace(predictions: Iterable[Prediction]) -> list[tuple[object, ...]]:
-    """What must be equal between two runs that are meant to be the same: all but the clock."""
+    """Return all values that must be equal in two equal runs: everything except timings."""
     return [(p.label, p.index, p.score, p.threshold, str(p.verdict), p.adapted, p.loss, p.reason) for p in predictions]
 
 
 def full_trace(predictions: Iterable[Prediction]) -> list[tuple[object, ...]]:
-    """`trace` with the diagnostics of each step."""
+    """Return `trace` with the diagnostics of each step."""
     listed = list(predictions)
-    # As text, so that two NaN are equal.
+    # As text, so that two NaN values compare equal.
     numbers = [sorted((name, repr(value)) for name, value in each.diagnostics.items()) for each in listed]
     return [(*values, *pairs) for values, pairs in zip(trace(listed), numbers, strict=True)]
 
 
 def content(adapter: Adapter) -> dict[str, torch.Tensor]:
-    """Everything an adapter remembers."""
-    remembered = {name: tensor.clone() for name, tensor in adapter.pipeline.tensors().items()}
-    return remembered | {"steps": torch.tensor(adapter.steps)}
+    """Return the complete memory of an adapter."""
+    return cloned(adapter.pipeline) | {"steps": torch.tensor(adapter.steps)}
+
+
+def cloned(component: Any) -> dict[str, torch.Tensor]:
+    """Return copies of the tensors of a component."""
+    return {name: tensor.clone() for name, tensor in component.tensors().items()}
 
 
 def differing(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> list[str]:
-    """The names of the tensors that are not the same to the last bit."""
+    """Return the names of the tensors that are not bit-equal."""
     both = [name for name in first if name in second]
     return [*(first.keys() ^ second.keys()), *(name for name in both if not first[name].equal(second[name]))]
 
 
 def refused(load_into: Any, tensors: Mapping[str, torch.Tensor]) -> bool:
-    """Whether `load_into.load` answers tensors that are not its own with an Error."""
+    """Return whether `load_into.load` raises an Error for tensors that do not fit."""
     try:
         load_into.load(dict(tensors))
     except Error:
         return True
-    except Exception:  # anything else is what must not come
+    except Exception:  # only an ostta.Error is accepted
         return False
     return False

@@ -13,7 +13,7 @@ from torch import nn
 from ...core.errors import translate_errors
 from ...core.types import Error
 from ..clip import Clip
-from ..huggingface import load_tokenizer, quiet
+from ..huggingface import load_tokenizer, without_logs
 from ..maple import OWN_PROMPTS, Maple, load_maple
 from ..preprocessing import read_preprocessing
 from .stem import Stem
@@ -23,7 +23,7 @@ Content = TypeVar("Content", list[str], dict[str, dict[str, object]])
 
 
 class Embedded(Clip):
-    """A `Clip` with the class names of its training."""
+    """A `Clip` that stores the class names it was trained on."""
 
     known: frozenset[str] = frozenset()
     remark = (
@@ -36,31 +36,30 @@ class Embedded(Clip):
 
 
 def load_embedded(folder: Path = FOLDER) -> Embedded:
-    """Load the model in `folder`, which `tools/train_embedded.py export` wrote."""
+    """Load the model that `tools/train_embedded.py export` wrote to `folder`."""
     if not (folder / "model.safetensors").is_file():
         raise Error(
             f"The embedded model is not in this installation: {folder / 'model.safetensors'} is missing. Install the "
-            "package "
-            "again.",
+            "package again.",
             code="weights-missing",
         )
-    with quiet():
+    with without_logs():
         model, tokenizer = _model(folder), load_tokenizer(folder)
     size: int = model.config.vision_config.image_size  # type: ignore[assignment, union-attr]
     backbone = Embedded("embedded", model, tokenizer, read_preprocessing(folder, Embedded.usual_preprocessing(size)))
     backbone.known = embedded_names(folder)
-    # Options that were chosen on images held out from the training.
+    # Options selected on held-out images.
     backbone.defaults = _json(folder / "defaults.json", {})
     return backbone
 
 
 def embedded_names(folder: Path = FOLDER) -> frozenset[str]:
-    """The class names that the model was trained on, in lower case."""
+    """Return the class names that the model was trained on, in lower case."""
     return frozenset(_json(folder / "classes.json", []))
 
 
 def load_embedded_maple(folder: Path = FOLDER) -> Maple:
-    """Load the model with the MaPLe prompts and token statistics that `tools/train_maple.py` wrote."""
+    """Load the model with the MaPLe prompts and token statistics written by `tools/train_maple.py`."""
     if not (folder / OWN_PROMPTS).is_file():
         raise Error(
             f"The MaPLe prompts are not in this installation: {folder / OWN_PROMPTS} is missing. Install the package "
@@ -75,7 +74,7 @@ def _model(folder: Path) -> nn.Module:
     from transformers import CLIPConfig, CLIPModel
 
     config = CLIPConfig.from_pretrained(folder, local_files_only=True, attn_implementation="sdpa")
-    # Built on the meta device and filled from the file, which saves the initialisation of the weights.
+    # The meta device avoids initialising weights that are then loaded from the file.
     with torch.device("meta"):
         model: Any = CLIPModel(config)
         model.vision_model.embeddings.patch_embedding = Stem(config.vision_config.hidden_size)
@@ -83,7 +82,7 @@ def _model(folder: Path) -> nn.Module:
     message = f"The weights in {folder} are not those of the embedded model: install the package again."
     with translate_errors("weights-wrong", message, RuntimeError):
         model.load_state_dict(weights, strict=True, assign=True)
-    # Position numbers are not stored, so they are still on the meta device.
+    # Position ids are not stored in the file, so they are still on the meta device.
     for part in (model.text_model.embeddings, model.vision_model.embeddings):
         part.position_ids = torch.arange(part.position_embedding.num_embeddings).expand(1, -1)
     if any(buffer.is_meta for buffer in model.buffers()):

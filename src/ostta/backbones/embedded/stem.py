@@ -1,8 +1,8 @@
 """The convolutional stem of the embedded model, in place of CLIP's single patch convolution.
 
-Small images have few patches, and a tower with raw 4x4 patches needs far more training than one with a few
-convolutions. The stem maps [B, 3, 32, 32] to [B, width, 4, 4], the output shape of the patch convolution with a patch
-size of 8, so the layers after it are the unchanged CLIP of `transformers`.
+A tower with raw 4x4 patches needs far more training on small images than a tower with a few convolutions. The stem maps
+[B, 3, 32, 32] to [B, width, 4, 4], the output shape of a patch convolution with a patch size of 8, so the remaining
+layers are those of the `transformers` CLIP without changes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import nn
 
 
 class ConvBlock(nn.Sequential):
-    """Convolution, optional batch norm, ReLU. Batch norm is for training: `fold` merges it into the convolution."""
+    """Convolution, optional batch norm and ReLU. `fold` merges the batch norm into the convolution for inference."""
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1, *, norm: bool) -> None:
         layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, 3, stride, 1, bias=not norm)]
@@ -22,7 +22,7 @@ class ConvBlock(nn.Sequential):
         super().__init__(*layers)
 
     def fold(self) -> ConvBlock:
-        """Return the same function with the batch norm merged into the convolution."""
+        """Return an equivalent block with the batch norm merged into the convolution."""
         convolution, norm = self[0], self[1]
         assert isinstance(convolution, nn.Conv2d)
         assert isinstance(norm, nn.BatchNorm2d)
@@ -46,7 +46,7 @@ class Residual(nn.Module):
 
 
 class Stem(nn.Module):
-    """Three downsamplings, each with a residual block; `widths` are the channels at 16, 8 and 4 pixels."""
+    """Three downsampling stages with a residual block each. `widths` are the channels at 16, 8 and 4 pixels."""
 
     def __init__(self, width: int, widths: tuple[int, int, int] = (64, 128, 256), *, norm: bool = False) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Stem(nn.Module):
 
     @property
     def weight(self) -> torch.Tensor:
-        """Weight whose dtype `transformers` reads before it calls the patch convolution."""
+        """Weight of the projection. `transformers` reads its dtype before it calls the patch convolution."""
         return self.project.weight
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
@@ -69,7 +69,7 @@ class Stem(nn.Module):
         return features
 
     def fold(self) -> Stem:
-        """Return the stem for inference: the same function without batch norm."""
+        """Return an equivalent stem without batch norm, for inference."""
         plain = Stem(self.project.out_channels, self.widths, norm=False)
         folded: list[nn.Module] = []
         for block in self.blocks:

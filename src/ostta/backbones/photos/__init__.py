@@ -1,8 +1,8 @@
-"""The backbone `photos`: EfficientNet-lite0 with its ImageNet weights, which ships with the package.
+"""The `photos` backbone: EfficientNet-lite0 with ImageNet weights, which ships with the package.
 
-It is an image classifier, not a vision-language model. The centred rows of its ImageNet classifier take the place of text embeddings;
-a name above several classes, such as "dog", is the mean of their rows. It has no text tower, so prompts, templates and descriptions
-do not apply to it.
+It is an image classifier, not a vision-language model. The centred rows of its ImageNet classifier replace the text
+embeddings. A name that covers several classes, such as "dog", is represented by the mean of their rows. The backbone
+has no text tower, so prompts, templates and descriptions have no effect.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ...core.devices import set_precision
+from ...core.errors import translate_errors
+from ...core.overlay import set_precision
 from ...core.types import Error, Preprocessing
 from ..protocol import DEFAULT_TEMPLATES
 from ..towers import frozen, weight_hash
-from .names import CLASSES, Names, load_names
+from .names import CLASSES, NameLookup, load_names
 from .tower import FEATURES, Tower
 
 FILE = Path(__file__).parent / "model" / "model.safetensors"
-# As in training: pixels less 127, divided by 128; the centre 224 of images whose short side is 256.
+# The preprocessing used in training: (pixels - 127) / 128, short side 256, centre crop 224.
 PREPROCESSING = Preprocessing(224, (127 / 255,) * 3, (128 / 255,) * 3, fit="crop", resize=256)
 LOGIT_SCALE = 30.0
-# As a word, it stands for the names of all ImageNet classes.
+# Stands for the names of all ImageNet classes in a list of words.
 ALL_CLASSES = "imagenet"
 
 
 class Photos:
-    """EfficientNet-lite0 for photographs of 224 pixels; it knows the ImageNet classes and the WordNet nouns above them.
+    """EfficientNet-lite0 for 224-pixel photographs. Class names are ImageNet classes or WordNet nouns above them.
 
     >>> photos = ostta.backbones.load("photos")
     >>> photos
@@ -46,16 +47,18 @@ class Photos:
     logit_scale = LOGIT_SCALE
     preprocessing = PREPROCESSING
     feature_width = FEATURES
-    remark = "The backbone photos is an ImageNet classifier, not a vision-language model: class embeddings are rows of its classifier."
-    # The learning rate was chosen with tools/photos_lr.toml, on photographs that no reported stream shows.
+    remark = (
+        "The backbone photos is an ImageNet classifier, not a vision-language model: class embeddings are rows of its "
+        "classifier."
+    )
+    # ROSITA uses its published learning rate, because tools/choose_photos_rate.py found no better one.
     defaults: Mapping[str, Mapping[str, object]] = {
-        **{method: {"group": "norm"} for method in ("prototypes", "unient", "entropy", "cliptta")},
-        "rosita": {"group": "norm", "lr": 0.03},
+        **{method: {"group": "norm"} for method in ("rosita", "prototypes", "unient", "entropy", "cliptta")},
         "field": {"words": [ALL_CLASSES]},
     }
 
-    def __init__(self, tower: Tower, rows: torch.Tensor, names: Names) -> None:
-        """`rows` are those of the ImageNet classifier [1000, 1280]."""
+    def __init__(self, tower: Tower, rows: torch.Tensor, names: NameLookup) -> None:
+        """Create the backbone from the tower, the rows [1000, 1280] of the ImageNet classifier, and the names."""
         self.vision: nn.Module = frozen(tower)
         self.names = names
         self.device, self.dtype = rows.device, torch.float32
@@ -66,8 +69,8 @@ class Photos:
         return f"Photos({self.id}, {self.preprocessing.images}, features of {self.feature_width})"
 
     def place(self, device: torch.device, dtype: torch.dtype) -> None:
-        """Move the tower to a device and a precision. To be called once, before the backbone is used."""
-        _ = self.weight_hash  # of the weights as they are stored, not as they are rounded
+        """Move the tower to a device and a precision. Call this once, before the backbone is used."""
+        _ = self.weight_hash  # hash the stored weights before they are rounded
         set_precision(self.vision, device, dtype)
         self._rows = self._rows.to(device)
         self.device, self.dtype = device, dtype
@@ -77,14 +80,17 @@ class Photos:
         return weight_hash(self._weights)
 
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
-        """Unit rows, one per class: the mean of the centred rows of all ImageNet classes that a name covers. Templates do not apply."""
+        """Return one unit row per class: the mean of the centred rows of the ImageNet classes that its name covers.
+
+        `templates` has no effect.
+        """
         if not classes:
             raise Error("There are no classes: give at least one name.", code="classes-missing")
         rows = [self._rows[list(self.names.classes(name))].mean(0) for name in classes]
         return functional.normalize(torch.stack(rows), dim=1)
 
     def unfamiliar(self, classes: Sequence[str]) -> list[str]:
-        """The names that it has no embedding for.
+        """Return the names that have no embedding.
 
         >>> ostta.backbones.load("photos").unfamiliar(["dog", "deer"])
         ['deer']
@@ -92,19 +98,19 @@ class Photos:
         return [name for name in classes if self.names.find(name) is None]
 
     def other_words(self, words: Sequence[str], classes: Sequence[str]) -> list[str]:
-        """The words that it knows and that name none of the classes; "imagenet" stands for all ImageNet classes.
+        """Return the known words that name none of the classes. "imagenet" stands for all ImageNet classes.
 
         >>> words = ostta.backbones.load("photos").other_words(["imagenet"], ["dog"])
         >>> len(words), "tabby cat" in words, "beagle" in words
         (882, True, False)
         """
-        taken = {number for name in classes for number in self.names.classes(name)}
+        covered = {number for name in classes for number in self.names.classes(name)}
         expanded = [name for word in words for name in (self.names.class_titles if word == ALL_CLASSES else (word,))]
         known = [name for name in dict.fromkeys(expanded) if self.names.find(name) is not None]
-        return [name for name in known if taken.isdisjoint(self.names.classes(name))]
+        return [name for name in known if covered.isdisjoint(self.names.classes(name))]
 
     def encode_words(self, names: Sequence[str]) -> Mapping[str, torch.Tensor]:
-        """Unit embeddings of those names that it knows.
+        """Return the unit embeddings of the known names.
 
         >>> list(ostta.backbones.load("photos").encode_words(["teapot", "deer"]))
         ['teapot']
@@ -114,7 +120,7 @@ class Photos:
 
 
 def load_photos(file: Path = FILE) -> Photos:
-    """The model in `file`, which `tools/make_photos_weights.py` wrote."""
+    """Load the model from `file`, which `tools/make_photos_weights.py` writes."""
     if not file.is_file():
         raise Error(
             f"The backbone photos is not in this installation: {file} is missing. Install the package again.",
@@ -124,18 +130,16 @@ def load_photos(file: Path = FILE) -> Photos:
 
     weights = {name: tensor.float() for name, tensor in load_file(file).items()}
     rows = weights.pop("classes", torch.empty(0))
-    # Built without memory and filled from the file: no time goes into random weights.
+    # The meta device avoids initialising weights that are then loaded from the file.
     with torch.device("meta"):
         tower = Tower()
     own = {name.removeprefix("tower."): tensor for name, tensor in weights.items()}
     counters = {name: torch.tensor(0) for name in tower.state_dict() if name.endswith("num_batches_tracked")}
-    try:
+    message = f"The weights in {file} are not those of the backbone photos: install the package again."
+    with translate_errors("weights-wrong", message, RuntimeError):
         if rows.shape != (CLASSES, FEATURES):
             raise RuntimeError("the rows of the classes are missing")
         tower.load_state_dict({**own, **counters}, strict=True, assign=True)
-    except RuntimeError as problem:
-        raise Error(
-            f"The weights in {file} are not those of the backbone photos: install the package again.",
-            code="weights-wrong",
-        ) from problem
+    # On a CPU, convolutions take two thirds of the time in the channels-last format.
+    tower.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return Photos(tower, rows, load_names())

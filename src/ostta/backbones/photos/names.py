@@ -1,6 +1,6 @@
-"""Names of things in photographs: the 1,000 ImageNet classes, their synonyms, and every WordNet noun above them.
+"""Names of objects in photographs: the 1,000 ImageNet classes, their synonyms, and all WordNet nouns above them.
 
-`tools/make_photos_names.py` makes the table `model/names.txt` and describes its format.
+`tools/make_photos_names.py` writes the table `model/names.txt` and documents its format.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ OFFERED = 3
 
 @dataclass(frozen=True)
 class Synset:
-    """Names of one thing, most usual first, each with the number of its WordNet sense, and the lines of its hypernyms."""
+    """Names of one concept, most common first, with their WordNet sense numbers, and the lines of its hypernyms."""
 
     names: tuple[str, ...]
     senses: tuple[int, ...]
     above: tuple[int, ...]
 
 
-class Names:
+class NameLookup:
     """Lookup from a name to the ImageNet classes that it covers.
 
     >>> names = load_names()
@@ -53,12 +53,12 @@ class Names:
 
     @cached_property
     def _by_name(self) -> dict[str, list[int]]:
-        """Lines that a name can mean: the class of that name first, then by how usual the sense is."""
-        found: dict[str, list[tuple[bool, int, int]]] = {}
+        """Lines of each name: the ImageNet class of that name first, then the other senses, most common first."""
+        senses: dict[str, list[tuple[bool, int, int]]] = {}
         for place, synset in enumerate(self.synsets):
             for name, sense in zip(synset.names, synset.senses, strict=True):
-                found.setdefault(_plain(name), []).append((place >= CLASSES, sense, place))
-        return {name: [place for _, _, place in sorted(places)] for name, places in found.items()}
+                senses.setdefault(_plain(name), []).append((place >= CLASSES, sense, place))
+        return {name: [place for _, _, place in sorted(places)] for name, places in senses.items()}
 
     @cached_property
     def _covered(self) -> list[tuple[int, ...]]:
@@ -73,10 +73,11 @@ class Names:
         return [tuple(sorted(numbers)) for numbers in covered]
 
     def find(self, name: str) -> int | None:
-        """Line of the synset that `name` means, or None if the table does not have it.
+        """Return the line of the synset of `name`, or None if the table does not contain it.
 
-        The name of an ImageNet class means that class. Any other name means its most usual sense that has classes. A hypernym in
-        brackets chooses another sense. All 1,000 classes together have no embedding, so names such as "entity" are not found.
+        The name of an ImageNet class refers to that class. Any other name refers to its most common sense that covers
+        ImageNet classes. A hypernym in brackets selects another sense. Names that cover all 1,000 classes, such as
+        "entity", have no embedding and are not found.
         """
         qualified = QUALIFIED.fullmatch(name)
         places = self._places(qualified[1] if qualified else name)
@@ -94,14 +95,14 @@ class Names:
         return set(self._covered[place]) <= set(self._covered[kind])
 
     def classes(self, name: str) -> tuple[int, ...]:
-        """Numbers of the ImageNet classes that `name` covers; an Error if there are none."""
+        """Return the numbers of the ImageNet classes that `name` covers. Raise an Error if there are none."""
         place = self.find(name)
         if place is None:
             raise Error(self.unknown(name), code="class-unknown")
         return self._covered[place]
 
     def meaning(self, name: str) -> str:
-        """The first name of the synset that means nothing else; with a hypernym in brackets if there is none."""
+        """Return the first unambiguous name of the synset, or its first name with a hypernym in brackets."""
         place = self.find(name)
         return self._title(place) if place is not None else ""
 
@@ -112,11 +113,11 @@ class Names:
 
     @cached_property
     def class_titles(self) -> tuple[str, ...]:
-        """One name for each ImageNet class, all different."""
+        """A unique name for each ImageNet class."""
         return tuple(self._title(place) for place in range(CLASSES))
 
     def near(self, name: str) -> list[str]:
-        """Known names that are close to `name`: its nearest hypernym and classes below that, or names of similar spelling.
+        """Return known names close to `name`: its nearest hypernym and classes below it, or similarly spelt names.
 
         >>> load_names().near("deer")
         ['ruminant', 'ox', 'water buffalo']
@@ -128,12 +129,13 @@ class Names:
         return list(dict.fromkeys([self._title(place), *below]))[:OFFERED]
 
     def unknown(self, name: str) -> str:
-        """Message about a name that has no embedding."""
+        """Return the error message for a name without an embedding."""
         near = self.near(name)
         offer = f"use a name that it knows, such as {', '.join(near)}, or" if near else "use"
         return (
-            f"The backbone photos does not know {name!r}: it knows the names of the 1,000 ImageNet classes and of groups of them. "
-            f'{offer[0].upper()}{offer[1:]} a CLIP such as "openai/clip-vit-base-patch16", which reads any name.'
+            f"The backbone photos does not know {name!r}: it knows the names of the 1,000 ImageNet classes and of "
+            f'groups of them. {offer[0].upper()}{offer[1:]} a CLIP such as "openai/clip-vit-base-patch16", which reads '
+            "any name."
         )
 
 
@@ -142,11 +144,11 @@ def _plain(name: str) -> str:
 
 
 @cache
-def load_names(file: Path = FILE) -> Names:
-    """The table that ships.
+def load_names(file: Path = FILE) -> NameLookup:
+    """Load the table that ships with ostta.
 
     >>> load_names().meaning("domestic dog")
     'dog'
     """
     lines = file.read_text(encoding="utf-8").splitlines()
-    return Names([line for line in lines if not line.startswith("#")])
+    return NameLookup([line for line in lines if not line.startswith("#")])

@@ -1,4 +1,7 @@
-"""EfficientNet-lite0 (Tan and Le, 2019; the `lite` variant of 2020): inverted residual blocks, ReLU6, no squeeze-and-excitation."""
+"""EfficientNet-lite0 (Tan and Le, 2019; the `lite` variant of 2020).
+
+It has inverted residual blocks with ReLU6, and no squeeze-and-excitation.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,15 @@ from torch import nn
 
 FEATURES = 1280
 STEM = 32
-# Of the published model; PyTorch's own default is 1e-5.
+# Value of the published model; the PyTorch default is 1e-5.
 NORM_EPSILON = 1e-3
+# Maximum batch size. The activations of larger batches exceed 32 MB, and glibc returns blocks of that size to the
+# operating system after each layer, which increases the time per image by a factor of 1.5.
+MAX_BATCH = 4
 
 
 class Stage(NamedTuple):
-    """Consecutive blocks of one width; only the first block has the stride."""
+    """Consecutive blocks of one width. Only the first block uses the stride."""
 
     blocks: int
     kernel: int
@@ -37,7 +43,8 @@ STAGES = (
 class Convolution(nn.Module):
     """Convolution and batch normalisation, with TensorFlow's `SAME` padding.
 
-    The weights were trained in TensorFlow, which pads an even input of a strided convolution by one pixel less at the top left.
+    The weights were trained in TensorFlow, which pads one pixel less at the top and left for strided convolutions of
+    inputs with an even size.
     """
 
     def __init__(self, inputs: int, outputs: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> None:
@@ -54,8 +61,8 @@ class Convolution(nn.Module):
         return convolved
 
 
-class Block(nn.Module):
-    """Inverted residual block: expand, filter each channel, project; with a shortcut if input and output have the same shape."""
+class InvertedResidual(nn.Module):
+    """Inverted residual block: expansion, depthwise convolution, projection, and a shortcut if the shapes match."""
 
     def __init__(self, inputs: int, stage: Stage, stride: int) -> None:
         super().__init__()
@@ -72,7 +79,7 @@ class Block(nn.Module):
 
 
 class Tower(nn.Module):
-    """Normalised images [B, 3, 224, 224] to the features [B, 1280] before the ImageNet classifier."""
+    """Image tower from normalised images [B, 3, 224, 224] to the features [B, 1280] before the classifier."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,11 +87,18 @@ class Tower(nn.Module):
         blocks, width = [], STEM
         for stage in STAGES:
             for number in range(stage.blocks):
-                blocks.append(Block(width, stage, stage.stride if number == 0 else 1))
+                blocks.append(InvertedResidual(width, stage, stage.stride if number == 0 else 1))
                 width = stage.width
         self.blocks = nn.Sequential(*blocks)
         self.head = Convolution(width, FEATURES)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        # An exported graph must not depend on the batch size.
+        if torch.compiler.is_exporting() or len(pixels) <= MAX_BATCH:
+            return self._features(pixels)
+        starts = range(0, len(pixels), MAX_BATCH)
+        return torch.cat([self._features(pixels[start : start + MAX_BATCH]) for start in starts])
+
+    def _features(self, pixels: torch.Tensor) -> torch.Tensor:
         hidden = self.blocks(nn.functional.relu6(self.stem(pixels)))
         return nn.functional.relu6(self.head(hidden)).mean((2, 3))

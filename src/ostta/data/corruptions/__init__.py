@@ -1,10 +1,10 @@
 """The fifteen common corruptions of CIFAR-10-C, CIFAR-100-C and ImageNet-C.
 
-Algorithms and constants are those of the published files. Their authors used an unseeded generator, so the published
-pixels cannot be reproduced; the pixels computed here are a function of (image, seed, index, name, severity).
+The algorithms and constants are those of the published files. The authors used an unseeded generator, so the published
+pixels cannot be reproduced. The pixels computed here are a function of (image, seed, index, name, severity).
 
-`levels.py` has the constants. To add a corruption, write a function from (pixels, generator, constants...) to pixels,
-and add its two ladders to `levels.py` and an entry to `CORRUPTIONS`. `dataset.py` applies a corruption to a data set.
+`levels.py` contains the constants. To add a corruption, write a function from (pixels, generator, constants...) to
+pixels, and add its two ladders to `levels.py` and an entry to `CORRUPTIONS`. `dataset.py` corrupts data sets.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ __all__ = [
     "frost_source",
 ]
 
-# Images whose shorter side has at most this many pixels use the constants of the 32-pixel benchmark.
+# Maximum short side in pixels of images that use the constants of the 32-pixel benchmark.
 SMALL_SIDE = 64
 LEAST_SIDE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Corruption:
-    """The function of a corruption, and its constants for small and for large images."""
+    """Function of a corruption and its constants for small and large images."""
 
     apply: Callable[..., Pixels]
     small: Ladder
@@ -58,15 +58,15 @@ class Corruption:
 def corrupt(
     image: Pixels, name: str, severity: float, *, seed: int, index: int, textures: str | Path | None = None
 ) -> Pixels:
-    """Return `image` (uint8 [H,W,3]) with the corruption `name`.
+    """Apply the corruption `name` to `image`, uint8 [H,W,3].
 
-    severity:  1 to 5 as in the benchmark, or any number from 0 to 5; constants between two levels are interpolated.
-    index:     number of the image in the data set, so that each image has its own noise.
+    severity:  1 to 5 as in the benchmark, or any number from 0 to 5. Constants between two levels are interpolated.
+    index:     number of the image in the data set, so that each image has different noise.
     textures:  folder with the six public frost textures; by default a texture is generated.
 
-    Images whose shorter side has up to 64 pixels use the constants of the 32-pixel benchmark, larger images those of
-    the 224-pixel benchmark. Constants that are lengths are numbers of pixels for all sizes. Images need not be square;
-    each side must have at least 8 pixels.
+    Images with a short side of up to 64 pixels use the constants of the 32-pixel benchmark, and larger images those of
+    the 224-pixel benchmark. Lengths are in pixels and do not scale with the image. Images need not be square, but each
+    side must have at least 8 pixels.
 
     >>> corrupt(np.zeros((32, 32, 3), np.uint8), "snow", 5, seed=0, index=0).shape
     (32, 32, 3)
@@ -86,7 +86,7 @@ def corrupt_pair(
     index: int,
     textures: str | Path | None = None,
 ) -> Pixels:
-    """Apply two corruptions in turn, each with its own generator. A corruption of severity 0 is skipped.
+    """Apply two corruptions in sequence, each with a separate generator. A corruption of severity 0 is skipped.
 
     >>> grey = np.full((32, 32, 3), 99, np.uint8)
     >>> int(corrupt_pair(grey, "contrast", 2.5, "snow", 0, seed=0, index=0).max())
@@ -94,10 +94,9 @@ def corrupt_pair(
     """
     _check(image, [(first, first_severity), (second, second_severity)], seed, index)
     corrupted = image.copy()
-    if first_severity > 0:
-        corrupted = _apply(corrupted, first, first_severity, [seed, index], textures)
-    if second_severity > 0:
-        corrupted = _apply(corrupted, second, second_severity, [seed, index], textures, second=True)
+    for name, severity, is_second in ((first, first_severity, False), (second, second_severity, True)):
+        if severity > 0:
+            corrupted = _apply(corrupted, name, severity, [seed, index], textures, is_second)
     return corrupted
 
 
@@ -107,14 +106,14 @@ def corruption_names() -> tuple[str, ...]:
 
 
 def checked(name: str, severity: int) -> Corruption:
-    """Return the corruption called `name`, after checking that the benchmark has it at this severity."""
+    """Return the corruption `name`. Raise an Error if the name or the severity is not part of the benchmark."""
     corruption = _named(name)
     check_severity(severity)
     return corruption
 
 
 def check_severity(severity: int) -> None:
-    """Raise an Error unless `severity` is one of the five of the benchmark."""
+    """Raise an Error unless `severity` is one of the five benchmark severities."""
     if isinstance(severity, bool) or severity not in range(1, 6):
         raise Error(f"Severity {severity!r} does not exist: choose 1, 2, 3, 4 or 5.", code="severity-invalid")
 
@@ -150,7 +149,7 @@ def _apply(
 ) -> Pixels:
     corruption = CORRUPTIONS[name]
     ladder = corruption.small if min(image.shape[:2]) <= SMALL_SIDE else corruption.large
-    # An integer severity is part of the key as it is. The bits of any other severity are a number far above 5.
+    # Other severities are keyed by their bits, a number far above 5 that cannot collide with an integer severity.
     whole = math.floor(severity) == severity
     level = int(severity) if whole else int(np.float64(severity).view(np.uint64))
     entropy = [*key, zlib.crc32(name.encode()), level] + [1] * second
@@ -158,26 +157,14 @@ def _apply(
     return corruption.apply(image, np.random.default_rng(entropy), *ladder.at(float(severity)), **options)
 
 
-def _corruption(apply: Callable[..., Pixels], textured: bool = False) -> Corruption:
-    return Corruption(apply, SMALL[apply.__name__], LARGE[apply.__name__], textured)
-
-
 CORRUPTIONS: Mapping[str, Corruption] = MappingProxyType(
     {
-        "gaussian_noise": _corruption(gaussian_noise),
-        "shot_noise": _corruption(shot_noise),
-        "impulse_noise": _corruption(impulse_noise),
-        "defocus_blur": _corruption(defocus_blur),
-        "glass_blur": _corruption(glass_blur),
-        "motion_blur": _corruption(motion_blur),
-        "zoom_blur": _corruption(zoom_blur),
-        "snow": _corruption(snow),
-        "frost": _corruption(frost, textured=True),
-        "fog": _corruption(fog),
-        "brightness": _corruption(brightness),
-        "contrast": _corruption(contrast),
-        "elastic": _corruption(elastic),
-        "pixelate": _corruption(pixelate),
-        "jpeg": _corruption(jpeg),
+        apply.__name__: Corruption(apply, SMALL[apply.__name__], LARGE[apply.__name__], textured=apply is frost)
+        for apply in (
+            *(gaussian_noise, shot_noise, impulse_noise),
+            *(defocus_blur, glass_blur, motion_blur, zoom_blur),
+            *(snow, frost, fog, brightness),
+            *(contrast, elastic, pixelate, jpeg),
+        )
     }
 )

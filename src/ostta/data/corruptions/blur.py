@@ -1,4 +1,4 @@
-"""Blur: defocus, glass, motion and zoom."""
+"""Blur corruptions: defocus, glass, motion and zoom."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from .planes import Pixels, Places, Plane, along_both, cut, smoothing, zooming
 
 
 def defocus_blur(image: Pixels, generator: np.random.Generator, radius: float, sigma: float) -> Pixels:
-    """Convolve with a disk that has a slightly soft edge; not random."""
+    """Convolve with a disk that has a slightly soft edge. This corruption is deterministic."""
     kernel = disk(radius, sigma)
     height, width = image.shape[:2]
     reach = len(kernel) // 2
     padded = np.pad(image.astype(np.float32), ((reach, reach), (reach, reach), (0, 0)), mode="reflect")
     size = padded.shape[:2]
     spectrum = np.fft.rfft2(padded, axes=(0, 1)) * np.fft.rfft2(kernel, size)[..., None]
-    # The first 2 * reach rows and columns are affected by the wrap-around of the transform.
+    # Drop the first 2 * reach rows and columns, which are affected by the wrap-around of the transform.
     return cut(np.fft.irfft2(spectrum, size, axes=(0, 1))[2 * reach :, 2 * reach :][:height, :width])
 
 
 @lru_cache(maxsize=64)
 def disk(radius: float, sigma: float) -> Plane:
-    """Return a disk that is smoothed by a Gaussian of 3x3 pixels (5x5 for a radius above 8) and sums to one."""
+    """Return a disk that sums to one, smoothed by a Gaussian of 3x3 pixels (5x5 for a radius above 8)."""
     reach = math.ceil(radius)
     soft = 1 if radius <= 8 else 2
     places = np.arange(-reach - soft, reach + soft + 1)
@@ -40,7 +40,7 @@ def disk(radius: float, sigma: float) -> Plane:
 
 
 def glass_blur(image: Pixels, generator: np.random.Generator, sigma: float, shift: float, rounds: float) -> Pixels:
-    """Move pixels to near places between two light blurs. `shift` and `rounds` are rounded to integers."""
+    """Displace pixels locally between two light blurs. `shift` and `rounds` are rounded to integers."""
     height, width = image.shape[:2]
     reach = max(1, round(shift))
     inside = (height - 2 * reach, width - 2 * reach, 2)
@@ -52,12 +52,12 @@ def glass_blur(image: Pixels, generator: np.random.Generator, sigma: float, shif
 
 
 def taken_from(height: int, width: int, moves: npt.NDArray[np.int64]) -> Places:
-    """Return for each pixel of [H,W] the flat index of the pixel whose value it finally has.
+    """Return the flat index of the source pixel of each pixel of [H,W].
 
-    The loop of the benchmark goes from the last pixel to the first, inside a margin, and copies to each pixel the
-    current value of the pixel at its move (row, column). (A swap was intended, but both sides of it refer to the same
-    memory.) A pixel that the loop has visited already has a new value, so its source must be followed in turn. Here all
-    chains are followed at once by pointer doubling; the result is exactly that of the loop.
+    The benchmark loops from the last pixel to the first, inside a margin, and copies to each pixel the current value of
+    the pixel at its offset (row, column). (The authors intended a swap, but both sides refer to the same memory.) A
+    visited pixel already has a new value, so the sources form chains. This function follows all chains at once by
+    pointer doubling, with exactly the result of the loop.
     """
     own = np.arange(height * width).reshape(height, width)
     reach = (height - len(moves)) // 2
@@ -76,7 +76,7 @@ def taken_from(height: int, width: int, moves: npt.NDArray[np.int64]) -> Places:
 def motion_blur(image: Pixels, generator: np.random.Generator, radius: float, sigma: float) -> Pixels:
     """Blur along a random, roughly horizontal direction."""
     blurred = streak(image.astype(np.float32), radius, sigma, generator.uniform(-45, 45))
-    # ImageMagick, which made the published files, rounds here; the other corruptions truncate.
+    # ImageMagick, which generated the published files, rounds; the other corruptions truncate.
     return np.rint(blurred).astype(np.uint8)
 
 
@@ -103,7 +103,7 @@ def streak(image: Plane, radius: float, sigma: float, angle: float) -> Plane:
 
 
 def zoom_blur(image: Pixels, generator: np.random.Generator, top: float, step: float) -> Pixels:
-    """Average the image and its centre zooms, of which the first is the image again; not random."""
+    """Average the image and its centre zooms, starting at zoom 1. This corruption is deterministic."""
     height, width = image.shape[:2]
     zooms = [float(zoom) for zoom in np.arange(1, top, step)]
     planes = np.ascontiguousarray(image.transpose(2, 0, 1), np.float32)

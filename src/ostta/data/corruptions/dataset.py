@@ -1,4 +1,4 @@
-"""Corrupted data sets that are generated from a clean set, image by image."""
+"""Corrupted data sets generated from a clean data set, image by image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from PIL import Image
 from ..dataset import Dataset, folder_fingerprint
 from . import SMALL_SIDE, checked, corrupt, frost_source
 
-# As ImageNet-C was made: short side 256, centre crop 224, corruption, JPEG with quality 85.
+# The procedure of ImageNet-C: short side 256, centre crop 224, corruption, JPEG quality 85.
 _SHORT_SIDE, _CROP, _QUALITY = 256, 224, 85
 # Folder of the public frost textures below the data folder.
 FROST = "frost"
@@ -21,9 +21,9 @@ FROST = "frost"
 def generated(
     name: str, clean: Dataset, corruption: str, severity: int, seed: int, root: Path | None = None
 ) -> Dataset:
-    """Return `clean` with a corruption. The pixels are a function of image number, seed, corruption and severity.
+    """Return the data set `clean` with a corruption, determined by image number, seed, corruption and severity.
 
-    Images whose shorter side has up to 64 pixels keep their size and use the constants of CIFAR-10-C. Larger images are
+    Images with a short side of up to 64 pixels keep their size and use the constants of CIFAR-10-C. Larger images are
     processed like those of ImageNet-C.
     """
     checked(corruption, severity)
@@ -47,12 +47,12 @@ def generated(
 
 
 def textures_fingerprint(textures: Path | None) -> str:
-    """Identify the frost textures in a folder; empty for the generated texture."""
+    """Return a fingerprint of the frost textures in a folder, or "" for the generated texture."""
     return "" if textures is None else f"textures {folder_fingerprint(textures)}"
 
 
 def benchmark_size(image: Image.Image) -> Image.Image:
-    """Resize the short side to 256 pixels and crop the centre 224, with the rounding of ImageNet-C."""
+    """Resize the short side to 256 pixels and take the centre crop of 224 pixels, with the rounding of ImageNet-C."""
     width, height = image.size
     short = min(width, height)
     resized = image.resize(

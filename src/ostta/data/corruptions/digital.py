@@ -1,4 +1,4 @@
-"""Digital: contrast, elastic, pixelate, jpeg."""
+"""Digital corruptions: contrast, elastic, pixelate and jpeg."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Coordinates = npt.NDArray[np.float64]
 
 
 def contrast(image: Pixels, generator: np.random.Generator, factor: float) -> Pixels:
-    """Scale each channel around its mean; not random."""
+    """Scale each channel around its mean. This corruption is deterministic."""
     means = image.mean(axis=(0, 1))
     return cut((image - means) * factor + means)
 
@@ -41,13 +41,13 @@ def _affine(grid: Coordinates, jitter: float, generator: np.random.Generator) ->
 
 
 def sample(image: Plane, places: Coordinates, inside: Callable[[Places, int], Places]) -> Plane:
-    """Interpolate `image` [H,W,C] at fractional `places` (rows, columns); `inside` maps all places into the image."""
+    """Interpolate `image` [H,W,C] at fractional `places` (rows, columns). `inside` maps places into the image."""
     top, left = whole = np.floor(places).astype(np.intp)
     down, right = (places - whole).astype(np.float32)[..., None]
     height, width = image.shape[:2]
     above, below = inside(top, height) * width, inside(top + 1, height) * width
     before, after = inside(left, width), inside(left + 1, width)
-    values = image.reshape(height * width, -1)  # One index is faster than two.
+    values = image.reshape(height * width, -1)  # A flat index is faster than two indices.
     upper = values.take(above + before, 0) * (1 - right) + values.take(above + after, 0) * right
     lower = values.take(below + before, 0) * (1 - right) + values.take(below + after, 0) * right
     result: Plane = upper * (1 - down) + lower * down
@@ -55,7 +55,7 @@ def sample(image: Plane, places: Coordinates, inside: Callable[[Places, int], Pl
 
 
 def pixelate(image: Pixels, generator: np.random.Generator, share: float) -> Pixels:
-    """Shrink and enlarge the image by box averages; not random."""
+    """Shrink and enlarge the image by box averages. This corruption is deterministic."""
     height, width = image.shape[:2]
     small = (max(1, int(width * share)), max(1, int(height * share)))
     shrunk = Image.fromarray(image).resize(small, Image.Resampling.BOX)
@@ -63,7 +63,7 @@ def pixelate(image: Pixels, generator: np.random.Generator, share: float) -> Pix
 
 
 def jpeg(image: Pixels, generator: np.random.Generator, quality: float) -> Pixels:
-    """Encode and decode the image as JPEG; not random."""
+    """Encode and decode the image as JPEG. This corruption is deterministic."""
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, "JPEG", quality=round(quality))
     with Image.open(buffer) as decoded:

@@ -1,8 +1,7 @@
-"""The constants of the fifteen corruptions: six rows each, for severity 0 to 5.
+"""Constants of the fifteen corruptions, with one row for each severity from 0 to 5.
 
-Rows 1 to 5 are those of CIFAR-10-C and CIFAR-100-C (`SMALL`) and of ImageNet-C (`LARGE`). Row 0 is the start of the
-interpolation below severity 1: in `LARGE` the row of CCC (continuously changing corruptions), in `SMALL` an analogous
-row.
+Rows 1 to 5 are those of CIFAR-10-C and CIFAR-100-C (`SMALL`) and of ImageNet-C (`LARGE`). Row 0 is used to interpolate
+below severity 1. In `LARGE` it is the row of CCC (continuously changing corruptions), in `SMALL` an analogous row.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ Row = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """The rows of one corruption. With `reciprocal`, the reciprocal of the constant is interpolated."""
+    """Rows of one corruption. With `reciprocal`, the reciprocal of the constant is interpolated."""
 
     rows: tuple[Row, Row, Row, Row, Row, Row]
     reciprocal: bool = False
@@ -43,27 +42,27 @@ def _scaled(factor: float, *rows: Row) -> tuple[Row, ...]:
     return tuple(tuple(factor * value for value in row) for row in rows)
 
 
-# The elastic constants of the benchmark are shares of the side. The published files of ImageNet-C use 244, not 224.
+# The elastic constants are fractions of the side. The published files of ImageNet-C use a side of 244, not 224.
 _SMALL_ELASTIC = _scaled(32, (0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03))
 _LARGE_ELASTIC = _scaled(244, (2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02))
 
 SMALL: Mapping[str, Ladder] = MappingProxyType(
     {
-        # deviation of the noise
+        # standard deviation of the noise
         "gaussian_noise": Ladder(((0,), (0.04,), (0.06,), (0.08,), (0.09,), (0.10,))),
-        # photons of a white pixel
+        # mean photon count of a white pixel
         "shot_noise": Ladder(((math.inf,), (500,), (250,), (100,), (75,), (50,)), reciprocal=True),
-        # share of the values that become black or white
+        # share of values replaced by black or white
         "impulse_noise": Ladder(((0,), (0.01,), (0.02,), (0.03,), (0.05,), (0.07,))),
         # radius of the disk, sigma of its soft edge
         "defocus_blur": Ladder(((0, 0), (0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1))),
-        # sigma of the blur, longest shift, rounds
+        # sigma of the blur, maximum shift, rounds
         "glass_blur": Ladder(((0, 0, 0), (0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2))),
         # radius, sigma
         "motion_blur": Ladder(((0, 0), (6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5))),
-        # the zoom factors go from 1 to below this, in steps of that
+        # exclusive upper bound and step of the zoom factors, which start at 1
         "zoom_blur": Ladder(((1, 0.01), (1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01))),
-        # mean and deviation of the noise, zoom, threshold, radius and sigma of the blur, weight of the image
+        # mean and standard deviation of the noise, zoom, threshold, radius and sigma of the blur, weight of the image
         "snow": Ladder(
             (
                 (0.1, 0.2, 1, 1.0, 8, 3, 1.0),
@@ -74,19 +73,19 @@ SMALL: Mapping[str, Ladder] = MappingProxyType(
                 (0.3, 0.3, 1.25, 0.65, 14, 12, 0.8),
             )
         ),
-        # weight of the image, weight of the texture, which is thinned to every so-many-th pixel
+        # weight of the image, weight of the texture, stride with which the texture is subsampled
         "frost": Ladder(((1, 0, 5), (1, 0.2, 5), (1, 0.3, 5), (0.9, 0.4, 5), (0.85, 0.4, 5), (0.75, 0.45, 5))),
         # weight of the fog, decay of its roughness
         "fog": Ladder(((0, 3), (0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75))),
-        # what is added to the value of HSV
+        # increment of the HSV value
         "brightness": Ladder(((0,), (0.05,), (0.1,), (0.15,), (0.2,), (0.3,))),
-        # factor around the mean
+        # scale factor around the mean
         "contrast": Ladder(((1,), (0.75,), (0.5,), (0.4,), (0.3,), (0.15,))),
         # scale and sigma of the displacement, jitter of the affine map, in pixels
         "elastic": Ladder(((0, 0, 0), *_SMALL_ELASTIC)),  # type: ignore[arg-type]  # five rows, which mypy cannot count
-        # side of the small image, as a share
+        # side of the reduced image as a fraction of the original side
         "pixelate": Ladder(((1,), (0.95,), (0.9,), (0.85,), (0.75,), (0.65,))),
-        # quality
+        # JPEG quality
         "jpeg": Ladder(((85,), (80,), (65,), (58,), (50,), (40,))),
     }
 )

@@ -1,7 +1,7 @@
-"""Shared operations of the corruptions: scales of pixel values, and linear maps along rows and columns.
+"""Shared operations of the corruptions: value scaling, and linear maps along rows and columns.
 
-A separable blur or zoom is a matrix on either side of the image. The matrices depend only on the size and the
-constants, so they are cached.
+A separable blur or zoom is a multiplication by one matrix on each side of the image. The matrices depend only on the
+size and the constants, so they are cached.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def unit(image: Pixels) -> Plane:
 
 
 def to_pixels(image: Plane) -> Pixels:
-    """Scale from the range 0 to 1 to pixels. Fractions are truncated, as in the published files."""
+    """Scale values from the range 0 to 1 to pixels. Fractions are truncated, as in the published files."""
     pixels: Pixels = (np.clip(image, 0, 1) * 255).astype(np.uint8)
     return pixels
 
@@ -73,7 +73,7 @@ def interpolation(source: int, target: int) -> Plane:
 def smoothing(side: int, sigma: float, reach: float, *, mirrored: bool) -> Plane:
     """Return the matrix [side, side] of a Gaussian average over `reach` sigmas in both directions.
 
-    Beyond the border the image is mirrored, or else its edge pixel repeats.
+    Beyond the border, the image is reflected if `mirrored`; otherwise the edge pixel is repeated.
     """
     radius = int(reach * sigma + 0.5)
     if radius == 0:
@@ -88,13 +88,13 @@ def smoothing(side: int, sigma: float, reach: float, *, mirrored: bool) -> Plane
 
 
 def mirror(places: Places, side: int) -> Places:
-    """Map places into the image by mirrors just outside the first and the last pixel: ..1 0 0 1 2.."""
+    """Map places into the image by reflection that repeats the edge pixels: ..1 0 0 1 2.."""
     places = places % (2 * side)
     return np.minimum(places, 2 * side - 1 - places)
 
 
 def mirror_between(places: Places, side: int) -> Places:
-    """Map places into the image by mirrors on the first and the last pixel: ..2 1 0 1 2.."""
+    """Map places into the image by reflection that does not repeat the edge pixels: ..2 1 0 1 2.."""
     places = places % (2 * side - 2)
     return np.minimum(places, 2 * side - 2 - places)
 

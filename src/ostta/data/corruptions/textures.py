@@ -1,4 +1,4 @@
-"""Textures of weather: plasma maps for fog, and ice for frost, public or generated."""
+"""Weather textures: plasma maps for fog, and public or generated ice textures for frost."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .planes import Pixels, Plane
 Points = npt.NDArray[np.float64]
 
 PUBLIC_FILES = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg", "frost6.jpg")
-# The authors of the benchmark drew from the first five of the six files.
+# The benchmark draws from the first five of the six files.
 DRAWN = 5
-# Size of a generated texture.
+# Size of a generated texture in pixels.
 HEIGHT, WIDTH = 400, 600
-# Lines are drawn at this scale and averaged, which makes their edges smooth.
+# Lines are drawn at this scale and then averaged for anti-aliasing.
 _OVERSAMPLING = 2
 
 
@@ -42,7 +42,7 @@ def frost_source(textures: str | Path | None) -> str:
 def frost_patch(
     height: int, width: int, thinning: int, textures: str | Path | None, generator: np.random.Generator
 ) -> Pixels:
-    """Return a random crop [height, width, 3] of a random texture, of which every `thinning`-th pixel is kept.
+    """Return a random crop [height, width, 3] of a random texture, subsampled with the stride `thinning`.
 
     A texture that is smaller than the image is enlarged.
     """
@@ -87,17 +87,17 @@ def _read(path: Path, modified: int, thinning: int) -> Pixels:
 # --- generated ice ----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Ice:
-    """The parameters of one generated texture: its dark and light colours, and its feathers of frost."""
+    """Parameters of a generated texture: dark and light colours, and the shape of the frost feathers."""
 
     dark: tuple[int, int, int]
     light: tuple[int, int, int]
     feathers: int
-    length: float  # of the stem of a feather, in pixels
-    clouds: float  # weight of the cloudy background; the feathers have the rest
-    barbs: float  # length of a side branch, as a share of the rest of the stem
+    length: float  # length of the stem of a feather in pixels
+    clouds: float  # weight of the cloudy background; the feathers have the remaining weight
+    barbs: float  # length of a side branch as a fraction of the remaining stem
 
 
-# Five textures with about the colours and the contrast of the five public ones that the benchmark draws from.
+# Five textures that approximate the colours and contrast of the five public textures used by the benchmark.
 ICES = (
     Ice(dark=(0, 104, 130), light=(172, 206, 210), feathers=600, length=60, clouds=0.62, barbs=0.2),
     Ice(dark=(150, 157, 170), light=(248, 250, 252), feathers=1000, length=60, clouds=0.32, barbs=0.25),
@@ -109,7 +109,7 @@ ICES = (
 
 @lru_cache(maxsize=len(ICES))
 def ice(which: int) -> Pixels:
-    """Return generated texture number `which` of five, uint8 [400, 600, 3]."""
+    """Return the generated texture number `which` (0 to 4), uint8 [400, 600, 3]."""
     style = ICES[which]
     generator = np.random.default_rng([which, HEIGHT, WIDTH])
     ground = plasma(HEIGHT, WIDTH, 1.5, generator)
@@ -125,7 +125,7 @@ def ice(which: int) -> Pixels:
 
 
 def _feathers(style: Ice, length: float, count: int, generator: np.random.Generator, blur: float) -> Plane:
-    """Draw `count` feathers, later ones over earlier ones, with values from 0 to 1."""
+    """Draw `count` overlapping feathers with values from 0 to 1."""
     canvas = Image.new("L", (WIDTH * _OVERSAMPLING, HEIGHT * _OVERSAMPLING), 70)
     draw = ImageDraw.Draw(canvas)
     # Neighbouring feathers have similar directions, so the angle follows a plasma map.
@@ -153,7 +153,7 @@ def _feather(
     along = np.arange(0.1, 1, max(0.04, 3 * _OVERSAMPLING / stem))
     reach = stem * barbs * (1 - along) * generator.uniform(0.6, 1.2, len(along))
     roots = x + stem * along * math.cos(angle), y + stem * along * math.sin(angle)
-    # One side is bright, the other is in the shade.
+    # The branches on the second side are darker.
     for side, shade in ((angle - math.pi / 3, tone), (angle + math.pi / 3, int(tone * generator.uniform(0.2, 0.9)))):
         tips = roots[0] + reach * math.cos(side), roots[1] + reach * math.sin(side)
         for branch in np.stack([*roots, *tips], axis=1).tolist():
@@ -165,9 +165,9 @@ def _feather(
 def plasma(height: int, width: int, decay: float, generator: np.random.Generator) -> Plane:
     """Return a plasma map [height, width], the top left part of a square map with values from 0 to 1.
 
-    The map is computed by the diamond-square algorithm. The side of the square is the next power of two. At every
-    halving of the distance the new points are the mean of their four neighbours, with wrap-around, plus noise, which is
-    divided by the square of `decay` each time.
+    The map is computed by the diamond-square algorithm. The side of the square is the next power of two. Each time the
+    distance is halved, the new points are the mean of their four neighbours, with wrap-around, plus noise, whose
+    amplitude is divided by the square of `decay`.
     """
     side = 1 << (max(height, width) - 1).bit_length()
     points = np.zeros((side, side))

@@ -1,4 +1,4 @@
-"""Weather: snow, frost, fog and brightness."""
+"""Weather corruptions: snow, frost, fog and brightness."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def snow(
     sigma: float,
     weight: float,
 ) -> Pixels:
-    """Add streaks of blurred, thresholded noise and the same streaks rotated by 180 degrees to a whitened image."""
+    """Add streaks of thresholded, blurred noise and their rotation by 180 degrees to a whitened image."""
     flakes = mean + deviation * generator.standard_normal(image.shape[:2], np.float32)
     flakes = centre_zoom(flakes.astype(np.float32), zoom)
     flakes[flakes < threshold] = 0
@@ -50,7 +50,7 @@ def frost(
 
 
 def fog(image: Pixels, generator: np.random.Generator, weight: float, decay: float) -> Pixels:
-    """Add a plasma map to every channel, and scale the result so that the maximum of the image is unchanged."""
+    """Add a plasma map to every channel and rescale the result to the original maximum of the image."""
     clean = unit(image)
     brightest = float(clean.max())
     if brightest == 0:
@@ -60,9 +60,9 @@ def fog(image: Pixels, generator: np.random.Generator, weight: float, decay: flo
 
 
 def brightness(image: Pixels, generator: np.random.Generator, added: float) -> Pixels:
-    """Add `added` to the value (V) of HSV, up to 1. Hue and saturation are unchanged; not random."""
+    """Add `added` to the HSV value, up to 1, with constant hue and saturation. This corruption is deterministic."""
     clean = unit(image)
     value = clean.max(axis=2, keepdims=True)
     after = np.minimum(value + np.float32(added), 1)
-    # With fixed hue and saturation, all three channels grow by the same factor. Black becomes grey.
+    # With constant hue and saturation, all channels are scaled by the same factor. Black becomes grey.
     return cut(255 * np.where(value > 0, clean * (after / np.where(value > 0, value, 1)), after))

@@ -1,1 +1,1 @@
-"""Readers of data set files. Each returns `Images`: labels, and a function that decodes one image."""
+"""Readers of data set files. Each reader returns `LabelledImages`: labels and a function that decodes one image."""

@@ -1,4 +1,4 @@
-"""Data sets in one large array: CIFAR-10-C and CIFAR-100-C (npy), MNIST (idx) and SVHN (MATLAB)."""
+"""Data sets stored as one large array: CIFAR-10-C and CIFAR-100-C (npy), MNIST (idx) and SVHN (MATLAB)."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ from PIL import Image
 
 from ...core.errors import import_extra, translate_errors
 from ...io import check_regular, open_regular
-from .base import Images, invalid
+from .base import LabelledImages, invalid, require_beside
 
-# Each official file of CIFAR-10-C has the 10,000 test images at severity 1, then at severity 2, and so on.
+# Each official file of CIFAR-10-C contains the 10,000 test images at severity 1, then at severity 2, and so on.
 ROWS = 10_000
-# Magic number of an idx file of unsigned bytes, to which the number of dimensions is added.
+# Magic number of an idx file of unsigned bytes. The number of dimensions is added to it.
 _IDX_BYTES = 0x0800
 _SVHN_SIDE = 32
 _CHUNK = 4096
 
 
-def read_cifar_c(path: Path, severity: int) -> Images:
+def read_cifar_c(path: Path, severity: int) -> LabelledImages:
     """Read the 10,000 images of one severity, memory-mapped."""
-    label_path = path.with_name("labels.npy")
-    if not label_path.is_file():
-        raise invalid(f"'{path}' has no labels: put labels.npy in the same folder.")
+    label_path = require_beside(path, "labels.npy")
     message = f"The official files '{path}' and labels.npy cannot be read: {{reason}}."
     with translate_errors("dataset-invalid", message, OSError, ValueError, EOFError):
         images = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -40,22 +38,20 @@ def read_cifar_c(path: Path, severity: int) -> Images:
             )
     rows = slice((severity - 1) * ROWS, severity * ROWS)
     pixels = images[rows]
-    return Images(np.array(labels[rows], np.int64), lambda i: Image.fromarray(np.array(pixels[i])))
+    return LabelledImages(np.array(labels[rows], np.int64), lambda i: Image.fromarray(np.array(pixels[i])))
 
 
-def read_idx(path: Path) -> Images:
+def read_idx(path: Path) -> LabelledImages:
     """Read the images of an idx3 file, memory-mapped, with the labels of the idx1 file in the same folder."""
-    labels_path = path.with_name(labels_name(path.name))
-    if not labels_path.is_file():
-        raise invalid(f"'{path}' has no labels: put {labels_path.name} in the same folder.")
+    labels_path = require_beside(path, labels_name(path.name))
     pixels, labels = _idx_array(path, 3), _idx_array(labels_path, 1)
     if len(pixels) != len(labels):
         raise invalid(f"'{path}' has {len(pixels)} images, but '{labels_path.name}' has {len(labels)} labels.")
-    return Images(np.array(labels, np.int64), lambda i: Image.fromarray(np.array(pixels[i])).convert("RGB"))
+    return LabelledImages(np.array(labels, np.int64), lambda i: Image.fromarray(np.array(pixels[i])).convert("RGB"))
 
 
-def read_own_idx(path: Path) -> Images:
-    """Read an idx file of the user. Its name must allow to infer the name of the file of labels."""
+def read_own_idx(path: Path) -> LabelledImages:
+    """Read a user idx file. The name of the label file is inferred from its name."""
     if path.is_dir():
         inside = sorted(item.name for item in path.iterdir() if labels_name(item.name) != item.name)
         names = f"it has {', '.join(inside[:4])}" if inside else "it has none whose name contains images or idx3"
@@ -73,7 +69,7 @@ def read_own_idx(path: Path) -> Images:
 
 
 def labels_name(name: str) -> str:
-    """Return the name of the file of labels of a file of images; the same name if it cannot be inferred.
+    """Return the label file name for an image file name, or the same name if it cannot be inferred.
 
     >>> labels_name("train-images-idx3-ubyte"), labels_name("train-images.idx3-ubyte")
     ('train-labels-idx1-ubyte', 'train-labels.idx1-ubyte')
@@ -95,14 +91,14 @@ def _idx_array(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
         return np.memmap(path, np.uint8, "r", start, shape)
 
 
-def read_mat(path: Path) -> Images:
+def read_mat(path: Path) -> LabelledImages:
     """Read the cropped digits of SVHN.
 
-    The array passes through memory once, into an unnamed temporary file that is mapped.
+    The array is loaded into memory once and written to an unnamed temporary file, which is then memory-mapped.
     """
     loadmat = import_extra("scipy.io", "Reading .mat files", "bench").loadmat
     check_regular(path, "MATLAB file")
-    # scipy raises many kinds of exceptions for a damaged file.
+    # scipy raises many types of exceptions for damaged files.
     with translate_errors("dataset-invalid", f"'{path}' cannot be read as a MATLAB file: {{reason}}."):
         content = loadmat(path, variable_names=["X", "y"])
     if "X" not in content or "y" not in content:
@@ -118,5 +114,5 @@ def read_mat(path: Path) -> Images:
         mapped = np.memmap(file, np.uint8, "w+", shape=(len(digits), _SVHN_SIDE, _SVHN_SIDE, 3))
     for start in range(0, len(digits), _CHUNK):
         mapped[start : start + _CHUNK] = np.moveaxis(pixels[..., start : start + _CHUNK], 3, 0)
-    # MATLAB counts from one, so the digit 0 has the label 10.
-    return Images(np.array(digits % 10, np.int64), lambda i: Image.fromarray(np.array(mapped[i])))
+    # Labels in MATLAB start at 1, so the digit 0 has the label 10.
+    return LabelledImages(np.array(digits % 10, np.int64), lambda i: Image.fromarray(np.array(mapped[i])))

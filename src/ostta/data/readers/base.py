@@ -1,4 +1,4 @@
-"""The class `Images`, which every reader returns, and the errors of readers."""
+"""The class `LabelledImages`, which every reader returns, and errors of readers."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ..images import read_image
 
 Labels = npt.NDArray[np.int64]
 
-# Sets that are listed class by class are permuted, so that any first part of them is a fair sample. The published
-# loaders shuffle these lists too. The permutation does not depend on the seed of a run.
+# Data sets that are sorted by class are shuffled, so that any prefix is a representative sample. The published loaders
+# also shuffle them. The permutation does not depend on the seed of a run.
 _ORDER_SEED = 0
 
 
 @dataclass(frozen=True, eq=False)
-class Images:
+class LabelledImages:
     """Labels in order, and a function that decodes image number i.
 
-    `names` are class names stored in the files; `jpeg` tells whether the first image of a table is stored as JPEG.
+    `names` are class names stored in the files. `jpeg` is True if the first image of a table is stored as JPEG.
     """
 
     labels: Labels
@@ -33,39 +33,52 @@ class Images:
     files: Sequence[Path] = ()
     jpeg: bool = False
 
-    def mixed(self) -> Images:
-        """Return the same images in an order that is not sorted by class; it depends on their number only."""
+    def mixed(self) -> LabelledImages:
+        """Return the images in a shuffled order that depends only on their number."""
         order = np.random.default_rng(_ORDER_SEED).permutation(len(self.labels))
         if self.files:
             return replace(of_files([self.files[i] for i in order], self.labels[order]), names=self.names)
         return replace(self, labels=self.labels[order], read=lambda i: self.read(int(order[i])))
 
 
-def of_files(files: Sequence[Path], labels: Sequence[int] | Labels) -> Images:
-    """Return images of which each has its own file."""
-    return Images(np.array(labels, np.int64), lambda i: read_image(files[i]), files=files)
+def of_files(files: Sequence[Path], labels: Sequence[int] | Labels) -> LabelledImages:
+    """Return images that are stored as separate files."""
+    return LabelledImages(np.array(labels, np.int64), lambda i: read_image(files[i]), files=files)
 
 
 def invalid(message: str) -> Error:
-    """Return the error of a data set whose files do not have the expected content."""
+    """Return the error for a data set with unexpected file content."""
     return Error(message, code="dataset-invalid")
 
 
-def read_cell(content: bytes | str | None, row: int, where: object) -> Image.Image:
-    """Decode the image in a row of a table."""
+def read_part(content: bytes | str | None, part: str) -> Image.Image:
+    """Decode an image that is stored in a larger file. `part` names it in messages, such as "Row 3 of 'a.parquet'"."""
     if content is None:
-        raise invalid(
-            f"Row {row} of '{where}' has no image bytes: the file must contain the images, not only their paths."
-        )
+        raise invalid(f"{part} has no image bytes: the file must contain the images, not only their paths.")
     try:
         return read_image(content)
     except Error as problem:
-        raise Error(f"Row {row} of '{where}': {problem}", code=problem.code) from problem
+        # Not an `ImageError`, which `Adapter.stream` would skip: a data set must be complete.
+        raise Error(f"{part}: {problem}", code=problem.code) from problem
+
+
+def require_folder(folder: Path) -> None:
+    """Raise an Error unless `folder` is a folder."""
+    if not folder.is_dir():
+        raise Error(f"There is no folder '{folder}'.", code="file-not-found")
+
+
+def require_beside(path: Path, name: str) -> Path:
+    """Return the file of labels `name` in the folder of `path`. Raise an Error if it does not exist."""
+    labels = path.with_name(name)
+    if not labels.is_file():
+        raise invalid(f"'{path}' has no labels: put {name} in the same folder.")
+    return labels
 
 
 def integer_labels(values: npt.NDArray[np.generic], where: object) -> Labels:
-    """Return the label column of a table, which must have one integer per image and at least one image."""
-    # A column with empty cells is converted to floats with NaN.
+    """Return the label column of a table. Raise an Error if it is empty or contains values that are not integers."""
+    # A column with empty cells has a float type, with NaN for empty cells.
     if not len(values) or not np.issubdtype(values.dtype, np.integer):
         raise invalid(f"'{where}' must have at least one image, and an integer label for each image.")
     return np.asarray(values, np.int64)

@@ -1,4 +1,4 @@
-"""Feature files as data sets: the features replace the images."""
+"""Feature files as data sets of features instead of images."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ ORIGIN = "features"
 
 
 def open_features(name: str, root: Path | None, classes: Sequence[str] | None, named: bool) -> Dataset:
-    """Open the known images of the feature file called `name`; without `named`, its unknown images.
+    """Open the known images of the feature file `name`, or its unknown images if `named` is False.
 
-    `classes` selects and orders classes of the file. The data set of the unknown images may be empty.
+    `classes` selects and orders the classes of the file. The data set of unknown images may be empty.
     """
     path = features_path(name, root)
     file = read_features(path)

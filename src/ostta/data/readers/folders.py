@@ -1,4 +1,4 @@
-"""Data sets with one file per image: class folders, and text files that list images with their classes."""
+"""Data sets with one file per image: class folders, and text files that list images and classes."""
 
 from __future__ import annotations
 
@@ -9,42 +9,22 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from ...core.errors import translate_errors
-from ...core.types import Error
 from ...io import read_regular
 from ..class_names import imagenet_names, spoken
 from ..images import read_image
-from .base import Images, invalid, of_files
+from .base import LabelledImages, invalid, of_files, require_folder
 
 IMAGE_SUFFIXES = frozenset(
     [
-        ".jpg",
-        ".jpeg",
-        ".jpe",
-        ".jfif",
-        ".jp2",
-        ".j2k",
-        ".mpo",
-        ".png",
-        ".apng",
-        ".bmp",
-        ".gif",
-        ".webp",
-        ".avif",
-        ".heic",
-        ".heif",
-        ".tif",
-        ".tiff",
-        ".ppm",
-        ".pgm",
-        ".pbm",
-        ".pnm",
+        *(".jpg", ".jpeg", ".jpe", ".jfif", ".jp2", ".j2k", ".mpo", ".png", ".apng", ".bmp", ".gif"),
+        *(".webp", ".avif", ".heic", ".heif", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm"),
     ]
 )
 
 
 # --- folders ----------------------------------------------------------------------------------------------------------
-def read_class_folders(folder: Path, class_folders: Sequence[str], *, inner: str = "") -> Images:
-    """Read the images of each of `class_folders`, which are in label order. `inner` is a folder inside each of them."""
+def read_class_folders(folder: Path, class_folders: Sequence[str], *, inner: str = "") -> LabelledImages:
+    """Read the images of `class_folders`, given in label order. `inner` is a subfolder of each class folder."""
     missing = [name for name in class_folders if not (folder / name / inner).is_dir()]
     if missing:
         raise invalid(
@@ -63,18 +43,17 @@ def read_class_folders(folder: Path, class_folders: Sequence[str], *, inner: str
     return of_files(files, labels)
 
 
-def read_own_folder(folder: Path, classes: tuple[str, ...] | None, named: bool) -> Images:
-    """Read a folder of the user.
+def read_own_folder(folder: Path, classes: tuple[str, ...] | None, named: bool) -> LabelledImages:
+    """Read a user folder.
 
-    `classes` selects and orders the classes. WordNet ids are replaced by ImageNet's names. Without `named`, the folder
-    may contain images directly.
+    `classes` selects and orders the classes. WordNet ids are replaced by ImageNet class names. If `named` is False, the
+    folder may contain images directly.
     """
-    if not folder.is_dir():
-        raise Error(f"There is no folder '{folder}'.", code="file-not-found")
+    require_folder(folder)
     inside = sorted(item for item in folder.iterdir() if item.is_dir() and not item.name.startswith("."))
     loose = [folder / name for name in image_names(folder)]
     if not inside and loose and not named:
-        return Images(np.zeros(len(loose), np.int64), lambda i: read_image(loose[i]), (folder.name,), loose)
+        return LabelledImages(np.zeros(len(loose), np.int64), lambda i: read_image(loose[i]), (folder.name,), loose)
     if not inside:
         raise invalid(
             f"'{folder}' has no folders: it needs one folder per class that contains the images of the class."
@@ -87,12 +66,12 @@ def read_own_folder(folder: Path, classes: tuple[str, ...] | None, named: bool) 
     if missing:
         raise invalid(f"'{folder}' has no folder for the class '{missing[0]}': it has {', '.join(by_class)}.")
     images = read_class_folders(folder, [by_class[spoken(name)] for name in names])
-    return Images(images.labels, images.read, names, images.files)
+    return LabelledImages(images.labels, images.read, names, images.files)
 
 
 def image_names(folder: Path) -> list[str]:
     """Return the sorted names of the image files directly in `folder`."""
-    # The directory entries know their type; a separate call for each file would take seconds for ImageNet.
+    # Directory entries include the file type; a separate call for each file would take seconds for ImageNet.
     with os.scandir(folder) as entries:
         return sorted(
             entry.name
@@ -104,10 +83,10 @@ def image_names(folder: Path) -> list[str]:
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------
-def read_list(path: Path, class_folders: Sequence[str]) -> Images:
-    """Read the images that a list of DomainNet or VisDA names, one path and label per line.
+def read_list(path: Path, class_folders: Sequence[str]) -> LabelledImages:
+    """Read the images of a DomainNet or VisDA list, with one path and label per line.
 
-    The class folder in each path must be that of the label: a missing class name would shift all later labels.
+    The class folder in each path must match the label, because a missing class name would shift all later labels.
     """
     names: list[PurePosixPath] = []
     labels: list[int] = []
@@ -133,8 +112,8 @@ def read_list(path: Path, class_folders: Sequence[str]) -> Images:
     return of_files([bases[0] / name for name in names], labels)
 
 
-def read_annotations(path: Path, class_folders: Sequence[str]) -> Images:
-    """Read val_annotations.txt of Tiny-ImageNet: image, WordNet id and box per line. Other classes are skipped."""
+def read_annotations(path: Path, class_folders: Sequence[str]) -> LabelledImages:
+    """Read val_annotations.txt of Tiny-ImageNet: an image, WordNet id and box per line. Other classes are skipped."""
     numbers = {wnid: label for label, wnid in enumerate(class_folders)}
     files: list[Path] = []
     labels: list[int] = []

@@ -1,4 +1,4 @@
-"""Data sets of the `datasets` library: from the hub or its cache, and folders written by `save_to_disk`."""
+"""Data sets of the `datasets` library, from the hub, its cache, or folders written by `save_to_disk`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from PIL import Image
 from ...core.errors import import_extra, translate_errors
 from ...core.types import Error
 from ..class_names import spoken
-from .base import Images, integer_labels, invalid, read_cell
+from .base import LabelledImages, integer_labels, invalid, read_part, require_folder
 from .parquet import IMAGE_COLUMNS, LABEL_COLUMNS
 
-# Splits that are used if no split is named; the first that exists.
+# Splits to use if no split is named, in order of preference.
 _PREFERRED = ("test", "validation", "val")
 
 
-def read_hub(name: str) -> Images:
-    """Read `OWNER/NAME[/CONFIG][:SPLIT]` from the cache of the hub, else from the hub."""
+def read_hub(name: str) -> LabelledImages:
+    """Read `OWNER/NAME[/CONFIG][:SPLIT]` from the hub cache, or from the hub if it is not cached."""
     library = _library()
     path, _, split = name.partition(":")
     parts = path.split("/")
@@ -38,12 +38,11 @@ def read_hub(name: str) -> Images:
     return _images(library, _select_split(loaded, split, f"hub:{path}"), f"hub:{name}")
 
 
-def read_disk(name: str) -> Images:
+def read_disk(name: str) -> LabelledImages:
     """Read `PATH[:SPLIT]`, a folder written by `save_to_disk`."""
     library = _library()
     path, split = disk_folder(name)
-    if not path.is_dir():
-        raise Error(f"There is no folder '{path}'.", code="file-not-found")
+    require_folder(path)
     message = f"'{path}' cannot be read as a folder written by `save_to_disk`: {{reason}}."
     with translate_errors("dataset-invalid", message):
         loaded = library.load_from_disk(str(path))
@@ -51,7 +50,7 @@ def read_disk(name: str) -> Images:
 
 
 def disk_folder(name: str) -> tuple[Path, str]:
-    """Split `PATH[:SPLIT]` into the folder and the split, which is empty if no split is named."""
+    """Split `PATH[:SPLIT]` into the folder and the split, which may be empty."""
     path, split = Path(name).expanduser(), ""
     if not path.exists() and ":" in name:
         head, _, split = name.rpartition(":")
@@ -64,7 +63,7 @@ def _library() -> Any:
 
 
 def _select_split(loaded: Any, split: str, where: str) -> Any:
-    """Return the named split, else the test split, else the only split."""
+    """Return the named split; by default the test split or the only split."""
     if not isinstance(loaded, dict):
         if split and str(loaded.split) != split:
             raise Error(f"'{where}' has no splits: remove ':{split}'.", code="dataset-unknown")
@@ -77,7 +76,7 @@ def _select_split(loaded: Any, split: str, where: str) -> Any:
     raise Error(message, code="dataset-unknown")
 
 
-def _images(library: Any, table: Any, where: str) -> Images:
+def _images(library: Any, table: Any, where: str) -> LabelledImages:
     features = table.features
     image = _column(features, IMAGE_COLUMNS, library.Image)
     label = _column(features, LABEL_COLUMNS, library.ClassLabel)
@@ -88,13 +87,13 @@ def _images(library: Any, table: Any, where: str) -> Images:
 
     def read(i: int) -> Image.Image:
         cell = encoded[i][image]
-        return read_cell(cell["bytes"] if cell["bytes"] is not None else cell["path"], i, where)
+        return read_part(cell["path"] if cell["bytes"] is None else cell["bytes"], f"Row {i} of '{where}'")
 
     names = getattr(features[label], "names", None)
-    return Images(labels, read, None if names is None else tuple(spoken(name) for name in names))
+    return LabelledImages(labels, read, None if names is None else tuple(spoken(name) for name in names))
 
 
 def _column(features: Any, names: tuple[str, ...], kind: type) -> str | None:
-    """Return a column with one of the usual names, else the first column of this kind."""
+    """Return the column with one of the usual names, or the first column of this type."""
     usual = [name for name in names if name in features]
     return next(iter([*usual, *(name for name in features if isinstance(features[name], kind))]), None)

@@ -1,4 +1,4 @@
-"""Images in a parquet file with the layout of the public hubs: a column `image` {bytes, path} and a column `label`."""
+"""Parquet files in the layout of public hubs, with the columns `image` {bytes, path} and `label`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from PIL import Image
 from ...core.errors import import_extra, translate_errors
 from ...io import check_regular
 from ..class_names import spoken
-from .base import Images, integer_labels, invalid, read_cell
+from .base import LabelledImages, integer_labels, invalid, read_part
 
-# Encoded images that are cached per file. Every set of the benchmark fits; a larger file is read again in parts.
+# Maximum cache size of encoded images per file. Every benchmark data set fits; larger files are read repeatedly.
 _CACHE_BYTES = 512 * 2**20
 # First bytes of every JPEG file.
 _JPEG = b"\xff\xd8\xff"
 
-# The public copies of CIFAR have the column `img`, and CIFAR-100 has coarse labels beside the fine ones.
+# Public copies of CIFAR use the column `img`. CIFAR-100 has coarse labels in addition to the fine labels.
 IMAGE_COLUMNS = ("image", "img")
 LABEL_COLUMNS = ("label", "fine_label")
 
 
-def read_parquet(path: Path) -> Images:
+def read_parquet(path: Path) -> LabelledImages:
     """Read the images of one file."""
     images = ParquetImages(path)
-    return Images(images.labels(), images.image, images.class_names(), jpeg=images.is_jpeg())
+    return LabelledImages(images.labels(), images.image, images.class_names(), jpeg=images.is_jpeg())
 
 
 class ParquetImages:
@@ -42,7 +42,7 @@ class ParquetImages:
         self.path = path
         parquet = import_extra("pyarrow.parquet", "Reading data sets", "bench")
         check_regular(path, "parquet file")
-        # Arrow's exceptions for damaged files have many base classes.
+        # Arrow raises many types of exceptions for damaged files.
         with translate_errors("dataset-invalid", f"'{path}' cannot be read as a parquet file: {{reason}}."):
             self._file: Any = parquet.ParquetFile(path)
         schema = self._file.schema_arrow
@@ -68,7 +68,7 @@ class ParquetImages:
         return integer_labels(column.to_numpy(), self.path)
 
     def class_names(self) -> tuple[str, ...] | None:
-        """The class names that the `datasets` library stored in the file, if it wrote the file."""
+        """Return the class names in the metadata of the `datasets` library, or None if there are none."""
         try:
             info = json.loads((self._file.schema_arrow.metadata or {})[b"huggingface"])
             return tuple(spoken(name) for name in info["info"]["features"][self._label]["names"])
@@ -76,16 +76,16 @@ class ParquetImages:
             return None
 
     def is_jpeg(self) -> bool:
-        """Whether the first image is stored as JPEG. A copy of a losslessly published set is then not exact."""
+        """Return whether the first image is stored as JPEG, so that a copy of a lossless data set is not exact."""
         content = self._bytes_of(0)[0].as_py()
         return content is not None and content.startswith(_JPEG)
 
     def image(self, row: int) -> Image.Image:
         group = int(np.searchsorted(self._starts, row, side="right")) - 1
-        return read_cell(self._bytes_of(group)[row - int(self._starts[group])].as_py(), row, self.path)
+        return read_part(self._bytes_of(group)[row - int(self._starts[group])].as_py(), f"Row {row} of '{self.path}'")
 
     def _bytes_of(self, group: int) -> Any:
-        # An open parquet file has one reading position.
+        # Threads cannot read from the same open parquet file concurrently.
         with self._lock:
             if group not in self._groups:
                 table = self._file.read_row_group(group, columns=[f"{self._image}.bytes"], use_threads=False)

@@ -1,4 +1,4 @@
-"""The shards of CCC, serial_00000.tar and so on, in the webdataset layout, read in their order."""
+"""CCC shards (serial_00000.tar and so on) in the webdataset layout, read in order."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import numpy as np
 from PIL import Image
 
 from ...core.errors import translate_errors
-from ...core.types import Error
 from ...io import open_regular
-from ..images import read_image
-from .base import Images, invalid
+from .base import LabelledImages, invalid, read_part
 
 _IMAGE = "input.jpg"
 _LABEL = "output.cls"
@@ -23,17 +21,17 @@ _BLOCK = 512
 
 
 class _Place(NamedTuple):
-    """The position of the bytes of one image."""
+    """Position of the bytes of one image."""
 
     shard: int
     offset: int
     size: int
 
 
-def read_shards(folder: Path, limit: int | None) -> Images:
-    """Read the first `limit` images, by default all. Only headers and labels are read; a shard has 25,000 images."""
+def read_shards(folder: Path, limit: int | None) -> LabelledImages:
+    """Index the first `limit` images, by default all. Only headers and labels are read, not the images."""
     shards = _shards(folder)
-    # Three numbers per image in one flat array: a whole sequence has 7.5 million images.
+    # A flat array with three numbers per image saves memory: a complete sequence has 7.5 million images.
     places, labels = array("q"), array("q")
     for number, shard in enumerate(shards):
         for place, label in _index(number, shard):
@@ -52,13 +50,9 @@ def read_shards(folder: Path, limit: int | None) -> Images:
         with open_regular(shards[place.shard], "shard") as file:
             file.seek(place.offset)
             content = file.read(place.size)
-        try:
-            return read_image(content)
-        except Error as problem:
-            message = f"Image {i} of '{folder}', in {shards[place.shard].name}: {problem}"
-            raise Error(message, code=problem.code) from problem
+        return read_part(content, f"Image {i} of '{folder}', in {shards[place.shard].name}")
 
-    return Images(np.array(labels, np.int64), read)
+    return LabelledImages(np.array(labels, np.int64), read)
 
 
 def _shards(folder: Path) -> list[Path]:
@@ -72,7 +66,7 @@ def _shards(folder: Path) -> list[Path]:
 
 
 def _index(number: int, shard: Path) -> Iterator[tuple[_Place, int]]:
-    """Yield the position and the label of each sample: consecutive members with the same name up to the first dot."""
+    """Yield the position and label of each sample: consecutive members with the same name before the first dot."""
     key, place, label = "", None, None
     message = f"The shard '{shard}' cannot be read, it may be damaged or truncated: {{reason}}."
     with translate_errors("dataset-invalid", message, OSError, ValueError), open_regular(shard, "shard") as file:
@@ -93,8 +87,8 @@ def _index(number: int, shard: Path) -> Iterator[tuple[_Place, int]]:
 def _members(file: IO[bytes]) -> Iterator[tuple[str, int, int]]:
     """Yield the name, offset and size of each member of a tar archive.
 
-    The reader of the standard library is several times slower, half an hour for a whole sequence, and accepts an
-    archive that was truncated between two members.
+    The reader of the standard library is several times slower (half an hour for a complete sequence) and accepts
+    archives that were truncated between two members.
     """
     length = file.seek(0, io.SEEK_END)
     start = 0

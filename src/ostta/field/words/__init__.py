@@ -48,8 +48,10 @@ class Words:
         rows = torch.stack(list(encoded.values())).detach().float().cpu().numpy()
         if rows.shape[1] != classifier.shape[1]:
             raise Error(
-                f"The embeddings of words are {rows.shape[1]} wide, and those of the classes are {classifier.shape[1]}: encode both with "
-                "the same text tower."
+                f"The embeddings of words are {rows.shape[1]} wide, and those of the classes are "
+                f"{classifier.shape[1]}: encode both with "
+                "the same text tower.",
+                code="text-features-invalid",
             )
         used = (rows @ classifier.T).max(1) <= SAME_AS_CLASS
         names = tuple(name for name, use in zip(encoded, used, strict=True) if use)
@@ -64,8 +66,8 @@ class Words:
     def cosines(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
         """Largest cosine [N] of unit features [N, D] to a word.
 
-        One image at a time: in a product of matrices the last bits depend on how many images there are, and a restored state would
-        answer differently from one that went on.
+        One image at a time: in a product of matrices the last bits depend on how many images there are, and a restored
+        state would answer differently from one that went on.
         """
         return np.array([(self.rows @ row).max() for row in rows], np.float64)
 
@@ -91,7 +93,7 @@ def expanded(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def word_names(given: Any) -> tuple[str, ...]:
-    """The option `words` from the argument of `ostta.load`: names, a dictionary by name, "everyday", or a file with one name per line.
+    """The option `words` from the argument of `ostta.load`: names, a dictionary, "everyday", or a file of names.
 
     >>> word_names("everyday"), word_names(["teapot", " kite "])
     (('everyday',), ('teapot', 'kite'))
@@ -100,7 +102,9 @@ def word_names(given: Any) -> tuple[str, ...]:
         return (EVERYDAY,) if given == EVERYDAY else _lines(Path(given))
     if not isinstance(given, Sequence | Mapping) or not all(isinstance(name, str) for name in given):
         raise Error(
-            f'`words` takes a list of names, a dictionary of embeddings by name, "everyday", or a text file, not {shown(given)}.'
+            f'`words` takes a list of names, a dictionary of embeddings by name, "everyday", or a text file, not '
+            f"{shown(given)}.",
+            code="option-invalid",
         )
     return tuple(dict.fromkeys(name.strip() for name in given))
 

@@ -1,13 +1,13 @@
-"""What a stream leaves behind in a folder.
+"""The output folder of a stream.
 
-folder.py     the folder as a whole, in agreement with the journal
+folder.py     the folder as a whole, consistent with the journal
 table.py      predictions.csv and predictions.parquet
-pictures.py   files sorted by answer, pictures with the answer drawn in, examples for the page
-names.py      names that every system can have
+pictures.py   files sorted by answer, pictures with the answer below, examples for the page
+names.py      file names that are valid on every system
 """
 
 from __future__ import annotations
 
-from .folder import OutputFolder, Wanted
+from .folder import OutputFolder, OutputOptions
 
-__all__ = ["OutputFolder", "Wanted"]
+__all__ = ["OutputFolder", "OutputOptions"]

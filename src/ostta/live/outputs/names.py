@@ -1,4 +1,4 @@
-"""Names of folders and files that every system can have, from class names and image names."""
+"""Portable folder and file names from class names and image names."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from pathlib import Path
 
 from ...io import readable
 
-# The folder of "I don't know", and that of images that came while the threshold was warming up.
+# Folders of rejected images, and of images during the warm-up of the threshold.
 UNKNOWN, UNDECIDED = "unknown", "undecided"
-# What some system does not allow in a name, or takes for something else.
+# Characters and names that some operating systems forbid or reserve.
 FORBIDDEN = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]')
 RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)(\..*)?", re.IGNORECASE)
-# Bytes of a name; systems allow 255, and a number may follow.
+# Maximum name length in bytes. File systems allow 255, and a number may be added.
 LONGEST = 120
 
 
 def folder_names(answers: Iterable[str]) -> dict[str, str]:
-    """A folder for each class, none like another even where the system does not tell a from A, and none like `unknown` or `undecided`.
+    """Return a folder name for each class.
+
+    Names are unique without regard to case and differ from `unknown` and `undecided`.
 
     >>> folder_names(["cat", "Cat", "dog/wolf", "NUL", "unknown", "..", "猫"])
     {'cat': 'cat', 'Cat': 'Cat-2', 'dog/wolf': 'dog_wolf', 'NUL': 'NUL_', 'unknown': 'unknown-2', '..': '_', '猫': '猫'}
@@ -38,7 +40,7 @@ def folder_names(answers: Iterable[str]) -> dict[str, str]:
 
 
 def safe_name(text: str) -> str:
-    """One name that every system can have.
+    """Return a name that is valid on every operating system.
 
     >>> safe_name(" a:b. "), safe_name("aux.txt"), safe_name(".hidden"), len(safe_name("x" * 500))
     ('a_b', 'aux.txt_', '_hidden', 120)
@@ -52,7 +54,7 @@ def safe_name(text: str) -> str:
 
 
 def numbered(number: int, image: str, suffix: str | None = None) -> str:
-    """The file name of a row: its number, which no other has, and what the image is called.
+    """Return the file name of a row: its unique number, and the name of the image.
 
     >>> numbered(7, "photos/cat.jpg"), numbered(7, "clip.mp4#120", ".jpg")
     ('000007-cat.jpg', '000007-clip.mp4#120.jpg')
@@ -64,13 +66,13 @@ def numbered(number: int, image: str, suffix: str | None = None) -> str:
 
 
 def number_of(name: str) -> int | None:
-    """The number that a file name of `numbered` begins with; None of another file.
+    """Return the number at the start of a file name from `numbered`, or None for other files.
 
     >>> number_of("000007-cat.jpg"), number_of("000008.jpg"), number_of("cat.jpg")
     (7, 8, None)
     """
-    found = re.match(r"([0-9]{6,18})[-.]", name)
-    return int(found[1]) if found else None
+    match = re.match(r"([0-9]{6,18})[-.]", name)
+    return int(match[1]) if match else None
 
 
 def _folded(name: str) -> str:

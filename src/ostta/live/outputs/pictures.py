@@ -1,4 +1,4 @@
-"""Pictures of a stream: files sorted by answer, pictures with the answer drawn in, and small examples for a page."""
+"""Pictures of a stream: files sorted by answer, pictures with the answer below, and examples for a page."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from ..journal import Example, Examples, Row
 from .names import UNDECIDED, UNKNOWN, folder_names, number_of, numbered
 
 Sort = Literal["copy", "link"]
-# Pixels of the longer side of a drawn picture at most, and of its width at least, so that there is room for words.
+# Largest side and smallest width of a drawn picture in pixels.
 LARGEST, NARROWEST = 1280, 320
-# So many of the last drawn pictures stay.
+# Maximum number of drawn pictures; the oldest are deleted.
 MOST_DRAWN = 10_000
-# Example pictures of one answer, classes that have some, and pixels of a side.
+# Maximum number of examples per answer, maximum number of classes with examples, and their side in pixels.
 EXAMPLES, MOST_CLASSES, THUMBNAIL = 8, 200, 96
-# Keys of example pictures that are not of a class. No class has an empty or blank name.
+# Keys of example pictures without a class. No class has an empty or blank name.
 REJECTED, UNDECIDED_EXAMPLES = "", " "
 
 
 class SortedFiles:
-    """`sorted/`: each image in the folder of its answer, as a copy or a link; a frame of a video as a JPEG.
+    """`sorted/`: each image in the folder of its answer, as a copy or a link; video frames as JPEG files.
 
-    Undecided images, whose answers are provisional, go to the folder `undecided`.
+    Undecided images, whose answers are provisional, are in the folder `undecided`.
     """
 
     def __init__(self, folder: Path, classes: tuple[str, ...], how: Sort) -> None:
@@ -42,7 +42,7 @@ class SortedFiles:
         self._names = folder_names(classes)
 
     def add(self, row: Row, picture: Image.Image | None) -> None:
-        """Put one image into its place."""
+        """Add one image to its folder."""
         answer: str = row.content.get("label") or ""
         # A damaged journal may name a class that the state does not have.
         place = self._folder / (UNDECIDED if is_undecided(row.content) else self._names.get(answer, UNKNOWN))
@@ -59,36 +59,37 @@ class SortedFiles:
             else:
                 shutil.copy2(row.path, target)
         except OSError as problem:
-            if row.path.exists():  # else it is gone since it was judged, and there is nothing to sort
+            if row.path.exists():  # otherwise the image was deleted in the meantime
                 raise Error(f"{target} could not be written ({problem.strerror}).", code="file-not-written") from None
 
     def forget(self, after: int) -> None:
-        """Take away what has a number above `after`: it was judged before a crash and is going to be judged again."""
+        """Remove files with a number above `after`: these images will be processed again after a crash."""
         for place in _folders(self._folder):
             _remove(place, after)
 
 
 class DrawnPictures:
-    """`drawn/`: each image with the answer below it, of bounded size; the last ten thousand."""
+    """`drawn/`: the last ten thousand images with their answers below, at a limited size."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def add(self, row: Row, picture: Image.Image) -> None:
-        """Draw one."""
+        """Draw one picture."""
         make_folder(self._folder)
         _save(drawn(picture, row.content), self._folder / f"{row.number:06d}.jpg")
         (self._folder / f"{row.number - MOST_DRAWN:06d}.jpg").unlink(missing_ok=True)
 
     def forget(self, after: int) -> None:
-        """As in `SortedFiles`."""
+        """Remove pictures with a number above `after`."""
         _remove(self._folder, after)
 
 
 class ExamplePictures:
-    """A few small pictures of each answer, drawn at random from all so far, without a memory that grows.
+    """A few small pictures of each answer, sampled at random from all images, in bounded memory.
 
-    Which picture makes room is a function of how many there were, so that a restart goes on in the same way.
+    Which picture is replaced depends only on the number of images so far, so that a resumed stream selects the same
+    pictures.
     """
 
     def __init__(self, kept: Examples, counts: Mapping[str, int]) -> None:
@@ -96,7 +97,7 @@ class ExamplePictures:
         self._counts = Counter(counts)
 
     def wanted(self, content: Mapping[str, Any]) -> int | None:
-        """The place that the picture of a row is to have; None for most. To be asked once for each row that was seen."""
+        """Return the position for the picture of a row, or None if it is not selected. Call this once per row."""
         answer = _answer(content)
         if answer not in self._counts and len(self._counts) >= MOST_CLASSES:
             return None
@@ -106,7 +107,7 @@ class ExamplePictures:
         return place if place < EXAMPLES else None
 
     def add(self, row: Row, picture: Image.Image, place: int) -> None:
-        """Keep a small copy."""
+        """Store a thumbnail."""
         small = picture.copy()
         small.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
         buffer = io.BytesIO()
@@ -115,17 +116,17 @@ class ExamplePictures:
         self.kept[key] = self._new[key] = Example(row.number, _title(row.content), buffer.getvalue())
 
     def new(self) -> Examples:
-        """What was added since this was last asked."""
+        """Return the pictures that were added since the last call."""
         new, self._new = self._new, Examples()
         return new
 
     def of(self, answer: str) -> list[Example]:
-        """The pictures of one class, REJECTED or UNDECIDED_EXAMPLES, ordered by the number of their rows."""
+        """Return the pictures of a class, of REJECTED or of UNDECIDED_EXAMPLES, ordered by row number."""
         return sorted(example for (name, _), example in self.kept.items() if name == answer)
 
 
 def drawn(picture: Image.Image, content: Mapping[str, Any]) -> Image.Image:
-    """The picture with a bar below it that says the answer.
+    """Return the picture with a bar below it that shows the answer.
 
     >>> drawn(image, {"image": "a.png", "label": "cat", "known": True, "score": 0.4, "threshold": 0.3}).size
     (320, 376)
@@ -153,7 +154,7 @@ def drawn(picture: Image.Image, content: Mapping[str, Any]) -> Image.Image:
 
 def _words(content: Mapping[str, Any]) -> tuple[str, str]:
     label, threshold = content.get("label"), content.get("threshold")
-    first = " ".join(label.split()) if label else f"I don't know (best: {content.get('best') or 'none'})"
+    first = " ".join(label.split()) if label else f"unknown (best: {content.get('best') or 'none'})"
     probability, value = content.get("probability"), _value(content)
     if probability is not None:
         first = f"{first}, {probability:.2f}"
@@ -170,7 +171,7 @@ def _title(content: Mapping[str, Any]) -> str:
 
 
 def _value(content: Mapping[str, Any]) -> str:
-    """The probability in words, or the score where there is none."""
+    """Return the probability as text, or the score if there is none."""
     probability, score = content.get("probability"), content.get("score")
     if probability is not None:
         return f"probability that it is known {probability:.2f}"

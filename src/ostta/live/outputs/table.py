@@ -1,4 +1,4 @@
-"""`predictions.csv`, which rows are added to, and `predictions.parquet`, which is made of it."""
+"""`predictions.csv`, to which rows are appended, and `predictions.parquet`, which is converted from it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from ...core.checks import one_line
-from ...core.csv_cells import GUARD, guarded, unguarded
+from ...core.text import GUARD, guarded, unguarded
 from ...core.types import Error
 from ...io import file_in_one_step
 from ..journal import Progress, Row
 
-# The type in the parquet file by name. An empty cell is a missing value. New columns are added at the end.
+# Types of the columns in the parquet file. An empty cell is a missing value. New columns are added at the end.
 COLUMNS = {
     "row": "int64",
     "image": "string",
@@ -39,36 +39,36 @@ COLUMNS = {
     "undecided": "bool",
     "explanation": "string",
 }
-# Columns of files from before there were probabilities. Such a file keeps its columns when a stream resumes.
+# Columns of older files, without probabilities. Such a file keeps its columns when a stream resumes.
 FORMER_COLUMNS = tuple(name for name in COLUMNS if name not in ("probability", "undecided", "explanation"))
-# Bytes of the CSV file that make one group of rows.
+# Bytes of the CSV file in one group of rows.
 GROUP = 1 << 22
 LARGEST_CELL = 1 << 20
 
 
 def header(columns: Iterable[str] = tuple(COLUMNS)) -> bytes:
-    """The first line."""
+    """Return the header line."""
     return _line(list(columns))
 
 
 class Table:
-    """The CSV file of a folder, which ends with whole rows."""
+    """The CSV file of an output folder, which always ends with a complete row."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._columns = tuple(COLUMNS)
 
     def begin(self) -> Progress:
-        """A new file with the first line alone."""
+        """Create a new file with the header line."""
         self._write("wb", header())
         return Progress(0, len(header()))
 
     def is_empty(self) -> bool:
-        """Whether nothing, or no more than a part of the first line, is there."""
+        """Return whether the file is missing or contains at most a part of the header line."""
         return not self.path.exists() or header().startswith(self._start(len(header()) + 1))
 
-    def go_on(self, progress: Progress) -> None:
-        """Cut off what was added after `progress`; an Error where the file is not what was written."""
+    def resume(self, progress: Progress) -> None:
+        """Remove rows added after `progress`. Raise an Error if another program changed the file."""
         try:
             size = self.path.stat().st_size
             if self._start(len(header(FORMER_COLUMNS))) == header(FORMER_COLUMNS):
@@ -87,7 +87,7 @@ class Table:
             raise self._changed()
 
     def add(self, rows: Iterable[Row], progress: Progress) -> Progress:
-        """Add rows behind what is there."""
+        """Append rows."""
         number, size, lines = progress.number, progress.bytes, []
         for row in rows:
             lines.append(_line(cells(row.content, self._columns)))
@@ -98,7 +98,7 @@ class Table:
         return Progress(number, size + len(content))
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """All rows, with their types."""
+        """Yield all rows with their types."""
         limit = csv.field_size_limit(LARGEST_CELL)
         try:
             with open(self.path, encoding="utf-8", newline="") as file:
@@ -112,13 +112,13 @@ class Table:
             csv.field_size_limit(limit)
 
     def write_parquet(self, path: Path) -> None:
-        """The same as a parquet file, a group of rows at a time."""
+        """Write the same rows as parquet, one group of rows at a time."""
         import pyarrow
         from pyarrow import compute, parquet
         from pyarrow import csv as arrow_csv
 
         kinds = {name: COLUMNS[name] for name in self._columns}
-        schema = pyarrow.schema([(name, getattr(pyarrow, _arrow(kind))()) for name, kind in kinds.items()])
+        schema = pyarrow.schema([(name, pyarrow.type_for_alias(kind)) for name, kind in kinds.items()])
         convert = arrow_csv.ConvertOptions(
             column_types=schema,
             null_values=[""],
@@ -126,7 +126,7 @@ class Table:
             true_values=["true"],
             false_values=["false"],
         )
-        # A file name may have a line break.
+        # File names may contain line breaks.
         parse, read = arrow_csv.ParseOptions(newlines_in_values=True), arrow_csv.ReadOptions(block_size=GROUP)
         try:
             with (
@@ -160,7 +160,7 @@ class Table:
             with open(self.path, mode) as file:
                 if file.seek(0, os.SEEK_END) < size:
                     raise self._changed()
-                # What an attempt before this one has left.
+                # Remove the rows of a failed attempt.
                 file.truncate(size)
                 file.seek(size)
                 file.write(content)
@@ -173,7 +173,7 @@ class Table:
 
 
 def cells(content: Mapping[str, Any], columns: Iterable[str] = tuple(COLUMNS)) -> list[str]:
-    """A JSON line as cells."""
+    """Return the content of a row as cells."""
     return [_cell(name, content.get(name)) for name in columns]
 
 
@@ -210,11 +210,7 @@ def _typed(cells: Mapping[str, str | None]) -> dict[str, Any]:
 
 def _line(values: list[str]) -> bytes:
     buffer = io.StringIO()
-    # Not every version of Python puts a lone carriage return in quotes by itself.
-    strange = any("\r" in value for value in values)
-    csv.writer(buffer, lineterminator="\n", quoting=csv.QUOTE_ALL if strange else csv.QUOTE_MINIMAL).writerow(values)
+    # Some versions of Python do not quote a lone carriage return.
+    has_return = any("\r" in value for value in values)
+    csv.writer(buffer, lineterminator="\n", quoting=csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL).writerow(values)
     return buffer.getvalue().encode()
-
-
-def _arrow(kind: str) -> str:
-    return {"bool": "bool_"}.get(kind, kind)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sse_starlette import EventSourceResponse
 
-from ..engine import Engine, Json, Told
+from ..engine import Engine, Json, SentEvent
 from ..logs import log
 from ..security import Token
 
@@ -21,18 +21,13 @@ MOST_CHARACTERS = 2000
 SLICE = 64 * 1024
 
 
-def session_events(told: AsyncIterator[Told]) -> EventSourceResponse:
+def session_events(events: AsyncIterator[SentEvent]) -> EventSourceResponse:
     """Return the events of one session as a response."""
-    return _response(_session(told), PING)
-
-
-async def _session(told: AsyncIterator[Told]) -> AsyncIterator[bytes]:
-    async for each in told:
-        yield f"id: {each.number}\nevent: {each.kind}\ndata: {each.data}\n\n".encode()
+    return _response((f"id: {e.number}\nevent: {e.kind}\ndata: {e.data}\n\n".encode() async for e in events), PING)
 
 
 class Overview:
-    """All sessions as server-sent events. The engine is followed once, and each event is encoded once for all listeners."""
+    """All sessions as server-sent events. Each event is read from the engine and encoded once for all listeners."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

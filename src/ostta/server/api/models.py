@@ -14,11 +14,14 @@ from ..sessions.names import MOST_NAME, MOST_TEXT, checked_classes, checked_name
 
 M = TypeVar("M", bound=BaseModel)
 MOST_DESCRIPTIONS = 32
+# Maximum number of values of a feature.
+MOST_FEATURES = 65536
 EXAMPLE_ID = "5f1c0b6a9d3e4f708192a3b4c5d6e7f8"
 
 Id = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 Count = Annotated[int, Field(ge=0)]
 Number = float | None
+Feature = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1, max_length=MOST_TEXT)]
 _NAME = WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MOST_NAME})
 SessionName = Annotated[str, BeforeValidator(checked_name), _NAME]
@@ -66,11 +69,12 @@ def parsed(model: type[M], content: dict[str, Any]) -> M:
             sentence = f"The field `{field}` is missing."
         else:
             message = str(first["msg"])
-            sentence = f"`{field}`: {message[:1].lower()}{message[1:]}, not {shown(first['input'])}."
+            given = "" if ", not " in message else f", not {shown(first['input'])}"
+            sentence = f"`{field}`: {message[:1].lower()}{message[1:]}{given}."
         raise ProblemError(422, sentence, code="request-invalid") from None
 
 
-# --- requests -------------------------------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------------
 class NewSession(Request):
     """What `POST /sessions` takes."""
 
@@ -118,10 +122,12 @@ class ImagesInJson(Request):
 class FeaturesInJson(Request):
     """Features of images."""
 
-    features: Annotated[list[Annotated[list[float], Field(min_length=1)]], Field(min_length=1)]
+    features: Annotated[
+        list[Annotated[list[Feature], Field(min_length=1, max_length=MOST_FEATURES)]], Field(min_length=1)
+    ]
 
 
-# --- answers --------------------------------------------------------------------------------------------------------------------
+# --- answers ----------------------------------------------------------------------------------------------------------
 class Status(Answer):
     """Whether the server works."""
 
@@ -214,6 +220,7 @@ class Prediction(Answer):
     undecided: bool
     explanation: str | None
     class_probabilities: dict[str, Number] | None
+    most_like: str | None
     # Only in an answer that was given before to the same idempotency key.
     repeated: bool | Optional = None
 
@@ -271,28 +278,51 @@ class KeptImages(Answer):
     images: list[dict[str, Any]]
 
 
-# --- examples -------------------------------------------------------------------------------------------------------------------
-EVENT_EXAMPLE = {"kind": "freeze", "sentence": "Frozen by hand.", "evidence": {}}
-SESSION_EXAMPLE: dict[str, Any] = {
-    "id": EXAMPLE_ID, "name": "door", "classes": ["cat", "dog"], "method": "zero_shot", "score": "field", "identifier": "field",
-    "profile": "field", "guard": True, "steps": 120, "images": 121, "accepted": 70, "rejected": 50, "refused": 1, "undecided": 32,
+# --- examples ---------------------------------------------------------------------------------------------------------
+_EVENT = {"kind": "freeze", "sentence": "Frozen by hand.", "evidence": {}}
+_SESSION: dict[str, Any] = {
+    "id": EXAMPLE_ID, "name": "door", "classes": ["cat", "dog"], "method": "zero_shot", "score": "field",
+    "identifier": "field", "profile": "field", "guard": True, "steps": 120, "images": 121, "accepted": 70,
+    "rejected": 50, "refused": 1, "undecided": 32,
     "accepted_share": 0.6,
-    "images_per_second": 2.5, "frozen": False, "guard_light": "green", "warming_up": False, "class_counts": {"cat": 40, "dog": 30},
-    "sparkline": [None] * 26 + [0.5, 0.6, 0.65, 0.55], "created": 1780000000.0, "last_image": 1780000060.5, "saved_steps": 100, "problem": None,
+    "images_per_second": 2.5, "frozen": False, "guard_light": "green", "warming_up": False,
+    "class_counts": {"cat": 40, "dog": 30}, "sparkline": [None] * 26 + [0.5, 0.6, 0.65, 0.55],
+    "created": 1780000000.0, "last_image": 1780000060.5, "saved_steps": 100, "problem": None,
     "unfamiliar": [],
 }  # fmt: skip
-PREDICTION_EXAMPLE: dict[str, Any] = {
-    "step": 121, "label": "cat", "index": 0, "known": True, "score": 3.5, "threshold": 0.0, "mu_desired": None, "mu_undesired": None,
-    "verdict": "reliable_desired", "adapted": False, "loss": None, "reason": "zero_shot trains no parameters", "best": "cat",
-    "ms": {"encode": 3.1, "decide": 0.4, "update": 0.2}, "class_scores": None, "pseudo_label": 0, "diagnostics": {},
-    "evidence": {"fit": 3.1, "known_neighbours": 0.9, "neighbours": 10.0}, "warming_up": False, "events": [], "probability": 0.97, "undecided": False,
-    "explanation": "Fits cat better than chance by 3.1 deviations; 9 of its 10 nearest recent images were known.", "class_probabilities": None,
+_PREDICTION: dict[str, Any] = {
+    "step": 121, "label": "cat", "index": 0, "known": True, "score": 3.5, "threshold": 0.0, "mu_desired": None,
+    "mu_undesired": None, "verdict": "reliable_desired", "adapted": False, "loss": None,
+    "reason": "zero_shot trains no parameters", "best": "cat", "ms": {"encode": 3.1, "decide": 0.4, "update": 0.2},
+    "class_scores": None, "pseudo_label": 0, "diagnostics": {},
+    "evidence": {"fit": 3.1, "known_neighbours": 0.9, "neighbours": 10.0}, "warming_up": False, "events": [],
+    "probability": 0.97, "undecided": False,
+    "explanation": "Fits cat better than chance by 3.1 deviations; 9 of its 10 nearest recent images were known.",
+    "class_probabilities": None, "most_like": None,
 }  # fmt: skip
-POINT_EXAMPLE = {
-    "step": 121, "time": 1780000060.5, "score": 3.5, "threshold": 0.0, "mu_desired": None, "mu_undesired": None, "known": True,
+_POINT = {
+    "step": 121, "time": 1780000060.5, "score": 3.5, "threshold": 0.0, "mu_desired": None, "mu_undesired": None,
+    "known": True,
     "label": "cat", "best": "cat", "warming_up": False, "probability": 0.97, "undecided": False, "accept": 0.5,
 }  # fmt: skip
-PROBLEM_EXAMPLE = {
-    "type": "/problems/not-found", "title": "Not found", "status": 404, "detail": f"There is no session '{EXAMPLE_ID}'.",
+_PROBLEM: dict[str, Any] = {
+    "type": "/problems/not-found", "title": "Not found", "status": 404,
+    "detail": f"There is no session '{EXAMPLE_ID}'.",
     "request_id": "c7b718c371c88a62",
 }  # fmt: skip
+EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
+    NewSession: {"classes": ["cat", "dog"], "name": "door"},
+    Rename: {"name": "yard"},
+    Login: {"token": "your token"},
+    Status: {"status": "ok"},
+    Event: _EVENT,
+    Session: _SESSION,
+    Sessions: {"sessions": [_SESSION]},
+    Acted: {"event": _EVENT, "session": _SESSION},
+    Prediction: _PREDICTION,
+    Predictions: {"predictions": [_PREDICTION]},
+    Point: _POINT,
+    Recent: {"points": [_POINT], "events": [{"step": 121, "time": 1780000060.5, **_EVENT}]},
+    KeptImages: {"images": []},
+    Problem: _PROBLEM,
+}

@@ -6,19 +6,20 @@ import asyncio
 import hashlib
 import logging
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...core.types import Error
 from ...ray_cluster import ADDRESS, connect, require_ray
-from ..engine import Json, Sent, Told
+from ..engine import Json, Sent, SentEvent
 from ..logs import log
 from ..problems import MAYBE_COUNTED, ProblemError
+from ..sessions.images import require_room
 from ..sessions.store import MissingError, SessionStore, is_id, new_id
 from ..sessions.takeover import take_over
-from .replica import Answer, Replicated, deployment
-from .turns import Turns
+from .replica import Answer, ReplicaConfig, SessionLocks, deployment
 
 # Seconds between two tries while another replica has a session: the first pause, and the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
@@ -29,28 +30,31 @@ TICK = 1.0
 class RayEngine:
     """Implements `Engine`. Several processes may route to the same replicas; the first one starts and ends them.
 
-    `sessions` is how many sessions one replica has at one time; the others are in the store only. `folder` may have sessions of an
-    earlier version.
+    `sessions` is how many sessions one replica has at one time; the others are in the store only. `folder` may have
+    sessions of an earlier version.
     """
 
-    def __init__(self, made: Replicated, *, replicas: int = 2, sessions: int = 256, folder: Path | None = None) -> None:
+    def __init__(
+        self, config: ReplicaConfig, *, replicas: int = 2, sessions: int = 256, folder: Path | None = None
+    ) -> None:
         if replicas < 1 or sessions < 1:
             raise Error(
                 f"{replicas} replicas with {sessions} sessions each are not possible: use at least one of both.",
                 code="replicas-invalid",
             )
         self._folder = folder
-        self.made, self.replicas, self._most = made, replicas, sessions
-        self.settings = made.settings
-        self._turns = Turns()
-        self._waiting: dict[str, int] = {}
+        self.config, self.replicas, self._most = config, replicas, sessions
+        self.settings = config.settings
+        self._locks = SessionLocks()
+        # Images in progress by session.
+        self._waiting: Counter[str] = Counter()
         self._followed: set[Any] = set()
         self._stopping = self._joined = False
         # Routers with the same store and backbone share replicas.
-        named = hashlib.sha256(f"{made.store}\0{made.backbone}".encode()).hexdigest()
+        named = hashlib.sha256(f"{config.store}\0{config.backbone}".encode()).hexdigest()
         self._app = f"ostta-{named[:12]}"
         # The lease of a replica that has died must expire, and its successor needs time to load the model.
-        self.patience = max(made.lease_seconds * 2, 30.0)
+        self.patience = max(config.lease_seconds * 2, 30.0)
 
     # --- start and stop -----------------------------------------------------------------------------------------------
     async def start(self) -> None:
@@ -59,7 +63,7 @@ class RayEngine:
         await asyncio.to_thread(self._deploy)
 
     def _open_store(self) -> SessionStore:
-        store = SessionStore(self.made.store, name="router", lease_seconds=self.made.lease_seconds)
+        store = SessionStore(self.config.store, name="router", lease_seconds=self.config.lease_seconds)
         if self._folder is not None:
             take_over(self._folder, store)
         return store
@@ -72,10 +76,11 @@ class RayEngine:
         os.environ.setdefault("RAY_worker_niceness", "0")
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
         # One more core is for the processes of Ray Serve itself.
-        connect(self._ray, self.replicas * self.made.threads + 1)
-        if isinstance(self.made.store, Path) and sum(node["Alive"] for node in self._ray.nodes()) > 1:
+        connect(self._ray, self.replicas * self.config.threads + 1)
+        if isinstance(self.config.store, Path) and sum(node["Alive"] for node in self._ray.nodes()) > 1:
             raise Error(
-                "The Ray cluster has several machines, which cannot share a SQLite file: give a PostgreSQL store with --store.",
+                "The Ray cluster has several machines, which cannot share a SQLite file: give a PostgreSQL store "
+                "with --store.",
                 code="store-invalid",
             )
         serve.start(proxy_location="Disabled")
@@ -85,7 +90,7 @@ class RayEngine:
             self._joined = True
             log("joined replicas that run already", app=self._app)
         except serve.exceptions.RayServeException:
-            made = deployment(serve, self.made, self.replicas, self._most, self.settings.limits.answer_seconds)
+            made = deployment(serve, self.config, self.replicas, self._most, self.settings.limits.answer_seconds)
             self._handle = serve.run(made, name=self._app, route_prefix=None)
 
     async def stop(self) -> None:
@@ -123,7 +128,7 @@ class RayEngine:
         return {**total, "sessions_open": total.get("sessions", 0), "sessions": sessions}
 
     async def sessions(self) -> list[Json]:
-        """Return what replicas published in the last seconds; sessions in no replica are shown as they were last stored."""
+        """Return what replicas published last; sessions in no replica are shown as they were stored."""
         parts, stored = await asyncio.to_thread(lambda: (self._store.published(), self._store.all_about()))
         found = {one["id"]: one for part in parts for one in part["sessions"] if one["id"] in stored}
         for id, about in stored.items():
@@ -156,8 +161,8 @@ class RayEngine:
         return state
 
     # --- sessions -----------------------------------------------------------------------------------------------------
-    async def create(self, wanted: Json) -> Json:
-        return await self._make("create", wanted)
+    async def create(self, request: Json) -> Json:
+        return await self._make("create", request)
 
     async def create_from(self, state: bytes, name: str | None) -> Json:
         return await self._make("create_from", state, name)
@@ -180,20 +185,11 @@ class RayEngine:
     async def images(
         self, id: str, images: Sequence[Sent], learn: bool, evidence: bool, key: str | None = None
     ) -> list[Json]:
-        waiting, most = self._waiting.get(id, 0), self.settings.limits.waiting
-        if waiting + len(images) > most:
-            raise ProblemError(
-                429, f"{waiting} images of this session are waiting, and {most} may: send again later.", 1
-            )
-        if sum(self._waiting.values()) + len(images) > self.settings.limits.waiting_in_all:
-            raise ProblemError(
-                429,
-                f"{self.settings.limits.waiting_in_all} images may wait on this server at one time: send again later.",
-                1,
-            )
-        self._waiting[id] = waiting + len(images)
+        require_room(len(images), self._waiting[id], self._waiting.total(), self.settings.limits)
+        self._waiting[id] += len(images)
         try:
-            # Keys are stored with the state that learned from their images, so that another replica knows both or neither.
+            # Keys are stored with the state that learned from their images, so that another replica knows both or
+            # neither.
             repeat = key is not None or not learn
             answers: list[Json] = await self._change("images", id, list(images), learn, evidence, key, repeat=repeat)
             return answers
@@ -203,15 +199,15 @@ class RayEngine:
                 del self._waiting[id]
 
     # --- following ----------------------------------------------------------------------------------------------------
-    async def follow(self, id: str, after: int | None) -> AsyncIterator[Told]:
+    async def follow(self, id: str, after: int | None) -> AsyncIterator[SentEvent]:
         """Follow a session from replica to replica. While no replica has it, nothing happens to it."""
         while not self._stopping and await asyncio.to_thread(self._store.exists, id):
             stream = self._handle.options(multiplexed_model_id=id, stream=True).follow.remote(id, after)
             self._followed.add(stream)
             try:
-                async for told in stream:
-                    after = told.number
-                    yield told
+                async for event in stream:
+                    after = event.number
+                    yield event
             except (self._ray.exceptions.RayError, asyncio.CancelledError) as problem:
                 if isinstance(problem, asyncio.CancelledError) and not self._stopping:
                     raise
@@ -256,7 +252,7 @@ class RayEngine:
 
     async def _change(self, what: str, id: str, *arguments: Any, repeat: bool = False) -> Any:
         """Change a session; changes are sent one after the other, so that they stay in order."""
-        async with self._turns.of(id):
+        async with self._locks[id]:
             return await self._routed(what, id, arguments, repeat)
 
     async def _routed(self, what: str, id: str, arguments: tuple[Any, ...], repeat: bool) -> Any:
@@ -266,7 +262,7 @@ class RayEngine:
         return await self._patiently(lambda: handle.call.remote(what, id, *arguments), repeat=repeat)
 
     async def _patiently(self, send: Callable[[], Awaitable[Answer]], repeat: bool) -> Any:
-        """Repeat a call until the replica with the lease answers. A replica without it does nothing, so nothing is counted twice."""
+        """Repeat a call until the replica with the lease answers; a replica without it does nothing."""
         until, pause = self._loop.time() + self.patience, FIRST_PAUSE
         while True:
             try:

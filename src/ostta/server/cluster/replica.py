@@ -8,27 +8,29 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import torch
 
 from ...config.plugins import from_file, names_file
 from ...core.types import Error
 from ...live.pool import StreamPool
-from ..engine import Told
+from ..engine import SentEvent
+from ..local import LocalEngine
 from ..logs import log
 from ..problems import ProblemError
 from ..sessions.store import HeldError, LostError, MissingError, SessionStore
 from ..settings import Settings
-from .replica_engine import ReplicaEngine
 
 # Seconds between two updates of what the overview shows of this replica.
 TICK = 1.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Replicated:
-    """What every replica is made from. `store` is the address of PostgreSQL, or the folder of a SQLite file on one machine."""
+class ReplicaConfig:
+    """Configuration of every replica. `store` is a PostgreSQL address, or the folder of a SQLite file."""
 
     backbone: str
     store: str | Path
@@ -41,7 +43,7 @@ class Replicated:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a call: a value, or why there is none. `held`: another replica has the session, and nothing was done."""
+    """The result of a call: a value, or a problem. `held`: another replica has the session, and nothing was done."""
 
     value: Any = None
     problem: ProblemError | None = None
@@ -49,7 +51,53 @@ class Answer:
     held: bool = False
 
 
-class Tenant:
+class SessionLocks:
+    """Locks by session: one request at a time, in the order of arrival. A lock that nobody holds is dropped."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def __getitem__(self, id: str) -> asyncio.Lock:
+        return self._locks.setdefault(id, asyncio.Lock())
+
+
+class ReplicaEngine(LocalEngine):
+    """The engine of a replica. Sessions are adopted when a request needs them, and leave after a snapshot."""
+
+    def __init__(self, pool: StreamPool, settings: Settings, store: SessionStore) -> None:
+        super().__init__(pool, settings, store, restore=False)
+        self.leases = store
+        self._locks = SessionLocks()
+
+    async def with_session(self, id: str, use: Callable[[], Awaitable[T]]) -> T:
+        """Use a session alone, while this replica has its lease. Raises `HeldError` if another process has it."""
+        registry = self.registry
+        async with self._locks[id]:
+            if id in registry and not await registry.work(lambda: self.leases.is_held(id)):
+                log("lease was lost", level="warning", session=id)
+                await registry.drop(id)
+            await self.adopt(id)
+            return await use()
+
+    async def leave(self, id: str) -> None:
+        """Store a session and give its lease back. If it cannot be stored, it stays, and an Error says so."""
+        async with self._locks[id]:
+            if id in self.registry:
+                try:
+                    await self.release(id)
+                except LostError:
+                    await self.registry.drop(id)
+
+    async def leave_all(self) -> None:
+        """Store all sessions and give all leases back."""
+        for session in self.registry.sessions():
+            try:
+                await self.leave(session.id)
+            except Error as problem:
+                log("session could not be saved", level="error", session=session.id, problem=str(problem))
+
+
+class LoadedSession:
     """A session in Ray's list of the models that this replica has loaded. Ray calls its `__del__` to evict it."""
 
     def __init__(self, engine: ReplicaEngine, id: str) -> None:
@@ -67,21 +115,21 @@ class Tenant:
 class ReplicaBase:
     """A replica without the decorators of Ray."""
 
-    def __init__(self, made: Replicated, name: str) -> None:
-        torch.set_num_threads(made.threads)
-        self.made, self.name = made, name
-        backbone = from_file(made.backbone) if names_file(made.backbone) else made.backbone
-        pool = StreamPool(backbone, queue=made.settings.limits.waiting, device=made.device, dtype=made.dtype)
-        self.store = SessionStore(made.store, name=name, lease_seconds=made.lease_seconds)
+    def __init__(self, config: ReplicaConfig, name: str) -> None:
+        torch.set_num_threads(config.threads)
+        self.config, self.name = config, name
+        backbone = from_file(config.backbone) if names_file(config.backbone) else config.backbone
+        pool = StreamPool(backbone, queue=config.settings.limits.waiting, device=config.device, dtype=config.dtype)
+        self.store = SessionStore(config.store, name=name, lease_seconds=config.lease_seconds)
         # The router limits the number of sessions; Ray limits how many of them are here.
-        settings = replace(made.settings, limits=replace(made.settings.limits, sessions=2**31))
+        settings = replace(config.settings, limits=replace(config.settings.limits, sessions=2**31))
         self.engine = ReplicaEngine(pool, settings, self.store)
         self._starting = asyncio.Lock()
         self._publishing: asyncio.Task[None] | None = None
 
-    async def tenant(self, id: str) -> Tenant:
+    async def tenant(self, id: str) -> LoadedSession:
         """Return the entry of a session in Ray's list; the decorator of Ray makes it a cache."""
-        return Tenant(self.engine, id)
+        return LoadedSession(self.engine, id)
 
     # --- called by the router -----------------------------------------------------------------------------------------
     async def call(self, what: str, id: str, *arguments: Any) -> Answer:
@@ -92,7 +140,7 @@ class ReplicaBase:
 
         async def answer() -> Any:
             # Checked first: Ray notes this replica as the one with the session as soon as `tenant` is called.
-            if id not in self.engine.sessions_here:
+            if id not in self.engine.registry:
                 await asyncio.to_thread(self.store.require_free, id)
             await self.tenant(id)
             return await self.engine.with_session(id, use)
@@ -113,14 +161,14 @@ class ReplicaBase:
         """Call `ready` or `info`, which concern no session."""
         return await self._answered(lambda: getattr(self.engine, what)())
 
-    async def follow(self, id: str, after: int | None) -> AsyncIterator[Told]:
+    async def follow(self, id: str, after: int | None) -> AsyncIterator[SentEvent]:
         """Yield the events of a session while it is here."""
         await self._started()
         # The session may be deleted or evicted at any time.
         with suppress(ProblemError):
-            if id in self.engine.sessions_here:
-                async for told in self.engine.follow(id, after):
-                    yield told
+            if id in self.engine.registry:
+                async for event in self.engine.follow(id, after):
+                    yield event
 
     async def close(self) -> None:
         """Store all sessions and give all leases back."""
@@ -168,16 +216,16 @@ class ReplicaBase:
             await asyncio.sleep(TICK)
 
 
-def deployment(serve: Any, made: Replicated, replicas: int, sessions: int, seconds: float) -> Any:
+def deployment(serve: Any, config: ReplicaConfig, replicas: int, sessions: int, seconds: float) -> Any:
     """Return what Ray Serve runs: `replicas` processes with at most `sessions` sessions each."""
 
     class Replica(ReplicaBase):
         def __init__(self) -> None:
             replica = serve.get_replica_context().replica_id.unique_id
-            super().__init__(made, f"replica {replica} {os.getpid()}")
+            super().__init__(config, f"replica {replica} {os.getpid()}")
 
         @serve.multiplexed(max_num_models_per_replica=sessions)  # type: ignore[untyped-decorator]
-        async def tenant(self, id: str) -> Tenant:
+        async def tenant(self, id: str) -> LoadedSession:
             return await super().tenant(id)
 
         async def __del__(self) -> None:
@@ -193,7 +241,7 @@ def deployment(serve: Any, made: Replicated, replicas: int, sessions: int, secon
         health_check_period_s=2,
         health_check_timeout_s=30,
         ray_actor_options={
-            "num_cpus": made.threads,
-            "num_gpus": 1 if (made.device or "").startswith("cuda") else 0,
+            "num_cpus": config.threads,
+            "num_gpus": 1 if (config.device or "").startswith("cuda") else 0,
         },
     ).bind()

@@ -31,23 +31,23 @@ export function actions(id, { run, say, go }, changed) {
     return made;
   };
 
-  const freeze = button("Freeze", () => (session.frozen ? act("thaw", "It may learn again.") : act("freeze", "Nothing is learned from now on.")));
+  const freeze = button("Freeze", () => (session.frozen ? act("thaw", "It may learn again.") : act("freeze", "The session no longer learns.")));
   const rollBack = button("Roll back", async () => {
     const said = `“${session.name}” returns to the last state that the guard kept, and forgets what it has learned since then. This cannot be undone; export the state first if you may need it again.`;
-    if (await ask({ title: "Roll back this session?", said, yes: "Roll back", danger: true })) await act("roll-back", "The session is back at the last state that the guard kept.");
+    if (await ask({ title: "Roll back this session?", said, yes: "Roll back", danger: true })) await act("roll-back", "The session was rolled back to the last snapshot of the guard.");
   });
   const reset = button("Reset", async () => {
     const said = `“${session.name}” forgets all it has learned from ${counted(session.images, "image")}. This cannot be taken back; export the state first if you may want it again.`;
-    if (await ask({ title: "Reset this session?", said, yes: "Reset", danger: true })) await act("reset", "The session is back at its start.");
+    if (await ask({ title: "Reset this session?", said, yes: "Reset", danger: true })) await act("reset", "The session was reset.");
   });
   const save = button("Save", () => act("save", "The session is saved."));
   const exporting = button("Export", async () => {
     download(await api.exported(id), fileName(session.name));
-    say("The state file is among your downloads.");
+    say("The state file was downloaded.");
   });
   const replace = button("Replace state", async () => {
     const file = html("input", { type: "file", accept: ".ostta", required: true });
-    const said = "A state file of the same backbone takes the place of what this session has learned, and of its classes and options.";
+    const said = "A state file of the same backbone replaces the learned state, the classes and the options of this session.";
     if (await ask({ title: "Replace the state?", said, yes: "Replace", danger: true, field: ["State file", file] })) {
       const next = await api.replaced(id, file.files[0]);
       changed(next.session ?? next);
@@ -58,7 +58,7 @@ export function actions(id, { run, say, go }, changed) {
     const name = html("input", { type: "text", value: session.name, required: true, autocomplete: "off" });
     if (await ask({ title: "Rename this session", said: "The address stays the same.", yes: "Rename", field: ["New name", name] })) {
       changed(await api.rename(id, name.value));
-      say("The session has its new name.");
+      say("The session was renamed.");
     }
   });
   const remove = button("Delete", async () => {
@@ -70,7 +70,7 @@ export function actions(id, { run, say, go }, changed) {
     }
   }, "danger");
 
-  const node = html("div", { class: "actions", role: "group", "aria-label": "What to do with this session" },
+  const node = html("div", { class: "actions", role: "group", "aria-label": "Actions for this session" },
     freeze, rollBack, reset, save, exporting, replace, rename, remove);
   return {
     node,

@@ -1,4 +1,4 @@
-// An answer with its evidence: the class or "I don't know", the best classes, and what the image is like.
+// An answer with its evidence: the class or "unknown", the best classes, and what the image is like.
 
 import { html } from "./dom.js";
 import { bar } from "./marks.js";
@@ -25,8 +25,8 @@ function bestClasses(scores, known) {
 
 function likeness(evidence) {
   const rows = Object.entries(LIKENESS).filter(([key]) => Number.isFinite(evidence[key])).map(([key, name]) => [name, evidence[key], evidence[key], key]);
-  if (!rows.length) return html("p", { class: "note" }, "This score keeps no images to compare with, or has too few yet: there is no likeness to show.");
-  return bars("Likeness to the nearest known and unknown images: 1 is the same, 0 and less is not alike", rows, (index) => rows[index][3]);
+  if (!rows.length) return html("p", { class: "note" }, "This score stores no images to compare with, or too few so far, so no similarity is shown.");
+  return bars("Similarity to the nearest known and unknown images: 1 means identical, 0 or less means not similar", rows, (index) => rows[index][3]);
 }
 
 function verdict(prediction) {
@@ -41,9 +41,9 @@ function verdict(prediction) {
   return compared + (prediction.warming_up ? " The session is warming up: the threshold is too young to be trusted." : "");
 }
 
-/** The answer in a few words: a class or "I don't know", as a guess if undecided, with the probability where there is one. */
+/** The answer in a few words: a class or "unknown", as a guess if undecided, with the probability where there is one. */
 export function said({ known, label, undecided, probability }) {
-  const guess = known ? label : "I don't know";
+  const guess = known ? label : "unknown";
   return (undecided ? `undecided (${guess}?)` : guess) + (Number.isFinite(probability) ? `, ${probability.toFixed(2)}` : "");
 }
 

@@ -7,7 +7,7 @@ export class Problem extends Error {
   }
 }
 
-export const LOST = "The server does not answer. The page tries again by itself.";
+export const LOST = "The server does not respond. The page retries automatically.";
 const SECONDS = 30;
 
 /** Called when the server asks for a token. */

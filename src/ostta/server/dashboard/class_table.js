@@ -28,7 +28,7 @@ export function classTable() {
     const rows = counts.slice(0, MOST).map(([name, number]) => [name, number, "known"]);
     const rest = counts.slice(MOST);
     if (rest.length) rows.push([counted(rest.length, "more class", "more classes"), rest.reduce((sum, [, number]) => sum + number, 0), "known"]);
-    rows.push(["I don't know", session.rejected, "unknown"]);
+    rows.push(["unknown", session.rejected, "unknown"]);
     const all = rows.reduce((sum, [, number]) => sum + number, 0);
     const most = Math.max(1, ...rows.map(([, number]) => number));
     caption.textContent = `${counted(session.classes.length, "class", "classes")}, ${counted(all, "answer")}.`;

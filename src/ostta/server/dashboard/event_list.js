@@ -25,7 +25,7 @@ export function eventList() {
     drawn = now;
     list.replaceChildren(...events.slice(-MOST).reverse().map(item));
     nothing.textContent = events.length > MOST ? `${count(events.length - MOST)} earlier events are not shown.`
-      : events.length ? "" : "Nothing has happened yet. Here stands what the guard does and why, and what people do by hand.";
+      : events.length ? "" : "No events yet. Actions of the guard, with their reasons, and actions by hand are listed here.";
   }
 
   return { node, show };

@@ -23,11 +23,11 @@ export function keptImages(id, info) {
   const places = Object.fromEntries(Object.keys(STRIPS).map((which) => [which, html("div")]));
   const node = html("section", { "aria-labelledby": "kept-title" }, html("h2", { id: "kept-title" }, "Certain and uncertain images"));
   if (!info.keeps_images) {
-    node.append(html("p", { class: "note" }, "This server keeps no images, so that none can be shown here: an image is judged and forgotten. " +
-      "Whoever runs the server can start it so that small copies of recent images are kept; they may show people and private places."));
+    node.append(html("p", { class: "note" }, "This server keeps no images, so none are shown here. " +
+      "The operator can start it with --keep-images, which keeps thumbnails of recent images. They may show people and private places."));
     return { node, show() {} };
   }
-  node.append(html("p", { class: "note" }, "This server was started to keep small copies of recent images. Everybody who may see this session sees them."),
+  node.append(html("p", { class: "note" }, "This server keeps thumbnails of recent images. Everyone with access to this session can see them."),
     ...Object.entries(STRIPS).flatMap(([which, title]) => [html("h3", {}, title), places[which]]));
   let [seen, next] = [-1, 0];
 

@@ -10,9 +10,9 @@ import { count } from "./words.js";
 
 const CONNECTION = {
   live: "Live",
-  polling: "Asking every 2 seconds: events do not come through",
-  lost: "Connection lost, trying again",
-  refused: "The server refuses, trying again",
+  polling: "Polling every 2 seconds, because no events arrive",
+  lost: "Connection lost, retrying",
+  refused: "The server refuses requests, retrying",
 };
 const SIGNED_IN = "ostta-signed-in";
 

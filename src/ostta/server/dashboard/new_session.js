@@ -59,7 +59,7 @@ export function newSession(info, { run, go, say }) {
   };
   for (const input of [...Object.values(choices), guard]) input.addEventListener("change", redraw);
   redraw();
-  const make = html("button", { class: "main" }, "Make the session");
+  const make = html("button", { class: "main" }, "Create the session");
 
   const asked = () => {
     const wanted = { classes: readClasses(classes.value) };
@@ -74,7 +74,7 @@ export function newSession(info, { run, go, say }) {
   const arrive = (session, how) => { go(`#/sessions/${encodeURIComponent(session.id)}`); say(how); };
   const submit = (event) => {
     event.preventDefault();
-    run(make, async () => arrive(await api.create(asked()), "The session is made. It waits for images."));
+    run(make, async () => arrive(await api.create(asked()), "The session was created and waits for images."));
   };
 
   const file = html("input", { type: "file", accept: ".ostta", required: true });
@@ -82,26 +82,26 @@ export function newSession(info, { run, go, say }) {
   const take = html("button", {}, "Import");
   const submitFile = (event) => {
     event.preventDefault();
-    run(take, async () => arrive(await api.imported(file.files[0], importName.value.trim()), "The session is made from the state file."));
+    run(take, async () => arrive(await api.imported(file.files[0], importName.value.trim()), "The session was created from the state file."));
   };
 
   const node = html("div", { class: "narrow" },
     html("h1", {}, "New session"),
     html("form", { submit, "aria-label": "New session" },
-      field("name", "Name (may be left empty)", name, "Such as the place of the camera."),
-      field("classes", "Classes, one a line", classes, "Names may also be separated by commas. Descriptions may stand behind a name: a colon and a space, then one or more with semicolons between them. Everything that is none of these classes gets “I don't know”."),
+      field("name", "Name (may be left empty)", name, "For example, the location of the camera."),
+      field("classes", "Classes, one per line", classes, "Names may also be separated by commas. Descriptions may stand behind a name: a colon and a space, then one or more with semicolons between them. Images of anything else are answered with “unknown”."),
       html("details", {},
         html("summary", {}, "Method, score, identifier and options"),
-        html("p", { class: "note" }, "Left alone, these are what the profile “field” recommends. Once a method, a score or an identifier is named, the profile is “reference” unless you choose another."),
+        html("p", { class: "note" }, "By default, the profile “field” chooses them. If you choose a method, a score or an identifier, the default profile is “reference”."),
         html("div", { class: "grid" },
           field("profile", "Profile", choices.profile), field("method", "Method: what adapts", choices.method),
-          field("score", "Score: how known an image looks", choices.score), field("identifier", "Identifier: where the line is", choices.identifier),
-          field("guard", "Guard: takes back what harms", guard), field("seed", "Seed", seed)),
+          field("score", "Score: how much an image looks like a known class", choices.score), field("identifier", "Identifier: how the threshold is chosen", choices.identifier),
+          field("guard", "Guard: undoes harmful updates", guard), field("seed", "Seed", seed)),
         options.node),
       make),
     html("h2", {}, "From a state file"),
     html("form", { submit: submitFile, "aria-label": "From a state file" },
-      html("p", { class: "note" }, "A state that was exported here, or saved by ", html("code", {}, "ostta stream"), ", goes on where it stood. It must be of the same backbone."),
-      field("state-file", "State file", file), field("import-name", "Its name (may be left empty)", importName), take));
+      html("p", { class: "note" }, "A state that was exported here, or saved by ", html("code", {}, "ostta stream"), ", continues from its last step. It must have the same backbone."),
+      field("state-file", "State file", file), field("import-name", "Name (optional)", importName), take));
   return { title: "New session", node };
 }

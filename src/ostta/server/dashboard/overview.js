@@ -58,7 +58,7 @@ export function overview({ tell }) {
   const body = html("tbody");
   const table = html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Sessions", hidden: true },
     html("table", { class: "sessions" },
-      html("caption", {}, "All sessions. A name leads to the session."),
+      html("caption", {}, "All sessions. Select a name to open the session."),
       html("thead", {}, html("tr", {}, COLUMNS.map(([name, key]) => html("th", { scope: "col", class: key }, name)))),
       body));
   const nothing = html("p", { class: "lead" });
@@ -103,7 +103,7 @@ export function overview({ tell }) {
     first.hidden = sessions.length > 0;
     table.hidden = !shown.length;
     setText(nothing, !sessions.length
-      ? "There is no session yet. A session is a stream of images, such as a camera's, with the classes to be told apart."
+      ? "There are no sessions yet. A session is a stream of images, such as those of a camera, with its own classes."
       : shown.length ? "" : `None of ${counted(sessions.length, "session")} has this in its name or classes.`);
   }
 

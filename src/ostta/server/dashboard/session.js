@@ -40,7 +40,7 @@ export function session(first, info, tools) {
   const address = new URL(`sessions/${encodeURIComponent(id)}/images`, document.baseURI.split("#")[0]);
   const howToSend = html("p", { class: "note", hidden: true }, "Send it an image: ",
     html("code", {}, `curl${token} --data-binary @image.jpg ${address.href}`));
-  const numbers = figures(["images", "images a second", "accepted lately", "I don't know", "undecided", "not readable", "last image", "saved at step"]);
+  const numbers = figures(["images", "images a second", "accepted lately", "unknown", "undecided", "not readable", "last image", "saved at step"]);
   const parts = [histogram(), acceptedChart(), scoresChart()];
   const [table, list, kept] = [classTable(), eventList(), keptImages(id, info)];
   const trial = tryImage(id, tools);
@@ -62,7 +62,7 @@ export function session(first, info, tools) {
     setText(problem, next.problem ?? "");
     numbers.show({
       images: count(next.images), "images a second": rate(next.images_per_second), "accepted lately": percent(next.accepted_share),
-      "I don't know": count(next.rejected), undecided: count(next.undecided), "not readable": count(next.refused), "last image": ago(next.last_image),
+      "unknown": count(next.rejected), undecided: count(next.undecided), "not readable": count(next.refused), "last image": ago(next.last_image),
       "saved at step": count(next.saved_steps),
     });
     table.show(next);

@@ -18,7 +18,7 @@ export function signIn({ run, signedIn }) {
     html("p", { class: "field" },
       html("label", { for: "token" }, "Token"),
       token,
-      html("small", { id: "token-help" }, "The server was started with a token file. Whoever runs the server can give you the token. The browser keeps a cookie, not the token.")),
+      html("small", { id: "token-help" }, "The server was started with a token file. Ask the operator of the server for the token. The browser keeps a cookie, not the token.")),
     button);
   return { title: "Sign in", node };
 }

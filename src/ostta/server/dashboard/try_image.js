@@ -26,7 +26,7 @@ export function tryImage(id, { run, complain }) {
   function take(transfer) {
     const file = [...transfer.files].find(isImage) ?? transfer.files[0];
     if (file) judge(file);
-    else complain(new api.Problem("This is no image file: drop, choose or paste a JPEG, PNG or WebP image."));
+    else complain(new api.Problem("This is not an image file: drop, choose or paste a JPEG, PNG or WebP image."));
   }
 
   const zone = html("div", { class: "drop" },
@@ -34,7 +34,7 @@ export function tryImage(id, { run, complain }) {
 
   const section = html("section", { "aria-labelledby": "try-title" },
     html("h2", { id: "try-title" }, "Try an image"),
-    html("p", { class: "note" }, "The answer of the session as it is now. Nothing is learned from this image, and it is not counted."),
+    html("p", { class: "note" }, "The current answer of the session. The session does not learn from this image and does not count it."),
     zone, result);
   // Dropping and pasting work anywhere on the page: a browser would leave the page for an image that misses its place.
   const listeners = {

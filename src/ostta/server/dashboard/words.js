@@ -52,8 +52,8 @@ export const plainKind = (kind) => String(kind).replaceAll("_", " ").replaceAll(
 
 /** What each guard light means, in a word and in a sentence. */
 export const LIGHTS = {
-  off: ["no guard", "No guard watches this session."],
-  green: ["fine", "The guard sees nothing wrong."],
+  off: ["no guard", "This session has no guard."],
+  green: ["fine", "The guard reports no problem."],
   amber: ["warning", "The guard has warned, or skips updates."],
-  red: ["acted", "The guard has taken back what was learned: the frozen model answers."],
+  red: ["acted", "The guard has undone updates, and the frozen model answers."],
 };

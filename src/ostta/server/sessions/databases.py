@@ -19,10 +19,34 @@ from ...io import make_folder
 T = TypeVar("T")
 Row = tuple[Any, ...]
 FILE = "sessions.sqlite"
-# Seconds to wait for another process that uses the same SQLite file: while it is opened, and afterwards.
+# Seconds to wait for another process that uses the same database: while it is opened, and afterwards (SQLite only).
 OPENING_SECONDS, BUSY_SECONDS = 1.0, 10.0
 # Seconds to wait for a connection to PostgreSQL.
 CONNECT_SECONDS = 5
+# The tables, as numbered migrations. A released migration never changes; a change of the schema is a new one at the
+# end.
+MIGRATIONS: tuple[str, ...] = (
+    # holders: processes that may write. sessions: `fence` grows with every change of the holder. history: chart points
+    # and events.
+    """
+    CREATE TABLE holders (id TEXT PRIMARY KEY, name TEXT NOT NULL, expires {real} NOT NULL, published TEXT NOT NULL);
+    CREATE TABLE sessions (
+        id TEXT PRIMARY KEY, holder TEXT, fence BIGINT NOT NULL, saved {real} NOT NULL, about TEXT NOT NULL
+    );
+    CREATE TABLE snapshots (
+        session TEXT PRIMARY KEY REFERENCES sessions (id) ON DELETE CASCADE, fence BIGINT NOT NULL,
+        state {blob} NOT NULL
+    );
+    CREATE TABLE history (
+        session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE, number BIGINT NOT NULL, kind TEXT NOT NULL,
+        time {real} NOT NULL, content TEXT NOT NULL, PRIMARY KEY (session, number)
+    );
+    CREATE TABLE answers (
+        session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE, digest TEXT NOT NULL, place BIGINT NOT NULL,
+        content TEXT NOT NULL, PRIMARY KEY (session, digest)
+    )
+    """,
+)
 # Advisory lock of PostgreSQL: exclusive for a server that owns all sessions, shared for replicas.
 LOCK = 0x6F73747461
 
@@ -40,13 +64,14 @@ class Cursor(Protocol):
 class Database(Protocol):
     """One connection, used by one thread at a time."""
 
-    # What the schema calls the types of bytes and of times in seconds, and the present time by the clock of the database.
+    # What the schema calls the types of bytes and of times in seconds, and the present time by the clock of the
+    # database.
     blob: str
     real: str
     now: str
 
     def run(self, work: Callable[[Cursor], T]) -> T:
-        """Run `work` in a transaction. It may run twice if the connection is lost, so it must not depend on its first run."""
+        """Run `work` in a transaction. It may run again if the connection is lost."""
 
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         """Read rows; this works on a disk that cannot be written, too."""
@@ -77,9 +102,9 @@ class Sqlite:
     >>> database = Sqlite(Path("sessions.sqlite"), exclusive=True)
     >>> database.run(lambda cursor: cursor.execute("SELECT 1 + ?", (1,)))
     [(2,)]
-    >>> Sqlite(Path("sessions.sqlite"), exclusive=True)
+    >>> Sqlite(Path("sessions.sqlite"), exclusive=True)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ostta.core.types.Error: The store sessions.sqlite is in use by another server: stop that server, or choose another --state-dir.
+    ostta.core.types.Error: The store sessions.sqlite is in use by another server: stop that server, ...
     >>> database.close()
     """
 
@@ -143,7 +168,8 @@ class Sqlite:
         except sqlite3.Error as problem:
             if getattr(problem, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
                 raise Error(
-                    f"The store {self._path} is in use by another server: stop that server, or choose another --state-dir.",
+                    f"The store {self._path} is in use by another server: stop that server, or choose another "
+                    "--state-dir.",
                     code="store-in-use",
                 ) from None
             raise Error(f"The store {self._path} cannot be used ({reason_of(problem)}).", code="store-failed") from None
@@ -158,7 +184,6 @@ class Postgres:
         self._library = import_extra("psycopg", "A PostgreSQL store", "postgres")
         self._address, self._exclusive, self._lock = address, exclusive, threading.Lock()
         self._connection: Any = None
-        self._cursor: Any = None
         with self._lock, self._translated():
             self._connect()
 
@@ -186,8 +211,10 @@ class Postgres:
 
     def close(self) -> None:
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
+            # PostgreSQL notices the end of a connection some time after it was closed; the next server must not wait.
+            with suppress(self._library.Error):
+                self.execute("SELECT pg_advisory_unlock_all()")
+            self._connection.close()
 
     def _transaction(self, work: Callable[[Cursor], T]) -> T:
         with self._connection.transaction():
@@ -197,15 +224,19 @@ class Postgres:
         if self._connection is not None:
             self._connection.close()
         self._connection = self._library.connect(self._address, autocommit=True, connect_timeout=CONNECT_SECONDS)
-        # PostgreSQL releases this lock when the connection ends.
+        # PostgreSQL releases this lock when the connection ends, soon after a process was killed.
         kind = "" if self._exclusive else "_shared"
-        if not self.execute(f"SELECT pg_try_advisory_lock{kind}(?)", (LOCK,))[0][0]:
+        try:
+            with self._connection.transaction():
+                self.execute(f"SET LOCAL lock_timeout = '{OPENING_SECONDS}s'")
+                self.execute(f"SELECT pg_advisory_lock{kind}(?)", (LOCK,))
+        except self._library.errors.LockNotAvailable:
             self._connection.close()
             raise Error(
-                "The PostgreSQL store is in use by another server: stop that server, choose another database, or start all "
-                "servers with --engine ray.",
+                "The PostgreSQL store is in use by another server: stop that server, choose another database, or "
+                "start all servers with --engine ray.",
                 code="store-in-use",
-            )
+            ) from None
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -213,3 +244,26 @@ class Postgres:
             yield
         except self._library.Error as problem:
             raise Error(f"The PostgreSQL store cannot be used ({reason_of(problem)}).", code="store-failed") from None
+
+
+def migrate(database: Database) -> None:
+    """Bring the tables of a database up to date."""
+
+    def work(cursor: Cursor) -> None:
+        cursor.execute("CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY)")
+        if database.blob == "BYTEA":
+            # Two servers that start at the same time apply each migration once.
+            cursor.execute("LOCK TABLE migrations IN EXCLUSIVE MODE")
+        ((found,),) = cursor.execute("SELECT coalesce(max(number), 0) FROM migrations")
+        if found > len(MIGRATIONS):
+            raise Error(
+                f"The store has schema {found}, and this version of ostta knows schemas up to {len(MIGRATIONS)}: "
+                "use the version that wrote it, or choose another store.",
+                code="store-too-new",
+            )
+        for number, text in enumerate(MIGRATIONS[found:], found + 1):
+            for statement in text.format(blob=database.blob, real=database.real).split(";"):
+                cursor.execute(statement)
+            cursor.execute("INSERT INTO migrations (number) VALUES (?)", (number,))
+
+    database.run(work)

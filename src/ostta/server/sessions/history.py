@@ -1,26 +1,140 @@
-"""What people see of a session: counts, chart points, events, thumbnails."""
+"""Counts, chart points, events and thumbnails of a session, and the totals of a server for `/metrics`."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from ...core.types import Event, Prediction
-from ..engine import Json, Told
+from ...core.types import Event, Prediction, finite
+from ..engine import Json, SentEvent
 from ..settings import Clock
-from .points import Counts, Happened, Point, Rate, finite
 from .store import POINT, Entry
 
 # The sparkline has `WINDOWS` shares of `WINDOW` images each. The recent share is that of the last `RECENT` images.
 WINDOWS, WINDOW, RECENT = 30, 20, 100
+# Seconds over which the rate of images is computed.
+RATE_SECONDS = 10
 # A process that was killed may have sent numbers after its last save. After a restart, numbers continue beyond them.
 NUMBER_GAP = 2**24
 # Images with a thumbnail, and thumbnails that are shown.
 THUMBNAILS, SHOWN = 200, 12
+
+
+@dataclass(slots=True)
+class Totals:
+    """Waiting images, and totals since the start of the process."""
+
+    sessions_unreadable: int = 0
+    images_waiting: int = 0
+    images_judged_total: int = 0
+    images_undecided_total: int = 0
+    images_with_probability_total: int = 0
+    probability_sum_total: float = 0.0
+    guard_events_total: int = 0
+    saves_total: int = 0
+    save_failures_total: int = 0
+
+    def add(self, prediction: Prediction) -> None:
+        """Count an image that was judged with learning."""
+        self.images_judged_total += 1
+        self.images_undecided_total += prediction.undecided
+        if prediction.probability is not None:
+            self.images_with_probability_total += 1
+            self.probability_sum_total += prediction.probability
+        self.guard_events_total += len(prediction.events)
+
+
+class Point(NamedTuple):
+    """One image in the charts; a tuple, because there are many of them."""
+
+    number: int
+    step: int
+    time: float
+    score: float | None
+    threshold: float | None
+    mu_desired: float | None
+    mu_undesired: float | None
+    known: bool
+    label: str | None
+    best: str | None
+    warming_up: bool
+    probability: float | None
+    undecided: bool
+    # The smallest probability with which this image's class is accepted; None if there are no probabilities.
+    accept: float | None
+
+    def to_json(self) -> Json:
+        content = self._asdict()
+        del content["number"]
+        return content
+
+
+# Fields of a point that are copied from the prediction.
+_COPIED = Point._fields[3:-1]
+# Fields of a prediction that are shown beside its thumbnail.
+_SHOWN = ("score", "label", "known", "probability", "undecided")
+
+
+class PastEvent(NamedTuple):
+    """An event with its place in the history."""
+
+    number: int
+    step: int
+    time: float
+    event: Event
+    # "guard" for what the guard did, "session" for what a person or the store did.
+    kind: str
+
+    def to_json(self) -> Json:
+        content: Json = finite(self.event.to_dict())
+        return {"step": self.step, "time": self.time, **content}
+
+
+@dataclass
+class Counts:
+    """Numbers of images by outcome."""
+
+    images: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    refused: int = 0
+    undecided: int = 0
+    classes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, prediction: Prediction) -> None:
+        """Count a prediction with a verdict; an undecided one also counts as accepted or rejected."""
+        if prediction.known:
+            self.accepted += 1
+            self.classes[str(prediction.label)] += 1
+        else:
+            self.rejected += 1
+        self.undecided += prediction.undecided
+
+
+class Rate:
+    """Images per second over the last whole seconds. The count restarts if the clock jumps back."""
+
+    def __init__(self) -> None:
+        self._buckets: deque[tuple[int, int]] = deque(maxlen=RATE_SECONDS + 1)
+
+    def add(self, now: float) -> None:
+        second = int(now)
+        if self._buckets and self._buckets[-1][0] == second:
+            self._buckets[-1] = (second, self._buckets[-1][1] + 1)
+            return
+        if self._buckets and self._buckets[-1][0] > second:
+            self._buckets.clear()
+        self._buckets.append((second, 1))
+
+    def value(self, now: float) -> float:
+        last = int(now)
+        seen = sum(count for second, count in self._buckets if last - RATE_SECONDS <= second < last)
+        return round(seen / RATE_SECONDS, 2)
 
 
 class History:
@@ -35,8 +149,9 @@ class History:
         self.version = 0
         self.next_number = 1
         self.points: deque[Point] = deque(maxlen=size)
-        self.events: deque[Happened] = deque(maxlen=size)
-        # Numbers from `_lost[0]` to below `_lost[1]` may have been sent by a process that was killed before it could store them.
+        self.events: deque[PastEvent] = deque(maxlen=size)
+        # Numbers from `_lost[0]` to below `_lost[1]` may have been sent by a process that was killed before it could
+        # store them.
         self._lost = (0, 0)
         # The highest number of a point or an event that was dropped.
         self._dropped = 0
@@ -64,7 +179,8 @@ class History:
             images = accepted = 0
         self._window = images, accepted
         self._drop_oldest(self.points)
-        self.points.append(Point.of(prediction, self._number(), step, now, accept))
+        copied = (finite(getattr(prediction, name)) for name in _COPIED)
+        self.points.append(Point._make((self._number(), step, now, *copied, accept)))
         for event in prediction.events:
             self.add_event(event, step, "guard")
         if thumbnail is not None:
@@ -80,7 +196,7 @@ class History:
     def add_event(self, event: Event, step: int, kind: str = "session") -> None:
         """Record an event: "guard" for what the guard did, "session" for what a person or the store did."""
         self._drop_oldest(self.events)
-        self.events.append(Happened(self._number(), step, self._clock.wall(), event, kind))
+        self.events.append(PastEvent(self._number(), step, self._clock.wall(), event, kind))
         self.changed()
 
     def restart(self) -> None:
@@ -134,18 +250,14 @@ class History:
         }
 
     def thumbnails(self, which: str) -> list[Json]:
-        """Return the "most" or "least" certain of the last images, by the distance of their score from the threshold."""
+        """Return the "most" or "least" certain of the last images, by the distance of score and threshold."""
         ordered = sorted(
             self._thumbnails, key=lambda kept: abs(kept[1].score - (kept[1].threshold or 0.0)), reverse=which == "most"
         )
         return [
             {
                 "step": step,
-                "score": finite(prediction.score),
-                "label": prediction.label,
-                "known": prediction.known,
-                "probability": finite(prediction.probability),
-                "undecided": prediction.undecided,
+                **{name: finite(getattr(prediction, name)) for name in _SHOWN},
                 "thumbnail": f"data:image/jpeg;base64,{base64.b64encode(thumbnail).decode()}",
             }
             for step, prediction, thumbnail in ordered[:SHOWN]
@@ -155,13 +267,16 @@ class History:
     def entries(self, after: int) -> list[Entry]:
         """Return the points and events with a number above `after`, as the store takes them."""
         found = [Entry(one.number, POINT, one.time, json.dumps(one)) for one in _after(self.points, after)]
-        return found + [Entry(one.number, one.kind, one.time, one.to_text()) for one in _after(self.events, after)]
+        for one in _after(self.events, after):
+            content = json.dumps({"step": one.step, **one.event.to_dict()}, ensure_ascii=False)
+            found.append(Entry(one.number, one.kind, one.time, content))
+        return found
 
     def about(self) -> Json:
         """Return what is stored beside the entries."""
         return {
             "last_image": self.last_image,
-            "counts": self.counts.to_json(),
+            "counts": {**vars(self.counts), "classes": dict(self.counts.classes)},
             "next_number": self.next_number,
             "dropped": self._dropped,
             "warming_up": self.warming_up,
@@ -171,37 +286,36 @@ class History:
 
     def restore(self, about: Mapping[str, Any], entries: Sequence[Entry], since: float) -> None:
         """Continue from what an earlier process stored; entries from before the time `since` are dropped."""
-        last, number, counts = about.get("last_image"), about.get("next_number"), about.get("counts")
-        self.last_image = float(last) if isinstance(last, int | float) else None
-        self.counts = Counts.of(counts if isinstance(counts, dict) else {})
-        stored = number if type(number) is int and number > 0 else 1
-        self.next_number = stored + NUMBER_GAP
-        self._lost = (stored, self.next_number - 1)
-        self.warming_up = about.get("warming_up") is not False
-        self._shares.extend(_numbers(about.get("shares")))
-        window = [int(value) for value in _numbers(about.get("window"))]
-        self._window = (window[0], window[1]) if len(window) == 2 and 0 <= window[1] <= window[0] < WINDOW else (0, 0)
-        dropped = about.get("dropped")
-        # An earlier version stored no entries, so that nothing before this start is known.
-        self._dropped = dropped if type(dropped) is int else stored - 1
+        counts, number = dict(about.get("counts", {})), about.get("next_number", 1)
+        self.last_image, self.warming_up = about.get("last_image"), about.get("warming_up", True)
+        self.counts = Counts(**{**counts, "classes": Counter(counts.get("classes", {}))})
+        self.next_number = number + NUMBER_GAP
+        self._lost = (number, self.next_number - 1)
+        self._shares.extend(about.get("shares", ()))
+        images, accepted = about.get("window", (0, 0))
+        self._window = images, accepted
+        # Version 0.2 stored no entries.
+        self._dropped = about.get("dropped", number - 1)
         for entry in entries:
+            content = json.loads(entry.content)
             if entry.time < since:
                 self._dropped = max(self._dropped, entry.number)
             elif entry.kind == POINT:
                 self._drop_oldest(self.points)
-                self.points.append(Point(*json.loads(entry.content)))
+                self.points.append(Point(*content))
             else:
                 self._drop_oldest(self.events)
-                self.events.append(Happened.of(entry))
+                step = content.pop("step")
+                self.events.append(PastEvent(entry.number, step, entry.time, Event(**content), entry.kind))
 
     # --- following ----------------------------------------------------------------------------------------------------
-    def told_after(self, number: int) -> list[Told]:
-        """Return what is known after that number, in order; a `gap` comes first if something is missing."""
-        found: list[Point | Happened] = sorted(
+    def events_after(self, number: int) -> list[SentEvent]:
+        """Return the points and events after that number, in order; a `gap` comes first if something is missing."""
+        found: list[Point | PastEvent] = sorted(
             [*_after(self.points, number), *_after(self.events, number)], key=lambda each: each.number
         )
-        told = [
-            Told(
+        events = [
+            SentEvent(
                 each.number,
                 POINT if isinstance(each, Point) else each.kind,
                 json.dumps(each.to_json(), ensure_ascii=False, separators=(",", ":")),
@@ -210,8 +324,8 @@ class History:
         ]
         if number < self._dropped or self._lost[0] <= number < self._lost[1] or number >= self.next_number:
             first = found[0].number if found else self.next_number
-            told.insert(0, Told(first - 1, "gap", json.dumps({"after": number, "next": first})))
-        return told
+            events.insert(0, SentEvent(first - 1, "gap", json.dumps({"after": number, "next": first})))
+        return events
 
     def follow(self) -> asyncio.Event:
         """Return an event that is set with every change, until `unfollow`."""
@@ -231,7 +345,3 @@ def _after(kept: deque[Any], number: int) -> list[Any]:
             break
         found.append(each)
     return found[::-1]
-
-
-def _numbers(values: Any) -> list[float]:
-    return [value for value in values if type(value) in (int, float)] if isinstance(values, list) else []

@@ -10,10 +10,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...core.types import Prediction
-from ...io import parse_json
 from ..engine import Json, Sent
-from ..predictions import to_json
 from ..problems import ProblemError
 from .store import Answer
 
@@ -21,15 +18,15 @@ HEADER = "idempotency-key"
 # The most keys of a session.
 KEYS = 1024
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
-# Fields of an answer that are stored, and those that a repeated answer has without a value.
+# Fields of an answer that are stored; new ones are added at the end.
 _STORED_FIELDS = (
-    "step", "label", "index", "known", "score", "threshold", "mu_desired", "mu_undesired", "verdict", "adapted", "loss", "reason",
-    "best", "pseudo_label", "warming_up", "probability", "undecided", "explanation",
+    "step", "label", "index", "known", "score", "threshold", "mu_desired", "mu_undesired", "verdict", "adapted",
+    "loss", "reason", "best", "pseudo_label", "warming_up", "probability", "undecided", "explanation", "most_like",
 )  # fmt: skip
-# Values of the last fields for answers from before there were probabilities.
-_ADDED_LATER = [None, False, None]
-_EMPTY_FIELDS: Json = {
+# Values of the other fields, and of those that answers of earlier versions do not have.
+_DEFAULTS: Json = {
     "ms": {}, "class_scores": None, "diagnostics": {}, "evidence": {}, "events": [], "class_probabilities": None,
+    "probability": None, "undecided": False, "explanation": None, "most_like": None,
 }  # fmt: skip
 
 
@@ -86,9 +83,8 @@ class AnswerCache:
         """The place of the oldest answer."""
         return next((place for place, _, _ in self._answers.values()), self.last + 1)
 
-    def add(self, key: ImageKey, prediction: Prediction, step: int) -> None:
+    def add(self, key: ImageKey, answer: Json) -> None:
         """Store the answer to an image; the oldest answer is dropped if there are too many."""
-        answer = to_json(prediction, step, evidence=False)
         self.last += 1
         # An answer that was replaced moves to the end.
         self._answers.pop(key.digest, None)
@@ -102,7 +98,7 @@ class AnswerCache:
             return None
         _, checksum, values = self._answers[key.digest]
         require_same_image(checksum, key)
-        return {**dict(zip(_STORED_FIELDS, values, strict=True)), **_EMPTY_FIELDS, "repeated": True}
+        return {**_DEFAULTS, **dict(zip(_STORED_FIELDS, values, strict=False)), "repeated": True}
 
     def stored(self, after: int) -> list[Answer]:
         """Return the answers after that place, as the store takes them."""
@@ -114,13 +110,10 @@ class AnswerCache:
 
     @classmethod
     def of(cls, answers: Sequence[Answer]) -> AnswerCache:
-        """Return the cache with stored answers; those of another form are ignored."""
+        """Return the cache with stored answers."""
         cache = cls()
         for answer in answers:
-            row = parse_json(answer.content)
-            if isinstance(row, list) and len(row) == 1 + len(_STORED_FIELDS) - len(_ADDED_LATER):
-                row = row + _ADDED_LATER
-            if isinstance(row, list) and len(row) == 1 + len(_STORED_FIELDS) and type(row[0]) is int:
-                cache._answers[answer.digest] = answer.place, row[0], row[1:]
-                cache.last = max(cache.last, answer.place)
+            checksum, *values = json.loads(answer.content)
+            cache._answers[answer.digest] = answer.place, checksum, values
+            cache.last = answer.place
         return cache

@@ -15,11 +15,10 @@ from ...live.pool import StreamPool
 from ..logs import log
 from ..problems import ProblemError, one_line
 from ..settings import Settings
-from .arrivals import Arrivals
-from .figures import Figures
+from .build import restored
+from .history import Totals
 from .names import checked_name
-from .restore import restored
-from .saving import Shared
+from .saving import Arrivals, Shared
 from .session import SHUTTING_DOWN, Session
 from .snapshot import unpack
 from .store import SessionStore, new_id
@@ -36,8 +35,8 @@ class SessionRegistry:
         self.pool, self.settings, self.store, self._workers = pool, settings, store, workers
         self._loop = asyncio.get_running_loop()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="ostta-writer")
-        self.figures = Figures()
-        self._shared = Shared(pool, settings, store, Arrivals(self._loop), workers, self._writer, self.figures)
+        self.totals = Totals()
+        self._shared = Shared(pool, settings, store, Arrivals(self._loop), workers, self._writer, self.totals)
         self._sessions: dict[str, Session] = {}
         # Sessions that are being created or restored; they count for the limit.
         self._expected = 0
@@ -100,14 +99,14 @@ class SessionRegistry:
         stored, most = await self.work(self.store.ids), self.settings.limits.sessions
         if len(stored) > most:
             log("more sessions are stored than may be created", level="warning", stored=len(stored), max_sessions=most)
-        self.figures.unreadable = len(self.store.unreadable)
+        self.totals.sessions_unreadable = len(self.store.unreadable)
         for id in stored:
             try:
                 await self.adopt(id)
             except Error as problem:
-                self.figures.unreadable += 1
+                self.totals.sessions_unreadable += 1
                 log("session could not be restored", level="error", session=id, problem=str(problem))
-        log("sessions restored", sessions=len(self), unreadable=self.figures.unreadable)
+        log("sessions restored", sessions=len(self), unreadable=self.totals.sessions_unreadable)
 
     async def _adopt(self, id: str) -> None:
         store = self.store
@@ -124,7 +123,13 @@ class SessionRegistry:
                 adapter = await self.work(lambda: restored(unpack(stored.state), self.pool.backbone, limits))
                 name = stored.about.get("name")
                 session = Session(id, name if isinstance(name, str) else f"session {id[:6]}", adapter, self._shared)
-                session.restore(stored)
+                try:
+                    session.restore(stored)
+                except (ValueError, TypeError, KeyError) as problem:
+                    raise Error(
+                        f"What is stored about the session {id} is damaged: restore the store from a backup.",
+                        code="snapshot-damaged",
+                    ) from problem
                 await self._add(session)
             except BaseException:
                 await self.work(lambda: store.release(id))

@@ -1,15 +1,18 @@
 """Saving of a session: what is stored, when, and what happens if that fails.
 
-The state is copied between two steps on the thread of the pool, and written by the writer thread. No more than `save_every` steps
-are ever ahead of the stored snapshot, unless the store fails.
+The state is copied between two steps on the thread of the pool, and written by the writer thread. No more than
+`save_every` steps are ever ahead of the stored snapshot, unless the store fails.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ...adapter import Adapter
 from ...core.types import Error, Event
@@ -19,15 +22,48 @@ from ..engine import Json
 from ..logs import log
 from ..problems import ProblemError
 from ..settings import Settings
-from .arrivals import Arrivals
-from .figures import Figures
-from .history import History
+from .history import History, Totals
 from .idempotency import AnswerCache
 from .snapshot import compact, pack
 from .store import LostError, SessionStore, Stored
 
 # Seconds after which a failed save is tried again.
 RETRY = 5.0
+# Called on the loop with the future of the pool and the number of steps that the adapter had taken by then.
+Handler = Callable[[Future[Any], int], None]
+
+
+class Arrivals:
+    """Results that the loop has not handled yet."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._done: deque[tuple[Handler, Future[Any], int]] = deque()
+        self._woken = False
+
+    def expect(self, future: Future[Any], steps: Callable[[], int], handler: Handler) -> None:
+        """Call `handler` on the loop when `future` is done; `steps` is called on the pool's thread after the step."""
+
+        def arrived(done: Future[Any]) -> None:
+            self._done.append((handler, done, steps()))
+            if not self._woken:
+                self._woken = True
+                self._wake()
+
+        future.add_done_callback(arrived)
+
+    def _wake(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._handle)
+        except RuntimeError:  # the loop is closed
+            self._done.clear()
+
+    def _handle(self) -> None:
+        # Reset before the first result is taken, so that later results wake the loop again.
+        self._woken = False
+        while self._done:
+            handler, future, steps = self._done.popleft()
+            handler(future, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +77,12 @@ class Shared:
     # Decodes images and builds adapters; writes snapshots, one at a time.
     workers: ThreadPoolExecutor
     writer: ThreadPoolExecutor
-    figures: Figures
+    totals: Totals
 
 
 @dataclass(slots=True)
 class _Progress:
-    """How much has happened: steps that learned, changes by hand, the last number of the history, the last stored answer."""
+    """Numbers of learning steps and of changes by hand, the last number of the history, the last answer."""
 
     steps: int = 0
     changes: int = 0
@@ -224,14 +260,14 @@ class SavedSession(ABC):
             self._dispatch()
 
     def _note_success(self) -> None:
-        self._shared.figures.saves += 1
+        self._shared.totals.saves_total += 1
         if self._saving.failed_at is not None:
             self._saving.failed_at, self.problem = None, None
             self.history.add_event(Event("stored", "The state of this session can be stored again."), self.steps)
             log("session is stored again", session=self.id)
 
     def _note_failure(self, problem: BaseException) -> None:
-        self._shared.figures.save_failures += 1
+        self._shared.totals.save_failures_total += 1
         if self._saving.failed_at is None:
             sentence = "The state of this session is not stored: the disk is full, or the store cannot be written."
             self.history.add_event(Event("not_stored", sentence), self.steps)

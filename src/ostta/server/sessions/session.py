@@ -1,6 +1,7 @@
 """One session: its adapter in the pool, the queue of its images, its history, and its saving.
 
-All methods are called on the event loop. The adapter belongs to the thread of the pool. A session moves through these states:
+All methods are called on the event loop. The adapter belongs to the thread of the pool. A session moves through these
+states:
 
     open -> closed (a problem refuses new images, those in the pool are answered) -> ended (no longer in this process)
 """
@@ -24,7 +25,7 @@ from ..engine import Json, Sent
 from ..logs import log
 from ..problems import MAYBE_COUNTED, ProblemError
 from .idempotency import ImageKey, image_keys, require_same_image
-from .queued import QueuedImage, queued_image
+from .images import QueuedImage, prediction_json, queue_image, require_room
 from .saving import SavedSession, Shared
 
 T = TypeVar("T")
@@ -58,7 +59,7 @@ class Session(SavedSession):
     async def images(self, images: Sequence[Sent], learn: bool, evidence: bool, key: str | None) -> list[Json]:
         """Judge images in order; see `Engine.images`."""
         limits = self._shared.settings.limits
-        self._require_room(len(images))
+        require_room(len(images), self.waiting, self._shared.totals.images_waiting, limits)
         keys = image_keys(key, images) if learn and key is not None else [None] * len(images)
         found: list[QueuedImage | Json] = []
         try:
@@ -66,7 +67,7 @@ class Session(SavedSession):
             for sent, image_key in zip(images, keys, strict=True):
                 known = None if image_key is None else self._repeated(image_key)
                 if known is None:
-                    known = queued_image(sent, learn, self._shared.settings, self._shared.workers, self._dispatch)
+                    known = queue_image(sent, learn, self._shared.settings, self._shared.workers, self._dispatch)
                     known.key = image_key
                     new.append(known)
                 found.append(known)
@@ -91,21 +92,6 @@ class Session(SavedSession):
                 if isinstance(one, QueuedImage):
                     one.give_up()
 
-    def _require_room(self, count: int) -> None:
-        limits = self._shared.settings.limits
-        if self.waiting + count > limits.waiting:
-            raise ProblemError(
-                429,
-                f"{self.waiting} images of this session are waiting, and the limit is {limits.waiting}: send again later.",
-                1,
-            )
-        if self._shared.figures.waiting + count > limits.waiting_in_all:
-            raise ProblemError(
-                429,
-                f"The limit of {limits.waiting_in_all} waiting images on this server is reached: send again later.",
-                1,
-            )
-
     def _repeated(self, key: ImageKey) -> QueuedImage | Json | None:
         """Return the answer to an image that was sent with this key before, or the image while it has no answer."""
         queued = self._keyed.get(key.digest)
@@ -121,7 +107,7 @@ class Session(SavedSession):
             raise self._closed
         self._queue.extend(images)
         self._keyed |= {image.key.digest: image for image in images if image.key is not None}
-        self._shared.figures.waiting += len(images)
+        self._shared.totals.images_waiting += len(images)
         self._dispatch()
 
     def _dispatch(self) -> None:
@@ -181,8 +167,8 @@ class Session(SavedSession):
         least = None if prediction.probability is None else self.adapter.acceptance.least[prediction.index]
         self.history.add(prediction, steps, least, queued.thumbnail)
         if queued.key is not None and prediction.verdict is not None:
-            self.answers.add(queued.key, prediction, steps)
-        self._shared.figures.add(prediction)
+            self.answers.add(queued.key, prediction_json(prediction, steps, evidence=False))
+        self._shared.totals.add(prediction)
         for event in prediction.events:
             log(
                 "guard", level="warning", session=self.id, step=steps, kind=event.kind, sentence=event.sentence
@@ -198,7 +184,7 @@ class Session(SavedSession):
         return ProblemError(503, SHUTTING_DOWN, 5)
 
     def _finish(self, queued: QueuedImage) -> None:
-        self._shared.figures.waiting -= 1
+        self._shared.totals.images_waiting -= 1
         if queued.key is not None and self._keyed.get(queued.key.digest) is queued:
             del self._keyed[queued.key.digest]
 

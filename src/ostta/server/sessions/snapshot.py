@@ -1,10 +1,11 @@
 """Snapshots: state files packed for the store.
 
-A state repeats itself: each snapshot of the guard is a copy of the window of recent features at an earlier step, and most rows of
-these copies are still in the window. `pack` stores every distinct row once. `unpack` returns the state file bit for bit.
+A state repeats itself: each snapshot of the guard is a copy of the window of recent features at an earlier step, and
+most rows of these copies are still in the window. `pack` stores every distinct row once. `unpack` returns the state
+file bit for bit.
 
-`compact` reduces the copies of the guard further: their rows that are no longer in the window are rounded to half precision. The
-state that the session continues from stays exact; only a rollback after a restart sees the rounded rows.
+`compact` reduces the copies of the guard further: their rows that are no longer in the window are rounded to half
+precision. The state that the session continues from stays exact; only a rollback after a restart sees the rounded rows.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ def unpack(snapshot: bytes) -> bytes:
     body = snapshot[len(MAGIC) + 4 :]
     if zlib.crc32(body) != int.from_bytes(snapshot[len(MAGIC) : len(MAGIC) + 4], "little"):
         raise Error(
-            "The stored snapshot of this session is damaged: its checksum does not match. Restore the store from a backup.",
+            "The stored snapshot of this session is damaged: its checksum does not match. Restore the store from a "
+            "backup.",
             code="snapshot-damaged",
         )
     parts = _parts(body)
@@ -114,7 +116,7 @@ def unpack(snapshot: bytes) -> bytes:
 
 
 def _tensors(described: dict[str, Any]) -> list[tuple[str, str, int, int, int]]:
-    """The tensors of a state file: name, type, bytes of a row (0 for tensors without rows), and where their bytes are."""
+    """Return name, type, bytes of a row (0 for tensors without rows), and offsets of all tensors of a state file."""
     found = []
     for name, one in described.items():
         if name == "__metadata__":

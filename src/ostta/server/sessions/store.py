@@ -1,8 +1,8 @@
 """Where sessions are stored: their snapshots, history, idempotency keys and leases.
 
-A session has one writer. The store gives a lease with a fencing number to the process that loads a session, and every snapshot is
-written in one transaction with a check of that number. A process that lost its lease, because it was paused or cut off, cannot
-overwrite what its successor stored.
+A session has one writer. The store gives a lease with a fencing number to the process that loads a session, and every
+snapshot is written in one transaction with a check of that number. A process that lost its lease, because it was paused
+or cut off, cannot overwrite what its successor stored.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 from ...core.types import Error
 from ...io import parse_json
 from ..logs import log
-from .databases import Cursor, Row, open_database
-from .schema import migrate
+from .databases import Cursor, Row, migrate, open_database
 
 # Ids are 128 random bits.
 ID = re.compile(r"[0-9a-f]{32}")
@@ -84,8 +83,9 @@ class Answer(NamedTuple):
 class Stored:
     """A session as it is stored.
 
-    `save` takes the entries and answers that are new since the last save; `load` returns all of them. Entries and answers before
-    `first_point`, `first_event` and `first_answer` are deleted, and entries from before the time `since`.
+    `save` takes the entries and answers that are new since the last save; `load` returns all of them. Entries and
+    answers before `first_point`, `first_event` and `first_answer` are deleted, and entries from before the time
+    `since`.
     """
 
     id: str
@@ -102,8 +102,8 @@ class Stored:
 class SessionStore:
     """Sessions in a SQLite file (`place` is its folder) or in PostgreSQL (`place` is its address).
 
-    `exclusive` keeps other servers out. Without it, several processes share the store, and each session belongs to the one that has
-    its lease. A lease is renewed in the background; it expires `lease_seconds` after its process ended.
+    `exclusive` keeps other servers out. Without it, several processes share the store, and each session belongs to the
+    one that has its lease. A lease is renewed in the background; it expires `lease_seconds` after its process ended.
 
     >>> store = SessionStore(Path("state"))
     >>> id = new_id()
@@ -130,8 +130,8 @@ class SessionStore:
         # Folders of an earlier version of ostta that could not be read.
         self.unreadable: list[str] = []
         self._database = open_database(place, exclusive)
+        # The fencing number of each session whose lease this process has. Threads share it, in single operations.
         self._fences: dict[str, int] = {}
-        self._lock = threading.Lock()
         self._stop = threading.Event()
         self._published = "{}"
         # Nobody else can take a lease from a store that is exclusive, so leases need no renewal there.
@@ -154,8 +154,7 @@ class SessionStore:
 
     def held_ids(self) -> list[str]:
         """Return the ids of the sessions whose lease this process has, as far as it knows."""
-        with self._lock:
-            return sorted(self._fences)
+        return sorted(self._fences)
 
     def count(self) -> int:
         """Return the number of sessions."""
@@ -191,7 +190,7 @@ class SessionStore:
 
         Raises `HeldError` if another running process has the lease, and `MissingError` if there is no such session.
         """
-        fence = self._take(id)
+        fence = self._acquire(id)
         try:
             rows = self._run("SELECT about, state FROM sessions JOIN snapshots ON session = id WHERE id = ?", id)
             if not rows:
@@ -209,8 +208,7 @@ class SessionStore:
         except BaseException:
             self._give_back(id, fence)
             raise
-        with self._lock:
-            self._fences[id] = fence
+        self._fences[id] = fence
         return stored
 
     def create(self, session: Stored) -> None:
@@ -232,21 +230,19 @@ class SessionStore:
 
         if not self._database.run(work):
             raise HeldError(f"There is a session {session.id} already.")
-        with self._lock:
-            self._fences[session.id] = 1
+        self._fences[session.id] = 1
 
     def save(self, session: Stored) -> None:
         """Store a snapshot durably with everything that belongs to it, or nothing.
 
         Raises `LostError` if this process does not have the lease any more.
         """
-        with self._lock:
-            fence = self._fences.get(session.id, 0)
+        fence = self._fences.get(session.id, 0)
 
         def work(cursor: Cursor) -> bool:
             accepted = cursor.execute(
-                f"UPDATE sessions SET about = ?, saved = {self._database.now} WHERE id = ? AND holder = ? AND fence = ? "
-                "RETURNING fence",
+                f"UPDATE sessions SET about = ?, saved = {self._database.now} WHERE id = ? AND holder = ? AND fence = "
+                "? RETURNING fence",
                 (json.dumps(session.about, ensure_ascii=False), session.id, self.holder, fence),
             )
             if accepted:
@@ -254,8 +250,7 @@ class SessionStore:
             return bool(accepted)
 
         if not self._database.run(work):
-            with self._lock:
-                self._fences.pop(session.id, None)
+            self._fences.pop(session.id, None)
             raise LostError(
                 f"The session {session.id} has another writer since lease {fence}: this snapshot was not stored."
             )
@@ -285,18 +280,15 @@ class SessionStore:
 
     def delete(self, id: str) -> None:
         """Delete a session whose lease this process has; nothing happens if another process has it."""
-        with self._lock:
-            fence = self._fences.get(id)
+        fence = self._fences.get(id)
         if fence is None:
             return
         self._run("DELETE FROM sessions WHERE id = ? AND holder = ? AND fence = ?", id, self.holder, fence)
-        with self._lock:
-            self._fences.pop(id, None)
+        self._fences.pop(id, None)
 
     def is_held(self, id: str) -> bool:
         """Return whether this process has the lease of a session now; `save` is what decides."""
-        with self._lock:
-            fence = self._fences.get(id)
+        fence = self._fences.get(id)
         return fence is not None and bool(
             self._run("SELECT 1 FROM sessions WHERE id = ? AND holder = ? AND fence = ?", id, self.holder, fence)
         )
@@ -304,8 +296,8 @@ class SessionStore:
     def require_free(self, id: str) -> None:
         """Raise what `load` would raise, without taking the lease."""
         rows = self._run(
-            f"SELECT holders.id, name FROM sessions LEFT JOIN holders ON holder = holders.id AND expires > {self._database.now} "
-            "WHERE sessions.id = ?",
+            "SELECT holders.id, name FROM sessions LEFT JOIN holders ON holder = holders.id AND expires > "
+            f"{self._database.now} WHERE sessions.id = ?",
             id,
         )
         if not rows:
@@ -316,8 +308,7 @@ class SessionStore:
 
     def release(self, id: str) -> None:
         """Give the lease of a session back, so that another process can take it at once."""
-        with self._lock:
-            fence = self._fences.pop(id, None)
+        fence = self._fences.pop(id, None)
         if fence is not None:
             self._give_back(id, fence)
 
@@ -333,8 +324,8 @@ class SessionStore:
 
         def work(cursor: Cursor) -> None:
             cursor.execute(
-                f"INSERT INTO holders (id, name, expires, published) VALUES (?, ?, {now} + ?, ?) ON CONFLICT (id) DO UPDATE "
-                "SET expires = excluded.expires, published = excluded.published",
+                f"INSERT INTO holders (id, name, expires, published) VALUES (?, ?, {now} + ?, ?) ON CONFLICT (id) DO "
+                "UPDATE SET expires = excluded.expires, published = excluded.published",
                 (self.holder, self.name, self._seconds, self._published),
             )
             cursor.execute(f"DELETE FROM holders WHERE expires < {now} - ?", (10 * self._seconds,))
@@ -355,17 +346,16 @@ class SessionStore:
             self._database.run(work)
         except Error as problem:
             log("leases could not be given back", level="warning", problem=str(problem))
-        with self._lock:
-            self._fences.clear()
+        self._fences.clear()
         self._database.close()
 
     # --- internals ----------------------------------------------------------------------------------------------------
-    def _take(self, id: str) -> int:
+    def _acquire(self, id: str) -> int:
         if not is_id(id):
             raise _missing(id)
         rows = self._run(
-            "UPDATE sessions SET holder = ?, fence = fence + 1 WHERE id = ? AND (holder IS NULL OR holder = ? OR holder NOT IN "
-            f"(SELECT id FROM holders WHERE expires > {self._database.now})) RETURNING fence",
+            "UPDATE sessions SET holder = ?, fence = fence + 1 WHERE id = ? AND (holder IS NULL OR holder = ? OR "
+            f"holder NOT IN (SELECT id FROM holders WHERE expires > {self._database.now})) RETURNING fence",
             self.holder,
             id,
             self.holder,

@@ -1,7 +1,7 @@
 """Sessions in the folders of earlier versions of ostta, which are moved into the store at the first start.
 
-Up to version 0.2, a server of one process had a folder for each session, `ID/session.json` with a state file beside it. Replicas on
-Ray had `leased/ID`, in which the name of one file, the token, said which snapshot counts.
+Up to version 0.2, a server of one process had a folder for each session, `ID/session.json` with a state file beside it.
+Replicas on Ray had `leased/ID`, in which the name of one file, the token, said which snapshot counts.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Reader = Callable[[Path], tuple[bytes, Any]]
 def take_over(folder: Path, store: SessionStore) -> int:
     """Move the sessions of earlier versions from `folder` into the store, and return how many there were.
 
-    A session is stored before its folder is deleted: a process that is killed in between leaves both, and the stored one counts. A
-    folder that cannot be read stays as it is, and its id is added to `store.unreadable`.
+    A session is stored before its folder is deleted: a process that is killed in between leaves both, and the stored
+    one counts. A folder that cannot be read stays as it is, and its id is added to `store.unreadable`.
     """
     readers: list[tuple[Path, Reader]] = [
         *((path.parent, _read_plain) for path in folder.glob("*/session.json") if is_id(path.parent.name)),

@@ -1,0 +1,88 @@
+"""The inputs of a stream: its sources, and its default classes and backbone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .. import backbones
+from ..adapter import Adapter
+from ..core.types import Error
+from ..data.class_names import Classes, described
+from ..feature_files import PREFIX, features_path, read_features
+from ..io import readable
+from ..sources import Source
+from ..sources import open as open_source
+from .answers import LiveStream, open_stream
+from .outputs import OutputOptions
+from .state_keeper import AdapterSettings
+
+
+def choose_inputs(
+    sources: Sequence[str], classes: Classes | None, backbone: str | None, state: Path | None
+) -> tuple[Classes | None, str | None, str]:
+    """Return the classes, the backbone and a note about the choice.
+
+    Feature files define their classes and backbone. Otherwise, "auto" and new streams without a backbone use the
+    included backbone that supports the class names. Values of an existing state file are not selected here.
+    """
+    is_new = state is None or not state.exists()
+    stored = [name for name in sources if name.startswith(PREFIX)]
+    if stored and backbone is None:
+        backbone = stored[0]
+    if backbone is not None and backbone.startswith(PREFIX):
+        for name in sources:
+            if name not in stored:
+                raise Error(
+                    f"The backbone {backbone} has no image tower, so it cannot read {readable(name)}.",
+                    code="backbone-without-tower",
+                )
+        if classes is None and is_new:
+            classes = list(read_features(features_path(backbone)).classes)
+    if not classes or not (backbone == "auto" or (backbone is None and is_new)):
+        return classes, backbone, ""
+    names, descriptions = described(classes)
+    try:
+        suggestion = backbones.suggest(names, described=bool(descriptions))
+    except Error:
+        if backbone is not None:
+            raise
+        return classes, None, ""
+    return classes, suggestion.backbone, f"Backbone {suggestion.backbone}: {suggestion.reason}."
+
+
+def check_features(sources: Sequence[str], adapter: Adapter) -> None:
+    """Raise an Error if a feature file among `sources` does not fit the backbone or the method of `adapter`."""
+    for name in sources:
+        if name.startswith(PREFIX):
+            file = read_features(features_path(name))
+            file.require_encoder(name, adapter.backbone, adapter.features_suffice, adapter.method_name)
+
+
+@contextmanager
+def open_inputs(
+    sources: Sequence[str],
+    settings: AdapterSettings,
+    state: Path | None = None,
+    output: OutputOptions | None = None,
+    *,
+    every: int = 1,
+    follow: bool = False,
+    **options: Any,
+) -> Iterator[tuple[LiveStream, Source]]:
+    """Open the sources and a stream that skips their processed images; `options` are those of `open_stream`."""
+    if output is not None and (output.sort is not None or output.draw):
+        for name in sources:
+            if name.startswith(PREFIX):
+                raise Error(f"--sort and --draw need images, but {name} has only features.", code="images-missing")
+    streams: list[LiveStream] = []
+    # The source asks which images to skip only after the stream is open.
+    source = open_source(*sources, every=every, follow=follow, skip=lambda key: streams[0].journal.knows(key))
+    about = {"title": f"ostta stream: {readable(source.name)}", "sources": [readable(name) for name in sources]}
+    check = partial(check_features, sources)
+    with source, open_stream(settings, state, output, about=about, check=check, **options) as live:
+        streams.append(live)
+        yield live, source
