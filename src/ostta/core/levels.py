@@ -12,6 +12,8 @@ logits have no effect.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -63,7 +65,7 @@ class Levels:
     def strength(self) -> float:
         """Return the share of the levels that is subtracted, from exp(entropy of predictions) / number of classes."""
         entropy = -float((self._share * np.log(self._share + 1e-12)).sum())
-        return float(np.clip((np.exp(entropy) / self._classes - EVEN[0]) / (EVEN[1] - EVEN[0]), 0, 1))
+        return min(max((math.exp(entropy) / self._classes - EVEN[0]) / (EVEN[1] - EVEN[0]), 0.0), 1.0)
 
     def without(self, logits: torch.Tensor) -> torch.Tensor:
         """Return the logits minus the levels. Changes nothing."""

@@ -14,9 +14,15 @@ Indices: TypeAlias = NDArray[np.intp]
 TINY = 1e-9
 
 
+def clipped(values: Floats, low: Floats | float, high: Floats | float) -> Floats:
+    """`numpy.clip`, which takes five times as long on the arrays of one image."""
+    result: Floats = np.minimum(np.maximum(values, low), high)
+    return result
+
+
 def sigmoid(values: Floats) -> Floats:
     """Logistic function."""
-    result: Floats = 1 / (1 + np.exp(-np.clip(values, -30, 30)))
+    result: Floats = 1 / (1 + np.exp(-clipped(values, -30, 30)))
     return result
 
 

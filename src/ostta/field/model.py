@@ -136,5 +136,5 @@ def _nearest(cosines: Singles, count: int) -> Graph:
     """Indices [N, k] and weights [N, k] of the nearest images, weighted by similarity."""
     count = min(count, cosines.shape[1])
     nearest = np.argpartition(cosines, -count, 1)[:, -count:]
-    weights: Floats = np.maximum(np.take_along_axis(cosines, nearest, 1), 1e-3).astype(np.float64)
+    weights: Floats = np.maximum(cosines[np.arange(len(cosines))[:, None], nearest], 1e-3).astype(np.float64)
     return nearest, weights / weights.sum(1, keepdims=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .arrays import TINY, Floats, log_normal
+from .arrays import TINY, Floats, clipped, log_normal
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class SideModel:
 
     def evidence(self, values: Floats, fit: Floats) -> Floats:
         """Log-likelihood ratio; constant beyond the two means, and zero if known images have no larger mean."""
-        inside = np.clip(values - self.slope * fit, self.unknown[0], np.maximum(self.unknown[0], self.known[0]))
+        inside = clipped(values - self.slope * fit, self.unknown[0], np.maximum(self.unknown[0], self.known[0]))
         ratio = log_normal(inside, *self.known) - log_normal(inside, *self.unknown)
         return np.where(self.known[0] > self.unknown[0], ratio, 0.0)
 

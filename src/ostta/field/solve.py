@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import TINY, Floats, Indices, log_normal, logit, sigmoid
+from .arrays import TINY, Floats, Indices, clipped, log_normal, logit, sigmoid
 from .options import FieldOptions
 from .side_evidence import SideModel, fit_side
 
@@ -144,8 +144,8 @@ class Window:
         It is 0 unless the second-best fit of known images rises with their best fit, as it does if classes are alike.
         """
         moments = np.stack([self.fit, self.second, self.fit**2, self.fit * self.second], 1)
-        fit, second, square, product = np.split(known @ moments / known.sum(1, keepdims=True), 4, axis=1)
-        slope = np.clip((product - fit * second) / np.maximum(square - fit**2, TINY), 0.0, STEEPEST)
+        fit, second, square, product = (known @ moments / known.sum(1, keepdims=True)).T[:, :, None]
+        slope = clipped((product - fit * second) / np.maximum(square - fit**2, TINY), 0.0, STEEPEST)
         lowest: Floats = slope * (second - fit) / (1 - slope)
         return lowest
 
@@ -158,9 +158,9 @@ class Window:
         unknown = 1 - known
         prior, totals = self.options.prior_images, unknown.sum(1, keepdims=True)
         mean = (unknown @ self.fit)[:, None] / (totals + prior)
-        chance = np.where(free, 0.0, np.clip(mean, self._lowest_chance(known), 0.0))
+        chance = np.where(free, 0.0, clipped(mean, self._lowest_chance(known), 0.0))
         squares = (unknown * (self.fit - chance) ** 2).sum(1, keepdims=True)
-        deviation = np.clip(np.sqrt((squares + prior) / (totals + prior)), np.where(free, 1.0, NARROWEST), 1.0)
+        deviation = clipped(np.sqrt((squares + prior) / (totals + prior)), np.where(free, 1.0, NARROWEST), 1.0)
         return np.where(free, np.maximum(mean, 0.0), chance), deviation, chance
 
 
@@ -173,7 +173,7 @@ def unknown_share(below: Floats | float, known_below: Floats | float = 0.0) -> F
     >>> round(float(unknown_share(0.3)), 2), round(float(unknown_share(0.3, 0.1)), 2)
     (0.6, 0.5)
     """
-    share: Floats = np.clip((below - known_below) / (0.5 - np.minimum(known_below, 0.4)), *SHARES)
+    share: Floats = clipped((below - known_below) / (0.5 - np.minimum(known_below, 0.4)), *SHARES)
     return share
 
 
@@ -186,7 +186,7 @@ def votes_of(graph: Graph, known: Floats) -> Floats:
 
 def vote_evidence(votes: Floats, of_known: Floats, of_unknown: Floats) -> Floats:
     """Log-likelihood ratio of one neighbour: zero where neighbours of both kinds are alike."""
-    of_known, of_unknown = (np.clip(each, TINY, 1 - TINY) for each in (of_known, of_unknown))
+    of_known, of_unknown = (clipped(each, TINY, 1 - TINY) for each in (of_known, of_unknown))
     evidence: Floats = votes * np.log(of_known / of_unknown) + (1 - votes) * np.log((1 - of_known) / (1 - of_unknown))
     return evidence
 
@@ -204,7 +204,7 @@ def _text_evidence(
     fit: Floats, means: Floats, spread: Floats | float, unknown: Floats | float, deviation: Floats | float
 ) -> Floats:
     """Log-likelihood ratio of the fit; constant beyond the two means, zero if known images fit no better."""
-    inside = np.clip(fit, np.minimum(unknown, means), means)
+    inside = clipped(fit, np.minimum(unknown, means), means)
     ratio = log_normal(inside, means, spread) - log_normal(inside, unknown, deviation)
     return np.where(means > unknown, ratio, 0.0)
 
