@@ -25,7 +25,7 @@ class Tower(torch.nn.Module):
 
 
 torch.manual_seed(0)
-# One embedding per class; a tensor or a function from class names to a tensor works, too.
+# One embedding per class. A tensor works too, or a function from class names to a tensor.
 texts = {name: torch.randn(32) for name in ("cat", "dog", "ship")}
 backbone = ostta.backbones.wrap(Tower(), texts, image_size=32, logit_scale=100.0)
 ostta.testing.check_backbone(backbone, ["cat", "dog", "ship"])  # raises an Error if a requirement is not met
