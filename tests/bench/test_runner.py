@@ -452,7 +452,7 @@ def test_a_run_that_fails_is_noted_and_stops_no_other(suite: str, tmp_path: Path
     assert "1 done, 0 reused, 1 failed" in done.stdout
     lines = [line for line in done.stderr.splitlines() if " failed: " in line]
     assert len(lines) == 1
-    assert lines[0].startswith("zero_shot cifar10c/sample:mnist seed 0 failed: ")
+    assert lines[0].startswith("zero_shot, cifar10c snow / sample:mnist, limit 4, seed 0 failed: ")
     assert "Traceback" not in done.output
     (note,) = (out / "failed").iterdir()
     noted = json.loads(note.read_text())

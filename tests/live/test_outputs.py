@@ -675,7 +675,7 @@ def test_what_was_learned_is_said(out: Path) -> None:
     lines = [line for line in json.loads((out / "lines.json").read_text()) if "error" not in line]
     assert lines[-1]["memory"] == {"images": 33, "scores": 0}
     assert {line["reason"] for line in lines} == {"zero_shot trains no parameters"}
-    assert "\nLearned: 33 images, 0 scores remembered, 0 updates.\n" in (out / "told").read_text()
+    assert "\nRemembered: 33 images; 0 updates.\n" in (out / "told").read_text()
     text = (out / "o" / "report.html").read_text()
     for name, value in (("images remembered", 33), ("scores remembered", 0), ("updates", 0)):
         assert f"{name}</dt><dd>{value}</dd>" in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -144,8 +143,6 @@ def stream(
     if accept and {"accept", "adapter.accept"} & options.keys():
         raise Error("`accept` is given twice, by --accept and by --set: use one of them.", code="option-conflict")
     given, chosen, note = choose_inputs(sources, None if classes is None else parse_classes(classes), backbone, state)
-    if note and sys.stderr.isatty():
-        typer.echo(note, err=True)
     settings = AdapterSettings(
         classes=given,
         backbone=load_code(chosen),
@@ -164,4 +161,6 @@ def stream(
         sources, settings, state, output, every=every, follow=follow, device=device, dtype=dtype,
         save_every=save_every, ahead=ahead,
     ) as (live, source):  # fmt: skip
+        if note:
+            typer.echo(note, err=True)
         show_stream(live, source, panel=panel)

@@ -28,9 +28,12 @@ class Memory(NamedTuple):
         return cls(sum(map(len, banks)), max(map(len, adapter.identifier.memories().values()), default=0))
 
     def __str__(self) -> str:
-        """Return both numbers as text.
+        """Return the numbers as text. Identifiers that store no scores have none.
 
         >>> print(Memory(96, 1))
         96 images, 1 score
+        >>> print(Memory(96))
+        96 images
         """
-        return f"{counted(self.images, 'image')}, {counted(self.scores, 'score')}"
+        scores = f", {counted(self.scores, 'score')}" if self.scores else ""
+        return f"{counted(self.images, 'image')}{scores}"

@@ -53,7 +53,7 @@ def summary(
         left = len(digest.classes) - len(named)
         lines.append(", ".join(named) + (f", and {counted(left, 'more class', 'more classes')}" if left else ""))
     if memory is not None:
-        lines.append(f"Learned: {memory} remembered, {counted(digest.adapted, 'update')}.")
+        lines.append(f"Remembered: {memory}; {counted(digest.adapted, 'update')}.")
     troubles = [
         f"{_were(skipped)} judged before and left out" if skipped else "",
         f"{counted(digest.unreadable, 'image')} could not be read" if digest.unreadable else "",
