@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .collected import is_folder
-from .data_export import figures_csv, figures_json, runs_csv
+from .data_export import csv_text, figure_rows, figures_json, run_rows
 from .figures import SuiteFigures
 from .tables import WIDTH, Block, Sheet, TableCell, compact_sheet, sheet
 
@@ -55,8 +55,8 @@ FORMATS: dict[str, Callable[[SuiteFigures], str]] = {
     "md": markdown,
     "latex": latex,
     "latex-compact": lambda figures: _latex(figures, compact_sheet(figures)),
-    "csv": runs_csv,
-    "figures": figures_csv,
+    "csv": lambda figures: csv_text(run_rows(figures)),
+    "figures": lambda figures: csv_text(figure_rows(figures)),
     "json": figures_json,
 }
 

@@ -44,12 +44,17 @@ _OPTIONAL = ("probability", "undecided")
 
 def write_records(records: Records, path: Path) -> None:
     """Write the per-image columns as parquet."""
+    write_atomically(path, parquet_bytes(records.columns()))
+
+
+def parquet_bytes(columns: Mapping[str, Any]) -> bytes:
+    """Return columns as a parquet file."""
     import pyarrow
     import pyarrow.parquet
 
     buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(records.columns()), buffer)
-    write_atomically(path, buffer.getvalue())
+    pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
+    return buffer.getvalue()
 
 
 def read_records(path: Path, required: Sequence[str] = DRAWN) -> RunRecords:
@@ -181,10 +186,13 @@ class RecordedMeasures:
         if measure in result.measures:
             return result.measures[measure]
         columns = self._columns(result)
-        if columns is None or measure != "regret":
-            return None if columns is None else find_measure(measure)(columns)
-        same = frozen is not None and frozen.stream.hash == result.stream.hash
-        base = self._columns(frozen) if frozen is not None and same else None
+        if columns is None:
+            return None
+        if measure != "regret":
+            return find_measure(measure)(columns)
+        if frozen is None or frozen.stream.hash != result.stream.hash:
+            return None
+        base = self._columns(frozen)
         return None if base is None else regret(columns, base)
 
     def _columns(self, result: Result) -> RunColumns | None:

@@ -364,7 +364,12 @@ def sets_needed(specs: Sequence[RunSpec]) -> list[tuple[str, str]]:
     >>> sets_needed([RunSpec(desired="cifar10c", undesired="mnist:train", corruption="fog")])
     [('cifar10c', 'fog'), ('mnist:train', 'fog')]
     """
-    needed: dict[tuple[str, str], None] = {}
+    needed: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def need(name: str, corruption: str) -> None:
+        # A data set without corruptions needs one entry.
+        needed[name, corruption if parse_name(name).corrupted else ""] = (name, corruption)
+
     for spec in specs:
         scenario = spec.scenario
         domains = [(spec.desired, spec.undesired, spec.corruption)]
@@ -378,15 +383,10 @@ def sets_needed(specs: Sequence[RunSpec]) -> list[tuple[str, str]]:
                 for each in scenario.domains
             ]
         for desired, undesired, corruption in domains:
-            needed[desired, corruption] = None
+            need(desired, corruption)
             if undesired is not None and spec.ratio > 0:
-                needed[undesired, scenario.undesired_corruption or corruption] = None
-    # A data set without corruptions needs one entry.
-    return list(
-        {
-            (name, corruption if parse_name(name).corrupted else ""): (name, corruption) for name, corruption in needed
-        }.values()
-    )
+                need(undesired, scenario.undesired_corruption or corruption)
+    return list(needed.values())
 
 
 def _problem(look: Callable[[], object]) -> Error | None:

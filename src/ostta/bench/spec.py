@@ -406,11 +406,7 @@ def name_of(spec: RunSpec) -> str:
     'zero_shot neighbours'
     """
     picked = apply_profile(spec.profile)
-    if spec.profile == "field" and (spec.method, spec.score, spec.identifier) == (
-        picked.method,
-        picked.score,
-        picked.identifier,
-    ):
+    if spec.profile == "field" and all(getattr(spec, part) == getattr(picked, part) for part in PARTS):
         return "field guarded" if spec.guard else "field"
     others = [name for name in (spec.score, spec.identifier) if name not in (None, "max", "lda")]
     return " ".join([spec.method, *dict.fromkeys(map(str, others)), *(["guarded"] if spec.guard else [])])
@@ -423,7 +419,8 @@ def run_key(spec: RunSpec) -> str:
 
 
 # Fields that may name code in a file: path/file.py:Name.
-_CODE, _SETS = ("method", "score", "identifier", "backbone"), ("desired", "undesired")
+_CODE: tuple[plugins.Kind, ...] = ("method", "score", "identifier", "backbone")
+_SETS = ("desired", "undesired")
 
 
 def files_of(spec: RunSpec) -> list[str]:
@@ -450,15 +447,17 @@ def with_code(spec: RunSpec, folder: Path | None = None) -> RunSpec:
         ]
         fields["scenario"] = {**spec.scenario.model_dump(), "domains": domains}
     placed = changed(spec, **fields, plugins=hashes)
-    code = code_of(placed)
-    method, identifier = (code.get(name, name) for name in (placed.method, placed.identifier))
-    score = None if placed.score is None else code.get(placed.score, placed.score)
-    return changed(placed, options=canonical(method, score, identifier, spec.options))
+    return changed(placed, options=canonical(*parts_of(placed, code_of(placed)), spec.options))
 
 
 def code_of(spec: RunSpec) -> dict[str, Any]:
     """Execute the files that `spec` names, if their hashes are those of the spec, and return their objects by name."""
     return {name: plugins.from_file(name, spec.plugins.get(name)) for name in files_of(spec)}
+
+
+def parts_of(spec: RunSpec, code: Mapping[str, Any]) -> list[Any]:
+    """Return method, score and identifier of `spec`; a part in a file is its object in `code`, others are names."""
+    return [code.get(name, name) for name in (getattr(spec, part) for part in PARTS)]
 
 
 def sources_of(spec: RunSpec) -> list[str]:
@@ -474,17 +473,12 @@ def register_sources(sources: list[str]) -> None:
 
 def packages_of(spec: RunSpec) -> dict[str, str]:
     """Return the packages that registered what `spec` names, with their versions."""
-    kinds: list[tuple[plugins.Kind, str]] = [
-        ("method", spec.method),
-        ("identifier", spec.identifier),
-        *((("score", spec.score),) if spec.score is not None else ()),
-        ("backbone", spec.backbone),
-        *(("dataset", name) for name in sets_of(spec)),
-        # Measures are computed at the end of every run.
-        *(("measure", name) for name in plugins.registered_names("measure")),
-    ]
-    found = [plugins.package(kind, name).rpartition(" ") for kind, name in kinds]
-    return {name: version for name, _, version in found if name}
+    named: list[tuple[plugins.Kind, str]] = [(kind, getattr(spec, kind)) for kind in _CODE if getattr(spec, kind)]
+    named += [("dataset", name) for name in sets_of(spec)]
+    # Measures are computed at the end of every run.
+    named += [("measure", name) for name in plugins.registered_names("measure")]
+    packages = [plugins.package(kind, name).rpartition(" ") for kind, name in named]
+    return {name: version for name, _, version in packages if name}
 
 
 def sets_of(spec: RunSpec) -> list[str]:

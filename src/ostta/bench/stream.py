@@ -18,6 +18,7 @@ from ..backbones.protocol import Backbone
 from ..config.registry import Components, find_components
 from ..config.resolve import resolve
 from ..core.overlay import encode
+from ..core.text import first_few
 from ..core.types import Error
 from ..data.by_name import open_dataset
 from ..data.class_names import checked_classes, spoken
@@ -48,6 +49,7 @@ from .spec import (
     code_of,
     draws_images,
     image_seed,
+    parts_of,
     sets_of,
 )
 
@@ -67,8 +69,7 @@ def check_names(spec: RunSpec, code: Mapping[str, Any]) -> Components:
 
     `code` maps the names of files to their objects.
     """
-    score = None if spec.score is None else code.get(spec.score, spec.score)
-    components = find_components(code.get(spec.method, spec.method), score, code.get(spec.identifier, spec.identifier))
+    components = find_components(*parts_of(spec, code))
     resolve(components, spec.profile, spec.options, {}, guard=spec.guard)
     if spec.backbone not in code:
         backbones.check_name(spec.backbone)
@@ -423,7 +424,8 @@ class Sets:
         if self.desired and dataset.classes != self.desired[0].classes:
             raise Error(
                 f"All domains must have the same classes in the same order, but {dataset.name} has "
-                f"{_first_few(dataset.classes)} and {self.desired[0].name} has {_first_few(self.desired[0].classes)}.",
+                f"{first_few(dataset.classes, 'class', 'classes')} and {self.desired[0].name} has "
+                f"{first_few(self.desired[0].classes, 'class', 'classes')}.",
                 code="classes-differ",
             )
         self.desired.append(dataset)
@@ -461,7 +463,7 @@ class Sets:
         if missing is not None:
             raise Error(
                 f"'{dataset.name}' has no class '{missing}' for the undesired side: "
-                f"it has {_first_few(dataset.classes)}.",
+                f"it has {first_few(dataset.classes, 'class', 'classes')}.",
                 code="class-unknown",
             )
         unknown = [names[spoken(name)] for name in self._unknown_classes]
@@ -509,7 +511,3 @@ def _unknown_classes(spec: RunSpec) -> tuple[str, ...] | None:
             f"The class '{both}' is named for both sides: a class is either known or unknown.", code="run-invalid"
         )
     return names
-
-
-def _first_few(names: Sequence[str], most: int = 4) -> str:
-    return f"{', '.join(names[:most])}{', ...' if len(names) > most else ''} ({len(names)})"
