@@ -347,7 +347,7 @@ class SuiteFigures:
                 found = evidence(self.paired, place.results, other.results, self._resampled(metric), differences)
                 if found is not None:
                     self._evidence[row, column, difference.name] = found
-                    figure = _with_evidence(figure, found, marked=False)
+                    figure = _with_evidence(figure, found)
                 if (metric, difference.against) == (self.headline, FROZEN):
                     figure = self._delta_beside_paper(figure, (row, column), (against, column))
             self._figures[row, column, difference.name, ""] = figure
@@ -446,11 +446,9 @@ class SuiteFigures:
         return evidence(self.paired, ours.results, theirs.results, resampled, differences)
 
 
-def _with_evidence(figure: Figure, found: Evidence | None, marked: bool) -> Figure:
-    if found is None:
-        return figure
-    bounds = found.interval
-    return replace(figure, low=bounds.low, high=bounds.high, over=found.over, images=found.images, marked=marked)
+def _with_evidence(figure: Figure, evidence: Evidence, marked: bool = False) -> Figure:
+    low, high = evidence.interval.low, evidence.interval.high
+    return replace(figure, low=low, high=high, over=evidence.over, images=evidence.images, marked=marked)
 
 
 def _beside(figure: Figure, paper: float, doubt: str, apart: str) -> Figure:

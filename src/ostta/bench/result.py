@@ -303,21 +303,18 @@ def metric_value(result: Result, metric: str, fpr95: str = "interpolated", part:
 
     The metrics are `updates` and those of `METRICS`, except the spreads over seeds.
     """
+    figures: Figures | None = result.metrics
     if part:
-        domain = next((domain for domain in result.domains if domain.name == part), None)
-        if domain is None or metric not in (*NAMES, *SUPPORTING):
-            return None
-        of_part: float | None = getattr(domain.metrics, FPR95[fpr95] if metric == "fpr95" else metric)
-        return of_part
-    if metric == "hm" and result.spec.scenario.kind == "continual":
+        figures = next((domain.metrics for domain in result.domains if domain.name == part), None)
+    elif metric == "hm" and result.spec.scenario.kind == "continual":
         return result.hm_mean_domains
-    if metric == "accuracy" and result.metrics.accuracy is None and result.spec.identifier == "all":
+    elif metric == "accuracy" and result.metrics.accuracy is None and result.spec.identifier == "all":
         # Older files have no accuracy; it equals `acc_desired` if the identifier accepts all images.
         metric = "acc_desired"
     if metric in (*NAMES, *SUPPORTING):
-        figure: float | None = getattr(result.metrics, FPR95[fpr95] if metric == "fpr95" else metric)
+        figure: float | None = getattr(figures, FPR95[fpr95] if metric == "fpr95" else metric, None)
         return figure
-    compute = _OF_RESULT.get(metric)
+    compute = None if part else _OF_RESULT.get(metric)
     return None if compute is None else compute(result)
 
 
