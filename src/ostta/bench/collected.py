@@ -28,16 +28,15 @@ SHOWN = ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")
 class SuiteResults:
     """The cells of a suite or of a folder, with the results that exist.
 
-    stored: the newest result of each run, by its key. shortened: cells whose limit is below that of the suite.
-    arguments: those of the commands of `ostta bench`. unreadable: JSON files that are not results. older: number of
-    results that a newer file of the same run replaces. others: number of results of runs that are not cells of this
-    suite. of_folder: whether the cells are made from the runs of the folder.
+    stored: the newest result of each run, by its key. arguments: those of the commands of `ostta bench`. unreadable:
+    JSON files that are not results. older: number of results that a newer file of the same run replaces. others: number
+    of results of runs that are not cells of this suite. of_folder: whether the cells are made from the runs of the
+    folder.
     """
 
     suite: Suite
     folder: Path
     cells: tuple[Cell, ...]
-    shortened: frozenset[int]
     stored: dict[str, StoredResult]
     failures: tuple[Failure, ...]
     unreadable: tuple[str, ...]
@@ -115,10 +114,7 @@ def collect_results(
     """
     given = given or {}
     arguments = _arguments(suite, folder, seeds, limit, only, given)
-    cells, full = (
-        [replace(cell, fields={**cell.fields, **given}) for cell in expand(suite, seeds, most, only)]
-        for most in (limit, None)
-    )
+    cells = [replace(cell, fields={**cell.fields, **given}) for cell in expand(suite, seeds, limit, only)]
     if not folder.is_dir():
         command = f"ostta bench run {arguments}"
         raise Error(f"There is no folder {folder} to read results from; `{command}` makes it.", code="results-missing")
@@ -128,9 +124,6 @@ def collect_results(
         suite=suite,
         folder=folder,
         cells=tuple(cells),
-        shortened=frozenset(
-            n for n, (one, other) in enumerate(zip(cells, full, strict=True)) if one.spec != other.spec
-        ),
         stored=stored,
         failures=results.failures(keys - set(stored)),
         unreadable=tuple(results.unreadable),
@@ -191,7 +184,6 @@ def folder_results(
         suite=suite,
         folder=folder,
         cells=tuple(cells),
-        shortened=frozenset(),
         stored={key: stored for key, stored in newest.items() if key in keys},
         failures=results.failures(),
         unreadable=tuple(results.unreadable),
@@ -235,7 +227,11 @@ class Place:
 
     cells: tuple[Cell, ...]
     results: dict[int, Result]
-    shortened: bool
+
+    @property
+    def shortened(self) -> bool:
+        """Whether a limit of the user applies."""
+        return any(cell.shortened for cell in self.cells)
 
     @property
     def plain(self) -> bool:
@@ -268,15 +264,12 @@ class Place:
 
 def grouped(collected: SuiteResults) -> dict[tuple[Names, Names], Place]:
     """Return the places by row and column, in the order of the cells."""
-    cells: dict[tuple[Names, Names], list[tuple[int, Cell]]] = {}
-    for number, cell in enumerate(collected.cells):
-        cells.setdefault((cell.row, cell.column), []).append((number, cell))
-    places = {}
-    for name, numbered in cells.items():
-        found = {cell.seed: collected.result(cell) for _, cell in numbered}
-        places[name] = Place(
-            tuple(cell for _, cell in numbered),
-            {seed: result for seed, result in found.items() if result is not None},
-            any(number in collected.shortened for number, _ in numbered),
+    places: dict[tuple[Names, Names], list[Cell]] = {}
+    for cell in collected.cells:
+        places.setdefault((cell.row, cell.column), []).append(cell)
+    return {
+        place: Place(
+            tuple(cells), {cell.seed: result for cell in cells if (result := collected.result(cell)) is not None}
         )
-    return places
+        for place, cells in places.items()
+    }

@@ -115,15 +115,13 @@ def _left(
 def _by_seed(pairs: Iterable[tuple[StoredResult, StoredResult]]) -> list[Pair]:
     """Join pairs that differ only in their seed."""
     grouped: dict[object, list[tuple[StoredResult, StoredResult]]] = {}
-    for one, other in pairs:
-        specs = one.result.spec, other.result.spec
+    for pair in pairs:
+        specs = [side.result.spec for side in pair]
         key = tuple((stream_key(spec), method_key(spec), spec.backbone) for spec in specs)
-        grouped.setdefault(key, []).append((one, other))
-    made = []
-    for group in grouped.values():
-        group.sort(key=lambda pair: pair[0].result.spec.seed)
-        made.append(Pair(tuple(one for one, _ in group), tuple(other for _, other in group)))
-    return sorted(made, key=lambda pair: (pair.stream, pair.name))
+        grouped.setdefault(key, []).append(pair)
+    by_seed = [sorted(group, key=lambda pair: pair[0].result.spec.seed) for group in grouped.values()]
+    joined = [Pair(*zip(*group, strict=True)) for group in by_seed]
+    return sorted(joined, key=lambda pair: (pair.stream, pair.name))
 
 
 # Fields of a result that are settings, not figures or times.

@@ -76,8 +76,16 @@ def extract(
         class_embeddings = _texts(backbone, classes, templates)
         word_embeddings = _texts(backbone, words, templates)
     parts = out.parent / f".{out.name}.parts"
-    counter = _Counter(sum(len(side.source) for side in sides), watch)
-    rows = [_encoded(side, backbone, parts, spec, batch, counter) for side in sides]
+    done, total = 0, sum(len(side.source) for side in sides)
+
+    def count(images: int) -> None:
+        nonlocal done
+        for _ in range(images):
+            done += 1
+            if watch is not None:
+                watch(done, total, None)
+
+    rows = [_encoded(side, backbone, parts, spec, batch, count) for side in sides]
     labels = [np.asarray(s.source.labels) if s.known else np.full(len(s.source), -1, np.int64) for s in sides]
     dtype = np.float16 if half else np.float32
     metadata = Metadata(
@@ -139,26 +147,15 @@ def _texts(backbone: Backbone, names: Sequence[str], templates: Sequence[str]) -
     return np.concatenate(rows) if rows else np.zeros((0, backbone.feature_width), np.float32)
 
 
-class _Counter:
-    def __init__(self, total: int, watch: Callable[[int, int, float | None], None] | None) -> None:
-        self._done, self._total, self._watch = 0, total, watch
-
-    def add(self, images: int) -> None:
-        for _ in range(images):
-            self._done += 1
-            if self._watch is not None:
-                self._watch(self._done, self._total, None)
-
-
 def _encoded(
-    side: Side, backbone: Backbone, parts: Path, spec: RunSpec, batch: int, counter: _Counter
+    side: Side, backbone: Backbone, parts: Path, spec: RunSpec, batch: int, count: Callable[[int], None]
 ) -> NDArray[np.float32]:
     """Return the unit features [N, D] of one side, in the order of its images."""
     name = store_key(backbone, side.dataset, spec.plugins)
     store = FeatureStore(parts / name, backbone.feature_width)
     numbers = side.source.numbers.tolist() if isinstance(side.source, Drawn) else list(range(len(side.source)))
     missing = [number for number in numbers if store.get(number) is None]
-    counter.add(len(numbers) - len(missing))
+    count(len(numbers) - len(missing))
     kept = time.monotonic()
     try:
         for start in range(0, len(missing), batch):
@@ -175,7 +172,7 @@ def _encoded(
                         code="features-invalid",
                     )
                 store.add(number, row.clone())
-            counter.add(len(some))
+            count(len(some))
             if time.monotonic() - kept > KEEP_EVERY:
                 store.write()
                 kept = time.monotonic()

@@ -428,14 +428,14 @@ class SuiteFigures:
 
     def _best(self, group: list[_At], metric: str, part: str) -> tuple[list[_At], list[_At]]:
         """Return the places with the best mean, which share their runs, and the others; no others if none is best."""
-        arrow = METRICS[metric][-1] if metric in self.suite.metrics else ""
         means = {name: mean for name in group if (mean := self.mean(*name, metric, part)) is not None}
-        if arrow not in ("↑", "↓") or len(means) < 2:
+        has_best = metric in self.suite.metrics and METRICS[metric].endswith(("↑", "↓"))
+        if not has_best or len(means) < 2:
             return group[:1], []
-        top = max(means, key=means.__getitem__) if arrow == "↑" else min(means, key=means.__getitem__)
+        top = (min if lower_is_better(metric) else max)(means, key=means.__getitem__)
         # The same runs may be shown in several rows.
         tops = [name for name in means if self._places[name].keys == self._places[top].keys]
-        return [top, *(name for name in tops if name != top)], [name for name in means if name not in tops]
+        return tops, [name for name in means if name not in tops]
 
     def _compare(self, one: _At, other: _At, metric: str, part: str) -> Evidence | None:
         """Return the evidence of the difference between two places of a column."""

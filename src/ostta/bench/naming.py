@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, Literal
 
@@ -65,6 +65,15 @@ def stream_name(spec: RunSpec) -> str:
     if spec.limit is not None:
         parts.append(f"limit {spec.limit}")
     return ", ".join(parts)
+
+
+def seeds_text(seeds: Collection[int]) -> str:
+    """Return the seeds in words.
+
+    >>> seeds_text([0]), seeds_text([0, 1])
+    ('seed 0', 'seeds 0, 1')
+    """
+    return f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
 
 
 def run_title(spec: RunSpec) -> str:

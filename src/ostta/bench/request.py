@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from ..config.profiles import apply_profile
+from ..core.errors import translate_errors
 from ..core.types import Error
 from ..data.class_names import Classes, described
 from ..io import ROOT_VARIABLE, data_folder, parse_json
@@ -137,12 +138,11 @@ def _scenario_file(path: str) -> dict[str, Any]:
             f"There is no scenario {path!r}: choose one of {', '.join(SCENARIOS)}, or give a JSON file.",
             code="scenario-unknown",
         )
-    try:
+    with (
+        translate_errors("file-unreadable", f"The scenario file {path} cannot be read ({{reason}}).", OSError),
+        translate_errors("scenario-invalid", f"The scenario file {path} is not JSON ({{reason}}).", ValueError),
+    ):
         content = parse_json(Path(path).read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise Error(f"The scenario file {path} cannot be read ({problem.strerror}).", code="file-unreadable") from None
-    except ValueError as problem:
-        raise Error(f"The scenario file {path} is not JSON ({problem}).", code="scenario-invalid") from None
     if not isinstance(content, dict) or content.get("kind") not in list(SCENARIOS):
         raise Error(
             f"The scenario file {path} must contain an object whose `kind` is one of {', '.join(SCENARIOS)}.",

@@ -455,9 +455,10 @@ def code_of(spec: RunSpec) -> dict[str, Any]:
     return {name: plugins.from_file(name, spec.plugins.get(name)) for name in files_of(spec)}
 
 
-def parts_of(spec: RunSpec, code: Mapping[str, Any]) -> list[Any]:
+def parts_of(spec: RunSpec, code: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     """Return method, score and identifier of `spec`; a part in a file is its object in `code`, others are names."""
-    return [code.get(name, name) for name in (getattr(spec, part) for part in PARTS)]
+    method, score, identifier = (code.get(name, name) for name in (getattr(spec, part) for part in PARTS))
+    return method, score, identifier
 
 
 def sources_of(spec: RunSpec) -> list[str]:

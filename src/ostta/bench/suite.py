@@ -258,7 +258,8 @@ class Cell:
     """One run of a suite and its place in the tables; `row` and `column` are entry names in the order of the axes.
 
     fields: fields of RunSpec that differ from their defaults. paper: filters of the paper's figures. folder: folder of
-    files of code. stored: spec of a result file; code that it names is not executed.
+    files of code. stored: spec of a result file; code that it names is not executed. shortened: whether the limit is
+    below that of the suite.
     """
 
     fields: dict[str, Any]
@@ -268,6 +269,7 @@ class Cell:
     paper: Filters
     folder: Path | None = None
     stored: RunSpec | None = None
+    shortened: bool = False
 
     @cached_property
     def spec(self) -> RunSpec:
@@ -370,9 +372,12 @@ def expand(
         for seed in suite.seeds if seeds is None else seeds:
             if not all(seed in allowed for allowed in limits):
                 continue
-            fields = _fields(suite, [combination[axis.name] for axis in suite.axes], seed, limit)
+            entries = [combination[axis.name] for axis in suite.axes]
+            fields = _fields(suite, entries, seed, limit)
             row, column = (tuple(combination[axis].name for axis in side) for side in (suite.rows, suite.columns))
-            cells.append(Cell(fields, row, column, seed, _filters(suite, combination.values(), fields), suite.folder))
+            filters = _filters(suite, combination.values(), fields)
+            shortened = limit is not None and fields != _fields(suite, entries, seed, None)
+            cells.append(Cell(fields, row, column, seed, filters, suite.folder, shortened=shortened))
     return cells
 
 

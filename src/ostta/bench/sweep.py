@@ -105,7 +105,7 @@ def sweep_of(spec: RunSpec, given: Mapping[str, Sequence[str]], seeds: Sequence[
     return Sweep(changed(spec, options=alone), several, tuple(seeds))
 
 
-def _read(parts: Sequence[Any], option: str, text: str) -> list[Any]:
+def _read(parts: tuple[Any, Any, Any], option: str, text: str) -> list[Any]:
     """Return the values in a text, by the type of the option."""
 
     def read(value: str) -> Any:

@@ -86,8 +86,8 @@ def verify(
         )
         if summary.failed:
             raise Error(f"The run of {path} cannot be carried out: {summary.failed[0].reason}", code="run-failed")
-        (made,) = out.glob("*.json")
-        now = read_result(made)
+        (repeated,) = out.glob("*.json")
+        now = read_result(repeated)
     return Verification(_differences(stored, now, COMPARED), _differences(stored, now, CIRCUMSTANCES))
 
 

@@ -11,7 +11,7 @@ from ..bench.against_frozen import Ranks, ToFrozen, means_to_frozen, ranks_of, t
 from ..bench.collected import Names
 from ..bench.figures import SuiteFigures
 from ..bench.footnotes import why_no_interval
-from ..bench.naming import choice_remark, images_of_stream, needs_data, run_command
+from ..bench.naming import choice_remark, images_of_stream, needs_data, run_command, seeds_text
 from ..bench.records import RunRecords, score_limits
 from ..bench.result import Result, lower_is_better, metric_name, number
 from ..bench.spec import fields_of
@@ -144,9 +144,9 @@ def _groups(figures: SuiteFigures) -> list[list[Names]]:
 
 def _options(figures: SuiteFigures, rows: list[Names]) -> str:
     """Return the names of the options whose values differ."""
-    asked = [result.spec.options for row in rows if (result := _first_result(figures, row)) is not None]
-    names = dict.fromkeys(name for options in asked for name in options)
-    return " and ".join(name for name in names if len({repr(options.get(name)) for options in asked}) > 1)
+    listed = [result.spec.options for row in rows if (result := _first_result(figures, row)) is not None]
+    names = dict.fromkeys(name for options in listed for name in options)
+    return " and ".join(name for name in names if len({repr(options.get(name)) for options in listed}) > 1)
 
 
 def _first_result(figures: SuiteFigures, row: Names) -> Result | None:
@@ -195,9 +195,9 @@ def command_parts(figures: SuiteFigures) -> Iterator[Part]:
     for row, column, result in figures.distinct:
         places.setdefault(", ".join([*column, *row]), []).append(result)
     for name, results in places.items():
-        seeds = ", ".join(str(result.spec.seed) for result in results)
+        seeds = seeds_text([result.spec.seed for result in results])
         files = [collected.file_of(result) for result in results]
-        yield Folded(f"{name}, seed{'s' * (len(results) > 1)} {seeds}", list(run_parts(results, files)))
+        yield Folded(f"{name}, {seeds}", list(run_parts(results, files)))
 
 
 def run_parts(results: Sequence[Result], files: Sequence[str] = ()) -> Iterator[Part]:
