@@ -13,7 +13,6 @@ from ..core.types import Error
 from ..data.catalogue import CATALOGUE
 from ..data.names import parse_name
 from .spec import (
-    DomainsScenario,
     FileModel,
     RunSpec,
     default_draw,
@@ -234,7 +233,7 @@ def _option_text(value: Any) -> str:
 
 def _scenario_flags(spec: RunSpec) -> list[str] | None:
     scenario = spec.scenario
-    if isinstance(scenario, DomainsScenario):
+    if scenario.kind == "domains":
         return None
     plain = type(scenario)()
     given = {name: getattr(scenario, name) for name in _FLAGS if name in type(scenario).model_fields}
@@ -275,7 +274,7 @@ def shown_stream(spec: RunSpec) -> str:
     >>> shown_stream(RunSpec(undesired="svhn", limit=500))
     'cifar10c under snow 5 against svhn, 500 desired images'
     """
-    if isinstance(spec.scenario, DomainsScenario):
+    if spec.scenario.kind == "domains":
         known = " and ".join(dict.fromkeys(domain.desired for domain in spec.scenario.domains))
     else:
         known = spec.desired

@@ -39,7 +39,7 @@ from .log import RunLog
 from .machine import LoadMeter, hardware, peak_memory, reset_peak
 from .records import write_records
 from .result import Analyses, DomainFigures, Figures, Latency, Metrics, Quantiles, Result, StreamInfo, read_result
-from .spec import FoolingScenario, RunSpec, code_of, identity, packages_of
+from .spec import RunSpec, code_of, identity, packages_of
 from .stream import Composed, check_names, compose, is_features, sides_of
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def prepare(
     The identity of the stream is computed from the data unless it is given.
     """
     components = check_names(spec, code_of(spec))
-    if backbone is None and isinstance(spec.scenario, FoolingScenario):
+    if backbone is None and spec.scenario.kind == "fooling":
         # The model selects the images of this scenario.
         backbone = open_backbone(spec, root)
     composed = compose(spec, root, backbone)

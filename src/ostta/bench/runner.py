@@ -27,11 +27,7 @@ from .log import check_log
 from .machine import cores, threads_from_environment
 from .run import open_backbone
 from .spec import (
-    ContinualScenario,
-    DomainsScenario,
-    FrequentScenario,
     RunSpec,
-    SmoothScenario,
     changed,
     code_of,
     method_key,
@@ -373,11 +369,11 @@ def sets_needed(specs: Sequence[RunSpec]) -> list[tuple[str, str]]:
     for spec in specs:
         scenario = spec.scenario
         domains = [(spec.desired, spec.undesired, spec.corruption)]
-        if isinstance(scenario, ContinualScenario | FrequentScenario):
+        if scenario.kind in ("continual", "frequent"):
             domains = [(spec.desired, spec.undesired, each) for each in scenario.corruptions]
-        elif isinstance(scenario, SmoothScenario):
+        elif scenario.kind == "smooth":
             domains = [(parse_name(spec.desired).clean, spec.undesired, spec.corruption)]
-        elif isinstance(scenario, DomainsScenario):
+        elif scenario.kind == "domains":
             domains = [
                 (each.desired, each.undesired or spec.undesired, each.corruption or spec.corruption)
                 for each in scenario.domains

@@ -360,7 +360,7 @@ def default_draw(fields: Mapping[str, Any]) -> Literal["order", "images"]:
     """
     spec = checked_spec(**{**fields, "options": {}})
     sets = [spec.desired]
-    if isinstance(spec.scenario, DomainsScenario):
+    if spec.scenario.kind == "domains":
         sets = [domain.desired for domain in spec.scenario.domains]
     return (
         "images" if any(map(is_own, sets)) and spec.limit is not None and spec.scenario.kind != "ordered" else "order"
@@ -440,7 +440,7 @@ def with_code(spec: RunSpec, folder: Path | None = None) -> RunSpec:
         return spec
     hashes = {place: plugins.file_hash(place) for place in places.values()}
     fields: dict[str, Any] = {field: _placed_name(getattr(spec, field), places) for field in (*_CODE, *_SETS)}
-    if isinstance(spec.scenario, DomainsScenario):
+    if spec.scenario.kind == "domains":
         domains = [
             {**domain.model_dump(), **{side: _placed_name(getattr(domain, side), places) for side in _SETS}}
             for domain in spec.scenario.domains
@@ -485,7 +485,7 @@ def packages_of(spec: RunSpec) -> dict[str, str]:
 def sets_of(spec: RunSpec) -> list[str]:
     """Return the data sets that `spec` names."""
     sets = [spec.desired, spec.undesired]
-    if isinstance(spec.scenario, DomainsScenario):
+    if spec.scenario.kind == "domains":
         sets += [name for domain in spec.scenario.domains for name in (domain.desired, domain.undesired)]
     return [name for name in sets if name is not None]
 

@@ -33,19 +33,10 @@ from ..io import data_folder
 from ..streams import Domain, Drawn, Source, Stream
 from .result import Side
 from .spec import (
-    ContinualScenario,
-    CoveredScenario,
     DomainSpec,
-    DomainsScenario,
     FoolingScenario,
-    FrequentScenario,
-    OneClassFirstScenario,
-    OrderedScenario,
     RunSpec,
-    ShuffledScenario,
     SmoothScenario,
-    SortedScenario,
-    UnknownFirstScenario,
     code_of,
     draws_images,
     image_seed,
@@ -123,7 +114,7 @@ def compose(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
 
 def identify(spec: RunSpec, root: Path | None) -> tuple[str, tuple[str, ...]]:
     """Return the identity of the stream of `spec` and its known classes, without loading a model."""
-    if not isinstance(spec.scenario, FoolingScenario):
+    if spec.scenario.kind != "fooling":
         composed = compose(spec, root)
         return composed.stream.identity, composed.classes
     sets = Sets(spec, root)
@@ -157,46 +148,46 @@ def _stream(spec: RunSpec, sets: Sets, backbone: Backbone | None) -> Stream:
             f"The scenario {scenario.kind} needs unknown images: name a data set of them, and a ratio above 0.",
             code="scenario-invalid",
         )
-    match scenario:
-        case ContinualScenario():
+    match scenario.kind:
+        case "continual":
             return streams.Continual(sets.under_each(scenario.corruptions), ratio=ratio, seed=seed)
-        case FrequentScenario():
+        case "frequent":
             return streams.Frequent(sets.under_each(scenario.corruptions), scenario.images, ratio=ratio, seed=seed)
-        case DomainsScenario():
+        case "domains":
             return streams.Continual([sets.domain(domain) for domain in scenario.domains], ratio=ratio, seed=seed)
-        case SmoothScenario():
+        case "smooth":
             return _smooth(spec, scenario, sets)
-        case UnknownFirstScenario():
+        case "unknown_first":
             domain = sets.domain(more=scenario.images)
             return streams.UnknownFirst(domain, scenario.images, ratio=ratio, seed=seed)
-        case FoolingScenario():
+        case "fooling":
             return _fooling(spec, scenario, sets, backbone)
     domain = sets.domain()
-    match scenario:
-        case ShuffledScenario():
+    match scenario.kind:
+        case "shuffled":
             undesired = None
             if spec.undesired is not None:
                 # Opened for a closed set too: the number of its images is part of the draw.
                 dataset = sets.open_undesired(spec.undesired, spec.corruption, spec.severity)
                 undesired = sets.shown(dataset, None, desired=False)
             return streams.Shuffled(domain, undesired, scenario.images, ratio=ratio, seed=seed)
-        case OrderedScenario():
+        case "ordered":
             if spec.draw != "order":
                 raise Error(
                     f"The scenario ordered shows a set in its own order, so `draw` must be 'order', not {spec.draw!r}.",
                     code="scenario-invalid",
                 )
             return streams.Ordered(domain, ratio=ratio, seed=seed)
-        case OneClassFirstScenario():
+        case "one_class_first":
             whole, usual = domain.desired, np.arange(len(domain.desired))
             if isinstance(domain.desired, Drawn):
                 whole, usual = domain.desired.whole, domain.desired.numbers
             every = Domain(domain.name, whole, domain.undesired, domain.options)
             return streams.OneClassFirst(every, scenario.images, usual, ratio=ratio, seed=seed)
-        case CoveredScenario():
+        case "covered":
             covers = [_cover("black", scenario.images, seed), _cover("noise", scenario.images, seed)]
             return streams.Covered(domain, covers, ratio=ratio, seed=seed)
-        case SortedScenario():
+        case "sorted":
             return streams.SortedClasses(domain, ratio=ratio, seed=seed)
         case _:
             return streams.SingleDomain(domain.desired, domain.undesired, ratio=ratio, seed=seed)
@@ -482,7 +473,7 @@ class Sets:
         self.remarks = list(dict.fromkeys([*self.remarks, sentence]))
 
     def _check_order(self, name: str) -> None:
-        if parse_name(name).base == _IN_ORDER and not isinstance(self.spec.scenario, OrderedScenario):
+        if parse_name(name).base == _IN_ORDER and self.spec.scenario.kind != "ordered":
             raise Error(
                 f"The order of '{name}' matters, and the scenario {self.spec.scenario.kind} does not keep it: "
                 "use the scenario ordered.",
@@ -498,7 +489,7 @@ def _unknown_classes(spec: RunSpec) -> tuple[str, ...] | None:
     """Return the classes of the desired set that are unknown; None if the spec names none."""
     if spec.undesired_classes is None:
         return None
-    if spec.undesired not in (None, spec.desired) or isinstance(spec.scenario, DomainsScenario):
+    if spec.undesired not in (None, spec.desired) or spec.scenario.kind == "domains":
         raise Error(
             "`undesired_classes` are classes of the desired set: give no other undesired set, and no list of domains.",
             code="run-invalid",

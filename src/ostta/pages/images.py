@@ -15,7 +15,7 @@ from PIL import Image
 
 from ..bench.records import RunRecords, read_records
 from ..bench.result import Result
-from ..bench.spec import FoolingScenario, files_of, sets_of
+from ..bench.spec import files_of, sets_of
 from ..bench.stream import compose
 from ..core.text import counted
 from ..core.types import Error, compared
@@ -194,7 +194,7 @@ def seen_images(result: Result, root: Path | None) -> SeenImages:
             raise Error(f"The images of '{name}' are on the hub, and pages download nothing.", code="images-missing")
         if parse_name(name).kind == "features":
             raise Error("This stream has features alone, so there are no images to show.", code="images-missing")
-    if isinstance(spec.scenario, FoolingScenario):
+    if spec.scenario.kind == "fooling":
         raise Error(
             "The images of the scenario fooling depend on its model, which pages do not load.", code="images-missing"
         )
