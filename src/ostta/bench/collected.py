@@ -247,7 +247,7 @@ class Place:
 
     @property
     def stream(self) -> str:
-        """Backbone and stream: what the frozen row must share with this place."""
+        """Backbone and stream, which the frozen row of this place must share."""
         spec = self.cells[0].spec
         return f"{spec.backbone} {stream_key(spec)}"
 

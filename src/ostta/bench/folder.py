@@ -24,7 +24,7 @@ FAILED, LOCKS = "failed", ".locks"
 
 @dataclass(frozen=True)
 class RunInputs:
-    """What must be equal, beside the spec, for a result to be reused."""
+    """Inputs of a run. A result is reused only if its spec and its inputs are equal."""
 
     weight_hash: str
     stream_identity: str

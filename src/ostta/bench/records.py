@@ -340,7 +340,7 @@ def evidence_of_resamples(resampled: Values, changed: int, images: int, seeds: t
 
 
 def answers(run: Outcomes, metric: str) -> NDArray[Any]:
-    """Return what `metric` depends on for each image: the score, the best class, or the answer."""
+    """Return the scores, the best classes or the answers of all images, whichever `metric` depends on."""
     if metric in OF_SCORES:
         return run.scores
     return run.index if metric == "accuracy" else np.where(run.accepted, run.index, -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +71,7 @@ def requested_sweep(
     spec = checked_spec(
         **stream,
         **fields,
-        method=components.method,
-        score=components.score,
-        identifier=components.identifier,
-        profile=profile,
+        **asdict(components),
         options={"descriptions": list(descriptions)} if descriptions else {},
         ratio=ratio,
         classes=None if names is None else list(names),

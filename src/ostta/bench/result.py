@@ -177,7 +177,7 @@ class Result(FileModel):
 
     @property
     def stream_identity(self) -> tuple[str, ...]:
-        """What is equal for results on the same images in the same order.
+        """A value that all results on the same images in the same order share.
 
         A file without an identity equals only other such files, with the same order, spec and origins.
         """

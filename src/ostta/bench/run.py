@@ -329,7 +329,7 @@ def run(
 
 
 def _identity(prepared: Prepared) -> dict[str, object]:
-    """Return what must be equal, beside the run's key, for a resumed run to give bit-equal results."""
+    """Return the conditions, beside the key of the run, under which a resumed run gives bit-equal results."""
     return {
         "options": prepared.adapter.resolved.values(),
         "versions": versions() | packages_of(prepared.spec),

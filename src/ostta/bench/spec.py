@@ -298,12 +298,12 @@ def stream_fields() -> tuple[str, ...]:
 
 
 def stream_key(spec: RunSpec) -> str:
-    """Return what must be equal for two runs to be on one stream, with any seed."""
+    """Return a key that all runs on one stream share, whatever their seed."""
     return _key(spec, set(stream_fields()))
 
 
 def method_key(spec: RunSpec) -> str:
-    """Return what must be equal for two runs to be of one method, computed in the same way."""
+    """Return a key that all runs of one method share, with the same device and precision."""
     return _key(spec, set(fields_of("method", "machine")))
 
 
@@ -385,7 +385,7 @@ def changed(spec: RunSpec, **fields: Any) -> RunSpec:
 
 
 def identity(spec: RunSpec) -> dict[str, Any]:
-    """Return what identifies a run: the spec without the number of the GPU, with the original names of options."""
+    """Return the identity of a run: the spec without the number of the GPU, with the original names of options."""
     content: dict[str, Any] = spec.model_dump(mode="json")
     if "device" in content:
         content["device"] = spec.device.partition(":")[0]

@@ -392,7 +392,7 @@ class Sets:
         return dataset
 
     def clean_desired(self, what: str) -> Dataset:
-        """Open the desired set without corruption; `what` is made from it and becomes part of its note."""
+        """Open the desired set without corruption. `what` describes, for its note, the images that are made from it."""
         self._check_order(self.spec.desired)
         clean_name = parse_name(self.spec.desired).clean
         clean = open_dataset(clean_name, self.root, **self._desired_options(), code=self._code)

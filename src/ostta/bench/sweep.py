@@ -72,7 +72,7 @@ class Sweep:
         return path
 
     def remark(self) -> str:
-        """Return on which images values were compared; empty if there is only one combination."""
+        """Return a remark about the images on which values were compared; empty for a single combination."""
         return choice_remark(self.spec) if len(list(itertools.product(*self.values.values()))) > 1 else ""
 
     def _what(self) -> str:

@@ -333,7 +333,7 @@ def _difference(figures: SuiteFigures, name: str) -> Difference | None:
 
 
 def _written(figures: SuiteFigures, figure: Figure, name: str, write: Write) -> TableCell:
-    """Write a figure. A difference is printed as the figures it is of, with its sign."""
+    """Write a figure. A difference is written like its metric, with a sign."""
     difference = _difference(figures, name)
     return write(figure, name if difference is None else difference.metric, difference is not None)
 

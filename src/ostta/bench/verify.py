@@ -92,7 +92,7 @@ def verify(
 
 
 def _own_names(spec: RunSpec) -> Iterator[str]:
-    """Yield the paths and hub ids of a run: what is not shipped, registered or in the folder of the data sets."""
+    """Yield the paths and hub ids of a run: names that are not shipped, registered or in the folder of data sets."""
     yield from files_of(spec)
     if not (spec.backbone in SHIPPED or names_file(spec.backbone) or spec.backbone in registered_names("backbone")):
         yield spec.backbone

@@ -121,7 +121,7 @@ def answered_thumbnail(step: int, runs: Sequence[NamedRun], images: Images) -> T
 
 
 def truth_of(step: int, run: RunRecords, classes: Sequence[str]) -> str:
-    """Return what an image shows: its class, or none of the classes."""
+    """Return the class of an image in words; unknown images show none of the classes."""
     label = int(run.labels[step])
     return _class(label, classes) if label >= 0 else "none of the classes"
 

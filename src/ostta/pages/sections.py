@@ -316,28 +316,15 @@ def image_sections(drawn: RunCharts, images: OpenImages | None) -> Iterator[Sect
     if not pairs or images is None:
         return
     sections, problems = list[Section](), dict[str, list[str]]()
-    name = metric_name(drawn.figures.headline)
-    for column, (before, after) in pairs:
+    for column, frozen, best in pairs:
         if len(sections) == MOST_STREAMS:
             break
-        results = [drawn.figures.results(row, column) for row in (before, after)]
-        seed = next(
-            (seed for seed in results[0] if seed in results[1] and all(side[seed].records for side in results)), None
-        )
-        if seed is None:
-            continue
-        read = [drawn.columns(side[seed]) for side in results]
-        if read[0] is None or read[1] is None or len(read[0]) != len(read[1]):
-            continue
         try:
-            strips = list(
-                changes(NamedRun(before[-1], read[0]), NamedRun(after[-1], read[1]), images(results[0][seed]))
-            )
+            parts = list(_answered_images(drawn, images, column, frozen, best))
         except Error as problem:
             problems.setdefault(str(problem), []).append(stream_name(column))
-            continue
-        about = Text(f"{before[-1]}, and {after[-1]}, which has the best {name} on this stream; seed {seed}.", "note")
-        sections.append(Section(stream_name(column), [about, *strips]))
+        else:
+            sections += [Section(stream_name(column), parts)] if parts else []
     left = len(pairs) - len(sections) - sum(map(len, problems.values()))
     notes = [
         *(f"No images of {', '.join(streams)}: {problem}" for problem, streams in problems.items()),
@@ -347,26 +334,36 @@ def image_sections(drawn: RunCharts, images: OpenImages | None) -> Iterator[Sect
         "Below each image: its class, then the answer of each row with score and threshold. A green border: right in "
         "the second row; a red border: wrong."
     )
-    parts: list[Part] = [Text(reading, "note")] if sections else []
-    yield Section("Images", [*parts, *([Bullets(notes)] if notes else [])], sections)
+    about: list[Part] = [Text(reading, "note")] if sections else []
+    yield Section("Images", [*about, *([Bullets(notes)] if notes else [])], sections)
 
 
-def _pairs(drawn: RunCharts) -> Iterator[tuple[Names, tuple[Names, Names]]]:
-    """Yield the frozen row and the row with the best headline, for each stream."""
+def _answered_images(drawn: RunCharts, images: OpenImages, column: Names, frozen: Names, best: Names) -> Iterator[Part]:
+    """Yield images of one stream with the answers of two rows, if both have records of one seed."""
+    before, after = (drawn.figures.results(row, column) for row in (frozen, best))
+    seed = next((seed for seed in before if seed in after and before[seed].records and after[seed].records), None)
+    if seed is None:
+        return
+    first, second = drawn.columns(before[seed]), drawn.columns(after[seed])
+    if first is None or second is None or len(first) != len(second):
+        return
+    name = metric_name(drawn.figures.headline)
+    yield Text(f"{frozen[-1]}, and {best[-1]}, which has the best {name} on this stream; seed {seed}.", "note")
+    yield from changes(NamedRun(frozen[-1], first), NamedRun(best[-1], second), images(before[seed]))
+
+
+def _pairs(drawn: RunCharts) -> Iterator[tuple[Names, Names, Names]]:
+    """Yield each stream with its frozen row and the row that has the best headline, as far as both have records."""
     figures = drawn.figures
-    sign = -1 if lower_is_better(figures.headline) else 1
+    choose = min if lower_is_better(figures.headline) else max
     for column in figures.columns:
-        best: tuple[float, Names, Names] | None = None
+        values: dict[tuple[Names, Names], float] = {}
         for row in figures.rows:
             frozen, value = figures.frozen_row(row, column), figures.mean(row, column)
-            if frozen is None or value is None:
-                continue
-            if all((each, column) in drawn.results for each in (row, frozen)) and (
-                best is None or sign * value > best[0]
-            ):
-                best = sign * value, frozen, row
-        if best is not None:
-            yield column, (best[1], best[2])
+            if frozen is not None and value is not None and {(row, column), (frozen, column)} <= drawn.results.keys():
+                values[frozen, row] = value
+        if values:
+            yield column, *choose(values, key=values.__getitem__)
 
 
 def _scale(run: RunRecords) -> bool:
