@@ -15,10 +15,12 @@ from .folder import Failure, ResultFolder, StoredResult
 from .naming import method_names, short, stream_names
 from .result import Result
 from .spec import RunSpec, method_key, run_key, stream_key
-from .suite import Axis, Cell, Entry, Suite, expand, load_suite, suite_names
+from .suite import Axis, Cell, Entry, Suite, expand, suite_names
 
 # Entry names, one for each axis of the rows or columns.
 Names = tuple[str, ...]
+# A row and a column.
+Position = tuple[Names, Names]
 
 AXES = ("backbone", "method", "stream")
 SHOWN = ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")
@@ -74,25 +76,6 @@ class SuiteResults:
             hint = f", only {self.others} of other runs (of other limits or seeds?)" if self.others else ""
             return f"None of the {total} cells of {self.suite.name} has a result in {self.folder}{hint}; {how}"
         return f"{total - found} of {total} cells have no result in {self.folder} and are shown as –; {how}"
-
-
-def collect(
-    what: str,
-    out: Path,
-    seeds: Sequence[int] | None,
-    limit: int | None,
-    only: Mapping[str, Collection[str]] | None,
-    given: Mapping[str, Any],
-) -> SuiteResults:
-    """Collect the results of the suite `what` from `out`; if `what` is a folder, collect all of its results."""
-    if not is_folder(what):
-        return collect_results(load_suite(what), out, seeds, limit, only, given)
-    for option in (*given, *(["limit"] if limit is not None else [])):
-        raise Error(
-            f"--{option} is for suites, and {what} is a folder: its runs are shown as they were made.",
-            code="option-not-for-folders",
-        )
-    return folder_results(Path(what), seeds, only)
 
 
 def is_folder(what: str) -> bool:
@@ -262,9 +245,9 @@ class Place:
         return one is not None and two is not None and one.stream_identity != two.stream_identity
 
 
-def grouped(collected: SuiteResults) -> dict[tuple[Names, Names], Place]:
+def grouped(collected: SuiteResults) -> dict[Position, Place]:
     """Return the places by row and column, in the order of the cells."""
-    places: dict[tuple[Names, Names], list[Cell]] = {}
+    places: dict[Position, list[Cell]] = {}
     for cell in collected.cells:
         places.setdefault((cell.row, cell.column), []).append(cell)
     return {

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..config.registry import require_known
+from ..core.types import Error
 from ..evaluation.measures import MEASURES, is_measure, worst_tenth
 from ..evaluation.metrics import FPR95
-from .collected import Names, Place, SuiteResults, collect, grouped
+from .collected import Names, Place, Position, SuiteResults, collect_results, folder_results, grouped, is_folder
 from .paper.values import printed, why_not_comparable
 from .records import (
     Evidence,
@@ -28,6 +29,7 @@ from .records import (
 )
 from .result import METRICS, Result, lower_is_better, metric_value
 from .spec import run_key
+from .suite import load_suite
 
 FROZEN, RIVAL = "zero_shot", "rosita"
 
@@ -37,8 +39,7 @@ DELTA = "delta"
 
 
 Key = TypeVar("Key")
-# A row and a column, and the keys of the runs at two places.
-_At = tuple[Names, Names]
+# The keys of the runs at two places.
 _RunPair = frozenset[frozenset[str]]
 
 
@@ -375,7 +376,7 @@ class SuiteFigures:
         apart = next((reason for reason in reasons if reason), "a doubtful figure" if value.doubt else "")
         return _beside(figure, value.value, value.doubt, apart)
 
-    def _delta_beside_paper(self, figure: Figure, own: tuple[Names, Names], frozen: tuple[Names, Names]) -> Figure:
+    def _delta_beside_paper(self, figure: Figure, own: Position, frozen: Position) -> Figure:
         one, other = (self._figures[*place, self.headline, ""] for place in (own, frozen))
         if one.paper is None or other.paper is None:
             return figure
@@ -389,7 +390,7 @@ class SuiteFigures:
         """
         family: dict[_RunPair, Evidence] = {}
         stars: dict[tuple[Names, Names, str], _RunPair] = {}
-        best: list[tuple[list[_At], list[_RunPair]]] = []
+        best: list[tuple[list[Position], list[_RunPair]]] = []
         for difference in self.differences if not part else ():
             for row, column in self._places:
                 found = self._evidence.get((row, column, difference.name))
@@ -416,17 +417,17 @@ class SuiteFigures:
                 for name in tops:
                     self._figures[*name, metric, part] = replace(self._figures[*name, metric, part], best=True)
 
-    def _compared_places(self) -> Collection[list[_At]]:
+    def _compared_places(self) -> Collection[list[Position]]:
         """Return the places that are compared with each other: one column, one backbone, one stream."""
-        groups: dict[tuple[Names, str], list[_At]] = {}
+        groups: dict[tuple[Names, str], list[Position]] = {}
         for (row, column), place in self._places.items():
             groups.setdefault((column, place.stream), []).append((row, column))
         return groups.values()
 
-    def _run_pair(self, one: _At, other: _At) -> _RunPair:
+    def _run_pair(self, one: Position, other: Position) -> _RunPair:
         return frozenset((self._places[one].keys, self._places[other].keys))
 
-    def _best(self, group: list[_At], metric: str, part: str) -> tuple[list[_At], list[_At]]:
+    def _best(self, group: list[Position], metric: str, part: str) -> tuple[list[Position], list[Position]]:
         """Return the places with the best mean, which share their runs, and the others; no others if none is best."""
         means = {name: mean for name in group if (mean := self.mean(*name, metric, part)) is not None}
         has_best = metric in self.suite.metrics and METRICS[metric].endswith(("↑", "↓"))
@@ -437,7 +438,7 @@ class SuiteFigures:
         tops = [name for name in means if self._places[name].keys == self._places[top].keys]
         return tops, [name for name in means if name not in tops]
 
-    def _compare(self, one: _At, other: _At, metric: str, part: str) -> Evidence | None:
+    def _compare(self, one: Position, other: Position, metric: str, part: str) -> Evidence | None:
         """Return the evidence of the difference between two places of a column."""
         ours, theirs = self._places[one], self._places[other]
         # Figures of one domain are not resampled.
@@ -480,4 +481,12 @@ def figures_of(
     `given` as in `collect_results`.
     """
     require_known(fpr95, FPR95, "convention of FPR95")
-    return SuiteFigures(collect(what, out, seeds, limit, only, given or {}), fpr95)
+    if not is_folder(what):
+        return SuiteFigures(collect_results(load_suite(what), out, seeds, limit, only, given), fpr95)
+    for_suites = [*(given or ()), *(["limit"] if limit is not None else [])]
+    if for_suites:
+        raise Error(
+            f"--{for_suites[0]} is for suites, and {what} is a folder: its runs are shown as they were made.",
+            code="option-not-for-folders",
+        )
+    return SuiteFigures(folder_results(Path(what), seeds, only), fpr95)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ..bench.against_frozen import Ranks, ToFrozen, means_to_frozen, ranks_of, to_frozen
-from ..bench.collected import Names
+from ..bench.collected import Names, Position
 from ..bench.figures import SuiteFigures
 from ..bench.footnotes import why_no_interval
 from ..bench.naming import choice_remark, images_of_stream, needs_data, run_command, seeds_text
@@ -248,15 +248,12 @@ MEANING = (
 )
 
 
-Place = tuple[Names, Names]
-
-
 class RunCharts:
     """The records of the runs of a suite, one seed a place."""
 
     def __init__(self, figures: SuiteFigures) -> None:
         self.figures = figures
-        self.results: dict[Place, Result] = {}
+        self.results: dict[Position, Result] = {}
         self.problems: list[str] = []
         self._read: dict[str, RunRecords | None] = {}
         for column in figures.columns:
@@ -292,7 +289,7 @@ class RunCharts:
         sections = [Section(stream_name(column), [Grid(found, small=True)]) for column, found in drawn.items()]
         return Section("Scores, and accuracies over time", parts, sections)
 
-    def _pictures(self, place: Place, read: dict[Place, RunRecords]) -> Iterator[Picture]:
+    def _pictures(self, place: Position, read: dict[Position, RunRecords]) -> Iterator[Picture]:
         (row, column), run = place, read[place]
         name = row_name(self.figures, row)
         about = ", ".join([name, *column])
@@ -357,7 +354,7 @@ def _pairs(drawn: RunCharts) -> Iterator[tuple[Names, Names, Names]]:
     figures = drawn.figures
     choose = min if lower_is_better(figures.headline) else max
     for column in figures.columns:
-        values: dict[tuple[Names, Names], float] = {}
+        values: dict[Position, float] = {}
         for row in figures.rows:
             frozen, value = figures.frozen_row(row, column), figures.mean(row, column)
             if frozen is not None and value is not None and {(row, column), (frozen, column)} <= drawn.results.keys():
