@@ -88,17 +88,6 @@ def extract(
     rows = [_encoded(side, backbone, parts, spec, batch, count) for side in sides]
     labels = [np.asarray(s.source.labels) if s.known else np.full(len(s.source), -1, np.int64) for s in sides]
     dtype = np.float16 if half else np.float32
-    metadata = Metadata(
-        backbone=backbone.id,
-        weight_hash=backbone.weight_hash,
-        # Given embeddings do not depend on templates.
-        templates=() if isinstance(backbone, Wrapped) else tuple(templates),
-        defaults={owner: dict(options) for owner, options in backbone.defaults.items()},
-        remark=backbone.remark,
-        unfamiliar=tuple(backbone.unfamiliar(classes)) if classes else (),
-        sets=tuple(_described(side) for side in sides),
-        versions=versions() | packages_of(spec),
-    )
     written = write_features(
         out,
         np.concatenate(rows).astype(dtype),
@@ -106,7 +95,7 @@ def extract(
         classes,
         class_embeddings.astype(dtype),
         float(backbone.logit_scale),
-        metadata,
+        _metadata(spec, backbone, sides, classes, templates),
         tuple(words),
         word_embeddings.astype(dtype),
     )
@@ -116,12 +105,12 @@ def extract(
 
 def _sides(spec: RunSpec, root: Path | None, known: bool) -> Iterator[Side]:
     code = code_of(spec)
-    names = ([(spec.desired, True)] if known else []) + ([(spec.undesired, False)] if spec.undesired else [])
-    for name, desired in names:
-        assert name is not None
-        how = {"corruption": spec.corruption, "severity": spec.severity, "seed": spec.seed, "code": code}
-        how |= {"named": desired, "classes": spec.classes if desired else None}
-        dataset, source = open_part(name, root, spec.limit, spec.seed, desired=desired, **how)
+    for name, desired in ((spec.desired if known else None, True), (spec.undesired, False)):
+        if not name:
+            continue
+        options = {"corruption": spec.corruption, "severity": spec.severity, "seed": spec.seed, "code": code}
+        options |= {"named": desired, "classes": spec.classes if desired else None}
+        dataset, source = open_part(name, root, spec.limit, spec.seed, desired=desired, **options)
         if dataset.origin == ORIGIN:
             raise Error(f"'{name}' has features already: give a data set of images.", code="dataset-invalid")
         if not len(dataset):
@@ -180,6 +169,22 @@ def _encoded(
         store.write()
     found = [store.get(number) for number in numbers]
     return torch.stack([row for row in found if row is not None]).numpy()
+
+
+def _metadata(
+    spec: RunSpec, backbone: Backbone, sides: Sequence[Side], classes: Sequence[str], templates: Sequence[str]
+) -> Metadata:
+    return Metadata(
+        backbone=backbone.id,
+        weight_hash=backbone.weight_hash,
+        # Given embeddings do not depend on templates.
+        templates=() if isinstance(backbone, Wrapped) else tuple(templates),
+        defaults={owner: dict(options) for owner, options in backbone.defaults.items()},
+        remark=backbone.remark,
+        unfamiliar=tuple(backbone.unfamiliar(classes)) if classes else (),
+        sets=tuple(_described(side) for side in sides),
+        versions=versions() | packages_of(spec),
+    )
 
 
 def _described(side: Side) -> dict[str, Any]:

@@ -60,10 +60,12 @@ def requested_sweep(
         raise Error("`descriptions` is given twice: the file of --classes has them too.", code="option-conflict")
     has_unknown = ratio > 0
     known, unknown, note = default_sets(desired, undesired, root, has_unknown and undesired_classes is None)
+    if undesired_classes is not None:
+        unknown = known
     components = apply_profile(profile, method, score, identifier)
     stream: dict[str, Any] = {
         "desired": known,
-        "undesired": None if not has_unknown else known if undesired_classes is not None else unknown,
+        "undesired": unknown if has_unknown else None,
         "undesired_classes": None if undesired_classes is None else list(undesired_classes),
         "limit": limit,
         "scenario": scenario,

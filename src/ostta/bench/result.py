@@ -398,7 +398,16 @@ DASH = "–"
 COUNTS = ("updates", "events", "classes", "bank_features", "adapted_parameters", "added_parameters")
 
 
-DIGITS = {"ms": 1, "euclidean": 4, "cosine": 4, "wasserstein": 4, "bank_mb": 3, "hm_std": 3, "gpu_memory_gb": 3}
+DIGITS = {
+    **dict.fromkeys(COUNTS, 1),
+    "ms": 1,
+    "euclidean": 4,
+    "cosine": 4,
+    "wasserstein": 4,
+    "bank_mb": 3,
+    "hm_std": 3,
+    "gpu_memory_gb": 3,
+}
 
 
 def number(value: float | None, metric: str, *, signed: bool = False) -> str:
@@ -407,5 +416,5 @@ def number(value: float | None, metric: str, *, signed: bool = False) -> str:
         return DASH
     if metric in COUNTS and value == round(value):
         return f"{value:+,.0f}" if signed else f"{value:,.0f}"
-    digits = 1 if metric in COUNTS else MEASURES[metric].digits if metric in MEASURES else DIGITS.get(metric, 2)
+    digits = MEASURES[metric].digits if metric in MEASURES else DIGITS.get(metric, 2)
     return f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"

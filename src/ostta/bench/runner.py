@@ -162,20 +162,20 @@ class _Grid:
             lock = try_lock(self._common.out, spec)
             if lock is None:
                 locked.append(spec)
-            elif self.skip(spec):
+                continue
+            if self.skip(spec):
                 lock.release()
-            else:
-                try:
-                    sources = sources_of(spec)
-                except Error as problem:
-                    lock.release()
-                    self.end(Ending(spec=spec, state=Outcome.FAILED, reason=str(problem)))
-                    continue
-                self.progress.start(spec)
-                self._notify()
-                identity = self._streams.known_identity(spec)
-                update = {"spec": spec, "sources": sources, "stream_identity": identity}
-                yield self._common.model_copy(update=update), lock
+                continue
+            try:
+                sources = sources_of(spec)
+            except Error as problem:
+                lock.release()
+                self.end(Ending(spec=spec, state=Outcome.FAILED, reason=str(problem)))
+                continue
+            self.progress.start(spec)
+            self._notify()
+            update = {"spec": spec, "sources": sources, "stream_identity": self._streams.known_identity(spec)}
+            yield self._common.model_copy(update=update), lock
 
     def with_requirements(self, waiting: Sequence[RunSpec], keep_going: bool) -> list[RunSpec]:
         """Return the runs whose requirements are met. The others fail, or nothing is started at all."""

@@ -335,7 +335,8 @@ def without_defaults(fields: Mapping[str, Any]) -> dict[str, Any]:
 
     The parts of the profile `field` are kept: without them, it stands for its own parts and not for the defaults.
     """
-    kept, defaults = PARTS if fields.get("profile") == "field" else (), default_fields()
+    kept = PARTS if fields.get("profile") == "field" else ()
+    defaults = default_fields()
     return {
         name: value for name, value in fields.items() if name in kept or name not in defaults or value != defaults[name]
     }
@@ -362,9 +363,8 @@ def default_draw(fields: Mapping[str, Any]) -> Literal["order", "images"]:
     sets = [spec.desired]
     if spec.scenario.kind == "domains":
         sets = [domain.desired for domain in spec.scenario.domains]
-    return (
-        "images" if any(map(is_own, sets)) and spec.limit is not None and spec.scenario.kind != "ordered" else "order"
-    )
+    draws = any(map(is_own, sets)) and spec.limit is not None and spec.scenario.kind != "ordered"
+    return "images" if draws else "order"
 
 
 def image_seed(spec: RunSpec) -> int:

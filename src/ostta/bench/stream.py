@@ -369,20 +369,23 @@ class Sets:
                 )
             return source
         if self.draws:
-            how = f"drawn by seed {image_seed(self.spec)}, as many of each class as there can be"
+            seed = image_seed(self.spec)
             side = "" if self._unknown_classes is None else f", {'desired' if desired else 'undesired'} classes"
-            self._remark(f"{dataset.name}{side}: {count:,} of {len(source):,} images, {how}.")
-            return streams.draw(source, count, image_seed(self.spec), desired=desired)
+            self._remark(
+                f"{dataset.name}{side}: {count:,} of {len(source):,} images, drawn by seed {seed}, as many of each "
+                "class as there can be."
+            )
+            return streams.draw(source, count, seed, desired=desired)
         return Drawn(source.whole, source.numbers[:count]) if desired and isinstance(source, Drawn) else source
 
     def open_undesired(self, name: str, corruption: str, severity: int) -> Dataset:
         """Open an undesired set. A corrupted set has the corruption of the scenario or of the desired images (D25)."""
         corruption = self.spec.scenario.undesired_corruption or corruption
-        known = next((dataset for dataset in self.undesired if dataset.name == name), None)
-        if known is not None and not parse_name(name).corrupted:
-            return known
-        how = {"named": False} if self._unknown_classes is None else self._desired_options()
-        dataset = self._of_side(self._open(name, corruption, severity, how), desired=False)
+        opened = next((dataset for dataset in self.undesired if dataset.name == name), None)
+        if opened is not None and not parse_name(name).corrupted:
+            return opened
+        options = {"named": False} if self._unknown_classes is None else self._desired_options()
+        dataset = self._of_side(self._open(name, corruption, severity, options), desired=False)
         if is_features(dataset) and not len(dataset):
             raise Error(
                 f"'{name}' has no unknown images: extract some with --undesired, or give --undesired-classes.",
@@ -406,10 +409,10 @@ class Sets:
         self._check_order(name)
         dataset = self._of_side(self._open(name, corruption, severity, self._desired_options()), desired=True)
         # With a limit, the first images of a user's own set may cover only some of its classes.
-        there = len(np.unique(dataset.labels[dataset.labels >= 0]))
-        if self._first is not None and is_own(dataset.name) and there < len(dataset.classes):
+        covered = len(np.unique(dataset.labels[dataset.labels >= 0]))
+        if self._first is not None and is_own(dataset.name) and covered < len(dataset.classes):
             self._remark(
-                f"{dataset.name}: the first {len(dataset):,} images are of {there:,} of its {len(dataset.classes):,} "
+                f"{dataset.name}: the first {len(dataset):,} images are of {covered:,} of its {len(dataset.classes):,} "
                 "classes; --draw images takes some of each."
             )
         if self.desired and dataset.classes != self.desired[0].classes:
@@ -422,19 +425,19 @@ class Sets:
         self.desired.append(dataset)
         return dataset
 
-    def _open(self, name: str, corruption: str, severity: int, how: dict[str, Any]) -> Dataset:
+    def _open(self, name: str, corruption: str, severity: int, options: dict[str, Any]) -> Dataset:
         """Open a data set. Generated corruptions share one clean set, so that its bytes are in memory once."""
         seed = image_seed(self.spec)
-        how = {**how, "code": self._code}
-        dataset = open_dataset(name, self.root, corruption=corruption, severity=severity, seed=seed, **how)
+        options = {**options, "code": self._code}
+        dataset = open_dataset(name, self.root, corruption=corruption, severity=severity, seed=seed, **options)
         if dataset.origin != "generated":
             return dataset
         clean_name = parse_name(name).clean
         # Both sides may name the same set and request different parts of it.
-        classes = how.get("classes")
-        key = (clean_name, how.get("limit"), how["named"], None if classes is None else tuple(classes))
+        classes = options.get("classes")
+        key = (clean_name, options.get("limit"), options["named"], None if classes is None else tuple(classes))
         if key not in self._clean:
-            self._clean[key] = open_dataset(clean_name, self.root, **how)
+            self._clean[key] = open_dataset(clean_name, self.root, **options)
         return generated(name, self._clean[key], corruption, severity, seed, data_folder(self.root))
 
     def _desired_options(self) -> dict[str, Any]:

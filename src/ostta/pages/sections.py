@@ -185,7 +185,7 @@ def _panel(backbone: str, ranks: Ranks) -> Intervals:
 def command_parts(figures: SuiteFigures) -> Iterator[Part]:
     """Yield the command of the suite, and folded commands of each run."""
     collected = figures.collected
-    data = " --data DATA" * any(needs_data(result.spec) for _, _, result in figures.distinct)
+    data = " --data DATA" if any(needs_data(result.spec) for _, _, result in figures.distinct) else ""
     if not collected.of_folder:
         about = "All runs; existing results are reused."
         yield Command(f"{collected.command}{data}", f"{about} DATA is the folder of the data sets." if data else about)
@@ -204,7 +204,7 @@ def run_parts(results: Sequence[Result], files: Sequence[str] = ()) -> Iterator[
     """Yield the commands of runs that differ only in the seed, their options and their provenance."""
     commands = [command for result in results if (command := run_command(result.spec)) is not None]
     if commands:
-        data = " --data DATA" * needs_data(results[0].spec)
+        data = " --data DATA" if needs_data(results[0].spec) else ""
         yield Command("\n".join(f"{command}{data}" for command in commands))
     else:
         yield Text("`ostta run` cannot describe this run; the suite runs it.", "note")
