@@ -330,10 +330,10 @@ def _evidence(
     return evidence_of_resamples(second - first, len(changed), images)
 
 
-def content(comparison: Comparison) -> dict[str, Any]:
-    """Return the comparison as plain values."""
+def as_json(comparison: Comparison) -> str:
+    """Return the comparison as JSON."""
     sides = comparison.sides
-    return {
+    content = {
         "first": str(sides.first),
         "second": str(sides.second),
         "common": [asdict(each) for each in comparison.common],
@@ -354,8 +354,4 @@ def content(comparison: Comparison) -> dict[str, Any]:
         "only_first": [stored.path.name for stored in sides.only_first],
         "only_second": [stored.path.name for stored in sides.only_second],
     }
-
-
-def as_json(comparison: Comparison) -> str:
-    """Return the comparison as JSON."""
-    return json.dumps(content(comparison), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -15,8 +15,8 @@ from typing import Any
 
 from ..core.errors import translate_errors
 from ..core.types import Error
-from ..io import make_folder, parse_json, read_regular, readable, write_atomically
-from .result import Result, read_result
+from ..io import make_folder, parse_json, read_regular, readable
+from .result import Result, read_result, write_json
 from .spec import RunSpec, is_frozen, run_key
 
 FAILED, LOCKS = "failed", ".locks"
@@ -174,9 +174,7 @@ def write_failure(out: Path, spec: RunSpec, reason: str, traceback: str | None) 
     """Write a note that the run failed."""
     path = _failure_path(out, spec)
     make_folder(path.parent)
-    content = {"spec": spec.model_dump(mode="json"), "reason": reason, "traceback": traceback}
-    text = readable(json.dumps(content, indent=2, ensure_ascii=False))
-    write_atomically(path, f"{text}\n".encode())
+    write_json({"spec": spec.model_dump(mode="json"), "reason": reason, "traceback": traceback}, path)
 
 
 def remove_failure(out: Path, spec: RunSpec) -> None:

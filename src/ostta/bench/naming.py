@@ -40,6 +40,15 @@ def short(name: str) -> str:
     return f"{head}:{PurePath(rest).name}" if colon and "/" in rest and head != "hub" else name
 
 
+def file_name(text: str) -> str:
+    """Return a text as part of a file name.
+
+    >>> file_name("openai/clip-vit-base-patch16")
+    'openai-clip-vit-base-patch16'
+    """
+    return "".join(character if character.isalnum() or character in "_-" else "-" for character in text)
+
+
 def stream_name(spec: RunSpec) -> str:
     """Return the data sets of a stream, and its settings that differ from the defaults.
 

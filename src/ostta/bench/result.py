@@ -221,8 +221,13 @@ class Result(FileModel):
         return {**content, **split}
 
     def write(self, path: Path) -> None:
-        text = readable(json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False))
-        write_atomically(path, f"{text}\n".encode())
+        write_json(self.model_dump(mode="json"), path)
+
+
+def write_json(content: dict[str, Any], path: Path) -> None:
+    """Write values as JSON that people can read."""
+    text = readable(json.dumps(content, indent=2, ensure_ascii=False))
+    write_atomically(path, f"{text}\n".encode())
 
 
 def read_result(path: Path) -> Result:

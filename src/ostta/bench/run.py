@@ -37,6 +37,7 @@ from .checkpoint import EVERY, Checkpoint, RunPosition
 from .folder import RunInputs, StoredResult, class_names_hash, wait_for_lock
 from .log import RunLog
 from .machine import LoadMeter, hardware, peak_memory, reset_peak
+from .naming import file_name
 from .records import write_records
 from .result import Analyses, DomainFigures, Figures, Latency, Metrics, Quantiles, Result, StreamInfo, read_result
 from .spec import RunSpec, code_of, identity, packages_of
@@ -83,12 +84,12 @@ class Prepared:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     def path(self, out: Path) -> Path:
-        # Names such as "folder:PATH" contain characters that file names should not contain.
         kind = self.spec.scenario.kind
         sets = [] if kind == "domains" else [self.spec.desired, self.spec.undesired or "closed"]
         parts = [self.spec.method, *sets] + ([] if kind == "single" else [kind])
-        tidy = ["".join(c if c.isalnum() or c in "_-" else "-" for c in Path(part).name) for part in parts]
-        return out / f"{'-'.join(tidy)}-s{self.spec.seed}-{self.key}.json"
+        # Names such as "folder:PATH" contain characters that file names should not contain.
+        name = "-".join(file_name(Path(part).name) for part in parts)
+        return out / f"{name}-s{self.spec.seed}-{self.key}.json"
 
 
 def prepare(
