@@ -205,6 +205,14 @@ def parse_only(texts: Sequence[str]) -> dict[str, list[str]]:
     return only
 
 
+def parse_shard(text: str) -> tuple[int, int]:
+    """Return the two numbers of a text such as "1/4"."""
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal()):
+        raise Error(f"--shard takes i/n, such as 1/4, not {text!r}.", code="option-unreadable")
+    return int(number), int(count)
+
+
 def parse_seeds(text: str | None) -> list[int] | None:
     """Return integers from a text such as "0,1,2"."""
     with translate_errors("option-unreadable", f"--seeds takes integers such as 0,1,2, not {text!r}.", ValueError):
