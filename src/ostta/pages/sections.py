@@ -354,7 +354,7 @@ def _pairs(drawn: RunCharts) -> Iterator[tuple[Names, Names, Names]]:
     figures = drawn.figures
     choose = min if lower_is_better(figures.headline) else max
     for column in figures.columns:
-        values: dict[Position, float] = {}
+        values: dict[tuple[Names, Names], float] = {}
         for row in figures.rows:
             frozen, value = figures.frozen_row(row, column), figures.mean(row, column)
             if frozen is not None and value is not None and {(row, column), (frozen, column)} <= drawn.results.keys():
