@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.errors import translate_errors
 from ..core.types import Error
 from ..evaluation.intervals import (
     ALPHA,
@@ -62,17 +63,14 @@ def read_records(path: Path, required: Sequence[str] = DRAWN) -> RunRecords:
     import pyarrow
     import pyarrow.parquet
 
-    try:
-        there = pyarrow.parquet.read_schema(path).names
-        lacking = next((name for name in required if name not in there), None)
-        if lacking is not None:
-            raise _unreadable(path, f"there is no column {lacking!r}")
-        table = pyarrow.parquet.read_table(
-            path, columns=[name for name in dict.fromkeys((*DRAWN, *PAIRED, *MEASURED, *_OPTIONAL)) if name in there]
-        )
-    except (OSError, pyarrow.ArrowException) as problem:
-        raise _unreadable(path, str(problem)) from None
-    return RunRecords(table)
+    message = f"The records {path} cannot be read ({{reason}})."
+    with translate_errors("records-unreadable", message, OSError, ValueError, pyarrow.ArrowException):
+        names = pyarrow.parquet.read_schema(path).names
+        missing = next((name for name in required if name not in names), None)
+        if missing is not None:
+            raise ValueError(f"there is no column {missing!r}")
+        read = [name for name in dict.fromkeys((*DRAWN, *PAIRED, *MEASURED, *_OPTIONAL)) if name in names]
+        return RunRecords(pyarrow.parquet.read_table(path, columns=read))
 
 
 def records_of(result: Result, folder: Path, required: Sequence[str]) -> RunRecords:
@@ -168,10 +166,6 @@ def score_limits(runs: list[RunRecords]) -> tuple[float, float]:
     low, high = float(scores.min()), float(scores.max())
     margin = 0.03 * (high - low) or 0.01
     return low - margin, high + margin
-
-
-def _unreadable(path: Path, reason: str) -> Error:
-    return Error(f"The records {path} cannot be read ({reason.splitlines()[0]}).", code="records-unreadable")
 
 
 class RecordedMeasures:

@@ -136,7 +136,7 @@ def sheet(figures: SuiteFigures, width: int = WIDTH, *, page: bool = False) -> S
     return tables
 
 
-def compact_sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
+def compact_sheet(figures: SuiteFigures) -> Sheet:
     """Return one table with the means of the headline, one column a stream."""
     metric, tables = figures.headline, Sheet(figures.suite.heading)
 
@@ -146,7 +146,7 @@ def compact_sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
         return line if any(line) else None
 
     for name, section in figures.sections.items():
-        parts = [tuple(section[start : start + width]) for start in range(0, len(section), width)]
+        parts = [tuple(section[start : start + WIDTH]) for start in range(0, len(section), WIDTH)]
         groups = {columns: (METRICS[metric], tuple(" / ".join(column) for column in columns)) for columns in parts}
         tables.blocks += _blocks(figures, name, groups, cells, 1, "own")
     bold = any(cell.bold for block in tables.blocks for _, line in block.rows for cell in line)
