@@ -26,7 +26,7 @@ from ..feature_files import SUFFIX, FeatureFile, Metadata, write_features
 from ..state import versions
 from ..streams import Drawn, Source, draw
 from .features import FeatureStore, store_key
-from .run import open_backbone
+from .run import Watch, open_backbone
 from .spec import RunSpec, code_of, packages_of
 
 # Images in one batch of the image tower, and texts in one batch of the text tower.
@@ -56,7 +56,7 @@ def extract(
     words: Sequence[str] = (),
     half: bool = False,
     batch: int = BATCH,
-    watch: Callable[[int, int, float | None], None] | None = None,
+    watch: Watch | None = None,
 ) -> FeatureFile:
     """Encode the images of both sides of `spec` with its backbone, and write their features to `out`.
 

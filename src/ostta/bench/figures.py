@@ -18,15 +18,7 @@ from ..evaluation.measures import MEASURES, is_measure, worst_tenth
 from ..evaluation.metrics import FPR95
 from .collected import Names, Place, Position, SuiteResults, collect_results, folder_results, grouped, is_folder
 from .paper.values import printed, why_not_comparable
-from .records import (
-    Evidence,
-    Over,
-    PairedDifferences,
-    RecordedMeasures,
-    are_significant,
-    evidence,
-    evidence_of_resamples,
-)
+from .records import Evidence, Over, PairedDifferences, RecordedMeasures, are_significant, evidence_of_resamples
 from .result import METRICS, Result, lower_is_better, metric_value
 from .spec import run_key
 from .suite import load_suite
@@ -345,7 +337,7 @@ class SuiteFigures:
                 other = self._places[against, column]
                 differences = self._differences(place, other, metric)
                 figure = _summed(list(differences.values()))
-                found = evidence(self.paired, place.results, other.results, self._resampled(metric), differences)
+                found = self.paired.evidence(place.results, other.results, self._resampled(metric), differences)
                 if found is not None:
                     self._evidence[row, column, difference.name] = found
                     figure = _with_evidence(figure, found)
@@ -444,7 +436,7 @@ class SuiteFigures:
         # Figures of one domain are not resampled.
         resampled = "" if part else self._resampled(metric)
         differences = self._differences(ours, theirs, metric, part)
-        return evidence(self.paired, ours.results, theirs.results, resampled, differences)
+        return self.paired.evidence(ours.results, theirs.results, resampled, differences)
 
 
 def _with_evidence(figure: Figure, evidence: Evidence, marked: bool = False) -> Figure:

@@ -251,14 +251,26 @@ class PairedDifferences:
     def __bool__(self) -> bool:
         return self._resampling is not None
 
-    def difference(
-        self, ours: Sequence[Result], theirs: Sequence[Result], metric: str, seeds: tuple[int, ...]
+    def evidence(
+        self, ours: Mapping[int, Result], theirs: Mapping[int, Result], metric: str, differences: Mapping[int, float]
     ) -> Evidence | None:
-        """Return the evidence of the difference between runs with these seeds; None if there is none."""
-        if self._resampling is None or metric not in self._metrics or not ours:
+        """Return the evidence of the `differences` of `metric`, one a seed; None if no interval can be computed."""
+        pairs = {seed: (ours[seed], theirs[seed]) for seed in differences}
+        found = self._over_images(pairs, metric)
+        if found is not None:
+            return found
+        # Seeds that only reorder the same images are not independent samples.
+        if all(one.spec.draw == other.spec.draw == "images" for one, other in pairs.values()):
+            seeds = over_seeds(list(differences.values()))
+            return None if seeds is None else Evidence(*seeds, over="seeds")
+        return None
+
+    def _over_images(self, pairs: Mapping[int, tuple[Result, Result]], metric: str) -> Evidence | None:
+        """Return the evidence in the resamples of images, from two runs a seed."""
+        if self._resampling is None or metric not in self._metrics or not pairs:
             return None
         parts, images, changed = [], set[int](), set[int]()
-        for one, other in zip(ours, theirs, strict=True):
+        for one, other in pairs.values():
             if one.stream_identity != other.stream_identity:
                 return None
             first, second = self._of(one), self._of(other)
@@ -271,7 +283,7 @@ class PairedDifferences:
             images.update(first.places.tolist())
             differ = answers(first.outcomes, metric) != answers(second.outcomes, metric)
             changed.update(first.places[differ].tolist())
-        return evidence_of_resamples(np.stack(parts), len(changed), len(images), seeds)
+        return evidence_of_resamples(np.stack(parts), len(changed), len(images), tuple(pairs))
 
     def _of(self, result: Result) -> _Measured | None:
         key = run_key(result.spec)
@@ -303,25 +315,6 @@ class PairedDifferences:
     def _give_up(self, result: Result) -> None:
         if result.records is not None and result.records not in self.unusable:
             self.unusable.append(result.records)
-
-
-def evidence(
-    paired: PairedDifferences,
-    ours: Mapping[int, Result],
-    theirs: Mapping[int, Result],
-    metric: str,
-    differences: Mapping[int, float],
-) -> Evidence | None:
-    """Return the evidence of the `differences` of `metric`, one a seed; None if no interval can be computed."""
-    first, second = ([side[seed] for seed in differences] for side in (ours, theirs))
-    found = paired.difference(first, second, metric, tuple(differences))
-    if found is not None:
-        return found
-    # Seeds that only reorder the same images are not independent samples.
-    if all(ours[seed].spec.draw == theirs[seed].spec.draw == "images" for seed in differences):
-        seeds = over_seeds(list(differences.values()))
-        return None if seeds is None else Evidence(*seeds, over="seeds")
-    return None
 
 
 def evidence_of_resamples(resampled: Values, changed: int, images: int, seeds: tuple[int, ...] = ()) -> Evidence | None:
