@@ -188,12 +188,12 @@ def write_features(
     arrays: dict[str, Array] = {
         "features": np.ascontiguousarray(features),
         "labels": np.asarray(labels, np.int64),
-        "classes": _texts_array(classes),
+        "classes": np.array(classes, np.str_),
         "class_embeddings": np.ascontiguousarray(class_embeddings),
         "logit_scale": np.asarray(logit_scale, np.float64),
     }
     if words:
-        arrays |= {"words": _texts_array(words), "word_embeddings": np.ascontiguousarray(word_embeddings)}
+        arrays |= {"words": np.array(words, np.str_), "word_embeddings": np.ascontiguousarray(word_embeddings)}
     content = {"format": FORMAT, **asdict(metadata), "sha256": {name: _hash(array) for name, array in arrays.items()}}
     arrays["metadata"] = np.asarray(json.dumps(content, sort_keys=True))
     make_folder(path.parent)
@@ -339,10 +339,6 @@ def _metadata(array: Array) -> tuple[Metadata, Mapping[str, Any], str]:
         _require(is_unicode(content[name]), f"`{name}` in `metadata` is not valid text")
     lists = {name: tuple(content[name]) for name, example in fields.items() if isinstance(example, tuple)}
     return Metadata(**{**content, **lists}), hashes, hashlib.sha256(text.encode("utf-8")).hexdigest()
-
-
-def _texts_array(texts: Sequence[str]) -> Array:
-    return np.array(list(texts), dtype=np.str_) if texts else np.zeros(0, dtype="<U1")
 
 
 def _hash(array: Array) -> str:

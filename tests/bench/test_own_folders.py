@@ -171,7 +171,7 @@ def test_a_run_without_them_has_the_key_that_it_always_had() -> None:
     [
         (
             {"undesired_classes": ["ferret"]},
-            "has no class 'ferret' for the undesired side: it has bird, cat, dog, sea cow (4)",
+            "has no class 'ferret' for the undesired side: it has 4 classes (bird, cat, dog, ...)",
         ),
         ({"undesired_classes": ["bird", "cat", "dog", "sea cow"]}, "leave at least one known class"),
         ({"undesired_classes": ["cat"], "classes": ["cat", "dog"]}, "named for both sides"),

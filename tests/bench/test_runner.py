@@ -31,7 +31,6 @@ from helpers import worker_tasks
 from helpers.cases import EARLY, backbone, usual
 from helpers.errors import raises
 from helpers.results import bare_records, bare_result
-from ostta.bench import folder as failure
 from ostta.bench import ray as ray_cluster
 from ostta.bench import workers
 from ostta.bench.checkpoint import Checkpoint, RunPosition
@@ -500,7 +499,7 @@ def test_a_full_disk_while_a_failure_is_noted_does_not_end_the_grid(
     def full(path: Path, content: bytes) -> None:
         raise Error(f"{path} could not be written (No space left on device).")
 
-    monkeypatch.setattr(failure, "write_atomically", full)
+    monkeypatch.setattr("ostta.bench.result.write_atomically", full)
     with pytest.warns(UserWarning, match="No space left on device") as told:
         summary = run_grid([spec(seed=33), spec(seed=66)], None, tmp_path / "out", workers=1)
     assert len(summary.failed) == len(told) == 2

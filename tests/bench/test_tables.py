@@ -1047,7 +1047,7 @@ def costs(tmp_path_factory: pytest.TempPathFactory) -> SuiteFigures:
 
 
 def test_the_best_row_of_a_page_is_the_lowest_where_lower_is_better(costs: SuiteFigures) -> None:
-    ((_, (frozen, best)),) = run_sections._pairs(run_sections.RunCharts(costs))
+    ((_, frozen, best),) = run_sections._pairs(run_sections.RunCharts(costs))
     assert (frozen[-1], best[-1]) == ("zero_shot", "rosita")
     (column,) = costs.columns
     # The better of the frozen row and ROSITA, 12.5 each, and 222 of TPT.

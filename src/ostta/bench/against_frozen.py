@@ -17,7 +17,7 @@ from .collected import Names
 from .figures import DELTA, Figure, SuiteFigures
 from .records import PAIRED, Over, records_of
 from .result import lower_is_better
-from .spec import CoveredScenario, OneClassFirstScenario, RunSpec, UnknownFirstScenario, stream_key
+from .spec import RunSpec, stream_key
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,9 @@ def against_frozen(figures: SuiteFigures, row: Names, column: Names) -> Windowed
 def hostile_images(spec: RunSpec) -> int:
     """Return the number of images of the hostile part at the start of a stream; 0 if all of it is hostile."""
     scenario = spec.scenario
-    if isinstance(scenario, UnknownFirstScenario | OneClassFirstScenario):
+    if scenario.kind in ("unknown_first", "one_class_first"):
         return scenario.images
-    return 2 * scenario.images if isinstance(scenario, CoveredScenario) else 0
+    return 2 * scenario.images if scenario.kind == "covered" else 0
 
 
 @dataclass(frozen=True)

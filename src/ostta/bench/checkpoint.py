@@ -20,6 +20,7 @@ from ..core.types import Error, Event, Prediction, Timing, Verdict
 from ..evaluation.loop import Records
 from ..io import make_folder, parse_json, write_atomically
 from .machine import Load
+from .records import parquet_bytes
 
 FOLDER = ".checkpoints"
 
@@ -120,9 +121,6 @@ class Checkpoint:
 
 def _pack(records: Records, start: int) -> bytes:
     """Return the records from `start` on as parquet. Unlike the records file, it distinguishes None from NaN."""
-    import pyarrow
-    import pyarrow.parquet
-
     columns: dict[str, list[Any]] = {name: getattr(records, name)[start:] for name in _OF_SAMPLE}
     predictions = records.predictions[start:]
     for name in _OF_PREDICTION:
@@ -133,9 +131,7 @@ def _pack(records: Records, start: int) -> bytes:
     columns["events"] = [json.dumps([event.to_dict() for event in prediction.events]) for prediction in predictions]
     for part in _PARTS_OF_TIME:
         columns[f"ms_{part}"] = [getattr(prediction.ms, part) for prediction in predictions]
-    buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
-    return buffer.getvalue()
+    return parquet_bytes(columns)
 
 
 def _unpack(content: bytes, records: Records) -> None:

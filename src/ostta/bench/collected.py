@@ -15,10 +15,12 @@ from .folder import Failure, ResultFolder, StoredResult
 from .naming import method_names, short, stream_names
 from .result import Result
 from .spec import RunSpec, method_key, run_key, stream_key
-from .suite import Axis, Cell, Entry, Suite, expand, load_suite, suite_names
+from .suite import Axis, Cell, Entry, Suite, expand, suite_names
 
 # Entry names, one for each axis of the rows or columns.
 Names = tuple[str, ...]
+# A row and a column.
+Position = tuple[Names, Names]
 
 AXES = ("backbone", "method", "stream")
 SHOWN = ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")
@@ -28,16 +30,15 @@ SHOWN = ("auroc", "fpr95", "acc_desired", "acc_undesired", "hm")
 class SuiteResults:
     """The cells of a suite or of a folder, with the results that exist.
 
-    stored: the newest result of each run, by its key. shortened: cells whose limit is below that of the suite.
-    arguments: those of the commands of `ostta bench`. unreadable: JSON files that are not results. older: number of
-    results that a newer file of the same run replaces. others: number of results of runs that are not cells of this
-    suite. of_folder: whether the cells are made from the runs of the folder.
+    stored: the newest result of each run, by its key. arguments: those of the commands of `ostta bench`. unreadable:
+    JSON files that are not results. older: number of results that a newer file of the same run replaces. others: number
+    of results of runs that are not cells of this suite. of_folder: whether the cells are made from the runs of the
+    folder.
     """
 
     suite: Suite
     folder: Path
     cells: tuple[Cell, ...]
-    shortened: frozenset[int]
     stored: dict[str, StoredResult]
     failures: tuple[Failure, ...]
     unreadable: tuple[str, ...]
@@ -77,25 +78,6 @@ class SuiteResults:
         return f"{total - found} of {total} cells have no result in {self.folder} and are shown as –; {how}"
 
 
-def collect(
-    what: str,
-    out: Path,
-    seeds: Sequence[int] | None,
-    limit: int | None,
-    only: Mapping[str, Collection[str]] | None,
-    given: Mapping[str, Any],
-) -> SuiteResults:
-    """Collect the results of the suite `what` from `out`; if `what` is a folder, collect all of its results."""
-    if not is_folder(what):
-        return collect_results(load_suite(what), out, seeds, limit, only, given)
-    for option in (*given, *(["limit"] if limit is not None else [])):
-        raise Error(
-            f"--{option} is for suites, and {what} is a folder: its runs are shown as they were made.",
-            code="option-not-for-folders",
-        )
-    return folder_results(Path(what), seeds, only)
-
-
 def is_folder(what: str) -> bool:
     """Return whether `what` is a folder of results and not a suite."""
     return Path(what).is_dir() and not what.endswith(".toml") and what not in suite_names()
@@ -115,10 +97,7 @@ def collect_results(
     """
     given = given or {}
     arguments = _arguments(suite, folder, seeds, limit, only, given)
-    cells, full = (
-        [replace(cell, fields={**cell.fields, **given}) for cell in expand(suite, seeds, most, only)]
-        for most in (limit, None)
-    )
+    cells = [replace(cell, fields={**cell.fields, **given}) for cell in expand(suite, seeds, limit, only)]
     if not folder.is_dir():
         command = f"ostta bench run {arguments}"
         raise Error(f"There is no folder {folder} to read results from; `{command}` makes it.", code="results-missing")
@@ -128,9 +107,6 @@ def collect_results(
         suite=suite,
         folder=folder,
         cells=tuple(cells),
-        shortened=frozenset(
-            n for n, (one, other) in enumerate(zip(cells, full, strict=True)) if one.spec != other.spec
-        ),
         stored=stored,
         failures=results.failures(keys - set(stored)),
         unreadable=tuple(results.unreadable),
@@ -191,7 +167,6 @@ def folder_results(
         suite=suite,
         folder=folder,
         cells=tuple(cells),
-        shortened=frozenset(),
         stored={key: stored for key, stored in newest.items() if key in keys},
         failures=results.failures(),
         unreadable=tuple(results.unreadable),
@@ -235,7 +210,11 @@ class Place:
 
     cells: tuple[Cell, ...]
     results: dict[int, Result]
-    shortened: bool
+
+    @property
+    def shortened(self) -> bool:
+        """Whether a limit of the user applies."""
+        return any(cell.shortened for cell in self.cells)
 
     @property
     def plain(self) -> bool:
@@ -251,7 +230,7 @@ class Place:
 
     @property
     def stream(self) -> str:
-        """Backbone and stream: what the frozen row must share with this place."""
+        """Backbone and stream, which the frozen row of this place must share."""
         spec = self.cells[0].spec
         return f"{spec.backbone} {stream_key(spec)}"
 
@@ -266,17 +245,14 @@ class Place:
         return one is not None and two is not None and one.stream_identity != two.stream_identity
 
 
-def grouped(collected: SuiteResults) -> dict[tuple[Names, Names], Place]:
+def grouped(collected: SuiteResults) -> dict[Position, Place]:
     """Return the places by row and column, in the order of the cells."""
-    cells: dict[tuple[Names, Names], list[tuple[int, Cell]]] = {}
-    for number, cell in enumerate(collected.cells):
-        cells.setdefault((cell.row, cell.column), []).append((number, cell))
-    places = {}
-    for name, numbered in cells.items():
-        found = {cell.seed: collected.result(cell) for _, cell in numbered}
-        places[name] = Place(
-            tuple(cell for _, cell in numbered),
-            {seed: result for seed, result in found.items() if result is not None},
-            any(number in collected.shortened for number, _ in numbered),
+    places: dict[Position, list[Cell]] = {}
+    for cell in collected.cells:
+        places.setdefault((cell.row, cell.column), []).append(cell)
+    return {
+        place: Place(
+            tuple(cells), {cell.seed: result for cell in cells if (result := collected.result(cell)) is not None}
         )
-    return places
+        for place, cells in places.items()
+    }

@@ -115,15 +115,13 @@ def _left(
 def _by_seed(pairs: Iterable[tuple[StoredResult, StoredResult]]) -> list[Pair]:
     """Join pairs that differ only in their seed."""
     grouped: dict[object, list[tuple[StoredResult, StoredResult]]] = {}
-    for one, other in pairs:
-        specs = one.result.spec, other.result.spec
+    for pair in pairs:
+        specs = [side.result.spec for side in pair]
         key = tuple((stream_key(spec), method_key(spec), spec.backbone) for spec in specs)
-        grouped.setdefault(key, []).append((one, other))
-    made = []
-    for group in grouped.values():
-        group.sort(key=lambda pair: pair[0].result.spec.seed)
-        made.append(Pair(tuple(one for one, _ in group), tuple(other for _, other in group)))
-    return sorted(made, key=lambda pair: (pair.stream, pair.name))
+        grouped.setdefault(key, []).append(pair)
+    by_seed = [sorted(group, key=lambda pair: pair[0].result.spec.seed) for group in grouped.values()]
+    joined = [Pair(*zip(*group, strict=True)) for group in by_seed]
+    return sorted(joined, key=lambda pair: (pair.stream, pair.name))
 
 
 # Fields of a result that are settings, not figures or times.
@@ -254,19 +252,21 @@ def compare(sides: Sides) -> Comparison:
     for number, pair in enumerate(sides.pairs):
         outcomes, why_not = _outcomes(pair)
         figures = [_figure(pair, metric) for metric in COMPARED]
+        images, changes = 0, None
         if outcomes is not None:
+            images, changes = len({image for run in outcomes[0] for image in run.images}), changes_of(*outcomes)
             drawn = Resampling(outcomes[0])
             for place, figure in enumerate(figures):
-                made = _evidence(pair, drawn, outcomes, figure.metric) if figure.difference is not None else None
-                if made is not None:
-                    found.append((number, place, made))
-        images = len({image for run in outcomes[0] for image in run.images}) if outcomes is not None else 0
-        changes = None if outcomes is None else changes_of(*outcomes)
+                if figure.difference is None:
+                    continue
+                evidence = _evidence(pair, drawn, outcomes, figure.metric, images)
+                if evidence is not None:
+                    found.append((number, place, evidence))
         compared.append(ComparedPair(pair, tuple(settings(pair)), tuple(figures), changes, images, why_not))
-    for (number, place, made), marked in zip(found, are_significant([each for _, _, each in found]), strict=True):
+    for (number, place, evidence), marked in zip(found, are_significant([each for _, _, each in found]), strict=True):
         figures = list(compared[number].figures)
-        bounds = made.interval
-        figures[place] = replace(figures[place], low=bounds.low, high=bounds.high, marked=marked)
+        low, high = evidence.interval.low, evidence.interval.high
+        figures[place] = replace(figures[place], low=low, high=high, marked=marked)
         compared[number] = replace(compared[number], figures=tuple(figures))
     return Comparison(sides, tuple(common(list(each.settings) for each in compared)), tuple(compared))
 
@@ -316,7 +316,7 @@ def _read(stored: StoredResult) -> Outcomes:
 
 
 def _evidence(
-    pair: Pair, drawn: Resampling, outcomes: tuple[list[Outcomes], list[Outcomes]], metric: str
+    pair: Pair, drawn: Resampling, outcomes: tuple[list[Outcomes], list[Outcomes]], metric: str, images: int
 ) -> Evidence | None:
     # The HM of a continual stream is the mean over its domains.
     by_domain = metric == "hm" and pair.first[0].result.spec.scenario.kind == "continual"
@@ -327,14 +327,13 @@ def _evidence(
         for image, differs in zip(one.images, answers(one, metric) != answers(other, metric), strict=True)
         if differs
     }
-    images = len({image for run in outcomes[0] for image in run.images})
     return evidence_of_resamples(second - first, len(changed), images)
 
 
-def content(comparison: Comparison) -> dict[str, Any]:
-    """Return the comparison as plain values."""
+def as_json(comparison: Comparison) -> str:
+    """Return the comparison as JSON."""
     sides = comparison.sides
-    return {
+    content = {
         "first": str(sides.first),
         "second": str(sides.second),
         "common": [asdict(each) for each in comparison.common],
@@ -355,8 +354,4 @@ def content(comparison: Comparison) -> dict[str, Any]:
         "only_first": [stored.path.name for stored in sides.only_first],
         "only_second": [stored.path.name for stored in sides.only_second],
     }
-
-
-def as_json(comparison: Comparison) -> str:
-    """Return the comparison as JSON."""
-    return json.dumps(content(comparison), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ..core.errors import import_extra
 from ..core.text import guarded
-from ..core.types import Error
 from ..evaluation.measures import MEASURES
 from ..evaluation.metrics import FPR95, NAMES, SUPPORTING
 from .against_frozen import means_to_frozen, ranks_of, to_frozen
@@ -19,6 +19,7 @@ from .figures import FROZEN, Figure, SuiteFigures
 from .folder import ResultFolder
 from .footnotes import footnotes
 from .naming import method_name, stream_name, stream_names, used_condition
+from .records import parquet_bytes
 from .result import Result
 from .spec import stream_key
 
@@ -87,31 +88,27 @@ def tidy_rows(folder: ResultFolder) -> list[dict[str, Any]]:
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
     """Return rows as a pandas table."""
-    try:
-        import pandas
-    except ImportError as problem:
-        raise Error(
-            'Results as a table need pandas: install it with `pip install "ostta[bench]"`.', code="library-missing"
-        ) from problem
-    return pandas.DataFrame.from_records(list(rows), columns=list(dict.fromkeys(name for row in rows for name in row)))
+    library = import_extra("pandas", "A table of results", "bench")
+    table: pandas.DataFrame = library.DataFrame.from_records(list(rows), columns=_names(rows))
+    return table
 
 
 def parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
     """Return rows as a parquet file. A column with values of several types becomes text."""
-    import pyarrow
-    import pyarrow.parquet
-
     columns: dict[str, list[Any]] = {}
-    for name in dict.fromkeys(name for row in rows for name in row):
+    for name in _names(rows):
         values = [row.get(name) for row in rows]
         kinds = {type(value) for value in values if value is not None}
-        mixed = len(kinds) > 1 and not kinds <= {int, float}
-        columns[name] = [None if value is None else str(value) for value in values] if mixed else values
-        if kinds == {int, float}:
-            columns[name] = [None if value is None else float(value) for value in values]
-    buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
-    return buffer.getvalue()
+        if len(kinds) > 1:
+            common = float if kinds == {int, float} else str
+            values = [None if value is None else common(value) for value in values]
+        columns[name] = values
+    return parquet_bytes(columns)
+
+
+def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of all columns, in the order in which the rows have them."""
+    return list(dict.fromkeys(name for row in rows for name in row))
 
 
 def _plain(value: Any) -> Any:
@@ -124,13 +121,8 @@ FIGURE_COLUMNS = (
 )  # fmt: skip
 
 
-def runs_csv(figures: SuiteFigures) -> str:
-    """Return one line for each run and seed, as `load_results`; for a suite, with its place in the tables."""
-    return _csv(run_rows(figures))
-
-
 def run_rows(figures: SuiteFigures) -> list[dict[str, Any]]:
-    """Return the runs of the tables of a suite, each once: its place in the tables, and its `tidy_row`."""
+    """Return one row for each run of the tables, as `load_results`; for a suite, with its place in the tables."""
     suite, rows = figures.suite, []
     # The axes of a folder repeat the columns of its runs.
     named = not figures.collected.of_folder
@@ -141,15 +133,6 @@ def run_rows(figures: SuiteFigures) -> list[dict[str, Any]]:
         stream = streams[stream_key(result.spec)]
         rows.append((at if named else {}) | tidy_row(result, figures.collected.file_of(result), stream))
     return rows
-
-
-def figures_csv(figures: SuiteFigures) -> str:
-    """Return one line for each figure, not rounded. Each axis of the suite has a column.
-
-    `part`: name of a domain, if the figure is of one domain. `group`: name of a group of columns, if the figure is a
-    mean over it. low, high: the paired interval of a difference; over: what was sampled for it.
-    """
-    return _csv(figure_rows(figures))
 
 
 def figures_json(figures: SuiteFigures) -> str:
@@ -177,7 +160,11 @@ def figures_json(figures: SuiteFigures) -> str:
 
 
 def figure_rows(figures: SuiteFigures) -> list[dict[str, Any]]:
-    """Return the rows of `figures_csv` as values."""
+    """Return one row for each figure, not rounded. Each axis of the suite has a column.
+
+    `part`: name of a domain, if the figure is of one domain. `group`: name of a group of columns, if the figure is a
+    mean over it. low, high: the paired interval of a difference; over: what was sampled for it.
+    """
     suite = figures.suite
     # Differences to the frozen row always, and to ROSITA if the tables show them.
     shown = [each for each in figures.differences if each.against == FROZEN or each in figures.shown_differences]
@@ -211,14 +198,14 @@ def _figures(figures: SuiteFigures, differences: Sequence[str]) -> Iterator[tupl
                 yield row, (), "", group or "all others", metric, figures.group_figure(row, group, metric)
 
 
-def _csv(rows: Sequence[dict[str, Any]]) -> str:
-    out = io.StringIO()
-    columns = dict.fromkeys(name for row in rows for name in row)
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as CSV, with empty cells for missing values."""
+    out, names = io.StringIO(), _names(rows)
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(map(guarded, columns))
-    writer.writerows(_cells(row.get(name) for name in columns) for row in rows)
+    writer.writerow(map(guarded, names))
+    writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
     return out.getvalue()
 
 
-def _cells(values: Iterable[Any]) -> list[str]:
-    return ["" if value is None else guarded(value) if isinstance(value, str) else repr(value) for value in values]
+def _cell(value: Any) -> str:
+    return "" if value is None else guarded(value) if isinstance(value, str) else repr(value)

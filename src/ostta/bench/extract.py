@@ -26,7 +26,7 @@ from ..feature_files import SUFFIX, FeatureFile, Metadata, write_features
 from ..state import versions
 from ..streams import Drawn, Source, draw
 from .features import FeatureStore, store_key
-from .run import open_backbone
+from .run import Watch, open_backbone
 from .spec import RunSpec, code_of, packages_of
 
 # Images in one batch of the image tower, and texts in one batch of the text tower.
@@ -56,7 +56,7 @@ def extract(
     words: Sequence[str] = (),
     half: bool = False,
     batch: int = BATCH,
-    watch: Callable[[int, int, float | None], None] | None = None,
+    watch: Watch | None = None,
 ) -> FeatureFile:
     """Encode the images of both sides of `spec` with its backbone, and write their features to `out`.
 
@@ -76,21 +76,18 @@ def extract(
         class_embeddings = _texts(backbone, classes, templates)
         word_embeddings = _texts(backbone, words, templates)
     parts = out.parent / f".{out.name}.parts"
-    counter = _Counter(sum(len(side.source) for side in sides), watch)
-    rows = [_encoded(side, backbone, parts, spec, batch, counter) for side in sides]
+    done, total = 0, sum(len(side.source) for side in sides)
+
+    def count(images: int) -> None:
+        nonlocal done
+        for _ in range(images):
+            done += 1
+            if watch is not None:
+                watch(done, total, None)
+
+    rows = [_encoded(side, backbone, parts, spec, batch, count) for side in sides]
     labels = [np.asarray(s.source.labels) if s.known else np.full(len(s.source), -1, np.int64) for s in sides]
     dtype = np.float16 if half else np.float32
-    metadata = Metadata(
-        backbone=backbone.id,
-        weight_hash=backbone.weight_hash,
-        # Given embeddings do not depend on templates.
-        templates=() if isinstance(backbone, Wrapped) else tuple(templates),
-        defaults={owner: dict(options) for owner, options in backbone.defaults.items()},
-        remark=backbone.remark,
-        unfamiliar=tuple(backbone.unfamiliar(classes)) if classes else (),
-        sets=tuple(_described(side) for side in sides),
-        versions=versions() | packages_of(spec),
-    )
     written = write_features(
         out,
         np.concatenate(rows).astype(dtype),
@@ -98,7 +95,7 @@ def extract(
         classes,
         class_embeddings.astype(dtype),
         float(backbone.logit_scale),
-        metadata,
+        _metadata(spec, backbone, sides, classes, templates),
         tuple(words),
         word_embeddings.astype(dtype),
     )
@@ -108,12 +105,12 @@ def extract(
 
 def _sides(spec: RunSpec, root: Path | None, known: bool) -> Iterator[Side]:
     code = code_of(spec)
-    names = ([(spec.desired, True)] if known else []) + ([(spec.undesired, False)] if spec.undesired else [])
-    for name, desired in names:
-        assert name is not None
-        how = {"corruption": spec.corruption, "severity": spec.severity, "seed": spec.seed, "code": code}
-        how |= {"named": desired, "classes": spec.classes if desired else None}
-        dataset, source = open_part(name, root, spec.limit, spec.seed, desired=desired, **how)
+    for name, desired in ((spec.desired if known else None, True), (spec.undesired, False)):
+        if not name:
+            continue
+        options = {"corruption": spec.corruption, "severity": spec.severity, "seed": spec.seed, "code": code}
+        options |= {"named": desired, "classes": spec.classes if desired else None}
+        dataset, source = open_part(name, root, spec.limit, spec.seed, desired=desired, **options)
         if dataset.origin == ORIGIN:
             raise Error(f"'{name}' has features already: give a data set of images.", code="dataset-invalid")
         if not len(dataset):
@@ -139,26 +136,15 @@ def _texts(backbone: Backbone, names: Sequence[str], templates: Sequence[str]) -
     return np.concatenate(rows) if rows else np.zeros((0, backbone.feature_width), np.float32)
 
 
-class _Counter:
-    def __init__(self, total: int, watch: Callable[[int, int, float | None], None] | None) -> None:
-        self._done, self._total, self._watch = 0, total, watch
-
-    def add(self, images: int) -> None:
-        for _ in range(images):
-            self._done += 1
-            if self._watch is not None:
-                self._watch(self._done, self._total, None)
-
-
 def _encoded(
-    side: Side, backbone: Backbone, parts: Path, spec: RunSpec, batch: int, counter: _Counter
+    side: Side, backbone: Backbone, parts: Path, spec: RunSpec, batch: int, count: Callable[[int], None]
 ) -> NDArray[np.float32]:
     """Return the unit features [N, D] of one side, in the order of its images."""
     name = store_key(backbone, side.dataset, spec.plugins)
     store = FeatureStore(parts / name, backbone.feature_width)
     numbers = side.source.numbers.tolist() if isinstance(side.source, Drawn) else list(range(len(side.source)))
     missing = [number for number in numbers if store.get(number) is None]
-    counter.add(len(numbers) - len(missing))
+    count(len(numbers) - len(missing))
     kept = time.monotonic()
     try:
         for start in range(0, len(missing), batch):
@@ -175,7 +161,7 @@ def _encoded(
                         code="features-invalid",
                     )
                 store.add(number, row.clone())
-            counter.add(len(some))
+            count(len(some))
             if time.monotonic() - kept > KEEP_EVERY:
                 store.write()
                 kept = time.monotonic()
@@ -183,6 +169,22 @@ def _encoded(
         store.write()
     found = [store.get(number) for number in numbers]
     return torch.stack([row for row in found if row is not None]).numpy()
+
+
+def _metadata(
+    spec: RunSpec, backbone: Backbone, sides: Sequence[Side], classes: Sequence[str], templates: Sequence[str]
+) -> Metadata:
+    return Metadata(
+        backbone=backbone.id,
+        weight_hash=backbone.weight_hash,
+        # Given embeddings do not depend on templates.
+        templates=() if isinstance(backbone, Wrapped) else tuple(templates),
+        defaults={owner: dict(options) for owner, options in backbone.defaults.items()},
+        remark=backbone.remark,
+        unfamiliar=tuple(backbone.unfamiliar(classes)) if classes else (),
+        sets=tuple(_described(side) for side in sides),
+        versions=versions() | packages_of(spec),
+    )
 
 
 def _described(side: Side) -> dict[str, Any]:

@@ -13,21 +13,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..config.registry import require_known
+from ..core.types import Error
 from ..evaluation.measures import MEASURES, is_measure, worst_tenth
 from ..evaluation.metrics import FPR95
-from .collected import Names, Place, SuiteResults, collect, grouped
+from .collected import Names, Place, Position, SuiteResults, collect_results, folder_results, grouped, is_folder
 from .paper.values import printed, why_not_comparable
-from .records import (
-    Evidence,
-    Over,
-    PairedDifferences,
-    RecordedMeasures,
-    are_significant,
-    evidence,
-    evidence_of_resamples,
-)
+from .records import Evidence, Over, PairedDifferences, RecordedMeasures, are_significant, evidence_of_resamples
 from .result import METRICS, Result, lower_is_better, metric_value
 from .spec import run_key
+from .suite import load_suite
 
 FROZEN, RIVAL = "zero_shot", "rosita"
 
@@ -37,8 +31,7 @@ DELTA = "delta"
 
 
 Key = TypeVar("Key")
-# A row and a column, and the keys of the runs at two places.
-_At = tuple[Names, Names]
+# The keys of the runs at two places.
 _RunPair = frozenset[frozenset[str]]
 
 
@@ -344,10 +337,10 @@ class SuiteFigures:
                 other = self._places[against, column]
                 differences = self._differences(place, other, metric)
                 figure = _summed(list(differences.values()))
-                found = evidence(self.paired, place.results, other.results, self._resampled(metric), differences)
+                found = self.paired.evidence(place.results, other.results, self._resampled(metric), differences)
                 if found is not None:
                     self._evidence[row, column, difference.name] = found
-                    figure = _with_evidence(figure, found, marked=False)
+                    figure = _with_evidence(figure, found)
                 if (metric, difference.against) == (self.headline, FROZEN):
                     figure = self._delta_beside_paper(figure, (row, column), (against, column))
             self._figures[row, column, difference.name, ""] = figure
@@ -375,7 +368,7 @@ class SuiteFigures:
         apart = next((reason for reason in reasons if reason), "a doubtful figure" if value.doubt else "")
         return _beside(figure, value.value, value.doubt, apart)
 
-    def _delta_beside_paper(self, figure: Figure, own: tuple[Names, Names], frozen: tuple[Names, Names]) -> Figure:
+    def _delta_beside_paper(self, figure: Figure, own: Position, frozen: Position) -> Figure:
         one, other = (self._figures[*place, self.headline, ""] for place in (own, frozen))
         if one.paper is None or other.paper is None:
             return figure
@@ -389,7 +382,7 @@ class SuiteFigures:
         """
         family: dict[_RunPair, Evidence] = {}
         stars: dict[tuple[Names, Names, str], _RunPair] = {}
-        best: list[tuple[list[_At], list[_RunPair]]] = []
+        best: list[tuple[list[Position], list[_RunPair]]] = []
         for difference in self.differences if not part else ():
             for row, column in self._places:
                 found = self._evidence.get((row, column, difference.name))
@@ -416,41 +409,39 @@ class SuiteFigures:
                 for name in tops:
                     self._figures[*name, metric, part] = replace(self._figures[*name, metric, part], best=True)
 
-    def _compared_places(self) -> Collection[list[_At]]:
+    def _compared_places(self) -> Collection[list[Position]]:
         """Return the places that are compared with each other: one column, one backbone, one stream."""
-        groups: dict[tuple[Names, str], list[_At]] = {}
+        groups: dict[tuple[Names, str], list[Position]] = {}
         for (row, column), place in self._places.items():
             groups.setdefault((column, place.stream), []).append((row, column))
         return groups.values()
 
-    def _run_pair(self, one: _At, other: _At) -> _RunPair:
+    def _run_pair(self, one: Position, other: Position) -> _RunPair:
         return frozenset((self._places[one].keys, self._places[other].keys))
 
-    def _best(self, group: list[_At], metric: str, part: str) -> tuple[list[_At], list[_At]]:
+    def _best(self, group: list[Position], metric: str, part: str) -> tuple[list[Position], list[Position]]:
         """Return the places with the best mean, which share their runs, and the others; no others if none is best."""
-        arrow = METRICS[metric][-1] if metric in self.suite.metrics else ""
         means = {name: mean for name in group if (mean := self.mean(*name, metric, part)) is not None}
-        if arrow not in ("↑", "↓") or len(means) < 2:
+        has_best = metric in self.suite.metrics and METRICS[metric].endswith(("↑", "↓"))
+        if not has_best or len(means) < 2:
             return group[:1], []
-        top = max(means, key=means.__getitem__) if arrow == "↑" else min(means, key=means.__getitem__)
+        top = (min if lower_is_better(metric) else max)(means, key=means.__getitem__)
         # The same runs may be shown in several rows.
         tops = [name for name in means if self._places[name].keys == self._places[top].keys]
-        return [top, *(name for name in tops if name != top)], [name for name in means if name not in tops]
+        return tops, [name for name in means if name not in tops]
 
-    def _compare(self, one: _At, other: _At, metric: str, part: str) -> Evidence | None:
+    def _compare(self, one: Position, other: Position, metric: str, part: str) -> Evidence | None:
         """Return the evidence of the difference between two places of a column."""
         ours, theirs = self._places[one], self._places[other]
         # Figures of one domain are not resampled.
         resampled = "" if part else self._resampled(metric)
         differences = self._differences(ours, theirs, metric, part)
-        return evidence(self.paired, ours.results, theirs.results, resampled, differences)
+        return self.paired.evidence(ours.results, theirs.results, resampled, differences)
 
 
-def _with_evidence(figure: Figure, found: Evidence | None, marked: bool) -> Figure:
-    if found is None:
-        return figure
-    bounds = found.interval
-    return replace(figure, low=bounds.low, high=bounds.high, over=found.over, images=found.images, marked=marked)
+def _with_evidence(figure: Figure, evidence: Evidence, marked: bool = False) -> Figure:
+    low, high = evidence.interval.low, evidence.interval.high
+    return replace(figure, low=low, high=high, over=evidence.over, images=evidence.images, marked=marked)
 
 
 def _beside(figure: Figure, paper: float, doubt: str, apart: str) -> Figure:
@@ -482,4 +473,12 @@ def figures_of(
     `given` as in `collect_results`.
     """
     require_known(fpr95, FPR95, "convention of FPR95")
-    return SuiteFigures(collect(what, out, seeds, limit, only, given or {}), fpr95)
+    if not is_folder(what):
+        return SuiteFigures(collect_results(load_suite(what), out, seeds, limit, only, given), fpr95)
+    for_suites = [*(given or ()), *(["limit"] if limit is not None else [])]
+    if for_suites:
+        raise Error(
+            f"--{for_suites[0]} is for suites, and {what} is a folder: its runs are shown as they were made.",
+            code="option-not-for-folders",
+        )
+    return SuiteFigures(folder_results(Path(what), seeds, only), fpr95)

@@ -10,12 +10,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
+from ..core.errors import translate_errors
 from ..core.types import Error
-from ..io import make_folder, parse_json, read_regular, readable, write_atomically
-from .result import Result, read_result
+from ..io import make_folder, parse_json, read_regular, readable
+from .result import Result, read_result, write_json
 from .spec import RunSpec, is_frozen, run_key
 
 FAILED, LOCKS = "failed", ".locks"
@@ -23,7 +24,7 @@ FAILED, LOCKS = "failed", ".locks"
 
 @dataclass(frozen=True)
 class RunInputs:
-    """What must be equal, beside the spec, for a result to be reused."""
+    """Inputs of a run. A result is reused only if its spec and its inputs are equal."""
 
     weight_hash: str
     stream_identity: str
@@ -173,9 +174,7 @@ def write_failure(out: Path, spec: RunSpec, reason: str, traceback: str | None) 
     """Write a note that the run failed."""
     path = _failure_path(out, spec)
     make_folder(path.parent)
-    content = {"spec": spec.model_dump(mode="json"), "reason": reason, "traceback": traceback}
-    text = readable(json.dumps(content, indent=2, ensure_ascii=False))
-    write_atomically(path, f"{text}\n".encode())
+    write_json({"spec": spec.model_dump(mode="json"), "reason": reason, "traceback": traceback}, path)
 
 
 def remove_failure(out: Path, spec: RunSpec) -> None:
@@ -203,9 +202,7 @@ class RunLock:
     def __enter__(self) -> RunLock:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
@@ -219,8 +216,8 @@ def try_lock(out: Path, spec: RunSpec) -> RunLock | None:
         return None
     except OSError as problem:
         os.close(handle)
-        reason = f"The file system of {out} has no locks ({problem.strerror}): choose another folder."
-        raise Error(reason, code="lock-unavailable") from None
+        message = f"The file system of {out} has no locks ({problem.strerror}): choose another folder."
+        raise Error(message, code="lock-unavailable") from None
     return RunLock(handle)
 
 
@@ -261,7 +258,5 @@ def _open(out: Path, spec: RunSpec) -> int:
     folder = out / LOCKS
     make_folder(folder)
     path = folder / f"{run_key(spec)}.lock"
-    try:
+    with translate_errors("lock-unavailable", f"The lock {path} cannot be made ({{reason}}).", OSError):
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as problem:
-        raise Error(f"The lock {path} cannot be made ({problem.strerror}).", code="lock-unavailable") from None

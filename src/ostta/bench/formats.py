@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .collected import is_folder
-from .data_export import figures_csv, figures_json, runs_csv
+from .data_export import csv_text, figure_rows, figures_json, run_rows
 from .figures import SuiteFigures
 from .tables import WIDTH, Block, Sheet, TableCell, compact_sheet, sheet
 
@@ -21,12 +21,12 @@ _LATEX = {
 def markdown(figures: SuiteFigures) -> str:
     """Return all tables with their footnotes in Markdown."""
     # Half of the usual width, because each heading contains the name of its group.
-    made = sheet(figures, WIDTH // 2)
-    parts = [f"## {_md(made.title)}", *(_markdown_table(block) for block in made.blocks)]
-    if made.doubts:
-        parts.append("\n".join(f"[{number}] {_md(doubt)}." for number, doubt in enumerate(made.doubts, 1)))
+    tables = sheet(figures, WIDTH // 2)
+    parts = [f"## {_md(tables.title)}", *(_markdown_table(block) for block in tables.blocks)]
+    if tables.doubts:
+        parts.append("\n".join(f"[{number}] {_md(doubt)}." for number, doubt in enumerate(tables.doubts, 1)))
     # Backquotes in footnotes are Markdown.
-    parts += [_md(note).replace("\\`", "`") for note in made.footnotes]
+    parts += [_md(note).replace("\\`", "`") for note in tables.footnotes]
     return "\n\n".join(parts) + "\n"
 
 
@@ -35,15 +35,14 @@ def latex(figures: SuiteFigures) -> str:
     return _latex(figures, sheet(figures))
 
 
-def _latex(figures: SuiteFigures, made: Sheet) -> str:
+def _latex(figures: SuiteFigures, tables: Sheet) -> str:
     name = figures.suite.name
-    label = re.sub(
-        r"[^a-z0-9]+", "-", (Path(name).stem if figures.suite.folder or is_folder(name) else name).lower()
-    ).strip("-")
+    short = Path(name).stem if figures.suite.folder or is_folder(name) else name
+    label = re.sub(r"[^a-z0-9]+", "-", short.lower()).strip("-")
     parts = ["% needs \\usepackage{booktabs}"]
-    parts += [_latex_table(made, block, f"tab:{label}-{number}") for number, block in enumerate(made.blocks, 1)]
-    notes = [f"$^{{{number}}}$ {_tex(doubt)}." for number, doubt in enumerate(made.doubts, 1)]
-    notes += map(_tex_sentence, made.footnotes)
+    parts += [_latex_table(tables, block, f"tab:{label}-{number}") for number, block in enumerate(tables.blocks, 1)]
+    notes = [f"$^{{{number}}}$ {_tex(doubt)}." for number, doubt in enumerate(tables.doubts, 1)]
+    notes += map(_tex_sentence, tables.footnotes)
     if notes:
         # The group limits the font size to the notes.
         lines = "\n".join(f"\\noindent {note}\\par" for note in notes)
@@ -55,8 +54,8 @@ FORMATS: dict[str, Callable[[SuiteFigures], str]] = {
     "md": markdown,
     "latex": latex,
     "latex-compact": lambda figures: _latex(figures, compact_sheet(figures)),
-    "csv": runs_csv,
-    "figures": figures_csv,
+    "csv": lambda figures: csv_text(run_rows(figures)),
+    "figures": lambda figures: csv_text(figure_rows(figures)),
     "json": figures_json,
 }
 
@@ -98,7 +97,7 @@ def _md(text: str) -> str:
     return re.sub(r"([\\|*<>`])", r"\\\1", text).replace("\n", " ")
 
 
-def _latex_table(made: Sheet, block: Block, label: str) -> str:
+def _latex_table(tables: Sheet, block: Block, label: str) -> str:
     stubs, spans, rules = len(block.stub), [], []
     at = stubs + 1
     for name, headings in block.groups:
@@ -115,7 +114,7 @@ def _latex_table(made: Sheet, block: Block, label: str) -> str:
         body.append(_latex_line([*map(_tex, names), *map(_latex_cell, cells)]))
     # The streams distinguish several tables of one kind.
     streams = "; ".join(name for name, _ in block.groups if name)
-    caption = ". ".join(part for part in (made.title, block.title, streams) if part)
+    caption = ". ".join(part for part in (tables.title, block.title, streams) if part)
     return "\n".join(
         [
             "\\begin{table}[t]\n\\centering",

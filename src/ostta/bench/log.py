@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import import_extra, translate_errors
 from ..core.types import Error, Prediction
 from .result import Result
 
@@ -68,14 +69,9 @@ class RunLog:
 
 
 def _summary_writer(folder: Path, first: int) -> Any:
-    try:
-        import tensorboard  # noqa: F401 - without it, the error of torch does not say what to install
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise Error(
-            "The log tensorboard needs TensorBoard: pip install 'ostta[tensorboard]'.", code="library-missing"
-        ) from None
-    try:
+    # Without this import, the error of torch does not say what to install.
+    import_extra("tensorboard", "The log tensorboard", "tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
+    with translate_errors("file-not-written", f"The log in {folder} cannot be written ({{reason}}).", OSError):
         return SummaryWriter(str(folder), purge_step=first if first > 1 else None)
-    except OSError as problem:
-        raise Error(f"The log in {folder} cannot be written ({problem.strerror}).", code="file-not-written") from None

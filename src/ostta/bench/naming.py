@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, Literal
 
@@ -13,7 +13,6 @@ from ..core.types import Error
 from ..data.catalogue import CATALOGUE
 from ..data.names import parse_name
 from .spec import (
-    DomainsScenario,
     FileModel,
     RunSpec,
     default_draw,
@@ -41,6 +40,15 @@ def short(name: str) -> str:
     return f"{head}:{PurePath(rest).name}" if colon and "/" in rest and head != "hub" else name
 
 
+def file_name(text: str) -> str:
+    """Return a text as part of a file name.
+
+    >>> file_name("openai/clip-vit-base-patch16")
+    'openai-clip-vit-base-patch16'
+    """
+    return "".join(character if character.isalnum() or character in "_-" else "-" for character in text)
+
+
 def stream_name(spec: RunSpec) -> str:
     """Return the data sets of a stream, and its settings that differ from the defaults.
 
@@ -65,6 +73,15 @@ def stream_name(spec: RunSpec) -> str:
     if spec.limit is not None:
         parts.append(f"limit {spec.limit}")
     return ", ".join(parts)
+
+
+def seeds_text(seeds: Collection[int]) -> str:
+    """Return the seeds in words.
+
+    >>> seeds_text([0]), seeds_text([0, 1])
+    ('seed 0', 'seeds 0, 1')
+    """
+    return f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
 
 
 def run_title(spec: RunSpec) -> str:
@@ -225,7 +242,7 @@ def _option_text(value: Any) -> str:
 
 def _scenario_flags(spec: RunSpec) -> list[str] | None:
     scenario = spec.scenario
-    if isinstance(scenario, DomainsScenario):
+    if scenario.kind == "domains":
         return None
     plain = type(scenario)()
     given = {name: getattr(scenario, name) for name in _FLAGS if name in type(scenario).model_fields}
@@ -266,7 +283,7 @@ def shown_stream(spec: RunSpec) -> str:
     >>> shown_stream(RunSpec(undesired="svhn", limit=500))
     'cifar10c under snow 5 against svhn, 500 desired images'
     """
-    if isinstance(spec.scenario, DomainsScenario):
+    if spec.scenario.kind == "domains":
         known = " and ".join(dict.fromkeys(domain.desired for domain in spec.scenario.domains))
     else:
         known = spec.desired

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -35,10 +36,10 @@ def cluster(jobs: Iterator[tuple[Job, RunLock]], workers: int, threads: int) -> 
     running: dict[Any, tuple[Job, RunLock]] = {}
     try:
         while True:
-            while len(running) < workers and (taken := next(jobs, None)) is not None:
+            for job, lock in itertools.islice(jobs, workers - len(running)):
                 # Ray assigns GPUs, and a run waits for one.
-                gpus = 1 if taken[0].spec.device.startswith("cuda") else 0
-                running[task.options(num_gpus=gpus).remote(taken[0].model_dump_json())] = taken
+                gpus = 1 if job.spec.device.startswith("cuda") else 0
+                running[task.options(num_gpus=gpus).remote(job.model_dump_json())] = job, lock
             if not running:
                 return
             ready, _ = ray.wait(list(running), num_returns=1)
@@ -67,11 +68,11 @@ def _carry_out(content: str) -> tuple[str, dict[str, bytes]]:
             shutil.copytree(job.out / FOLDER, out / FOLDER)
         copied = set(out.rglob("*"))
         ending = attempt(job.model_copy(update={"out": out, "stream_identity": None}))
-        made = [path for path in out.rglob("*") if path.is_file() and path not in copied]
+        written = [path for path in out.rglob("*") if path.is_file() and path not in copied]
         # Checkpoints are not returned, because the next attempt may be on another machine.
         files = {
             path.relative_to(out).as_posix(): path.read_bytes()
-            for path in made
+            for path in written
             if path.parent == out or path.is_relative_to(out / FOLDER)
         }
     return ending.model_dump_json(), files

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.errors import translate_errors
 from ..core.types import Error
 from ..evaluation.intervals import (
     ALPHA,
@@ -44,12 +45,17 @@ _OPTIONAL = ("probability", "undecided")
 
 def write_records(records: Records, path: Path) -> None:
     """Write the per-image columns as parquet."""
+    write_atomically(path, parquet_bytes(records.columns()))
+
+
+def parquet_bytes(columns: Mapping[str, Any]) -> bytes:
+    """Return columns as a parquet file."""
     import pyarrow
     import pyarrow.parquet
 
     buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(records.columns()), buffer)
-    write_atomically(path, buffer.getvalue())
+    pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
+    return buffer.getvalue()
 
 
 def read_records(path: Path, required: Sequence[str] = DRAWN) -> RunRecords:
@@ -57,17 +63,14 @@ def read_records(path: Path, required: Sequence[str] = DRAWN) -> RunRecords:
     import pyarrow
     import pyarrow.parquet
 
-    try:
-        there = pyarrow.parquet.read_schema(path).names
-        lacking = next((name for name in required if name not in there), None)
-        if lacking is not None:
-            raise _unreadable(path, f"there is no column {lacking!r}")
-        table = pyarrow.parquet.read_table(
-            path, columns=[name for name in dict.fromkeys((*DRAWN, *PAIRED, *MEASURED, *_OPTIONAL)) if name in there]
-        )
-    except (OSError, pyarrow.ArrowException) as problem:
-        raise _unreadable(path, str(problem)) from None
-    return RunRecords(table)
+    message = f"The records {path} cannot be read ({{reason}})."
+    with translate_errors("records-unreadable", message, OSError, ValueError, pyarrow.ArrowException):
+        names = pyarrow.parquet.read_schema(path).names
+        missing = next((name for name in required if name not in names), None)
+        if missing is not None:
+            raise ValueError(f"there is no column {missing!r}")
+        read = [name for name in dict.fromkeys((*DRAWN, *PAIRED, *MEASURED, *_OPTIONAL)) if name in names]
+        return RunRecords(pyarrow.parquet.read_table(path, columns=read))
 
 
 def records_of(result: Result, folder: Path, required: Sequence[str]) -> RunRecords:
@@ -165,10 +168,6 @@ def score_limits(runs: list[RunRecords]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _unreadable(path: Path, reason: str) -> Error:
-    return Error(f"The records {path} cannot be read ({reason.splitlines()[0]}).", code="records-unreadable")
-
-
 class RecordedMeasures:
     """Measures of the runs of a folder: from their result files, or from their records, which are read once."""
 
@@ -181,10 +180,13 @@ class RecordedMeasures:
         if measure in result.measures:
             return result.measures[measure]
         columns = self._columns(result)
-        if columns is None or measure != "regret":
-            return None if columns is None else find_measure(measure)(columns)
-        same = frozen is not None and frozen.stream.hash == result.stream.hash
-        base = self._columns(frozen) if frozen is not None and same else None
+        if columns is None:
+            return None
+        if measure != "regret":
+            return find_measure(measure)(columns)
+        if frozen is None or frozen.stream.hash != result.stream.hash:
+            return None
+        base = self._columns(frozen)
         return None if base is None else regret(columns, base)
 
     def _columns(self, result: Result) -> RunColumns | None:
@@ -249,14 +251,26 @@ class PairedDifferences:
     def __bool__(self) -> bool:
         return self._resampling is not None
 
-    def difference(
-        self, ours: Sequence[Result], theirs: Sequence[Result], metric: str, seeds: tuple[int, ...]
+    def evidence(
+        self, ours: Mapping[int, Result], theirs: Mapping[int, Result], metric: str, differences: Mapping[int, float]
     ) -> Evidence | None:
-        """Return the evidence of the difference between runs with these seeds; None if there is none."""
-        if self._resampling is None or metric not in self._metrics or not ours:
+        """Return the evidence of the `differences` of `metric`, one a seed; None if no interval can be computed."""
+        pairs = {seed: (ours[seed], theirs[seed]) for seed in differences}
+        found = self._over_images(pairs, metric)
+        if found is not None:
+            return found
+        # Seeds that only reorder the same images are not independent samples.
+        if all(one.spec.draw == other.spec.draw == "images" for one, other in pairs.values()):
+            seeds = over_seeds(list(differences.values()))
+            return None if seeds is None else Evidence(*seeds, over="seeds")
+        return None
+
+    def _over_images(self, pairs: Mapping[int, tuple[Result, Result]], metric: str) -> Evidence | None:
+        """Return the evidence in the resamples of images, from two runs a seed."""
+        if self._resampling is None or metric not in self._metrics or not pairs:
             return None
         parts, images, changed = [], set[int](), set[int]()
-        for one, other in zip(ours, theirs, strict=True):
+        for one, other in pairs.values():
             if one.stream_identity != other.stream_identity:
                 return None
             first, second = self._of(one), self._of(other)
@@ -269,7 +283,7 @@ class PairedDifferences:
             images.update(first.places.tolist())
             differ = answers(first.outcomes, metric) != answers(second.outcomes, metric)
             changed.update(first.places[differ].tolist())
-        return evidence_of_resamples(np.stack(parts), len(changed), len(images), seeds)
+        return evidence_of_resamples(np.stack(parts), len(changed), len(images), tuple(pairs))
 
     def _of(self, result: Result) -> _Measured | None:
         key = run_key(result.spec)
@@ -303,25 +317,6 @@ class PairedDifferences:
             self.unusable.append(result.records)
 
 
-def evidence(
-    paired: PairedDifferences,
-    ours: Mapping[int, Result],
-    theirs: Mapping[int, Result],
-    metric: str,
-    differences: Mapping[int, float],
-) -> Evidence | None:
-    """Return the evidence of the `differences` of `metric`, one a seed; None if no interval can be computed."""
-    first, second = ([side[seed] for seed in differences] for side in (ours, theirs))
-    found = paired.difference(first, second, metric, tuple(differences))
-    if found is not None:
-        return found
-    # Seeds that only reorder the same images are not independent samples.
-    if all(ours[seed].spec.draw == theirs[seed].spec.draw == "images" for seed in differences):
-        seeds = over_seeds(list(differences.values()))
-        return None if seeds is None else Evidence(*seeds, over="seeds")
-    return None
-
-
 def evidence_of_resamples(resampled: Values, changed: int, images: int, seeds: tuple[int, ...] = ()) -> Evidence | None:
     """Return the evidence of resampled differences, one row a seed; None if too few resamples are finite."""
     found = interval(resampled)
@@ -332,7 +327,7 @@ def evidence_of_resamples(resampled: Values, changed: int, images: int, seeds: t
 
 
 def answers(run: Outcomes, metric: str) -> NDArray[Any]:
-    """Return what `metric` depends on for each image: the score, the best class, or the answer."""
+    """Return the scores, the best classes or the answers of all images, whichever `metric` depends on."""
     if metric in OF_SCORES:
         return run.scores
     return run.index if metric == "accuracy" else np.where(run.accepted, run.index, -1)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from ..config.profiles import apply_profile
+from ..core.errors import translate_errors
 from ..core.types import Error
 from ..data.class_names import Classes, described
 from ..io import ROOT_VARIABLE, data_folder, parse_json
@@ -58,10 +60,12 @@ def requested_sweep(
         raise Error("`descriptions` is given twice: the file of --classes has them too.", code="option-conflict")
     has_unknown = ratio > 0
     known, unknown, note = default_sets(desired, undesired, root, has_unknown and undesired_classes is None)
+    if undesired_classes is not None:
+        unknown = known
     components = apply_profile(profile, method, score, identifier)
     stream: dict[str, Any] = {
         "desired": known,
-        "undesired": None if not has_unknown else known if undesired_classes is not None else unknown,
+        "undesired": unknown if has_unknown else None,
         "undesired_classes": None if undesired_classes is None else list(undesired_classes),
         "limit": limit,
         "scenario": scenario,
@@ -69,10 +73,7 @@ def requested_sweep(
     spec = checked_spec(
         **stream,
         **fields,
-        method=components.method,
-        score=components.score,
-        identifier=components.identifier,
-        profile=profile,
+        **asdict(components),
         options={"descriptions": list(descriptions)} if descriptions else {},
         ratio=ratio,
         classes=None if names is None else list(names),
@@ -137,12 +138,11 @@ def _scenario_file(path: str) -> dict[str, Any]:
             f"There is no scenario {path!r}: choose one of {', '.join(SCENARIOS)}, or give a JSON file.",
             code="scenario-unknown",
         )
-    try:
+    with (
+        translate_errors("file-unreadable", f"The scenario file {path} cannot be read ({{reason}}).", OSError),
+        translate_errors("scenario-invalid", f"The scenario file {path} is not JSON ({{reason}}).", ValueError),
+    ):
         content = parse_json(Path(path).read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise Error(f"The scenario file {path} cannot be read ({problem.strerror}).", code="file-unreadable") from None
-    except ValueError as problem:
-        raise Error(f"The scenario file {path} is not JSON ({problem}).", code="scenario-invalid") from None
     if not isinstance(content, dict) or content.get("kind") not in list(SCENARIOS):
         raise Error(
             f"The scenario file {path} must contain an object whose `kind` is one of {', '.join(SCENARIOS)}.",

@@ -177,7 +177,7 @@ class Result(FileModel):
 
     @property
     def stream_identity(self) -> tuple[str, ...]:
-        """What is equal for results on the same images in the same order.
+        """A value that all results on the same images in the same order share.
 
         A file without an identity equals only other such files, with the same order, spec and origins.
         """
@@ -221,8 +221,13 @@ class Result(FileModel):
         return {**content, **split}
 
     def write(self, path: Path) -> None:
-        text = readable(json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False))
-        write_atomically(path, f"{text}\n".encode())
+        write_json(self.model_dump(mode="json"), path)
+
+
+def write_json(content: dict[str, Any], path: Path) -> None:
+    """Write values as JSON that people can read."""
+    text = readable(json.dumps(content, indent=2, ensure_ascii=False))
+    write_atomically(path, f"{text}\n".encode())
 
 
 def read_result(path: Path) -> Result:
@@ -303,21 +308,18 @@ def metric_value(result: Result, metric: str, fpr95: str = "interpolated", part:
 
     The metrics are `updates` and those of `METRICS`, except the spreads over seeds.
     """
+    figures: Figures | None = result.metrics
     if part:
-        domain = next((domain for domain in result.domains if domain.name == part), None)
-        if domain is None or metric not in (*NAMES, *SUPPORTING):
-            return None
-        of_part: float | None = getattr(domain.metrics, FPR95[fpr95] if metric == "fpr95" else metric)
-        return of_part
-    if metric == "hm" and result.spec.scenario.kind == "continual":
+        figures = next((domain.metrics for domain in result.domains if domain.name == part), None)
+    elif metric == "hm" and result.spec.scenario.kind == "continual":
         return result.hm_mean_domains
-    if metric == "accuracy" and result.metrics.accuracy is None and result.spec.identifier == "all":
+    elif metric == "accuracy" and result.metrics.accuracy is None and result.spec.identifier == "all":
         # Older files have no accuracy; it equals `acc_desired` if the identifier accepts all images.
         metric = "acc_desired"
     if metric in (*NAMES, *SUPPORTING):
-        figure: float | None = getattr(result.metrics, FPR95[fpr95] if metric == "fpr95" else metric)
+        figure: float | None = getattr(figures, FPR95[fpr95] if metric == "fpr95" else metric, None)
         return figure
-    compute = _OF_RESULT.get(metric)
+    compute = None if part else _OF_RESULT.get(metric)
     return None if compute is None else compute(result)
 
 
@@ -401,7 +403,16 @@ DASH = "–"
 COUNTS = ("updates", "events", "classes", "bank_features", "adapted_parameters", "added_parameters")
 
 
-DIGITS = {"ms": 1, "euclidean": 4, "cosine": 4, "wasserstein": 4, "bank_mb": 3, "hm_std": 3, "gpu_memory_gb": 3}
+DIGITS = {
+    **dict.fromkeys(COUNTS, 1),
+    "ms": 1,
+    "euclidean": 4,
+    "cosine": 4,
+    "wasserstein": 4,
+    "bank_mb": 3,
+    "hm_std": 3,
+    "gpu_memory_gb": 3,
+}
 
 
 def number(value: float | None, metric: str, *, signed: bool = False) -> str:
@@ -410,5 +421,5 @@ def number(value: float | None, metric: str, *, signed: bool = False) -> str:
         return DASH
     if metric in COUNTS and value == round(value):
         return f"{value:+,.0f}" if signed else f"{value:,.0f}"
-    digits = 1 if metric in COUNTS else MEASURES[metric].digits if metric in MEASURES else DIGITS.get(metric, 2)
+    digits = MEASURES[metric].digits if metric in MEASURES else DIGITS.get(metric, 2)
     return f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"

@@ -37,9 +37,10 @@ from .checkpoint import EVERY, Checkpoint, RunPosition
 from .folder import RunInputs, StoredResult, class_names_hash, wait_for_lock
 from .log import RunLog
 from .machine import LoadMeter, hardware, peak_memory, reset_peak
+from .naming import file_name
 from .records import write_records
 from .result import Analyses, DomainFigures, Figures, Latency, Metrics, Quantiles, Result, StreamInfo, read_result
-from .spec import FoolingScenario, RunSpec, code_of, identity, packages_of
+from .spec import RunSpec, code_of, identity, packages_of
 from .stream import Composed, check_names, compose, is_features, sides_of
 
 if TYPE_CHECKING:
@@ -83,12 +84,12 @@ class Prepared:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     def path(self, out: Path) -> Path:
-        # Names such as "folder:PATH" contain characters that file names should not contain.
         kind = self.spec.scenario.kind
         sets = [] if kind == "domains" else [self.spec.desired, self.spec.undesired or "closed"]
         parts = [self.spec.method, *sets] + ([] if kind == "single" else [kind])
-        tidy = ["".join(c if c.isalnum() or c in "_-" else "-" for c in Path(part).name) for part in parts]
-        return out / f"{'-'.join(tidy)}-s{self.spec.seed}-{self.key}.json"
+        # Names such as "folder:PATH" contain characters that file names should not contain.
+        name = "-".join(file_name(Path(part).name) for part in parts)
+        return out / f"{name}-s{self.spec.seed}-{self.key}.json"
 
 
 def prepare(
@@ -99,7 +100,7 @@ def prepare(
     The identity of the stream is computed from the data unless it is given.
     """
     components = check_names(spec, code_of(spec))
-    if backbone is None and isinstance(spec.scenario, FoolingScenario):
+    if backbone is None and spec.scenario.kind == "fooling":
         # The model selects the images of this scenario.
         backbone = open_backbone(spec, root)
     composed = compose(spec, root, backbone)
@@ -329,7 +330,7 @@ def run(
 
 
 def _identity(prepared: Prepared) -> dict[str, object]:
-    """Return what must be equal, beside the run's key, for a resumed run to give bit-equal results."""
+    """Return the conditions, beside the key of the run, under which a resumed run gives bit-equal results."""
     return {
         "options": prepared.adapter.resolved.values(),
         "versions": versions() | packages_of(prepared.spec),

@@ -27,11 +27,7 @@ from .log import check_log
 from .machine import cores, threads_from_environment
 from .run import open_backbone
 from .spec import (
-    ContinualScenario,
-    DomainsScenario,
-    FrequentScenario,
     RunSpec,
-    SmoothScenario,
     changed,
     code_of,
     method_key,
@@ -166,20 +162,20 @@ class _Grid:
             lock = try_lock(self._common.out, spec)
             if lock is None:
                 locked.append(spec)
-            elif self.skip(spec):
+                continue
+            if self.skip(spec):
                 lock.release()
-            else:
-                try:
-                    sources = sources_of(spec)
-                except Error as problem:
-                    lock.release()
-                    self.end(Ending(spec=spec, state=Outcome.FAILED, reason=str(problem)))
-                    continue
-                self.progress.start(spec)
-                self._notify()
-                identity = self._streams.known_identity(spec)
-                update = {"spec": spec, "sources": sources, "stream_identity": identity}
-                yield self._common.model_copy(update=update), lock
+                continue
+            try:
+                sources = sources_of(spec)
+            except Error as problem:
+                lock.release()
+                self.end(Ending(spec=spec, state=Outcome.FAILED, reason=str(problem)))
+                continue
+            self.progress.start(spec)
+            self._notify()
+            update = {"spec": spec, "sources": sources, "stream_identity": self._streams.known_identity(spec)}
+            yield self._common.model_copy(update=update), lock
 
     def with_requirements(self, waiting: Sequence[RunSpec], keep_going: bool) -> list[RunSpec]:
         """Return the runs whose requirements are met. The others fail, or nothing is started at all."""
@@ -364,29 +360,29 @@ def sets_needed(specs: Sequence[RunSpec]) -> list[tuple[str, str]]:
     >>> sets_needed([RunSpec(desired="cifar10c", undesired="mnist:train", corruption="fog")])
     [('cifar10c', 'fog'), ('mnist:train', 'fog')]
     """
-    needed: dict[tuple[str, str], None] = {}
+    needed: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def need(name: str, corruption: str) -> None:
+        # A data set without corruptions needs one entry.
+        needed[name, corruption if parse_name(name).corrupted else ""] = (name, corruption)
+
     for spec in specs:
         scenario = spec.scenario
         domains = [(spec.desired, spec.undesired, spec.corruption)]
-        if isinstance(scenario, ContinualScenario | FrequentScenario):
+        if scenario.kind in ("continual", "frequent"):
             domains = [(spec.desired, spec.undesired, each) for each in scenario.corruptions]
-        elif isinstance(scenario, SmoothScenario):
+        elif scenario.kind == "smooth":
             domains = [(parse_name(spec.desired).clean, spec.undesired, spec.corruption)]
-        elif isinstance(scenario, DomainsScenario):
+        elif scenario.kind == "domains":
             domains = [
                 (each.desired, each.undesired or spec.undesired, each.corruption or spec.corruption)
                 for each in scenario.domains
             ]
         for desired, undesired, corruption in domains:
-            needed[desired, corruption] = None
+            need(desired, corruption)
             if undesired is not None and spec.ratio > 0:
-                needed[undesired, scenario.undesired_corruption or corruption] = None
-    # A data set without corruptions needs one entry.
-    return list(
-        {
-            (name, corruption if parse_name(name).corrupted else ""): (name, corruption) for name, corruption in needed
-        }.values()
-    )
+                need(undesired, scenario.undesired_corruption or corruption)
+    return list(needed.values())
 
 
 def _problem(look: Callable[[], object]) -> Error | None:

@@ -298,12 +298,12 @@ def stream_fields() -> tuple[str, ...]:
 
 
 def stream_key(spec: RunSpec) -> str:
-    """Return what must be equal for two runs to be on one stream, with any seed."""
+    """Return a key that all runs on one stream share, whatever their seed."""
     return _key(spec, set(stream_fields()))
 
 
 def method_key(spec: RunSpec) -> str:
-    """Return what must be equal for two runs to be of one method, computed in the same way."""
+    """Return a key that all runs of one method share, with the same device and precision."""
     return _key(spec, set(fields_of("method", "machine")))
 
 
@@ -335,7 +335,8 @@ def without_defaults(fields: Mapping[str, Any]) -> dict[str, Any]:
 
     The parts of the profile `field` are kept: without them, it stands for its own parts and not for the defaults.
     """
-    kept, defaults = PARTS if fields.get("profile") == "field" else (), default_fields()
+    kept = PARTS if fields.get("profile") == "field" else ()
+    defaults = default_fields()
     return {
         name: value for name, value in fields.items() if name in kept or name not in defaults or value != defaults[name]
     }
@@ -360,11 +361,10 @@ def default_draw(fields: Mapping[str, Any]) -> Literal["order", "images"]:
     """
     spec = checked_spec(**{**fields, "options": {}})
     sets = [spec.desired]
-    if isinstance(spec.scenario, DomainsScenario):
+    if spec.scenario.kind == "domains":
         sets = [domain.desired for domain in spec.scenario.domains]
-    return (
-        "images" if any(map(is_own, sets)) and spec.limit is not None and spec.scenario.kind != "ordered" else "order"
-    )
+    draws = any(map(is_own, sets)) and spec.limit is not None and spec.scenario.kind != "ordered"
+    return "images" if draws else "order"
 
 
 def image_seed(spec: RunSpec) -> int:
@@ -385,7 +385,7 @@ def changed(spec: RunSpec, **fields: Any) -> RunSpec:
 
 
 def identity(spec: RunSpec) -> dict[str, Any]:
-    """Return what identifies a run: the spec without the number of the GPU, with the original names of options."""
+    """Return the identity of a run: the spec without the number of the GPU, with the original names of options."""
     content: dict[str, Any] = spec.model_dump(mode="json")
     if "device" in content:
         content["device"] = spec.device.partition(":")[0]
@@ -406,11 +406,7 @@ def name_of(spec: RunSpec) -> str:
     'zero_shot neighbours'
     """
     picked = apply_profile(spec.profile)
-    if spec.profile == "field" and (spec.method, spec.score, spec.identifier) == (
-        picked.method,
-        picked.score,
-        picked.identifier,
-    ):
+    if spec.profile == "field" and all(getattr(spec, part) == getattr(picked, part) for part in PARTS):
         return "field guarded" if spec.guard else "field"
     others = [name for name in (spec.score, spec.identifier) if name not in (None, "max", "lda")]
     return " ".join([spec.method, *dict.fromkeys(map(str, others)), *(["guarded"] if spec.guard else [])])
@@ -423,7 +419,8 @@ def run_key(spec: RunSpec) -> str:
 
 
 # Fields that may name code in a file: path/file.py:Name.
-_CODE, _SETS = ("method", "score", "identifier", "backbone"), ("desired", "undesired")
+_CODE: tuple[plugins.Kind, ...] = ("method", "score", "identifier", "backbone")
+_SETS = ("desired", "undesired")
 
 
 def files_of(spec: RunSpec) -> list[str]:
@@ -443,22 +440,25 @@ def with_code(spec: RunSpec, folder: Path | None = None) -> RunSpec:
         return spec
     hashes = {place: plugins.file_hash(place) for place in places.values()}
     fields: dict[str, Any] = {field: _placed_name(getattr(spec, field), places) for field in (*_CODE, *_SETS)}
-    if isinstance(spec.scenario, DomainsScenario):
+    if spec.scenario.kind == "domains":
         domains = [
             {**domain.model_dump(), **{side: _placed_name(getattr(domain, side), places) for side in _SETS}}
             for domain in spec.scenario.domains
         ]
         fields["scenario"] = {**spec.scenario.model_dump(), "domains": domains}
     placed = changed(spec, **fields, plugins=hashes)
-    code = code_of(placed)
-    method, identifier = (code.get(name, name) for name in (placed.method, placed.identifier))
-    score = None if placed.score is None else code.get(placed.score, placed.score)
-    return changed(placed, options=canonical(method, score, identifier, spec.options))
+    return changed(placed, options=canonical(*parts_of(placed, code_of(placed)), spec.options))
 
 
 def code_of(spec: RunSpec) -> dict[str, Any]:
     """Execute the files that `spec` names, if their hashes are those of the spec, and return their objects by name."""
     return {name: plugins.from_file(name, spec.plugins.get(name)) for name in files_of(spec)}
+
+
+def parts_of(spec: RunSpec, code: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """Return method, score and identifier of `spec`; a part in a file is its object in `code`, others are names."""
+    method, score, identifier = (code.get(name, name) for name in (getattr(spec, part) for part in PARTS))
+    return method, score, identifier
 
 
 def sources_of(spec: RunSpec) -> list[str]:
@@ -474,23 +474,18 @@ def register_sources(sources: list[str]) -> None:
 
 def packages_of(spec: RunSpec) -> dict[str, str]:
     """Return the packages that registered what `spec` names, with their versions."""
-    kinds: list[tuple[plugins.Kind, str]] = [
-        ("method", spec.method),
-        ("identifier", spec.identifier),
-        *((("score", spec.score),) if spec.score is not None else ()),
-        ("backbone", spec.backbone),
-        *(("dataset", name) for name in sets_of(spec)),
-        # Measures are computed at the end of every run.
-        *(("measure", name) for name in plugins.registered_names("measure")),
-    ]
-    found = [plugins.package(kind, name).rpartition(" ") for kind, name in kinds]
-    return {name: version for name, _, version in found if name}
+    named: list[tuple[plugins.Kind, str]] = [(kind, getattr(spec, kind)) for kind in _CODE if getattr(spec, kind)]
+    named += [("dataset", name) for name in sets_of(spec)]
+    # Measures are computed at the end of every run.
+    named += [("measure", name) for name in plugins.registered_names("measure")]
+    packages = [plugins.package(kind, name).rpartition(" ") for kind, name in named]
+    return {name: version for name, _, version in packages if name}
 
 
 def sets_of(spec: RunSpec) -> list[str]:
     """Return the data sets that `spec` names."""
     sets = [spec.desired, spec.undesired]
-    if isinstance(spec.scenario, DomainsScenario):
+    if spec.scenario.kind == "domains":
         sets += [name for domain in spec.scenario.domains for name in (domain.desired, domain.undesired)]
     return [name for name in sets if name is not None]
 

@@ -18,6 +18,7 @@ from ..backbones.protocol import Backbone
 from ..config.registry import Components, find_components
 from ..config.resolve import resolve
 from ..core.overlay import encode
+from ..core.text import first_few
 from ..core.types import Error
 from ..data.by_name import open_dataset
 from ..data.class_names import checked_classes, spoken
@@ -32,22 +33,14 @@ from ..io import data_folder
 from ..streams import Domain, Drawn, Source, Stream
 from .result import Side
 from .spec import (
-    ContinualScenario,
-    CoveredScenario,
     DomainSpec,
-    DomainsScenario,
     FoolingScenario,
-    FrequentScenario,
-    OneClassFirstScenario,
-    OrderedScenario,
     RunSpec,
-    ShuffledScenario,
     SmoothScenario,
-    SortedScenario,
-    UnknownFirstScenario,
     code_of,
     draws_images,
     image_seed,
+    parts_of,
     sets_of,
 )
 
@@ -67,8 +60,7 @@ def check_names(spec: RunSpec, code: Mapping[str, Any]) -> Components:
 
     `code` maps the names of files to their objects.
     """
-    score = None if spec.score is None else code.get(spec.score, spec.score)
-    components = find_components(code.get(spec.method, spec.method), score, code.get(spec.identifier, spec.identifier))
+    components = find_components(*parts_of(spec, code))
     resolve(components, spec.profile, spec.options, {}, guard=spec.guard)
     if spec.backbone not in code:
         backbones.check_name(spec.backbone)
@@ -122,7 +114,7 @@ def compose(spec: RunSpec, root: Path | None, backbone: Backbone | None = None) 
 
 def identify(spec: RunSpec, root: Path | None) -> tuple[str, tuple[str, ...]]:
     """Return the identity of the stream of `spec` and its known classes, without loading a model."""
-    if not isinstance(spec.scenario, FoolingScenario):
+    if spec.scenario.kind != "fooling":
         composed = compose(spec, root)
         return composed.stream.identity, composed.classes
     sets = Sets(spec, root)
@@ -156,46 +148,46 @@ def _stream(spec: RunSpec, sets: Sets, backbone: Backbone | None) -> Stream:
             f"The scenario {scenario.kind} needs unknown images: name a data set of them, and a ratio above 0.",
             code="scenario-invalid",
         )
-    match scenario:
-        case ContinualScenario():
+    match scenario.kind:
+        case "continual":
             return streams.Continual(sets.under_each(scenario.corruptions), ratio=ratio, seed=seed)
-        case FrequentScenario():
+        case "frequent":
             return streams.Frequent(sets.under_each(scenario.corruptions), scenario.images, ratio=ratio, seed=seed)
-        case DomainsScenario():
+        case "domains":
             return streams.Continual([sets.domain(domain) for domain in scenario.domains], ratio=ratio, seed=seed)
-        case SmoothScenario():
+        case "smooth":
             return _smooth(spec, scenario, sets)
-        case UnknownFirstScenario():
+        case "unknown_first":
             domain = sets.domain(more=scenario.images)
             return streams.UnknownFirst(domain, scenario.images, ratio=ratio, seed=seed)
-        case FoolingScenario():
+        case "fooling":
             return _fooling(spec, scenario, sets, backbone)
     domain = sets.domain()
-    match scenario:
-        case ShuffledScenario():
+    match scenario.kind:
+        case "shuffled":
             undesired = None
             if spec.undesired is not None:
                 # Opened for a closed set too: the number of its images is part of the draw.
                 dataset = sets.open_undesired(spec.undesired, spec.corruption, spec.severity)
                 undesired = sets.shown(dataset, None, desired=False)
             return streams.Shuffled(domain, undesired, scenario.images, ratio=ratio, seed=seed)
-        case OrderedScenario():
+        case "ordered":
             if spec.draw != "order":
                 raise Error(
                     f"The scenario ordered shows a set in its own order, so `draw` must be 'order', not {spec.draw!r}.",
                     code="scenario-invalid",
                 )
             return streams.Ordered(domain, ratio=ratio, seed=seed)
-        case OneClassFirstScenario():
+        case "one_class_first":
             whole, usual = domain.desired, np.arange(len(domain.desired))
             if isinstance(domain.desired, Drawn):
                 whole, usual = domain.desired.whole, domain.desired.numbers
             every = Domain(domain.name, whole, domain.undesired, domain.options)
             return streams.OneClassFirst(every, scenario.images, usual, ratio=ratio, seed=seed)
-        case CoveredScenario():
+        case "covered":
             covers = [_cover("black", scenario.images, seed), _cover("noise", scenario.images, seed)]
             return streams.Covered(domain, covers, ratio=ratio, seed=seed)
-        case SortedScenario():
+        case "sorted":
             return streams.SortedClasses(domain, ratio=ratio, seed=seed)
         case _:
             return streams.SingleDomain(domain.desired, domain.undesired, ratio=ratio, seed=seed)
@@ -377,20 +369,23 @@ class Sets:
                 )
             return source
         if self.draws:
-            how = f"drawn by seed {image_seed(self.spec)}, as many of each class as there can be"
+            seed = image_seed(self.spec)
             side = "" if self._unknown_classes is None else f", {'desired' if desired else 'undesired'} classes"
-            self._remark(f"{dataset.name}{side}: {count:,} of {len(source):,} images, {how}.")
-            return streams.draw(source, count, image_seed(self.spec), desired=desired)
+            self._remark(
+                f"{dataset.name}{side}: {count:,} of {len(source):,} images, drawn by seed {seed}, as many of each "
+                "class as there can be."
+            )
+            return streams.draw(source, count, seed, desired=desired)
         return Drawn(source.whole, source.numbers[:count]) if desired and isinstance(source, Drawn) else source
 
     def open_undesired(self, name: str, corruption: str, severity: int) -> Dataset:
         """Open an undesired set. A corrupted set has the corruption of the scenario or of the desired images (D25)."""
         corruption = self.spec.scenario.undesired_corruption or corruption
-        known = next((dataset for dataset in self.undesired if dataset.name == name), None)
-        if known is not None and not parse_name(name).corrupted:
-            return known
-        how = {"named": False} if self._unknown_classes is None else self._desired_options()
-        dataset = self._of_side(self._open(name, corruption, severity, how), desired=False)
+        opened = next((dataset for dataset in self.undesired if dataset.name == name), None)
+        if opened is not None and not parse_name(name).corrupted:
+            return opened
+        options = {"named": False} if self._unknown_classes is None else self._desired_options()
+        dataset = self._of_side(self._open(name, corruption, severity, options), desired=False)
         if is_features(dataset) and not len(dataset):
             raise Error(
                 f"'{name}' has no unknown images: extract some with --undesired, or give --undesired-classes.",
@@ -400,7 +395,7 @@ class Sets:
         return dataset
 
     def clean_desired(self, what: str) -> Dataset:
-        """Open the desired set without corruption; `what` is made from it and becomes part of its note."""
+        """Open the desired set without corruption. `what` describes, for its note, the images that are made from it."""
         self._check_order(self.spec.desired)
         clean_name = parse_name(self.spec.desired).clean
         clean = open_dataset(clean_name, self.root, **self._desired_options(), code=self._code)
@@ -414,34 +409,35 @@ class Sets:
         self._check_order(name)
         dataset = self._of_side(self._open(name, corruption, severity, self._desired_options()), desired=True)
         # With a limit, the first images of a user's own set may cover only some of its classes.
-        there = len(np.unique(dataset.labels[dataset.labels >= 0]))
-        if self._first is not None and is_own(dataset.name) and there < len(dataset.classes):
+        covered = len(np.unique(dataset.labels[dataset.labels >= 0]))
+        if self._first is not None and is_own(dataset.name) and covered < len(dataset.classes):
             self._remark(
-                f"{dataset.name}: the first {len(dataset):,} images are of {there:,} of its {len(dataset.classes):,} "
+                f"{dataset.name}: the first {len(dataset):,} images are of {covered:,} of its {len(dataset.classes):,} "
                 "classes; --draw images takes some of each."
             )
         if self.desired and dataset.classes != self.desired[0].classes:
             raise Error(
                 f"All domains must have the same classes in the same order, but {dataset.name} has "
-                f"{_first_few(dataset.classes)} and {self.desired[0].name} has {_first_few(self.desired[0].classes)}.",
+                f"{first_few(dataset.classes, 'class', 'classes')} and {self.desired[0].name} has "
+                f"{first_few(self.desired[0].classes, 'class', 'classes')}.",
                 code="classes-differ",
             )
         self.desired.append(dataset)
         return dataset
 
-    def _open(self, name: str, corruption: str, severity: int, how: dict[str, Any]) -> Dataset:
+    def _open(self, name: str, corruption: str, severity: int, options: dict[str, Any]) -> Dataset:
         """Open a data set. Generated corruptions share one clean set, so that its bytes are in memory once."""
         seed = image_seed(self.spec)
-        how = {**how, "code": self._code}
-        dataset = open_dataset(name, self.root, corruption=corruption, severity=severity, seed=seed, **how)
+        options = {**options, "code": self._code}
+        dataset = open_dataset(name, self.root, corruption=corruption, severity=severity, seed=seed, **options)
         if dataset.origin != "generated":
             return dataset
         clean_name = parse_name(name).clean
         # Both sides may name the same set and request different parts of it.
-        classes = how.get("classes")
-        key = (clean_name, how.get("limit"), how["named"], None if classes is None else tuple(classes))
+        classes = options.get("classes")
+        key = (clean_name, options.get("limit"), options["named"], None if classes is None else tuple(classes))
         if key not in self._clean:
-            self._clean[key] = open_dataset(clean_name, self.root, **how)
+            self._clean[key] = open_dataset(clean_name, self.root, **options)
         return generated(name, self._clean[key], corruption, severity, seed, data_folder(self.root))
 
     def _desired_options(self) -> dict[str, Any]:
@@ -461,7 +457,7 @@ class Sets:
         if missing is not None:
             raise Error(
                 f"'{dataset.name}' has no class '{missing}' for the undesired side: "
-                f"it has {_first_few(dataset.classes)}.",
+                f"it has {first_few(dataset.classes, 'class', 'classes')}.",
                 code="class-unknown",
             )
         unknown = [names[spoken(name)] for name in self._unknown_classes]
@@ -480,7 +476,7 @@ class Sets:
         self.remarks = list(dict.fromkeys([*self.remarks, sentence]))
 
     def _check_order(self, name: str) -> None:
-        if parse_name(name).base == _IN_ORDER and not isinstance(self.spec.scenario, OrderedScenario):
+        if parse_name(name).base == _IN_ORDER and self.spec.scenario.kind != "ordered":
             raise Error(
                 f"The order of '{name}' matters, and the scenario {self.spec.scenario.kind} does not keep it: "
                 "use the scenario ordered.",
@@ -496,7 +492,7 @@ def _unknown_classes(spec: RunSpec) -> tuple[str, ...] | None:
     """Return the classes of the desired set that are unknown; None if the spec names none."""
     if spec.undesired_classes is None:
         return None
-    if spec.undesired not in (None, spec.desired) or isinstance(spec.scenario, DomainsScenario):
+    if spec.undesired not in (None, spec.desired) or spec.scenario.kind == "domains":
         raise Error(
             "`undesired_classes` are classes of the desired set: give no other undesired set, and no list of domains.",
             code="run-invalid",
@@ -509,7 +505,3 @@ def _unknown_classes(spec: RunSpec) -> tuple[str, ...] | None:
             f"The class '{both}' is named for both sides: a class is either known or unknown.", code="run-invalid"
         )
     return names
-
-
-def _first_few(names: Sequence[str], most: int = 4) -> str:
-    return f"{', '.join(names[:most])}{', ...' if len(names) > most else ''} ({len(names)})"

@@ -33,7 +33,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -80,7 +80,7 @@ class Entry(FileModel):
             f"the entry {self.name!r} sets {name!r}, which is not a field of a run{suggest(name, sorted(FIELDS))}"
             for name in sorted(set(self.fields) - FIELDS)
         ]
-        problems += _impossible({name: value for name, value in self.fields.items() if name in FIELDS})
+        problems += _problems_of(self.fields)
         if "," in self.name:
             problems.append(
                 f"the entry {self.name!r} has a comma in its name, which would split it on the command line"
@@ -184,7 +184,7 @@ class Suite(FileModel):
     def _possible(cls, base: dict[str, Any]) -> dict[str, Any]:
         unknown = sorted(set(base) - FIELDS)
         problems = [f"unknown metrics or fields: {unknown}"] if unknown else []
-        return _checked([*problems, *_impossible({name: base[name] for name in base if name in FIELDS})], base)
+        return _checked([*problems, *_problems_of(base)], base)
 
     @field_validator("metrics")
     @classmethod
@@ -210,15 +210,11 @@ class Suite(FileModel):
         """The folder of a user's suite; None for a suite of the package."""
         return Path(self.name).absolute().parent if self.name.endswith(".toml") else None
 
-    @property
-    def scale(self) -> Literal["paper", "embedded"]:
-        return "paper" if self.name.startswith("paper/") else "embedded"
 
-
-def _impossible(fields: Mapping[str, Any]) -> list[str]:
-    """Return the problems of fields of a run, so that they are found when the file is read."""
+def _problems_of(fields: Mapping[str, Any]) -> list[str]:
+    """Return the problems of those fields that a run has, so that they are found when the file is read."""
     try:
-        RunSpec(**fields)
+        RunSpec(**{name: value for name, value in fields.items() if name in FIELDS})
     except ValidationError as problem:
         return all_problems(problem)
     return []
@@ -262,7 +258,8 @@ class Cell:
     """One run of a suite and its place in the tables; `row` and `column` are entry names in the order of the axes.
 
     fields: fields of RunSpec that differ from their defaults. paper: filters of the paper's figures. folder: folder of
-    files of code. stored: spec of a result file; code that it names is not executed.
+    files of code. stored: spec of a result file; code that it names is not executed. shortened: whether the limit is
+    below that of the suite.
     """
 
     fields: dict[str, Any]
@@ -272,6 +269,7 @@ class Cell:
     paper: Filters
     folder: Path | None = None
     stored: RunSpec | None = None
+    shortened: bool = False
 
     @cached_property
     def spec(self) -> RunSpec:
@@ -374,9 +372,12 @@ def expand(
         for seed in suite.seeds if seeds is None else seeds:
             if not all(seed in allowed for allowed in limits):
                 continue
-            fields = _fields(suite, [combination[axis.name] for axis in suite.axes], seed, limit)
+            entries = [combination[axis.name] for axis in suite.axes]
+            fields = _fields(suite, entries, seed, limit)
             row, column = (tuple(combination[axis].name for axis in side) for side in (suite.rows, suite.columns))
-            cells.append(Cell(fields, row, column, seed, _filters(suite, combination.values(), fields), suite.folder))
+            filters = _filters(suite, combination.values(), fields)
+            shortened = limit is not None and fields != _fields(suite, entries, seed, None)
+            cells.append(Cell(fields, row, column, seed, filters, suite.folder, shortened=shortened))
     return cells
 
 

@@ -19,7 +19,7 @@ from ..core.types import Error
 from ..evaluation.metrics import NAMES
 from ..io import make_folder, write_atomically
 from .naming import choice_remark, shown_stream
-from .spec import RunSpec, changed, code_of, fields_of, is_frozen, name_of, without_defaults
+from .spec import RunSpec, changed, code_of, fields_of, is_frozen, name_of, parts_of, without_defaults
 
 # The fields that an entry sets. All runs share the other fields; hashes of code are not written to a suite file.
 _OF_ENTRY = tuple(name for name in fields_of("method") if name != "plugins")
@@ -72,7 +72,7 @@ class Sweep:
         return path
 
     def remark(self) -> str:
-        """Return on which images values were compared; empty if there is only one combination."""
+        """Return a remark about the images on which values were compared; empty for a single combination."""
         return choice_remark(self.spec) if len(list(itertools.product(*self.values.values()))) > 1 else ""
 
     def _what(self) -> str:
@@ -89,11 +89,10 @@ def sweep_of(spec: RunSpec, given: Mapping[str, Sequence[str]], seeds: Sequence[
     >>> sweep_of(RunSpec(), {"lr": ["1e-3,3e-3"], "losses": ["re,d"]}, [0]).values
     {'lr': [0.001, 0.003]}
     """
-    code = code_of(spec)
-    names = [None if name is None else code.get(name, name) for name in (spec.method, spec.score, spec.identifier)]
+    parts = parts_of(spec, code_of(spec))
     alone, several = dict(spec.options), dict[str, list[Any]]()
     for option, texts in given.items():
-        read = [value for text in texts for value in _read(names, option, text)]
+        read = [value for text in texts for value in _read(parts, option, text)]
         if len(read) > 1:
             several[option] = read
         else:
@@ -106,15 +105,14 @@ def sweep_of(spec: RunSpec, given: Mapping[str, Sequence[str]], seeds: Sequence[
     return Sweep(changed(spec, options=alone), several, tuple(seeds))
 
 
-def _read(names: Sequence[Any], option: str, text: str) -> list[Any]:
+def _read(parts: tuple[Any, Any, Any], option: str, text: str) -> list[Any]:
     """Return the values in a text, by the type of the option."""
-    method, score, identifier = names
-    whole = canonical(method, score, identifier, {option: text})
-    (value,) = whole.values()
-    if isinstance(value, list):
-        return [value]
-    parts = [part.strip() for part in text.split(",")]
-    return [next(iter(canonical(method, score, identifier, {option: part}).values())) for part in parts]
+
+    def read(value: str) -> Any:
+        return next(iter(canonical(*parts, {option: value}).values()))
+
+    whole = read(text)
+    return [whole] if isinstance(whole, list) else [read(value.strip()) for value in text.split(",")]
 
 
 def _set_fields(spec: RunSpec) -> dict[str, Any]:

@@ -62,15 +62,15 @@ class TableCell:
         if self.of_paper:
             return f"({self._number(self.gap, True)})"
         if self.low is not None and self.high is not None:
-            seeds = " over seeds" * self.over_seeds
+            seeds = " over seeds" if self.over_seeds else ""
             return f"[{self._number(self.low, True)}, {self._number(self.high, True)}{seeds}]"
-        parts = [f"± {self._number(self.spread, False)}"] * (self.spread is not None) + ["(busy)"] * self.busy
-        return " ".join(parts)
+        spread = "" if self.spread is None else f"± {self._number(self.spread, False)}"
+        return " ".join(filter(None, (spread, "(busy)" if self.busy else "")))
 
     @property
     def text(self) -> str:
         """Figure and details, with a star."""
-        return " ".join(filter(None, (self.figure, self.details))) + "*" * self.star
+        return " ".join(filter(None, (self.figure, self.details))) + ("*" if self.star else "")
 
     def _number(self, value: float | None, signed: bool) -> str:
         if self.digits is not None and value is not None:
@@ -118,27 +118,27 @@ def sheet(figures: SuiteFigures, width: int = WIDTH, *, page: bool = False) -> S
     """
     suite, width = figures.suite, 1 if page else width
     order = partial(_headline_first, figures) if page else list[str]
-    made = Sheet(suite.heading)
+    tables = Sheet(suite.heading)
     own = order([*suite.metrics, *(difference.name for difference in figures.shown_differences)])
-    made.blocks += _by_column(figures, "", [*own, *figures.cost] if page else own, _own, width, "own")
-    made.blocks += _means(figures, width, order)
-    made.blocks += _ranks(figures)
+    tables.blocks += _by_column(figures, "", [*own, *figures.cost] if page else own, _own, width, "own")
+    tables.blocks += _means(figures, width, order)
+    tables.blocks += _ranks(figures)
     printed = [metric for metric in own if any(each.paper is not None for each in figures.all_of(metric))]
     if printed:
         title = "The paper's figures, in brackets the gap to them"
-        made.blocks += _by_column(figures, title, printed, partial(_paper, doubts=made.doubts), width, "paper")
-    made.blocks += _parts(figures, made.doubts)
+        tables.blocks += _by_column(figures, title, printed, partial(_paper, doubts=tables.doubts), width, "paper")
+    tables.blocks += _parts(figures, tables.doubts)
     if suite.windows:
-        made.blocks += _windows(figures, width)
+        tables.blocks += _windows(figures, width)
     if figures.cost and not page:
-        made.blocks += _by_column(figures, "Updates, and milliseconds a step", figures.cost, _own, width, "cost")
-    made.footnotes += footnotes(figures)
-    return made
+        tables.blocks += _by_column(figures, "Updates, and milliseconds a step", figures.cost, _own, width, "cost")
+    tables.footnotes += footnotes(figures)
+    return tables
 
 
-def compact_sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
+def compact_sheet(figures: SuiteFigures) -> Sheet:
     """Return one table with the means of the headline, one column a stream."""
-    metric, made = figures.headline, Sheet(figures.suite.heading)
+    metric, tables = figures.headline, Sheet(figures.suite.heading)
 
     def cells(row: Names, columns: tuple[Names, ...]) -> Cells | None:
         found = [figures.figure(row, column, metric) or NO_FIGURE for column in columns]
@@ -146,12 +146,12 @@ def compact_sheet(figures: SuiteFigures, width: int = WIDTH) -> Sheet:
         return line if any(line) else None
 
     for name, section in figures.sections.items():
-        parts = [tuple(section[start : start + width]) for start in range(0, len(section), width)]
+        parts = [tuple(section[start : start + WIDTH]) for start in range(0, len(section), WIDTH)]
         groups = {columns: (METRICS[metric], tuple(" / ".join(column) for column in columns)) for columns in parts}
-        made.blocks += _blocks(figures, name, groups, cells, 1, "own")
-    bold = any(cell.bold for block in made.blocks for _, line in block.rows for cell in line)
-    made.footnotes += [note for note in (figures.collected.missing, BOLD if bold else "") if note]
-    return made
+        tables.blocks += _blocks(figures, name, groups, cells, 1, "own")
+    bold = any(cell.bold for block in tables.blocks for _, line in block.rows for cell in line)
+    tables.footnotes += [note for note in (figures.collected.missing, BOLD if bold else "") if note]
+    return tables
 
 
 def measure_blocks(figures: SuiteFigures) -> list[Block]:
@@ -284,13 +284,10 @@ def _parts(figures: SuiteFigures, doubts: list[str]) -> Iterator[Block]:
     """Yield the figures of the domains, one block a column with results, and then those of the paper."""
     metric, parts = figures.headline, figures.suite.parts
     name = metric_name(metric)
+    of_paper = f"The paper's {name}, domain by domain, in brackets the gap to it"
     kinds: list[tuple[Kind, str, Write]] = [
         ("parts", f"{name}, domain by domain", _own),
-        (
-            "paper",
-            f"The paper's {name}, domain by domain, in brackets the gap to it",
-            partial(_paper, doubts=doubts),
-        ),
+        ("paper", of_paper, partial(_paper, doubts=doubts)),
     ]
 
     def cells(row: Names, column: Names, write: Write) -> Cells | None:
@@ -323,10 +320,11 @@ def _ranks(figures: SuiteFigures) -> Iterator[Block]:
 
 
 def _apart(ranks: Ranks, method: str) -> TableCell:
-    worse = sum(better == method for better, _ in ranks.apart)
+    """Return how many methods are significantly worse and better than `method`."""
+    worse = sum(one == method for one, _ in ranks.apart)
     better = sum(other == method for _, other in ranks.apart)
-    parts = [f"{worse} worse"] * bool(worse) + [f"{better} better"] * bool(better)
-    return TableCell(words=", ".join(parts) or "none")
+    counts = {"worse": worse, "better": better}
+    return TableCell(words=", ".join(f"{count} {word}" for word, count in counts.items() if count) or "none")
 
 
 # --- cells ------------------------------------------------------------------------------------------------------------
@@ -335,7 +333,7 @@ def _difference(figures: SuiteFigures, name: str) -> Difference | None:
 
 
 def _written(figures: SuiteFigures, figure: Figure, name: str, write: Write) -> TableCell:
-    """Write a figure. A difference is printed as the figures it is of, with its sign."""
+    """Write a figure. A difference is written like its metric, with a sign."""
     difference = _difference(figures, name)
     return write(figure, name if difference is None else difference.metric, difference is not None)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -12,6 +12,7 @@ from ..backbones.maple import measure_statistics, statistics_file, write_statist
 from ..core.types import Error
 from ..data.views import canonical
 from .extract import open_part
+from .run import Watch
 
 
 def store_statistics(
@@ -23,7 +24,7 @@ def store_statistics(
     device: str = "auto",
     dtype: str = "float32",
     root: Path | None = None,
-    watch: Callable[[int, int, float | None], None],
+    watch: Watch,
 ) -> tuple[Path, int, torch.Size]:
     """Measure the token statistics of a data set and write them to `out`, by default beside the prompts.
 

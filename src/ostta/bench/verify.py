@@ -86,13 +86,13 @@ def verify(
         )
         if summary.failed:
             raise Error(f"The run of {path} cannot be carried out: {summary.failed[0].reason}", code="run-failed")
-        (made,) = out.glob("*.json")
-        now = read_result(made)
+        (repeated,) = out.glob("*.json")
+        now = read_result(repeated)
     return Verification(_differences(stored, now, COMPARED), _differences(stored, now, CIRCUMSTANCES))
 
 
 def _own_names(spec: RunSpec) -> Iterator[str]:
-    """Yield the paths and hub ids of a run: what is not shipped, registered or in the folder of the data sets."""
+    """Yield the paths and hub ids of a run: names that are not shipped, registered or in the folder of data sets."""
     yield from files_of(spec)
     if not (spec.backbone in SHIPPED or names_file(spec.backbone) or spec.backbone in registered_names("backbone")):
         yield spec.backbone

@@ -88,7 +88,7 @@ def attempt(job: Job, watch: Watch | None = None, backbone: Backbone | None = No
     """Carry out a locked run, on `backbone` if it is loaded already. All errors become part of the ending."""
     try:
         register_sources(job.sources)
-        made = ensure_result(
+        file = ensure_result(
             prepare(job.spec, job.root, backbone, job.stream_identity),
             job.out,
             keep_records=job.keep_records,
@@ -103,7 +103,7 @@ def attempt(job: Job, watch: Watch | None = None, backbone: Backbone | None = No
     except Exception as problem:
         reason = f"An unexpected {type(problem).__name__}: {str(problem) or 'no more is known'}."
         return Ending(spec=job.spec, state=Outcome.FAILED, reason=reason, trace=traceback.format_exc())
-    return Ending(spec=job.spec, state=Outcome.DONE if made.fresh else Outcome.SKIPPED)
+    return Ending(spec=job.spec, state=Outcome.DONE if file.fresh else Outcome.SKIPPED)
 
 
 class LoadedBackbones:
@@ -347,11 +347,12 @@ def local(
     try:
         while True:
             while free := _free(places):
-                if (taken := next(jobs, None)) is None:
+                if (upcoming := next(jobs, None)) is None:
                     # There are no more jobs, and idle processes occupy memory.
                     _end(places, free)
                     break
-                _start(*taken, places, free, threads, events, alone=fresh or _has_outside_code(taken[0].spec))
+                job, lock = upcoming
+                _start(job, lock, places, free, threads, events, alone=fresh or _has_outside_code(job.spec))
             busy = [worker for worker in places if worker is not None and worker.job is not None]
             if not busy:
                 return

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from ..core.types import Error
 from .options import (
     DEVICE,
     OUT,
@@ -21,6 +20,7 @@ from .options import (
     parse_device,
     parse_only,
     parse_seeds,
+    parse_shard,
 )
 
 
@@ -79,14 +79,12 @@ def run(
     from ..bench.suite import load_suite
     from .progress import duration, run_runs
 
-    number, _, count = shard.partition("/")
-    if not (number.isdecimal() and count.isdecimal()):
-        raise Error(f"--shard takes i/n, such as 1/4, not {shard!r}.", code="option-unreadable")
     loaded = load_suite(suite)
-    specs = plan(loaded, parse_seeds(seeds), limit, parse_only(only or []), (int(number), int(count)))
-    given = {"device": None if device is None else parse_device(device), "dtype": dtype}
+    specs = plan(loaded, parse_seeds(seeds), limit, parse_only(only or []), parse_shard(shard))
+    machine = {} if device is None else {"device": parse_device(device)}
+    machine |= {} if dtype is None else {"dtype": dtype}
     summary = run_runs(
-        [changed(spec, **{name: value for name, value in given.items() if value is not None}) for spec in specs],
+        [changed(spec, **machine) for spec in specs],
         data,
         out,
         suite,

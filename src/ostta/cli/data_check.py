@@ -13,7 +13,7 @@ from ..io import readable
 from .options import Corruption, Data, Severity
 
 if TYPE_CHECKING:
-    from ..data_tools.check import FileProblems, FolderCheck
+    from ..data_tools.check import DatasetCheck, FileProblems, FolderCheck
 
 # Number of classes and of files that are printed.
 _CLASSES, _FILES = 20, 10
@@ -57,7 +57,12 @@ def check(
         return
     if limit is not None:
         raise Error("--limit applies to folder:PATH only: of other sets one image is decoded.", code="option-invalid")
-    found = check_dataset(name, data, corruption=corruption, severity=severity)
+    for line in dataset_lines(check_dataset(name, data, corruption=corruption, severity=severity)):
+        print(line)
+
+
+def dataset_lines(found: DatasetCheck) -> list[str]:
+    """Return the report about a data set, line by line."""
     dataset, expected = found.dataset, found.expected
     official = ""
     if expected is not None:
@@ -74,11 +79,8 @@ def check(
         "note": dataset.note,
         "paper": "" if expected is None else expected.remark,
     }
-    for heading, cell in rows.items():
-        if cell:
-            print(f"{heading:<10} {cell}")
-    for warning in found.warnings:
-        print(f"Warning: {warning}")
+    lines = [f"{heading:<10} {cell}" for heading, cell in rows.items() if cell]
+    return lines + [f"Warning: {warning}" for warning in found.warnings]
 
 
 def folder_lines(found: FolderCheck) -> list[str]:

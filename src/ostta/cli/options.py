@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..core.errors import translate_errors
 from ..core.types import Error
 
 if TYPE_CHECKING:
@@ -204,9 +205,15 @@ def parse_only(texts: Sequence[str]) -> dict[str, list[str]]:
     return only
 
 
+def parse_shard(text: str) -> tuple[int, int]:
+    """Return the two numbers of a text such as "1/4"."""
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal()):
+        raise Error(f"--shard takes i/n, such as 1/4, not {text!r}.", code="option-unreadable")
+    return int(number), int(count)
+
+
 def parse_seeds(text: str | None) -> list[int] | None:
     """Return integers from a text such as "0,1,2"."""
-    try:
+    with translate_errors("option-unreadable", f"--seeds takes integers such as 0,1,2, not {text!r}.", ValueError):
         return None if text is None else [int(part) for part in text.split(",")]
-    except ValueError:
-        raise Error(f"--seeds takes integers such as 0,1,2, not {text!r}.", code="option-unreadable") from None

@@ -18,6 +18,7 @@ from typing import Any
 import typer
 
 from ..config.registry import suggest
+from ..core.errors import translate_errors
 from ..core.types import Error
 
 
@@ -25,12 +26,11 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
     """Use the values of the file as defaults of the command."""
     if path is None:
         return None
-    try:
+    with (
+        translate_errors("file-unreadable", f"The configuration {path} cannot be read ({{reason}}).", OSError),
+        translate_errors("config-invalid", f"The configuration {path} is not TOML ({{reason}}).", ValueError),
+    ):
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise Error(f"The configuration {path} cannot be read ({problem.strerror}).", code="file-unreadable") from None
-    except ValueError as problem:
-        raise Error(f"The configuration {path} is not TOML ({problem}).", code="config-invalid") from None
     known = {option.lstrip("-"): each for each in context.command.params for option in each.opts}
     found: dict[str, Any] = {}
     problems = []

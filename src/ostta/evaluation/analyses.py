@@ -7,7 +7,6 @@ be computed from a run is None.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +17,7 @@ from ..core.errors import translate_errors
 from ..core.types import Error, Verdict
 from ..methods.base import HoldsTrained
 from .loop import Records
+from .metrics import share
 
 Floats = NDArray[np.float64]
 
@@ -146,9 +146,9 @@ def reliable_accuracy(records: Records) -> ReliableAccuracy:
     desired = labels >= 0
     right = records.column("pseudo_label") == labels
     return ReliableAccuracy(
-        pseudo_label=_percent(right[reliable_desired & desired]),
-        desired=_percent(desired[reliable_desired]),
-        undesired=_percent(~desired[reliable_undesired]),
+        pseudo_label=share(right, reliable_desired & desired),
+        desired=share(desired, reliable_desired),
+        undesired=share(~desired, reliable_undesired),
     )
 
 
@@ -218,7 +218,3 @@ def _transport(costs: Floats) -> float:
             code="transport-failed",
         )
     return float(cost)
-
-
-def _percent(right: NDArray[Any]) -> float | None:
-    return 100 * float(right.mean()) if len(right) else None

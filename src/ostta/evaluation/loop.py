@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from ..adapter import Adapter
 from ..core.errors import import_extra
@@ -237,10 +237,6 @@ class Running:
         return metrics.harmonic_mean(100 * self._right / self._desired, 100 * self._rejected / self._undesired)
 
 
-def _image_of(sample: Sample) -> Image.Image:
-    return sample.image
-
-
 def evaluate(
     adapter: Adapter,
     stream: Iterable[Sample],
@@ -261,7 +257,7 @@ def evaluate(
     running = Running()
     for label, prediction in zip(records.label, records.predictions, strict=True):
         running.add(label, prediction)
-    for upcoming in look_ahead(adapter, stream, _image_of, ahead, position=len(records)):
+    for upcoming in look_ahead(adapter, stream, attrgetter("image"), ahead, position=len(records)):
         sample = upcoming.item
         prediction = upcoming.step() if step is None else step(sample)
         records.add(sample, prediction)

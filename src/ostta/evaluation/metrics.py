@@ -82,18 +82,23 @@ def ranked_scores(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 def accuracies(labels: NDArray[Any], accepted: NDArray[Any], index: NDArray[Any]) -> dict[str, float | None]:
     """Return the accuracies, `hm` and the figures of `SUPPORTING`; `labels` are -1 for undesired images."""
     desired, right = labels >= 0, index == labels
-    acc_desired = _share(accepted & right, desired)
-    acc_undesired = _share(~accepted, ~desired)
+    acc_desired = share(accepted & right, desired)
+    acc_undesired = share(~accepted, ~desired)
     return {
         "acc_desired": acc_desired,
         "acc_undesired": acc_undesired,
         "hm": harmonic_mean(acc_desired, acc_undesired),
-        "accepted_desired": _share(accepted, desired),
-        "accuracy": _share(right, desired),
+        "accepted_desired": share(accepted, desired),
+        "accuracy": share(right, desired),
     }
 
 
-def _share(which: NDArray[Any], of: NDArray[Any]) -> float | None:
+def share(which: NDArray[Any], of: NDArray[Any]) -> float | None:
+    """Return the share of `which` among `of` in percent; None if `of` is empty.
+
+    >>> share(np.array([True, False, True]), np.array([True, True, False]))
+    50.0
+    """
     return 100 * float(which[of].mean()) if of.any() else None
 
 

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bench.collected import Names
-from ..bench.figures import Figure, SuiteFigures
+from ..bench.figures import SuiteFigures
 from ..bench.records import RunRecords
 from ..bench.result import Result, metric_name
-from .parts import Axis, Chart, Grid, Legend, Part, Picture, Text
+from .parts import Axis, Chart, Grid, Legend, Part, Picture, Text, image_axis
 
 BINS = 50
 
@@ -31,12 +31,7 @@ SCORES_KEY = Legend([("known", "known images"), ("unknown", "unknown images"), (
 
 
 ACCURACIES_KEY = Legend(
-    [
-        ("rule known", "Acc_D"),
-        ("rule unknown", "Acc_U"),
-        ("rule", "HM"),
-        ("rule dotted", "frozen classifier"),
-    ]
+    [("rule known", "Acc_D"), ("rule unknown", "Acc_U"), ("rule", "HM"), ("rule dotted", "frozen classifier")]
 )
 
 
@@ -62,7 +57,7 @@ def histogram(run: RunRecords, limits: Limits, peak: int, about: str) -> str:
 
 def scores_over_time(run: RunRecords, limits: Limits, about: str) -> str:
     """Draw the scores in the order of the stream, with the threshold at each step."""
-    chart = Chart(_images(len(run)), Axis(*limits), height=150)
+    chart = Chart(image_axis(len(run)), Axis(*limits), height=150)
     steps = run.thinned(MOST_DOTS)
     labels, scores = run.labels[steps], run.scores[steps]
     for chosen, style in ((labels >= 0, "known"), (labels < 0, "unknown")):
@@ -72,24 +67,18 @@ def scores_over_time(run: RunRecords, limits: Limits, about: str) -> str:
     return chart.svg(f"{about}: score of each image and threshold over the stream")
 
 
-def accuracies_over_time(runs: Mapping[str, RunRecords], about: str, height: int = 150) -> str:
+def accuracies_over_time(runs: Mapping[str, RunRecords], about: str) -> str:
     """Draw Acc_D, Acc_U and HM over the images so far.
 
     Of several runs, the first is dotted as the frozen reference, and the last is solid.
     """
-    longest = max(len(run) for run in runs.values())
-    chart = Chart(_images(longest), Axis(0, 100), height=height)
+    chart = Chart(image_axis(max(map(len, runs.values()))), Axis(0, 100), height=150)
     for number, run in enumerate(runs.values()):
         steps = run.thinned(MOST_STEPS)
         kind = "" if number == len(runs) - 1 else " frozen" if number == 0 else " other"
         for curve, values in run.cumulative().items():
             chart.line(zip(steps.tolist(), values[steps].tolist(), strict=True), CURVES[curve] + kind)
     return chart.svg(f"{about}: accuracies in percent over the images so far")
-
-
-def _images(count: int) -> Axis:
-    marks = [(number, f"{number:,}") for number in sorted({0, count // 2, count})]
-    return Axis(0, max(1, count), "images seen", marks)
 
 
 def _counts(run: RunRecords, limits: Limits) -> list[NDArray[np.int64]]:
@@ -126,9 +115,9 @@ class _Scale(NamedTuple):
 
 
 class _Curve(NamedTuple):
-    """Figures by the number on the scale."""
+    """Mean and standard deviation of the figures, by the number on the scale."""
 
-    points: dict[float, Figure]
+    points: dict[float, tuple[float, float]]
     frozen: bool
 
 
@@ -199,10 +188,10 @@ def _panels(figures: SuiteFigures, scale: _Scale) -> dict[Names, dict[str, _Curv
             against = row if figures.is_frozen(row) else figures.frozen_row(row, column)
             if not figures.is_frozen(row):
                 line = next(iter(figures.results(row, column).values())).spec.method if varied else row[-1]
-                curves.setdefault(line, _Curve({}, False)).points[x] = figure
+                curves.setdefault(line, _Curve({}, False)).points[x] = figure.mean, figure.std or 0.0
             base = None if against is None else figures.figure(against, column, figures.headline)
             if base is not None and base.mean is not None:
-                curves.setdefault("frozen", _Curve({}, True)).points[x] = base
+                curves.setdefault("frozen", _Curve({}, True)).points[x] = base.mean, base.std or 0.0
     return panels
 
 
@@ -255,29 +244,16 @@ def _draw_curves(
     low, high = (values[0] / 1.2, values[-1] * 1.2) if log else (values[0] - room, values[-1] + room)
     chart = Chart(Axis(low, high, scale.label, [(value, f"{value:g}") for value in values], log), limits, height=190)
     for line, curve in sorted(curves.items(), key=lambda each: each[1].frozen):
-        points = [(x, curve.points[x]) for x in sorted(curve.points)]
-        chart.spans(
-            [
-                (x, each.mean - each.std, each.mean + each.std)
-                for x, each in points
-                if each.mean is not None and each.std
-            ],
-            f"thin {styles[line]}",
-        )
-        means = [(x, float("nan") if each.mean is None else each.mean) for x, each in points]
-        chart.line(means, styles[line], dots=not curve.frozen)
+        points = [(x, *curve.points[x]) for x in sorted(curve.points)]
+        spans = [(x, mean - std, mean + std) for x, mean, std in points if std]
+        chart.spans(spans, f"thin {styles[line]}")
+        chart.line([(x, mean) for x, mean, _ in points], styles[line], dots=not curve.frozen)
     return chart.svg(about)
 
 
 def _range(curves: Sequence[_Curve]) -> tuple[float, float]:
-    values = [
-        each.mean + sign * (each.std or 0.0)
-        for curve in curves
-        for each in curve.points.values()
-        for sign in (-1, 1)
-        if each.mean is not None
-    ]
-    return min(values, default=0.0), max(values, default=100.0)
+    points = [point for curve in curves for point in curve.points.values()]
+    return min(mean - std for mean, std in points), max(mean + std for mean, std in points)
 
 
 def _percent(low: float, high: float, span: float = NARROWEST) -> Axis:

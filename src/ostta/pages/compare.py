@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ..bench.compare import Compared, ComparedPair, Comparison, Setting, run_name
+from ..bench.naming import seeds_text
 from ..bench.result import METRICS, number
 from ..bench.tables import TableCell
 from ..core.text import counted
@@ -25,8 +26,7 @@ def text(comparison: Comparison) -> str:
     shared = comparison.common
     lines += _setting_lines("Differences in settings" if alone else "Differences in settings of all pairs", shared)
     for each in comparison.pairs:
-        seeds = ", ".join(map(str, each.pair.seeds))
-        lines += ["", f"{each.pair.name}: {each.pair.stream}, seed{'s' * (len(each.pair.seeds) > 1)} {seeds}"]
+        lines += ["", f"{each.pair.name}: {each.pair.stream}, {seeds_text(each.pair.seeds)}"]
         own = [one for one in each.settings if one not in shared]
         lines += _setting_lines("Further differences in settings", own) if own else []
         lines += [f"  {line}" for line in _figure_lines(each.figures)]

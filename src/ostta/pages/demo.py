@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from ..bench.records import RunRecords, score_limits
@@ -51,11 +52,9 @@ from .sections import run_parts
 # Introductions of the methods.
 WHAT = {
     "rosita": "ROSITA learns from the stream without labels: images that are reliably known or reliably unknown train "
-    "a "
-    "few parameters of the model, one step at a time.",
+    "a few parameters of the model, one step at a time.",
     "field": "The profile `field` is the default of `ostta.load`. It trains no parameters. It decides by how much "
-    "better "
-    "an image fits its class than chance and by similar recent images, and returns a probability.",
+    "better an image fits its class than chance and by similar recent images, and returns a probability.",
 }
 
 
@@ -126,14 +125,9 @@ class _Run:
 
 def demo_page(runs: Sequence[tuple[Result, Records]], images: DemoImages) -> str:
     """Return the page of a frozen run and of other runs on the same stream."""
-    (first, others) = (
-        next(run for run in runs if is_frozen(run[0].spec)),
-        [run for run in runs if not is_frozen(run[0].spec)],
-    )
-    frozen = _Run(*first)
-    after = [_Run(result, records, frozen) for result, records in others]
+    frozen = next(_Run(*run) for run in runs if is_frozen(run[0].spec))
+    after = [_Run(result, records, frozen) for result, records in runs if not is_frozen(result.spec)]
     everything = [frozen, *after]
-    results = [run.result for run in everything]
     return html_page(
         Page(
             "Known or unknown, then which class",
@@ -143,7 +137,7 @@ def demo_page(runs: Sequence[tuple[Result, Records]], images: DemoImages) -> str
                 Section("The stream", list(_stream(frozen, images))),
                 Section("The frozen classifier", list(_frozen(frozen, everything, images))),
                 *(Section(_heading(run), list(_changed(run, everything, images))) for run in after),
-                Section("All figures", [_overview(after), _table(results), *_domains(everything)]),
+                Section("All figures", [_overview(after), _table(everything), *_domains(everything)]),
                 Section("How to read this", [Bullets([*READING, f"{frozen.result.metrics.convention}."])]),
                 Section("Next steps", [Command(text, about) for about, text in _next(frozen)]),
                 Section("Commands and settings", list(_what_was_run(everything))),
@@ -187,10 +181,8 @@ def _stream(frozen: _Run, images: DemoImages) -> Iterator[Part]:
         corrupted = [(step, one) for step, one in desired if step in clean]
         before = [thumbnail(clean[step], f"{one.lines[0]} without corruption", one.lines) for step, one in corrupted]
         yield Strip("Known images without corruption", before)
-        yield Strip(
-            f"The same images in the stream: {spec.corruption}, severity {spec.severity}",
-            [one for _, one in corrupted],
-        )
+        title = f"The same images in the stream: {spec.corruption}, severity {spec.severity}"
+        yield Strip(title, [one for _, one in corrupted])
     undesired = [one for _, one in stream_thumbnails(run, images, desired=False)]
     if undesired:
         yield Strip("Unknown images", undesired)
@@ -209,16 +201,12 @@ def _frozen(frozen: _Run, runs: Sequence[_Run], images: Images) -> Iterator[Part
     yield _figures(frozen)
     yield SCORES_KEY
     yield Grid([_histogram(frozen, runs), _over_time(frozen)])
-    for title, steps in (
-        ("Known images that were rejected", np.flatnonzero(desired & ~run.known)),
-        ("Known images with a wrong class", np.flatnonzero(desired & run.known & ~right)),
-        ("Unknown images that were accepted", np.flatnonzero(~desired & run.known)),
-    ):
-        if len(steps):
-            yield Strip(
-                f"{title}: {len(steps):,}",
-                [answered_thumbnail(step, [frozen.judged], images) for step in evenly_spaced(steps)],
-            )
+    selections = {
+        "Known images that were rejected": desired & ~run.known,
+        "Known images with a wrong class": desired & run.known & ~right,
+        "Unknown images that were accepted": ~desired & run.known,
+    }
+    yield from _strips(selections, lambda step: answered_thumbnail(step, [frozen.judged], images))
 
 
 def _changed(run: _Run, runs: Sequence[_Run], images: Images) -> Iterator[Part]:
@@ -247,23 +235,28 @@ def _probabilities(run: _Run, images: Images) -> Iterator[Part]:
     predictions = run.records.predictions
     given = np.array([each.probability is not None for each in predictions])
     named = np.array([each.most_like is not None for each in predictions])
-    for title, steps in (
-        ("Accepted, with the probability that the image is known", np.flatnonzero(given & run.judged.run.known)),
-        ("Rejected, and what the image looks most like", np.flatnonzero(given & named)),
-    ):
+    selections = {
+        "Accepted, with the probability that the image is known": given & run.judged.run.known,
+        "Rejected, and what the image looks most like": given & named,
+    }
+    yield from _strips(selections, lambda step: _with_probability(run, step, images))
+
+
+def _strips(selections: Mapping[str, NDArray[np.bool_]], draw: Callable[[int], Thumbnail]) -> Iterator[Strip]:
+    """Yield a strip for each selection of images that is not empty."""
+    for title, selected in selections.items():
+        steps = np.flatnonzero(selected)
         if len(steps):
-            yield Strip(
-                f"{title}: {len(steps):,}", [_with_probability(run, step, images) for step in evenly_spaced(steps)]
-            )
+            yield Strip(f"{title}: {len(steps):,}", [draw(step) for step in evenly_spaced(steps)])
 
 
 def _with_probability(run: _Run, step: int, images: Images) -> Thumbnail:
     prediction = run.records.predictions[step]
     truth = truth_of(step, run.judged.run, images.classes)
     answer = prediction.label if prediction.label is not None else f"most like {prediction.most_like}"
-    said = [answer, f"probability {prediction.probability:.2f}"]
-    about = f"Image {step + 1} of the stream, {truth}; {', '.join(said)}"
-    return thumbnail(images.image(step), about, [f"shows {truth}", *said], right=bool(run.judged.run.right[step]))
+    answers = [answer, f"probability {prediction.probability:.2f}"]
+    about = f"Image {step + 1} of the stream, {truth}; {', '.join(answers)}"
+    return thumbnail(images.image(step), about, [f"shows {truth}", *answers], right=bool(run.judged.run.right[step]))
 
 
 def _domains(runs: Sequence[_Run]) -> Iterator[Part]:
@@ -295,61 +288,45 @@ def _heading(run: _Run) -> str:
 
 def _figures(run: _Run) -> Figures:
     metrics = run.result.metrics
-    named = [
-        ("HM", metrics.hm),
-        ("Acc_D", metrics.acc_desired),
-        ("Acc_U", metrics.acc_undesired),
-        ("AUROC", metrics.auroc),
-    ]
-    return Figures([(name, _percent(value)) for name, value in named])
+    values = {"HM": metrics.hm, "Acc_D": metrics.acc_desired, "Acc_U": metrics.acc_undesired, "AUROC": metrics.auroc}
+    return Figures([(name, _percent(value)) for name, value in values.items()])
 
 
 def _histogram(run: _Run, runs: Sequence[_Run]) -> Picture:
     """Draw the histogram on the axes of all runs with the same score."""
     alike = [other.judged.run for other in runs if other.result.spec.score == run.result.spec.score]
     limits = score_limits(alike)
-    title = f"{run.name}: scores"
-    return Picture(
-        histogram(run.judged.run, limits, histogram_peak(alike, limits), run.name),
-        title,
-        "The less the two distributions overlap, the better the score separates known from unknown images.",
-    )
+    chart = histogram(run.judged.run, limits, histogram_peak(alike, limits), run.name)
+    meaning = "The less the two distributions overlap, the better the score separates known from unknown images."
+    return Picture(chart, f"{run.name}: scores", meaning)
 
 
 def _over_time(run: _Run) -> Picture:
-    columns = run.judged.run
-    chart = scores_over_time(columns, score_limits([columns]), run.name)
-    return Picture(
-        chart,
-        f"{run.name}: scores over time",
-        "Each dot is one image; the threshold follows the last 512 scores.",
-    )
+    records = run.judged.run
+    chart = scores_over_time(records, score_limits([records]), run.name)
+    meaning = "Each dot is one image; the threshold follows the last 512 scores."
+    return Picture(chart, f"{run.name}: scores over time", meaning)
 
 
 def _overview(after: Sequence[_Run]) -> Intervals:
-    axis = axis_around([value for run in after for value in (run.gain.low, run.gain.high, 0.0)])
+    gains = {run.name: run.gain for run in after}
+    axis = axis_around([value for gain in gains.values() for value in (gain.low, gain.high, 0.0)])
     lines = [
-        Interval(
-            run.name,
-            _points(run.gain),
-            run.gain.difference,
-            run.gain.low,
-            run.gain.high,
-            run.gain.excludes_zero,
-            run.name,
-        )
-        for run in after
+        Interval(name, _points(gain), gain.difference, gain.low, gain.high, gain.excludes_zero, method=name)
+        for name, gain in gains.items()
     ]
     about = "in points, with the 95 % interval"
     return Intervals("HM minus that of the frozen classifier", about, lines, axis, signed=True)
 
 
-def _table(results: list[Result]) -> Table:
-    order = sorted(
-        range(1, len(HEADINGS)), key=lambda at: FIRST.index(HEADINGS[at]) if HEADINGS[at] in FIRST else len(FIRST)
-    )
-    lines = [Row(name, [cells[at - 1] for at in order], method=name) for name, cells in rows(results)]
-    return Table([HEADINGS[0], *(HEADINGS[at] for at in order)], lines)
+def _table(runs: Sequence[_Run]) -> Table:
+    stub, *headings = HEADINGS
+    order = sorted(headings, key=lambda heading: FIRST.index(heading) if heading in FIRST else len(FIRST))
+    lines = [
+        Row(name, [cells[headings.index(heading)] for heading in order], method=name)
+        for name, cells in rows([run.result for run in runs])
+    ]
+    return Table([stub, *order], lines)
 
 
 def _what_was_run(runs: Sequence[_Run]) -> Iterator[Part]:

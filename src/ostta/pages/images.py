@@ -15,7 +15,7 @@ from PIL import Image
 
 from ..bench.records import RunRecords, read_records
 from ..bench.result import Result
-from ..bench.spec import FoolingScenario, files_of, sets_of
+from ..bench.spec import files_of, sets_of
 from ..bench.stream import compose
 from ..core.text import counted
 from ..core.types import Error, compared
@@ -72,20 +72,17 @@ def drawn_records(path: Path) -> RunRecords:
     return records
 
 
-def changed_sides(before: NamedRun, after: NamedRun) -> dict[str, NDArray[np.int64]]:
-    """Return the steps of the stream by right and wrong answers of two runs, those that changed first."""
-    first, second = before.run.right, after.run.right
-    return {
-        f"Wrong with {before.name}, right with {after.name}": np.flatnonzero(~first & second),
-        f"Right with {before.name}, wrong with {after.name}": np.flatnonzero(first & ~second),
-        "Right with both": np.flatnonzero(first & second),
-        "Wrong with both": np.flatnonzero(~first & ~second),
-    }
-
-
 def changes(before: NamedRun, after: NamedRun, images: Images, kinds: int = 4) -> Iterator[Strip]:
-    """Yield one strip for each kind of change that has an image."""
-    for title, steps in list(changed_sides(before, after).items())[:kinds]:
+    """Yield one strip for each kind of change that has an image: the first two kinds are changed answers."""
+    first, second = before.run.right, after.run.right
+    selections = [
+        (f"Wrong with {before.name}, right with {after.name}", ~first & second),
+        (f"Right with {before.name}, wrong with {after.name}", first & ~second),
+        ("Right with both", first & second),
+        ("Wrong with both", ~first & ~second),
+    ]
+    for title, selected in selections[:kinds]:
+        steps = np.flatnonzero(selected)
         if len(steps):
             yield pair_strip(title, steps, _spread(steps, before.run.labels), before, after, images)
 
@@ -98,12 +95,9 @@ def pair_strip(
     return Strip(f"{title}: {counted(len(steps), 'image')} of {len(before.run):,}", list(thumbnails.values()))
 
 
-def stream_thumbnails(
-    run: RunRecords, images: Images, desired: bool, most: int = MOST
-) -> Iterator[tuple[int, Thumbnail]]:
+def stream_thumbnails(run: RunRecords, images: Images, desired: bool) -> Iterator[tuple[int, Thumbnail]]:
     """Yield images of one side, evenly spaced over the stream, with their steps."""
-    steps = np.flatnonzero((run.labels >= 0) == desired)
-    for step in evenly_spaced(steps, most):
+    for step in evenly_spaced(np.flatnonzero((run.labels >= 0) == desired)):
         truth = truth_of(step, run, images.classes)
         yield step, thumbnail(images.image(step), f"Image {step + 1}, {truth}", [truth])
 
@@ -127,7 +121,7 @@ def answered_thumbnail(step: int, runs: Sequence[NamedRun], images: Images) -> T
 
 
 def truth_of(step: int, run: RunRecords, classes: Sequence[str]) -> str:
-    """Return what an image shows: its class, or none of the classes."""
+    """Return the class of an image in words; unknown images show none of the classes."""
     label = int(run.labels[step])
     return _class(label, classes) if label >= 0 else "none of the classes"
 
@@ -140,8 +134,7 @@ def _class(number: int, classes: Sequence[str]) -> str:
 def _spread(steps: NDArray[np.int64], labels: NDArray[np.int64]) -> list[int]:
     """Select desired and undesired images, in the order of the stream."""
     known, unknown = steps[labels[steps] >= 0], steps[labels[steps] < 0]
-    wanted = MOST - min(len(unknown), MOST // 2)
-    chosen = evenly_spaced(known, wanted)
+    chosen = evenly_spaced(known, MOST - min(len(unknown), MOST // 2))
     return sorted(chosen + evenly_spaced(unknown, MOST - len(chosen)))
 
 
@@ -196,12 +189,12 @@ def seen_images(result: Result, root: Path | None) -> SeenImages:
     result file names.
     """
     spec = result.spec
-    away = next((name for name in sets_of(spec) if parse_name(name).kind == "hub"), None)
-    if away is not None:
-        raise Error(f"The images of '{away}' are on the hub, and pages download nothing.", code="images-missing")
-    if any(parse_name(name).kind == "features" for name in sets_of(spec)):
-        raise Error("This stream has features alone, so there are no images to show.", code="images-missing")
-    if isinstance(spec.scenario, FoolingScenario):
+    for name in sets_of(spec):
+        if parse_name(name).kind == "hub":
+            raise Error(f"The images of '{name}' are on the hub, and pages download nothing.", code="images-missing")
+        if parse_name(name).kind == "features":
+            raise Error("This stream has features alone, so there are no images to show.", code="images-missing")
+    if spec.scenario.kind == "fooling":
         raise Error(
             "The images of the scenario fooling depend on its model, which pages do not load.", code="images-missing"
         )
@@ -217,11 +210,10 @@ def seen_images(result: Result, root: Path | None) -> SeenImages:
 def stream_images(result: Result, root: Path | None, opened: Collection[str] = ()) -> SeenImages:
     """Return the images of a finished run. Paths and code that only the file names must be in `opened`."""
     spec = result.spec
-    own = [*files_of(spec), *(name for name in sets_of(spec) if parse_name(name).kind in OWN)]
-    closed = next((name for name in own if name not in opened), None)
-    if closed is not None:
-        raise Error(
-            f"Only the result file names {closed!r}: `--open {closed}` allows it to be read, if you trust it.",
-            code="consent-missing",
-        )
+    for name in (*files_of(spec), *(name for name in sets_of(spec) if parse_name(name).kind in OWN)):
+        if name not in opened:
+            raise Error(
+                f"Only the result file names {name!r}: `--open {name}` allows it to be read, if you trust it.",
+                code="consent-missing",
+            )
     return seen_images(result, root)

@@ -322,6 +322,16 @@ class Axis:
         return [(step * number, f"{step * number:,.{digits}f}") for number in numbers]
 
 
+def image_axis(count: int) -> Axis:
+    """Return the horizontal axis of a stream of `count` images.
+
+    >>> image_axis(1_000).marks
+    [(0, '0'), (500, '500'), (1000, '1,000')]
+    """
+    marks = [(number, f"{number:,}") for number in sorted({0, count // 2, count})]
+    return Axis(0, max(1, count), "images seen", marks)
+
+
 def axis_around(values: Iterable[float | None], name: str = "") -> Axis:
     """Return an axis with a margin around the values that are not None.
 

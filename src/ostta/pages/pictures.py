@@ -10,6 +10,7 @@ from typing import Any
 
 from ..bench.against_frozen import Ranks, ToFrozen, ranks_of, to_frozen
 from ..bench.figures import SuiteFigures
+from ..bench.naming import file_name
 from ..bench.result import metric_name
 from ..config.registry import require_known
 from ..core.types import Error
@@ -44,7 +45,7 @@ def save_pictures(figures: SuiteFigures, folder: Path, formats: Sequence[str]) -
             f"Average rank of {metric_name(one.metric)} over {one.ranks.streams} streams, {one.backbone}; "
             "bars join methods without a significant difference"
         )
-        drawn.append((f"ranks-{_file_name(one.backbone)}", _ranks(one.ranks, title)))
+        drawn.append((f"ranks-{file_name(one.backbone)}", _ranks(one.ranks, title)))
     if not drawn:
         reasons = ["There is nothing to draw: no row has a frozen row to compare with.", *sentences]
         raise Error(" ".join(reasons), code="nothing-to-draw")
@@ -163,7 +164,3 @@ def _ranks(ranks: Ranks, title: str) -> Any:
         depth = -0.45 - 0.5 * number
         chart.line([(places[stretch[0]] - 0.03, depth), (places[stretch[-1]] + 0.03, depth)], "known thick")
     return drawing([chart], (RANKS_WIDTH, 0.92 * LINE_HEIGHT * (half + bars + 3.4)), title, axes=False)
-
-
-def _file_name(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "_-" else "-" for c in name)

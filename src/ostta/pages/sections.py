@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ..bench.against_frozen import Ranks, ToFrozen, means_to_frozen, ranks_of, to_frozen
-from ..bench.collected import Names
+from ..bench.collected import Names, Position
 from ..bench.figures import SuiteFigures
 from ..bench.footnotes import why_no_interval
-from ..bench.naming import choice_remark, images_of_stream, needs_data, run_command
+from ..bench.naming import choice_remark, images_of_stream, needs_data, run_command, seeds_text
 from ..bench.records import RunRecords, score_limits
 from ..bench.result import Result, lower_is_better, metric_name, number
 from ..bench.spec import fields_of
@@ -144,9 +144,9 @@ def _groups(figures: SuiteFigures) -> list[list[Names]]:
 
 def _options(figures: SuiteFigures, rows: list[Names]) -> str:
     """Return the names of the options whose values differ."""
-    asked = [result.spec.options for row in rows if (result := _first_result(figures, row)) is not None]
-    names = dict.fromkeys(name for options in asked for name in options)
-    return " and ".join(name for name in names if len({repr(options.get(name)) for options in asked}) > 1)
+    listed = [result.spec.options for row in rows if (result := _first_result(figures, row)) is not None]
+    names = dict.fromkeys(name for options in listed for name in options)
+    return " and ".join(name for name in names if len({repr(options.get(name)) for options in listed}) > 1)
 
 
 def _first_result(figures: SuiteFigures, row: Names) -> Result | None:
@@ -185,7 +185,7 @@ def _panel(backbone: str, ranks: Ranks) -> Intervals:
 def command_parts(figures: SuiteFigures) -> Iterator[Part]:
     """Yield the command of the suite, and folded commands of each run."""
     collected = figures.collected
-    data = " --data DATA" * any(needs_data(result.spec) for _, _, result in figures.distinct)
+    data = " --data DATA" if any(needs_data(result.spec) for _, _, result in figures.distinct) else ""
     if not collected.of_folder:
         about = "All runs; existing results are reused."
         yield Command(f"{collected.command}{data}", f"{about} DATA is the folder of the data sets." if data else about)
@@ -195,16 +195,16 @@ def command_parts(figures: SuiteFigures) -> Iterator[Part]:
     for row, column, result in figures.distinct:
         places.setdefault(", ".join([*column, *row]), []).append(result)
     for name, results in places.items():
-        seeds = ", ".join(str(result.spec.seed) for result in results)
+        seeds = seeds_text([result.spec.seed for result in results])
         files = [collected.file_of(result) for result in results]
-        yield Folded(f"{name}, seed{'s' * (len(results) > 1)} {seeds}", list(run_parts(results, files)))
+        yield Folded(f"{name}, {seeds}", list(run_parts(results, files)))
 
 
 def run_parts(results: Sequence[Result], files: Sequence[str] = ()) -> Iterator[Part]:
     """Yield the commands of runs that differ only in the seed, their options and their provenance."""
     commands = [command for result in results if (command := run_command(result.spec)) is not None]
     if commands:
-        data = " --data DATA" * needs_data(results[0].spec)
+        data = " --data DATA" if needs_data(results[0].spec) else ""
         yield Command("\n".join(f"{command}{data}" for command in commands))
     else:
         yield Text("`ostta run` cannot describe this run; the suite runs it.", "note")
@@ -248,15 +248,12 @@ MEANING = (
 )
 
 
-Place = tuple[Names, Names]
-
-
 class RunCharts:
     """The records of the runs of a suite, one seed a place."""
 
     def __init__(self, figures: SuiteFigures) -> None:
         self.figures = figures
-        self.results: dict[Place, Result] = {}
+        self.results: dict[Position, Result] = {}
         self.problems: list[str] = []
         self._read: dict[str, RunRecords | None] = {}
         for column in figures.columns:
@@ -292,7 +289,7 @@ class RunCharts:
         sections = [Section(stream_name(column), [Grid(found, small=True)]) for column, found in drawn.items()]
         return Section("Scores, and accuracies over time", parts, sections)
 
-    def _pictures(self, place: Place, read: dict[Place, RunRecords]) -> Iterator[Picture]:
+    def _pictures(self, place: Position, read: dict[Position, RunRecords]) -> Iterator[Picture]:
         (row, column), run = place, read[place]
         name = row_name(self.figures, row)
         about = ", ".join([name, *column])
@@ -316,28 +313,15 @@ def image_sections(drawn: RunCharts, images: OpenImages | None) -> Iterator[Sect
     if not pairs or images is None:
         return
     sections, problems = list[Section](), dict[str, list[str]]()
-    name = metric_name(drawn.figures.headline)
-    for column, (before, after) in pairs:
+    for column, frozen, best in pairs:
         if len(sections) == MOST_STREAMS:
             break
-        results = [drawn.figures.results(row, column) for row in (before, after)]
-        seed = next(
-            (seed for seed in results[0] if seed in results[1] and all(side[seed].records for side in results)), None
-        )
-        if seed is None:
-            continue
-        read = [drawn.columns(side[seed]) for side in results]
-        if read[0] is None or read[1] is None or len(read[0]) != len(read[1]):
-            continue
         try:
-            strips = list(
-                changes(NamedRun(before[-1], read[0]), NamedRun(after[-1], read[1]), images(results[0][seed]))
-            )
+            parts = list(_answered_images(drawn, images, column, frozen, best))
         except Error as problem:
             problems.setdefault(str(problem), []).append(stream_name(column))
-            continue
-        about = Text(f"{before[-1]}, and {after[-1]}, which has the best {name} on this stream; seed {seed}.", "note")
-        sections.append(Section(stream_name(column), [about, *strips]))
+        else:
+            sections += [Section(stream_name(column), parts)] if parts else []
     left = len(pairs) - len(sections) - sum(map(len, problems.values()))
     notes = [
         *(f"No images of {', '.join(streams)}: {problem}" for problem, streams in problems.items()),
@@ -347,26 +331,36 @@ def image_sections(drawn: RunCharts, images: OpenImages | None) -> Iterator[Sect
         "Below each image: its class, then the answer of each row with score and threshold. A green border: right in "
         "the second row; a red border: wrong."
     )
-    parts: list[Part] = [Text(reading, "note")] if sections else []
-    yield Section("Images", [*parts, *([Bullets(notes)] if notes else [])], sections)
+    about: list[Part] = [Text(reading, "note")] if sections else []
+    yield Section("Images", [*about, *([Bullets(notes)] if notes else [])], sections)
 
 
-def _pairs(drawn: RunCharts) -> Iterator[tuple[Names, tuple[Names, Names]]]:
-    """Yield the frozen row and the row with the best headline, for each stream."""
+def _answered_images(drawn: RunCharts, images: OpenImages, column: Names, frozen: Names, best: Names) -> Iterator[Part]:
+    """Yield images of one stream with the answers of two rows, if both have records of one seed."""
+    before, after = (drawn.figures.results(row, column) for row in (frozen, best))
+    seed = next((seed for seed in before if seed in after and before[seed].records and after[seed].records), None)
+    if seed is None:
+        return
+    first, second = drawn.columns(before[seed]), drawn.columns(after[seed])
+    if first is None or second is None or len(first) != len(second):
+        return
+    name = metric_name(drawn.figures.headline)
+    yield Text(f"{frozen[-1]}, and {best[-1]}, which has the best {name} on this stream; seed {seed}.", "note")
+    yield from changes(NamedRun(frozen[-1], first), NamedRun(best[-1], second), images(before[seed]))
+
+
+def _pairs(drawn: RunCharts) -> Iterator[tuple[Names, Names, Names]]:
+    """Yield each stream with its frozen row and the row that has the best headline, as far as both have records."""
     figures = drawn.figures
-    sign = -1 if lower_is_better(figures.headline) else 1
+    choose = min if lower_is_better(figures.headline) else max
     for column in figures.columns:
-        best: tuple[float, Names, Names] | None = None
+        values: dict[tuple[Names, Names], float] = {}
         for row in figures.rows:
             frozen, value = figures.frozen_row(row, column), figures.mean(row, column)
-            if frozen is None or value is None:
-                continue
-            if all((each, column) in drawn.results for each in (row, frozen)) and (
-                best is None or sign * value > best[0]
-            ):
-                best = sign * value, frozen, row
-        if best is not None:
-            yield column, (best[1], best[2])
+            if frozen is not None and value is not None and {(row, column), (frozen, column)} <= drawn.results.keys():
+                values[frozen, row] = value
+        if values:
+            yield column, *choose(values, key=values.__getitem__)
 
 
 def _scale(run: RunRecords) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -30,6 +31,7 @@ from .parts import (
     Text,
     Thumbnail,
     html_page,
+    image_axis,
 )
 
 # Fewest images of a share, and most shares.
@@ -42,10 +44,9 @@ def scores(digest: Digest, about: str) -> str:
     if digest.has_probabilities:
         vertical = Axis(0, 1, marks=[(0, "0"), (0.5, "0.5"), (1, "1")])
     else:
-        vertical = Axis(
-            *limits([dot.value for dot in digest.dots], [value for value in thresholds if value is not None])
-        )
-    chart = Chart(_images(digest), vertical, height=240)
+        lines = [value for value in thresholds if value is not None]
+        vertical = Axis(*limits([dot.value for dot in digest.dots], lines))
+    chart = Chart(image_axis(digest.seen), vertical, height=240)
     for happened in digest.events:
         chart.upright(happened.place, "event")
     for known, style in ((None, "undecided"), (True, "known"), (False, "unknown")):
@@ -62,25 +63,15 @@ def scores(digest: Digest, about: str) -> str:
 
 def accepted(digest: Digest, about: str) -> str:
     """Draw the share of accepted images among the decided ones, with a gap if no image was decided."""
-    chart = Chart(_images(digest), Axis(0, 1, marks=[(0, "0%"), (0.5, "50%"), (1, "100%")]), height=110)
-    edges, shares = [0], list[float]()
-    for part in _coarser(digest.parts):
-        if part.decided:
-            shares.append(part.accepted / part.decided)
-            edges.append(edges[-1] + part.images)
-        elif shares:
-            chart.bars(edges, shares, "known")
-            edges, shares = [edges[-1] + part.images], []
-        else:
-            edges = [edges[-1] + part.images]
-    if shares:
-        chart.bars(edges, shares, "known")
+    chart = Chart(image_axis(digest.seen), Axis(0, 1, marks=[(0, "0%"), (0.5, "50%"), (1, "100%")]), height=110)
+    start = 0
+    for decided, group in itertools.groupby(_coarser(digest.parts), key=lambda part: part.decided > 0):
+        parts = list(group)
+        edges = list(itertools.accumulate((part.images for part in parts), initial=start))
+        if decided:
+            chart.bars(edges, [part.accepted / part.decided for part in parts], "known")
+        start = edges[-1]
     return chart.svg(about)
-
-
-def _images(digest: Digest) -> Axis:
-    marks = [(number, f"{number:,}") for number in sorted({0, digest.seen // 2, digest.seen})]
-    return Axis(0, max(1, digest.seen), "images seen", marks)
 
 
 def _coarser(parts: Sequence[DigestPart]) -> list[DigestPart]:

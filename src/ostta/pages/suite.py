@@ -9,6 +9,7 @@ from ..bench.against_frozen import ToFrozen, means_to_frozen, to_frozen
 from ..bench.collected import is_folder
 from ..bench.figures import SuiteFigures
 from ..bench.footnotes import why_no_interval
+from ..bench.naming import seeds_text
 from ..bench.result import lower_is_better, metric_name, number
 from ..bench.spec import image_seed
 from ..bench.suite import Suite
@@ -41,7 +42,7 @@ def lead(figures: SuiteFigures) -> str:
         who = f"{row_name(figures, best.row)} has the largest gain over the frozen row"
     return (
         f"{where}, {who}: {name} {values[0]} against {values[1]}, {gain} ({_significance(figures, best)}). "
-        f"N = {best.shown:,} images, {_seeds(best.seeds)}. {_marks(figures, single)}"
+        f"N = {best.shown:,} images, {seeds_text(best.seeds)}. {_marks(figures, single)}"
     ).strip()
 
 
@@ -86,19 +87,14 @@ def _without_frozen(figures: SuiteFigures) -> str:
     on = f" on {' / '.join(column)}" if any(column) else ""
     return (
         f"The {'lowest' if lower else 'highest'} {name} is {number(value, figures.headline)}, with "
-        f"{row_name(figures, row)}{on}. N = {shown:,} images, "
-        f"{_seeds(tuple(results))}. "
+        f"{row_name(figures, row)}{on}. N = {shown:,} images, {seeds_text(sorted(results))}. "
         "There is no interval, because there is no frozen row to compare with."
     )
 
 
-def _seeds(seeds: tuple[int, ...]) -> str:
-    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, sorted(seeds)))}"
-
-
-def stream_tables(made: Sheet) -> Iterator[Section]:
+def stream_tables(all_tables: Sheet) -> Iterator[Section]:
     """Yield a section for each stream with results."""
-    for block in filter(_has_figures, _of(made, "own")):
+    for block in filter(_has_figures, _of(all_tables, "own")):
         name = " / ".join(filter(None, (block.title, block.groups[0][0])))
         yield Section(name or "This stream", [table(block)])
 
@@ -162,28 +158,29 @@ def suite_report(figures: SuiteFigures, images: OpenImages | None = None) -> str
     collected, suite = figures.collected, figures.suite
     if not collected.found:
         return html_page(Page(suite.title, _kind(suite), [collected.missing]))
-    made = sheet(figures, page=True)
+    all_tables = sheet(figures, page=True)
     drawn, chosen = RunCharts(figures), list(choices(figures))
     failed = [f"{failure.run}: {failure.reason}" for failure in collected.failures]
     conventions = dict.fromkeys(f"{result.metrics.convention}." for _, _, result in figures.distinct)
-    there = f"{collected.found} of {len(collected.cells)} cells have results."
     return html_page(
         Page(
             suite.title,
             _kind(suite),
-            [lead(figures), collected.missing or there],
+            [lead(figures), collected.missing or f"{collected.found} of {len(collected.cells)} cells have results."],
             (
                 Section("Overview", [*overview(figures), *chosen]),
-                Section("Stream by stream", (), list(stream_tables(made))),
-                Section("Means over streams", [*rank_panels(figures), *tables(_of(made, "means"))]),
+                Section("Stream by stream", (), list(stream_tables(all_tables))),
+                Section("Means over streams", [*rank_panels(figures), *tables(_of(all_tables, "means"))]),
                 *image_sections(drawn, images),
-                Section("Along the stream", _titled(_of(made, "windows"))),
+                Section("Along the stream", _titled(_of(all_tables, "windows"))),
                 Section("Against an option", list(option_charts(figures))),
-                Section("Domain by domain", [*domain_charts(figures), *_in_figures(_of(made, "parts"))]),
+                Section("Domain by domain", [*domain_charts(figures), *_in_figures(_of(all_tables, "parts"))]),
                 drawn.section(),
                 Section("Further measures", _folded_measures(figures)),
-                Section("The paper's figures", list(_paper(made))),
-                Section("How to read this", _bullets([HM] * ("hm" in suite.metrics) + _notes(figures, made, chosen))),
+                Section("The paper's figures", list(_paper(all_tables))),
+                Section(
+                    "How to read this", _bullets([HM] * ("hm" in suite.metrics) + _notes(figures, all_tables, chosen))
+                ),
                 Section("Failed runs", _bullets(failed)),
                 Section("Remarks", _bullets([*_remarks(figures), *_overlaps(figures), *conventions])),
                 Section("Commands", list(command_parts(figures))),
@@ -200,8 +197,8 @@ def _kind(suite: Suite) -> str:
     return "; ".join(filter(None, (f"ostta bench report: suite {suite.name}", suite.place)))
 
 
-def _of(made: Sheet, kind: str) -> list[Block]:
-    return [block for block in made.blocks if block.kind == kind]
+def _of(all_tables: Sheet, kind: str) -> list[Block]:
+    return [block for block in all_tables.blocks if block.kind == kind]
 
 
 def _bullets(items: list[str]) -> list[Part]:
@@ -222,21 +219,21 @@ def _in_figures(blocks: list[Block]) -> list[Part]:
 def _folded_measures(figures: SuiteFigures) -> list[Part]:
     """Return the measures of `ostta.evaluation.measures`, stream by stream."""
     found = tables(measure_blocks(figures))
+    if not found:
+        return []
     about = "`ostta.evaluation.measures` defines them. The AUPR of a random score is the share of unknown images."
-    return (
-        [Text(about, "note"), Folded("OpenAUC, AUPR, calibration, risk and coverage, regret", found)] if found else []
-    )
+    return [Text(about, "note"), Folded("OpenAUC, AUPR, calibration, risk and coverage, regret", found)]
 
 
-def _notes(figures: SuiteFigures, made: Sheet, chosen: list[Text]) -> list[str]:
+def _notes(figures: SuiteFigures, all_tables: Sheet, chosen: list[Text]) -> list[str]:
     """Return the footnotes that are not shown at the top of the page."""
     above = {figures.collected.missing, *([figures.suite.remark] if chosen else [])}
-    return [note for note in made.footnotes if note not in above]
+    return [note for note in all_tables.footnotes if note not in above]
 
 
-def _paper(made: Sheet) -> Iterator[Part]:
+def _paper(all_tables: Sheet) -> Iterator[Part]:
     """Yield the paper's figures with gaps, and those without gaps folded."""
-    blocks = _of(made, "paper")
+    blocks = _of(all_tables, "paper")
     together = [block for block in blocks if _has_gap(block)]
     apart = [block for block in blocks if not _has_gap(block)]
     if together:
@@ -244,9 +241,9 @@ def _paper(made: Sheet) -> Iterator[Part]:
         yield from tables(together)
     if apart:
         yield Folded("The paper's figures on streams on which ours cannot be compared with them", tables(apart))
-    if made.doubts:
+    if all_tables.doubts:
         yield Text("Doubts about the paper's figures:", "note")
-        yield Bullets(made.doubts, numbered=True)
+        yield Bullets(all_tables.doubts, numbered=True)
 
 
 def _has_gap(block: Block) -> bool:
@@ -261,18 +258,16 @@ def _remarks(figures: SuiteFigures) -> list[str]:
         for remark in result.remarks:
             before, found, after = remark.partition(f"seed {seed}")
             seeds.setdefault(f"{before}SEEDS{after}" if found and not after[:1].isdigit() else remark, {})[seed] = None
-    return [
-        remark.replace("SEEDS", f"seed{'s' * (len(of) > 1)} {', '.join(map(str, of))}") for remark, of in seeds.items()
-    ]
+    return [remark.replace("SEEDS", seeds_text(of)) for remark, of in seeds.items()]
 
 
 def _overlaps(figures: SuiteFigures) -> Iterator[str]:
     """Yield the unknown classes with names like known classes, by the class lists of the package."""
     pairs = dict.fromkeys((result.spec.desired, result.spec.undesired) for _, _, result in figures.distinct)
     for desired, undesired in pairs:
-        said = overlap_sentence(overlap(_class_names(desired), _class_names(undesired)))
-        if said:
-            yield f"{desired} against {undesired}: {said}"
+        sentence = overlap_sentence(overlap(_class_names(desired), _class_names(undesired)))
+        if sentence:
+            yield f"{desired} against {undesired}: {sentence}"
 
 
 def _class_names(name: str | None) -> tuple[str, ...]:
