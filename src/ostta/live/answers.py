@@ -107,10 +107,7 @@ class LiveStream:
         else:
             answer = {"step": self.adapter.steps, **json.loads(prediction.to_json())}
             answer["memory"] = Memory.of(self.adapter)._asdict()
-        events = [
-            {"kind": event.kind, "sentence": event.sentence, "evidence": dict(event.evidence)}
-            for event in source.new_events(event_count)
-        ]
+        events = [event.to_dict() for event in source.new_events(event_count)]
         if events:
             answer["events"] = [*answer.get("events", ()), *events]
         # A video frame is not a file.

@@ -1,6 +1,7 @@
-"""The protocol between the web layer and what answers requests: one process, or many processes behind a router.
+"""The protocol between the web layer and the engines: one process, or many processes behind a router.
 
-All values are plain: dictionaries of JSON values, strings and bytes. A `ProblemError` says what cannot be done.
+All values are plain: dictionaries of JSON values, strings and bytes. A request that cannot be answered raises a
+`ProblemError`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from ..live.pool import StreamPool
 from ..state import versions
 from .engine import VERBS, Json, Sent, SentEvent
 from .problems import ProblemError
-from .sessions.build import build_adapter, choices
+from .sessions.build import build_adapter, choices, restored
 from .sessions.names import checked_name
 from .sessions.registry import SessionRegistry
 from .sessions.session import Session
@@ -37,7 +37,7 @@ def reset(adapter: Adapter) -> Event:
     return Event("reset", "Reset by hand.")
 
 
-# What a person can do with the adapter of a session, by the verb of the address.
+# Actions on the adapter of a session, by the verb of the address.
 ACTIONS: dict[str, Callable[[Adapter], Event]] = {
     "freeze": lambda adapter: adapter.freeze(),
     "thaw": lambda adapter: adapter.thaw(),
@@ -49,7 +49,7 @@ ACTIONS: dict[str, Callable[[Adapter], Event]] = {
 class LocalEngine:
     """Implements `Engine`. `pool` is not started yet; its streams are named by the ids of sessions.
 
-    `restore` brings all stored sessions back at the start. Without it, they are brought back one by one with `adopt`.
+    `restore` brings all stored sessions back at the start. Without it, `registry.adopt` brings back one session.
 
     >>> engine = LocalEngine(pool)
     >>> engine.store is None
@@ -93,14 +93,6 @@ class LocalEngine:
     async def ready(self) -> None:
         if not self._ready or self.registry.stopping:
             raise ProblemError(503, "The model has not answered yet, or the server is shutting down.", 5)
-
-    async def adopt(self, id: str) -> None:
-        """Bring a stored session into this process. Nothing happens if it is here already."""
-        await self.registry.adopt(id)
-
-    async def release(self, id: str) -> None:
-        """Store a session and let another process have it."""
-        await self.registry.release(id)
 
     # --- reading ------------------------------------------------------------------------------------------------------
     async def info(self) -> Json:
@@ -176,8 +168,7 @@ class LocalEngine:
         return (await self.registry.new(build, request.get("name"))).to_json()
 
     async def create_from(self, state: bytes, name: str | None) -> Json:
-        registry = self.registry
-        return (await registry.new(lambda: registry.restored(state), name)).to_json()
+        return (await self.registry.new(self._restoring(state), name)).to_json()
 
     async def rename(self, id: str, name: str) -> Json:
         session = self.registry[id]
@@ -194,7 +185,7 @@ class LocalEngine:
     async def replace_state(self, id: str, state: bytes) -> Json:
         registry = self.registry
         session = registry[id]
-        adapter = await registry.work(lambda: registry.restored(state))
+        adapter = await registry.work(self._restoring(state))
         registry[id]  # it may have been deleted in the meantime
         with session.known_to_pool():
             await registry.work(lambda: self.pool.replace(id, adapter))
@@ -226,6 +217,10 @@ class LocalEngine:
         if self._registry is None:
             raise ProblemError(503, "The model is being loaded.", 5)
         return self._registry
+
+    def _restoring(self, state: bytes) -> Callable[[], Adapter]:
+        """Return a function that restores the adapter in a state file of a client."""
+        return partial(restored, state, self.pool.backbone, self.settings.limits)
 
     async def _save(self, session: Session) -> Json:
         if self.store is None:

@@ -49,9 +49,13 @@ class ProblemError(Exception):
         return type(self), (self.status, self.detail, self.retry_after, self.code)
 
     @classmethod
-    def of(cls, error: Error) -> ProblemError:
-        """Return the problem with what a client sent; the code of the error becomes the type of the problem."""
-        return cls(422, one_line(str(error)), code=error.code if error.code != Error.code else None)
+    def of(cls, raised: Exception) -> ProblemError:
+        """Return the answer to an exception: an `Error` is about the content of the request, others are unexpected."""
+        if isinstance(raised, cls):
+            return raised
+        if isinstance(raised, Error):
+            return cls(422, one_line(str(raised)), code=raised.code if raised.code != Error.code else None)
+        return cls(500, INTERNAL)
 
     def to_dict(self, request_id: str | None = None) -> dict[str, Any]:
         """Return the JSON of the answer."""
@@ -75,6 +79,21 @@ class ProblemError(Exception):
             # The rest of the body would be parsed as the next request.
             headers["connection"] = "close"
         return Response(to_bytes(self.to_dict(request_id)), self.status, headers)
+
+
+def shutting_down(retry_after: int = 5) -> ProblemError:
+    """Return the answer of a server that is being stopped."""
+    return ProblemError(503, "The server is shutting down.", retry_after)
+
+
+def served_elsewhere() -> ProblemError:
+    """Return the answer for a session whose lease another process has taken."""
+    return ProblemError(503, "Another process serves this session now: send the request again.", 1)
+
+
+def unknown_session(id: str) -> ProblemError:
+    """Return the answer for an id that no session has."""
+    return ProblemError(404, f"There is no session {one_line(id, 40)!r}.")
 
 
 class ClientGoneError(Exception):

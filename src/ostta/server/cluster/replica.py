@@ -1,4 +1,4 @@
-"""A replica on Ray Serve: one pool, its sessions, and what the router asks of them."""
+"""A replica on Ray Serve: one pool, its sessions, and the calls of the router."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -76,7 +77,7 @@ class ReplicaEngine(LocalEngine):
             if id in registry and not await registry.work(lambda: self.leases.is_held(id)):
                 log("lease was lost", level="warning", session=id)
                 await registry.drop(id)
-            await self.adopt(id)
+            await registry.adopt(id)
             return await use()
 
     async def leave(self, id: str) -> None:
@@ -84,7 +85,7 @@ class ReplicaEngine(LocalEngine):
         async with self._locks[id]:
             if id in self.registry:
                 try:
-                    await self.release(id)
+                    await self.registry.release(id)
                 except LostError:
                     await self.registry.drop(id)
 
@@ -135,15 +136,12 @@ class ReplicaBase:
     async def call(self, what: str, id: str, *arguments: Any) -> Answer:
         """Call a method of `Engine` that concerns one session."""
 
-        async def use() -> Any:
-            return await getattr(self.engine, what)(id, *arguments)
-
         async def answer() -> Any:
             # Checked first: Ray notes this replica as the one with the session as soon as `tenant` is called.
             if id not in self.engine.registry:
                 await asyncio.to_thread(self.store.require_free, id)
             await self.tenant(id)
-            return await self.engine.with_session(id, use)
+            return await self.engine.with_session(id, partial(getattr(self.engine, what), id, *arguments))
 
         return await self._answered(answer)
 
@@ -159,7 +157,7 @@ class ReplicaBase:
 
     async def about(self, what: str) -> Answer:
         """Call `ready` or `info`, which concern no session."""
-        return await self._answered(lambda: getattr(self.engine, what)())
+        return await self._answered(getattr(self.engine, what))
 
     async def follow(self, id: str, after: int | None) -> AsyncIterator[SentEvent]:
         """Yield the events of a session while it is here."""

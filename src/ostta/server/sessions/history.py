@@ -163,7 +163,7 @@ class History:
 
     # --- recording ----------------------------------------------------------------------------------------------------
     def add(self, prediction: Prediction, step: int, accept: float | None, thumbnail: bytes | None = None) -> None:
-        """Record an image that the session learned from, or could have; `accept` is the threshold of its class."""
+        """Record an image that was sent with learning; `accept` is the smallest accepted probability of its class."""
         now, counts = self._clock.wall(), self.counts
         self.last_image, self.warming_up = now, prediction.warming_up
         counts.images += 1
@@ -209,7 +209,7 @@ class History:
         self.changed()
 
     def changed(self) -> None:
-        """Wake everybody who follows the session."""
+        """Wake all followers of the session."""
         self.version += 1
         for follower in self._followers:
             follower.set()

@@ -1,4 +1,4 @@
-"""An image on its way through a session: checked, decoded, waiting, judged, answered as JSON."""
+"""Images of a session: their checks, decoding, queue entries, and answers as JSON."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class HeldError(Error):
 
 
 class LostError(Error):
-    """This process no longer has the lease of the session. It must not answer for the session any more."""
+    """This process no longer has the lease of the session, so it must not answer for the session."""
 
     code = "session-lost"
 
@@ -314,7 +314,7 @@ class SessionStore:
 
     # --- this process -------------------------------------------------------------------------------------------------
     def publish(self, content: dict[str, Any]) -> None:
-        """Let other processes see `content` for as long as this one runs."""
+        """Publish `content` to other processes for as long as this process runs."""
         self._published = json.dumps(content, ensure_ascii=False)
         self.renew()
 

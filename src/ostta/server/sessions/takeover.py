@@ -23,6 +23,18 @@ LEASED = "leased"
 Reader = Callable[[Path], tuple[bytes, Any]]
 
 
+def open_store(place: str | Path, folder: Path | None, **options: Any) -> SessionStore:
+    """Open the store at `place` with the options of `SessionStore`, and move the sessions in `folder` into it."""
+    store = SessionStore(place, **options)
+    try:
+        if folder is not None:
+            take_over(folder, store)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
 def take_over(folder: Path, store: SessionStore) -> int:
     """Move the sessions of earlier versions from `folder` into the store, and return how many there were.
 
