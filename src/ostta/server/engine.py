@@ -10,9 +10,6 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-# Actions on a session, as they are part of the address.
-VERBS = ("freeze", "thaw", "roll-back", "reset", "save")
-
 # The content of an image file, or features.
 Sent = bytes | Sequence[float]
 Json = dict[str, Any]
@@ -81,7 +78,7 @@ class Engine(Protocol):
         """Continue a session from a state file."""
 
     async def act(self, id: str, verb: str) -> Json:
-        """Perform one of `VERBS`; returns {"event": ..., "session": ...}."""
+        """Freeze, thaw, roll-back, reset or save; return {"event": ..., "session": ...}."""
 
     async def recent(self, id: str, limit: int) -> Json:
         """Return the last points and events."""

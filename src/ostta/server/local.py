@@ -17,7 +17,7 @@ from ..core.overlay import encode
 from ..core.types import Error, Event
 from ..live.pool import StreamPool
 from ..state import versions
-from .engine import VERBS, Json, Sent, SentEvent
+from .engine import Json, Sent, SentEvent
 from .problems import ProblemError
 from .sessions.build import build_adapter, choices, restored
 from .sessions.names import checked_name
@@ -100,7 +100,7 @@ class LocalEngine:
         return {
             "version": versions().get("ostta", "unknown"),
             "backbone": backbone.id,
-            "device": str(device_of(backbone)),
+            "device": str(backbone.device),
             "image_size": backbone.preprocessing.image_size,
             **choices(),
             "limits": self.settings.limits.to_dict(),
@@ -194,8 +194,6 @@ class LocalEngine:
 
     async def act(self, id: str, verb: str) -> Json:
         session = self.registry[id]
-        if verb not in VERBS:
-            raise ProblemError(404, f"A session cannot {verb!r}; the actions are {', '.join(VERBS)}.")
         if verb == "save":
             return await self._save(session)
         event = await session.call(ACTIONS[verb])
@@ -244,16 +242,11 @@ class LocalEngine:
             await registry.tick()
 
 
-def device_of(backbone: Backbone) -> torch.device:
-    """Return the device of the image tower."""
-    return next((parameter.device for parameter in backbone.vision.parameters()), torch.device("cpu"))
-
-
 def try_model(backbone: Backbone) -> None:
     """Encode a grey image, and raise an Error if the features are not finite."""
     size = backbone.preprocessing.image_size
     with torch.no_grad():
-        features = encode(backbone.vision, torch.zeros(1, 3, size, size, device=device_of(backbone)), None)
+        features = encode(backbone.vision, torch.zeros(1, 3, size, size, device=backbone.device), None)
     if not bool(torch.isfinite(features).all()):
         raise Error(
             f"The backbone {backbone.id} returns features that are not finite for a grey image: "

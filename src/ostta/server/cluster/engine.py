@@ -229,7 +229,7 @@ class RayEngine:
         """Read from any replica; repeated if it dies."""
         return await self._retried(lambda: getattr(self._handle, function).remote(*arguments), repeat=True)
 
-    async def _create(self, what: str, *arguments: Any) -> Json:
+    async def _create(self, function: str, *arguments: Any) -> Json:
         most = self.settings.limits.sessions
         if self._stopping:
             raise shutting_down(30)
@@ -237,23 +237,23 @@ class RayEngine:
             raise ProblemError(503, f"There are {most} sessions, which is the limit of this server.", 30)
         # Ray sends an unknown id to the replica with the fewest sessions.
         handle = self._handle.options(multiplexed_model_id=new_id())
-        session: Json = await self._retried(lambda: handle.make.remote(what, *arguments), repeat=False)
+        session: Json = await self._retried(lambda: handle.make.remote(function, *arguments), repeat=False)
         return session
 
-    async def _read(self, what: str, id: str, *arguments: Any) -> Any:
+    async def _read(self, function: str, id: str, *arguments: Any) -> Any:
         """Read from a session; repeated if a replica dies."""
-        return await self._routed(what, id, arguments, repeat=True)
+        return await self._routed(function, id, arguments, repeat=True)
 
-    async def _change(self, what: str, id: str, *arguments: Any, repeat: bool = False) -> Any:
+    async def _change(self, function: str, id: str, *arguments: Any, repeat: bool = False) -> Any:
         """Change a session; changes are sent one after the other, so that they stay in order."""
         async with self._locks[id]:
-            return await self._routed(what, id, arguments, repeat)
+            return await self._routed(function, id, arguments, repeat)
 
-    async def _routed(self, what: str, id: str, arguments: tuple[Any, ...], repeat: bool) -> Any:
+    async def _routed(self, function: str, id: str, arguments: tuple[Any, ...], repeat: bool) -> Any:
         if not is_id(id):
             raise unknown_session(id)
         handle = self._handle.options(multiplexed_model_id=id)
-        return await self._retried(lambda: handle.call.remote(what, id, *arguments), repeat=repeat)
+        return await self._retried(lambda: handle.call.remote(function, id, *arguments), repeat=repeat)
 
     async def _retried(self, send: Callable[[], Awaitable[Answer]], repeat: bool) -> Any:
         """Repeat a call until the replica with the lease answers; other replicas change nothing.

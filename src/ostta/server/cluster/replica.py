@@ -133,7 +133,7 @@ class ReplicaBase:
         return LoadedSession(self.engine, id)
 
     # --- called by the router -----------------------------------------------------------------------------------------
-    async def call(self, what: str, id: str, *arguments: Any) -> Answer:
+    async def call(self, function: str, id: str, *arguments: Any) -> Answer:
         """Call a method of `Engine` that concerns one session."""
 
         async def answer() -> Any:
@@ -141,23 +141,23 @@ class ReplicaBase:
             if id not in self.engine.registry:
                 await asyncio.to_thread(self.store.require_free, id)
             await self.tenant(id)
-            return await self.engine.with_session(id, partial(getattr(self.engine, what), id, *arguments))
+            return await self.engine.with_session(id, partial(getattr(self.engine, function), id, *arguments))
 
         return await self._answered(answer)
 
-    async def make(self, what: str, *arguments: Any) -> Answer:
+    async def make(self, function: str, *arguments: Any) -> Answer:
         """Call `create` or `create_from`; this replica has the new session."""
 
         async def answer() -> Any:
-            session = await getattr(self.engine, what)(*arguments)
+            session = await getattr(self.engine, function)(*arguments)
             await self.tenant(session["id"])
             return session
 
         return await self._answered(answer)
 
-    async def about(self, what: str) -> Answer:
+    async def about(self, function: str) -> Answer:
         """Call `ready` or `info`, which concern no session."""
-        return await self._answered(getattr(self.engine, what))
+        return await self._answered(getattr(self.engine, function))
 
     async def follow(self, id: str, after: int | None) -> AsyncIterator[SentEvent]:
         """Yield the events of a session while it is here."""

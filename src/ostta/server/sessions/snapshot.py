@@ -117,14 +117,14 @@ def unpack(snapshot: bytes) -> bytes:
 
 def _tensors(described: dict[str, Any]) -> list[tuple[str, str, int, int, int]]:
     """Return name, type, bytes of a row (0 for tensors without rows), and offsets of all tensors of a state file."""
-    found = []
-    for name, one in described.items():
+    tensors = []
+    for name, entry in described.items():
         if name == "__metadata__":
             continue
-        width = _SIZES[one["dtype"]] * one["shape"][-1] if len(one["shape"]) > 1 else 0
-        begin, end = one["data_offsets"]
-        found.append((name, one["dtype"], width if end > begin else 0, begin, end))
-    return sorted(found, key=lambda each: each[3])
+        width = _SIZES[entry["dtype"]] * entry["shape"][-1] if len(entry["shape"]) > 1 else 0
+        begin, end = entry["data_offsets"]
+        tensors.append((name, entry["dtype"], width if end > begin else 0, begin, end))
+    return sorted(tensors, key=lambda tensor: tensor[3])
 
 
 class _Rows:

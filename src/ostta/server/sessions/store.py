@@ -173,11 +173,11 @@ class SessionStore:
 
     def all_about(self) -> dict[str, dict[str, Any]]:
         """Return what was last stored about each session; damaged rows are left out."""
-        found = {}
+        sessions = {}
         for id, text in self._run("SELECT id, about FROM sessions"):
             with suppress(Error):
-                found[id] = _parsed(id, text)
-        return found
+                sessions[id] = _parsed(id, text)
+        return sessions
 
     def published(self) -> list[dict[str, Any]]:
         """Return what the running processes last published."""
