@@ -26,7 +26,7 @@ from .sessions.session import Session
 from .sessions.store import SessionStore
 from .settings import Settings
 
-# Seconds between two looks at all sessions, and for which events are collected before they are sent.
+# Seconds between two checks of all sessions, and seconds during which events are collected before they are sent.
 TICK, COLLECT = 1.0, 0.05
 WORKERS = 2
 
@@ -68,7 +68,6 @@ class LocalEngine:
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="ostta-worker")
         self._ticking: asyncio.Task[None] | None = None
         self._registry: SessionRegistry | None = None
-        self._ready = False
         # Ids of sessions that could not be stored at the end.
         self.unsaved: list[str] = []
 
@@ -81,7 +80,6 @@ class LocalEngine:
         if self.store is not None and self._restore:
             await registry.adopt_all()
         self._ticking = asyncio.create_task(self._tick(registry))
-        self._ready = True
 
     async def stop(self) -> None:
         if self._ticking is not None:
@@ -91,7 +89,7 @@ class LocalEngine:
         self._workers.shutdown(wait=False, cancel_futures=True)
 
     async def ready(self) -> None:
-        if not self._ready or self.registry.stopping:
+        if self._ticking is None or self.registry.stopping:
             raise ProblemError(503, "The model has not answered yet, or the server is shutting down.", 5)
 
     # --- reading ------------------------------------------------------------------------------------------------------

@@ -199,7 +199,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Names:
-    """The host names of this server, which prevents DNS rebinding, and the origins of web pages that may use it.
+    """The allowed host names, which prevent DNS rebinding, and the allowed origins of web pages.
 
     >>> Names(["cameras.example"]).knows_host("cameras.example:8000")
     True
@@ -256,7 +256,7 @@ def _address_of(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def proxies_of(given: Sequence[str]) -> tuple[str, ...]:
-    """Return the networks of proxies whose `X-Forwarded-*` headers are believed.
+    """Return the networks of proxies whose `X-Forwarded-*` headers are used.
 
     >>> proxies_of(["192.0.2.1"])
     ('192.0.2.1/32',)

@@ -19,7 +19,7 @@ from ..problems import MAYBE_COUNTED, ProblemError, shutting_down, unknown_sessi
 from ..sessions.images import require_room
 from ..sessions.store import MissingError, is_id, new_id
 from ..sessions.takeover import open_store
-from .replica import Answer, ReplicaConfig, SessionLocks, deployment
+from .replica import CallResult, ReplicaConfig, SessionLocks, deployment
 
 # Seconds between two tries while another replica has a session: the first pause, and the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
@@ -30,8 +30,8 @@ TICK = 1.0
 class RayEngine:
     """Implements `Engine`. Several processes may route to the same replicas; the first one starts and ends them.
 
-    `sessions` is how many sessions one replica has at one time; the others are in the store only. `folder` may have
-    sessions of an earlier version.
+    `sessions` is the maximum number of sessions in one replica; further sessions are only in the store. `folder` may
+    have sessions of an earlier version.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class RayEngine:
         handle = self._handle.options(multiplexed_model_id=id)
         return await self._retried(lambda: handle.call.remote(function, id, *arguments), repeat=repeat)
 
-    async def _retried(self, send: Callable[[], Awaitable[Answer]], repeat: bool) -> Any:
+    async def _retried(self, send: Callable[[], Awaitable[CallResult]], repeat: bool) -> Any:
         """Repeat a call until the replica with the lease answers; other replicas change nothing.
 
         `repeat` also repeats a call if the replica dies while it answers.
@@ -263,7 +263,7 @@ class RayEngine:
         until, pause = self._loop.time() + self.patience, FIRST_PAUSE
         while True:
             try:
-                answer = await send()
+                result = await send()
             except self._ray.exceptions.RayError as problem:
                 log("replica was lost", level="warning", problem=type(problem).__name__)
                 if not repeat:
@@ -274,12 +274,10 @@ class RayEngine:
                         MAYBE_COUNTED,
                     ) from None
             else:
-                if answer.problem is not None:
-                    raise answer.problem
-                if answer.error is not None:
-                    raise answer.error
-                if not answer.held:
-                    return answer.value
+                if result.problem is not None:
+                    raise result.problem
+                if not result.held:
+                    return result.value
             if self._stopping or self._loop.time() > until:
                 raise ProblemError(
                     503,

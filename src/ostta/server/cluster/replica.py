@@ -43,12 +43,11 @@ class ReplicaConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallResult:
     """The result of a call: a value, or a problem. `held`: another replica has the session, and nothing was done."""
 
     value: Any = None
-    problem: ProblemError | None = None
-    error: Error | None = None
+    problem: ProblemError | Error | None = None
     held: bool = False
 
 
@@ -133,31 +132,31 @@ class ReplicaBase:
         return LoadedSession(self.engine, id)
 
     # --- called by the router -----------------------------------------------------------------------------------------
-    async def call(self, function: str, id: str, *arguments: Any) -> Answer:
+    async def call(self, function: str, id: str, *arguments: Any) -> CallResult:
         """Call a method of `Engine` that concerns one session."""
 
-        async def answer() -> Any:
+        async def use() -> Any:
             # Checked first: Ray notes this replica as the one with the session as soon as `tenant` is called.
             if id not in self.engine.registry:
                 await asyncio.to_thread(self.store.require_free, id)
             await self.tenant(id)
             return await self.engine.with_session(id, partial(getattr(self.engine, function), id, *arguments))
 
-        return await self._answered(answer)
+        return await self._run(use)
 
-    async def make(self, function: str, *arguments: Any) -> Answer:
+    async def make(self, function: str, *arguments: Any) -> CallResult:
         """Call `create` or `create_from`; this replica has the new session."""
 
-        async def answer() -> Any:
+        async def create() -> Any:
             session = await getattr(self.engine, function)(*arguments)
             await self.tenant(session["id"])
             return session
 
-        return await self._answered(answer)
+        return await self._run(create)
 
-    async def about(self, function: str) -> Answer:
+    async def about(self, function: str) -> CallResult:
         """Call `ready` or `info`, which concern no session."""
-        return await self._answered(getattr(self.engine, function))
+        return await self._run(getattr(self.engine, function))
 
     async def follow(self, id: str, after: int | None) -> AsyncIterator[SentEvent]:
         """Yield the events of a session while it is here."""
@@ -177,22 +176,22 @@ class ReplicaBase:
         await asyncio.to_thread(self.store.close)
 
     # --- internals ----------------------------------------------------------------------------------------------------
-    async def _answered(self, answer: Callable[[], Awaitable[Any]]) -> Answer:
+    async def _run(self, function: Callable[[], Awaitable[Any]]) -> CallResult:
         try:
             await self._started()
-            return Answer(await answer())
+            return CallResult(await function())
         except ProblemError as problem:
-            return Answer(problem=problem)
+            return CallResult(problem=problem)
         except HeldError:
-            return Answer(held=True)
+            return CallResult(held=True)
         except MissingError as problem:
-            return Answer(problem=ProblemError(404, str(problem)))
+            return CallResult(problem=ProblemError(404, str(problem)))
         except LostError as problem:
-            return Answer(problem=ProblemError(503, str(problem), 1))
+            return CallResult(problem=ProblemError(503, str(problem), 1))
         except Error as problem:
             if problem.code == "store-failed":
-                return Answer(problem=ProblemError(503, "The store of this server cannot be used at this time.", 5))
-            return Answer(error=problem)
+                return CallResult(problem=ProblemError(503, "The store of this server cannot be used at this time.", 5))
+            return CallResult(problem=problem)
 
     async def _started(self) -> None:
         async with self._starting:

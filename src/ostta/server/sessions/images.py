@@ -78,7 +78,7 @@ def prediction_json(prediction: Prediction, step: int, evidence: bool) -> Json:
 
 
 def require_room(count: int, waiting: int, waiting_in_all: int, limits: Limits) -> None:
-    """Refuse `count` more images if too many wait, of their session or of all sessions."""
+    """Refuse `count` more images if too many images of the session or of all sessions would wait."""
     if waiting + count > limits.waiting:
         raise ProblemError(
             429,

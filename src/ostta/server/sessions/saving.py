@@ -41,7 +41,7 @@ class Arrivals:
         self._done: deque[tuple[Handler, Future[Any], int]] = deque()
         self._woken = False
 
-    def expect(self, future: Future[Any], steps: Callable[[], int], handler: Handler) -> None:
+    def expect(self, future: Future[Any], handler: Handler, steps: Callable[[], int] = lambda: 0) -> None:
         """Call `handler` on the loop when `future` is done; `steps` is called on the pool's thread after the step."""
 
         def arrived(done: Future[Any]) -> None:
@@ -211,7 +211,7 @@ class SavedSession(ABC):
             self._save_ended(problem)
             return
         self._saving.running = True
-        self._shared.arrivals.expect(future, lambda: 0, self._copied)
+        self._shared.arrivals.expect(future, self._copied)
 
     def _copied(self, future: Future[StateCopy], _: int) -> None:
         problem = future.exception()

@@ -123,7 +123,7 @@ class Session(SavedSession):
             self._in_pool += 1
             self._learning += queued.learn
             queued.counted = queued.learn
-            self._shared.arrivals.expect(future, lambda: self.adapter.steps, partial(self._judged, queued))
+            self._shared.arrivals.expect(future, partial(self._judged, queued), lambda: self.adapter.steps)
 
     def _submit(self, queued: QueuedImage) -> Future[Prediction]:
         image, pool = queued.image, self._shared.pool
@@ -210,7 +210,7 @@ class Session(SavedSession):
         done: asyncio.Future[T] = self._loop.create_future()
         with self.known_to_pool():
             future = self._shared.pool.call(self.id, function, first=True)
-        self._shared.arrivals.expect(future, lambda: 0, lambda result, _: _settle(done, result))
+        self._shared.arrivals.expect(future, lambda result, _: _settle(done, result))
         return await done
 
     @contextmanager

@@ -71,7 +71,7 @@ class Entry(NamedTuple):
     content: str
 
 
-class Answer(NamedTuple):
+class StoredAnswer(NamedTuple):
     """The answer to an image with an idempotency key; `content` is JSON."""
 
     digest: str
@@ -92,7 +92,7 @@ class Stored:
     state: bytes
     about: dict[str, Any]
     entries: Sequence[Entry] = ()
-    answers: Sequence[Answer] = ()
+    answers: Sequence[StoredAnswer] = ()
     first_point: int = 0
     first_event: int = 0
     first_answer: int = 0
@@ -203,7 +203,7 @@ class SessionStore:
                 bytes(state),
                 _parsed(id, about),
                 [Entry(*row) for row in entries],
-                [Answer(*row) for row in answers],
+                [StoredAnswer(*row) for row in answers],
             )
         except BaseException:
             self._give_back(id, fence)
