@@ -27,7 +27,7 @@ from .api.uploads import Bodies
 from .engine import Engine
 from .metrics import Metrics
 from .middleware import LimitMiddleware, OriginMiddleware, RequestMiddleware
-from .problems import ClientGoneError, ProblemError, one_line
+from .problems import ClientGoneError, ProblemError, short_line
 from .security import Names, TokenBackend, Tokens
 from .settings import Settings
 
@@ -107,9 +107,9 @@ async def _problem(request: Request, raised: Exception) -> Response:
     if isinstance(raised, RequestValidationError):
         first: dict[str, Any] = raised.errors()[0]
         status = 404 if first["loc"][0] == "path" else 422
-        problem = ProblemError(status, f"`{first['loc'][-1]}`: {one_line(str(first['msg']), 200)}.")
+        problem = ProblemError(status, f"`{first['loc'][-1]}`: {short_line(str(first['msg']), 200)}.")
     elif isinstance(raised, HTTPException):
-        path = one_line(request.url.path, 100)
+        path = short_line(request.url.path, 100)
         problem = ProblemError(raised.status_code, f"There is no {request.method} {path} here.")
     else:
         problem = ProblemError.of(raised)

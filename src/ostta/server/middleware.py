@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .logs import log
 from .metrics import Metrics
-from .problems import ClientGoneError, ProblemError, one_line
+from .problems import ClientGoneError, ProblemError, short_line
 from .security import GUEST, HEADERS, PROBES, Names, Token, network_of
 from .settings import Clock, Limits
 
@@ -114,12 +114,12 @@ class OriginMiddleware:
         host = headers.get(b"host", b"").decode("latin-1")
         if not self._names.knows_host(host):
             raise ProblemError(
-                421, f"This server has no name {one_line(host, 100)!r}; its operator can add one with --name."
+                421, f"This server has no name {short_line(host, 100)!r}; its operator can add one with --name."
             )
         if b"origin" in headers:
             origin = headers[b"origin"].decode("latin-1")
             if not self._names.knows_origin(origin, host):
-                raise ProblemError(403, f"Pages of {one_line(origin, 100)!r} may not use this server.")
+                raise ProblemError(403, f"Pages of {short_line(origin, 100)!r} may not use this server.")
         # Browsers mark requests that another site caused. A link to the page itself is harmless.
         elif headers.get(b"sec-fetch-site") == b"cross-site" and (scope["method"], scope["path"]) != ("GET", "/"):
             raise ProblemError(403, "Pages of other sites may not use this server.")

@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from ..core.checks import one_line
 from ..core.types import Error
 
 # By status: the last part of the type, and the title.
@@ -54,7 +55,7 @@ class ProblemError(Exception):
         if isinstance(raised, cls):
             return raised
         if isinstance(raised, Error):
-            return cls(422, one_line(str(raised)), code=raised.code if raised.code != Error.code else None)
+            return cls(422, short_line(str(raised)), code=raised.code if raised.code != Error.code else None)
         return cls(500, INTERNAL)
 
     def to_dict(self, request_id: str | None = None) -> dict[str, Any]:
@@ -93,16 +94,16 @@ def served_elsewhere() -> ProblemError:
 
 def unknown_session(id: str) -> ProblemError:
     """Return the answer for an id that no session has."""
-    return ProblemError(404, f"There is no session {one_line(id, 40)!r}.")
+    return ProblemError(404, f"There is no session {short_line(id, 40)!r}.")
 
 
 class ClientGoneError(Exception):
     """The client disconnected before its request was read."""
 
 
-def one_line(text: str, most: int = 500) -> str:
+def short_line(text: str, most: int = 500) -> str:
     """Return `text` on one line, shortened, and without characters that cannot be encoded."""
-    line = " ".join(text.split()).encode("utf-8", "replace").decode()
+    line = one_line(text).encode("utf-8", "replace").decode()
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 

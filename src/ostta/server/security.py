@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from starlette.authentication import AuthCredentials, AuthenticationBackend, BaseUser
 from starlette.requests import HTTPConnection
 
+from ..core.errors import translate_errors
 from ..core.types import Error
 from ..io import read_regular
 from .problems import ProblemError
@@ -165,10 +166,8 @@ def read_tokens(path: Path) -> Tokens:
 
     # starts a comment.
     """
-    try:
+    with translate_errors("token-file-invalid", f"The token file {path} is not UTF-8 text.", UnicodeDecodeError):
         lines = read_regular(path, "token file").decode().splitlines()
-    except UnicodeDecodeError:
-        raise Error(f"The token file {path} is not UTF-8 text.", code="token-file-invalid") from None
     tokens: list[Token] = []
     for number, line in enumerate(lines, 1):
         words = line.split("#")[0].split()
@@ -263,14 +262,12 @@ def proxies_of(given: Sequence[str]) -> tuple[str, ...]:
     """
     networks = []
     for text in given:
-        try:
+        message = (
+            f"{text!r} is not the address of a proxy: give an address such as 192.0.2.1, or a network such as "
+            "10.0.0.0/8."
+        )
+        with translate_errors("proxy-invalid", message, ValueError):
             networks.append(str(ip_network(text, strict=False)))
-        except ValueError:
-            raise Error(
-                f"{text!r} is not the address of a proxy: give an address such as 192.0.2.1, or a network such as "
-                "10.0.0.0/8.",
-                code="proxy-invalid",
-            ) from None
     return tuple(networks)
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 from ...core.types import Error, Prediction, finite
 from ...data.images import OpenedImage
 from ..engine import Json, Sent
-from ..problems import ProblemError, one_line
+from ..problems import ProblemError, short_line
 from ..settings import Limits, Settings
 from .idempotency import ImageKey
 
@@ -66,7 +66,7 @@ class QueuedImage:
         except Error as problem:
             return {"problem": ProblemError.of(problem).to_dict()}
         if prediction.verdict is None:
-            sentence = one_line(f"Nothing can be decided: {prediction.reason}.")
+            sentence = short_line(f"Nothing can be decided: {prediction.reason}.")
             return {"problem": ProblemError(422, sentence, code="image-undecidable").to_dict()}
         return prediction_json(prediction, step, evidence)
 
