@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from ostta.data.by_name import open_dataset
 from ostta.data.corruptions import corrupt, corruption_names, frost_source
-from ostta.state import write_atomically
+from ostta.io import write_atomically
 
 TILE = 96
 GAP = 4

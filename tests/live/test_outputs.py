@@ -329,7 +329,7 @@ def test_examples_are_few_and_the_same_after_a_restart() -> None:
     def taken(first: int, last: int, kept: ExamplePictures) -> ExamplePictures:
         for number in range(first, last):
             content = row(number, label="cat", known=True)
-            place = kept.wanted(content)
+            place = kept.choose_place(content)
             if place is not None:
                 kept.add(Row(number, number, "", None, content), Image.new("RGB", (8, 8)), place)
         return kept

@@ -20,7 +20,7 @@ from ostta.live import AsyncClient, Client
 from ostta.server import Limits, SessionStore, Settings
 from ostta.server.sessions.idempotency import AnswerCache, ImageKey
 from ostta.server.sessions.images import prediction_json
-from ostta.server.sessions.store import Answer
+from ostta.server.sessions.store import StoredAnswer
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_answers_from_before_there_were_probabilities_are_still_known() -> None:
     stored = json.loads(content)
 
     def with_values(values: list[Any]) -> AnswerCache:
-        return AnswerCache.of([Answer(digest, place, json.dumps(values))])
+        return AnswerCache.of([StoredAnswer(digest, place, json.dumps(values))])
 
     answer = with_values(stored[:-4]).get(key)
     assert answer is not None

@@ -396,19 +396,19 @@ def test_sessions_are_adopted_and_released(disk: Disk, tmp_path: Path) -> None:
         await first.images(id, pngs()[:3], True, False)
         with pytest.raises(ProblemError, match="There is no session"):
             await second.session(id)
-        await first.release(id)
-        await asyncio.gather(second.adopt(id), second.adopt(id))
+        await first.registry.release(id)
+        await asyncio.gather(second.registry.adopt(id), second.registry.adopt(id))
         assert (await second.session(id))["steps"] == 3
         assert (await second.images(id, pngs()[3:4], True, False))[0]["step"] == 4
         with pytest.raises(ProblemError, match="There is no session"):
             await first.session(id)
         with raises("session-held"):
-            await first.adopt(id)
+            await first.registry.adopt(id)
         with raises("session-unknown"):
-            await first.adopt(new_id())
+            await first.registry.adopt(new_id())
         disk.problem = FULL
         with pytest.raises(ostta.Error):
-            await second.release(id)  # it stays where it is, and goes on
+            await second.registry.release(id)  # it stays where it is, and goes on
         assert (await second.images(id, pngs()[4:5], True, False))[0]["step"] == 5
         disk.problem = None
         await first.stop()

@@ -20,13 +20,13 @@ from helpers.errors import raises
 from helpers.postgres import PostgresServer, postgres_server
 from ostta.server.sessions.databases import MIGRATIONS
 from ostta.server.sessions.store import (
-    Answer,
     Entry,
     HeldError,
     LostError,
     MissingError,
     SessionStore,
     Stored,
+    StoredAnswer,
     new_id,
 )
 from ostta.server.sessions.takeover import take_over
@@ -109,7 +109,7 @@ def test_a_writer_that_was_paused_is_refused(stores: Callable[..., SessionStore]
     assert other.load(id).state == b"0"
     other.save(Stored(id, b"1", {}))
     with pytest.raises(LostError, match="another writer since lease 1"):
-        one.save(Stored(id, b"stale", {}, [Entry(9, "guard", 1.0, "{}")], [Answer("d", 1, "[]")]))
+        one.save(Stored(id, b"stale", {}, [Entry(9, "guard", 1.0, "{}")], [StoredAnswer("d", 1, "[]")]))
     assert one.held_ids() == []
     one.delete(id)
     one.release(id)
@@ -123,7 +123,7 @@ def test_entries_and_answers_are_stored_with_the_snapshot(stores: Callable[..., 
     store, id = stores(), new_id()
     points = [Entry(number, "prediction", float(number), f"[{number}]") for number in range(1, 5)]
     events = [Entry(5, "guard", 5.0, '{"a": "\\u00e9"}'), Entry(6, "session", 6.0, "{}")]
-    answers = [Answer(f"key {number}", number, "[]") for number in range(1, 4)]
+    answers = [StoredAnswer(f"key {number}", number, "[]") for number in range(1, 4)]
     store.create(Stored(id, b"0", {}, points[:2], answers[:1]))
     store.save(Stored(id, bytes(range(256)) * 9000, {"é": 1}, [*points[2:], *events], answers[1:]))
     store.release(id)
@@ -347,7 +347,7 @@ def test_sessions_of_earlier_versions_are_taken_over(tmp_path: Path) -> None:
     assert sorted(store.unreadable) == sorted([damaged, empty])
     stored = store.load(plain)
     assert (stored.state, stored.about) == (b"a state", {"name": "door", "counts": {"images": 3}})
-    assert stored.answers == [Answer("d" * 32, 1, json.dumps([7, 1, "cat"]))]
+    assert stored.answers == [StoredAnswer("d" * 32, 1, json.dumps([7, 1, "cat"]))]
     assert store.load(leased).state == b"a later state"
     assert store.load(both).state == b"newer"
     left = {path.name for path in tmp_path.iterdir() if path.is_dir()}

@@ -108,13 +108,21 @@ class Moody(ClassMeans):
         return type(seen)(views, seen.features, seen.cosines, seen.logits + 0.1 * torch.rand(1), None)
 
 
-class Forgetful(ClassMeans):
-    """Remembers something that no state file has."""
+class Counting(ClassMeans):
+    """Counts images in an attribute that no state file has."""
 
     def start(self):
         state = super().start()
         state.seen = 0
         return state
+
+    def commit(self, state, look, decision, trained):
+        super().commit(state, look, decision, trained)
+        state.seen += 1
+
+
+class Forgetful(Counting):
+    """Remembers something that no state file has."""
 
     def look(self, state, features, views):
         seen = super().look(state, features, views)
@@ -124,38 +132,20 @@ class Forgetful(ClassMeans):
         state.seen += 1
 
 
-class Talkative(ClassMeans):
+class Talkative(Counting):
     """Reports a number that no state file has."""
-
-    def start(self):
-        state = super().start()
-        state.seen = 0
-        return state
 
     def propose(self, state, look, decision):
         return replace(super().propose(state, look, decision), diagnostics={"seen": float(state.seen)})
 
-    def commit(self, state, look, decision, trained):
-        super().commit(state, look, decision, trained)
-        state.seen += 1
 
-
-class LateForgetful(ClassMeans):
+class LateForgetful(Counting):
     """Uses a number that no state file has, but only after 20 images."""
-
-    def start(self):
-        state = super().start()
-        state.seen = 0
-        return state
 
     def look(self, state, features, views):
         seen = super().look(state, features, views)
         late = max(0, state.seen - 20)
         return type(seen)(views, seen.features, seen.cosines, seen.logits + late / 100, None)
-
-    def commit(self, state, look, decision, trained):
-        super().commit(state, look, decision, trained)
-        state.seen += 1
 
 
 class Trusting(ClassMeans):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from . import calls
@@ -55,9 +54,7 @@ class AsyncClient(Verbs[JsonCoroutine, ListCoroutine, BytesCoroutine, NoCoroutin
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def follow(self, id: str, after: int | None = None) -> AsyncIterator[Json]:

@@ -150,7 +150,7 @@ class Following:
         if isinstance(problem, ServerError):
             if problem.status == 404 and self._after is not None:
                 return None
-            if problem.status == 404 or wait_before(problem, self._tried) is None:
+            if wait_before(problem, self._tried) is None:
                 raise problem
         elif problem is not None and self._tried >= RETRIES:
             raise unreachable(self._url, problem)

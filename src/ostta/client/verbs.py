@@ -96,8 +96,8 @@ class Verbs(ABC, Generic[JsonResult, ListResult, BytesResult, NoResult]):
         >>> session["id"] in [one["id"] for one in client.sessions()]
         False
         """
-        nothing: NoResult = self._send(lambda response: None, "DELETE", f"/sessions/{id}")
-        return nothing
+        result: NoResult = self._send(lambda response: None, "DELETE", f"/sessions/{id}")
+        return result
 
     def send(
         self, id: str, image: Image, *, learn: bool = True, evidence: bool = False, key: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,10 +107,7 @@ class LiveStream:
         else:
             answer = {"step": self.adapter.steps, **json.loads(prediction.to_json())}
             answer["memory"] = Memory.of(self.adapter)._asdict()
-        events = [
-            {"kind": event.kind, "sentence": event.sentence, "evidence": dict(event.evidence)}
-            for event in source.new_events(event_count)
-        ]
+        events = [event.to_dict() for event in source.new_events(event_count)]
         if events:
             answer["events"] = [*answer.get("events", ()), *events]
         # A video frame is not a file.
@@ -143,35 +140,32 @@ def open_stream(
     journal = Journal.temporary() if state is None else Journal.opened(Journal.beside(state))
     new_state = state is not None and not state.exists()
     new_journal = journal.is_empty()
-    try:
-        if state is not None and new_state and not new_journal:
-            raise Error(
-                f"There is a journal {journal.path}, but not the state file {state} that it belongs to: restore "
-                "the state file, or delete the journal to start again.",
-                code="state-missing",
-            )
-        adapter = open_adapter(settings, state, device, dtype)
-        if check is not None:
-            check(adapter)
-        if state is not None:
-            journal.resume(state, adapter.steps, stored_hash(state))
-        folder = None
-        if output is not None:
-            described = {**(about or {}), **adapter.describe(), "unfamiliar": adapter.unfamiliar}
-            accept = adapter.acceptance.common
-            folder = OutputFolder(output, journal, adapter.classes, described, lambda: Memory.of(adapter), accept)
-    except BaseException:
-        if state is not None and new_state and new_journal:
-            with suppress(OSError):
-                state.unlink(missing_ok=True)
-        if new_journal:
-            journal.remove()
-        journal.close()
-        raise
-    try:
+    with closing(journal):
+        try:
+            if state is not None and new_state and not new_journal:
+                raise Error(
+                    f"There is a journal {journal.path}, but not the state file {state} that it belongs to: restore "
+                    "the state file, or delete the journal to start again.",
+                    code="state-missing",
+                )
+            adapter = open_adapter(settings, state, device, dtype)
+            if check is not None:
+                check(adapter)
+            if state is not None:
+                journal.resume(state, adapter.steps, stored_hash(state))
+            folder = None
+            if output is not None:
+                described = {**(about or {}), **adapter.describe(), "unfamiliar": adapter.unfamiliar}
+                accept = adapter.acceptance.common
+                folder = OutputFolder(output, journal, adapter.classes, described, lambda: Memory.of(adapter), accept)
+        except BaseException:
+            if state is not None and new_state and new_journal:
+                with suppress(OSError):
+                    state.unlink(missing_ok=True)
+            if new_journal:
+                journal.remove()
+            raise
         yield LiveStream(adapter, state, journal, folder, save_every, ahead)
-    finally:
-        journal.close()
 
 
 def _image_of(arrival: Arrival) -> ImageSource:

@@ -34,6 +34,16 @@ class Recorder:
     recording: list[torch.Tensor] | None = None
     replaying: Iterator[torch.Tensor | None] | None = None
 
+    def replayed(self) -> torch.Tensor | None:
+        """Return the recorded output of this call, or None if there is none."""
+        return None if self.replaying is None else next(self.replaying, None)
+
+    def record(self, output: torch.Tensor) -> torch.Tensor:
+        """Record the output during a recording, and return it."""
+        if self.recording is not None:
+            self.recording.append(output)
+        return output
+
 
 class RecordedLinear(nn.Linear):
     """A linear layer that records its outputs, or replays recorded ones."""
@@ -41,10 +51,10 @@ class RecordedLinear(nn.Linear):
     recorder: Recorder
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        known = _next(self.recorder)
+        known = self.recorder.replayed()
         if known is not None:
             return _KnownLinear.apply(x, self.weight, known)  # type: ignore[no-any-return, no-untyped-call]
-        return _recorded(self.recorder, super().forward(x))
+        return self.recorder.record(super().forward(x))
 
 
 class RecordedConv2d(nn.Conv2d):
@@ -53,8 +63,8 @@ class RecordedConv2d(nn.Conv2d):
     recorder: Recorder
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        known = _next(self.recorder)
-        return known if known is not None and not x.requires_grad else _recorded(self.recorder, super().forward(x))
+        known = self.recorder.replayed()
+        return known if known is not None and not x.requires_grad else self.recorder.record(super().forward(x))
 
 
 class RowNorm(nn.LayerNorm):
@@ -140,14 +150,17 @@ class BatchedTower:
 
     def record(self, pixels: torch.Tensor, values: Sequence[Values]) -> Record:
         """Run `look` and record the pass for a replay."""
-        noted: list[torch.Tensor] = []
-        self._recorder.recording = noted
+        outputs: list[torch.Tensor] = []
+        self._recorder.recording = outputs
         try:
             features = self.look(pixels, values)
         finally:
             self._recorder.recording = None
-        replayable = self._replayable if self._replayable is not None else [_unwritten(y, len(pixels)) for y in noted]
-        return Record(pixels, features, [y if usable else None for y, usable in zip(noted, replayable, strict=True)])
+        replayable = self._replayable
+        if replayable is None:
+            replayable = [_is_unmodified(output, len(pixels)) for output in outputs]
+        kept = [output if usable else None for output, usable in zip(outputs, replayable, strict=True)]
+        return Record(pixels, features, kept)
 
     def leaves(self, values: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
         """Return the parameters of several streams, stacked by parameter, as leaves of an autograd graph."""
@@ -241,17 +254,8 @@ class _KnownLinear(torch.autograd.Function):
         return gradients[0] @ weight, None, None
 
 
-def _next(recorder: Recorder) -> torch.Tensor | None:
-    return None if recorder.replaying is None else next(recorder.replaying, None)
-
-
-def _recorded(recorder: Recorder, output: torch.Tensor) -> torch.Tensor:
-    if recorder.recording is not None:
-        recorder.recording.append(output)
-    return output
-
-
-def _unwritten(output: torch.Tensor, images: int) -> bool:
+def _is_unmodified(output: torch.Tensor, images: int) -> bool:
+    """Return whether an output has one row per image and was not modified in place."""
     return output.ndim > 1 and len(output) == images and output._version == 0
 
 

@@ -24,12 +24,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.checks import shown
+from ..core.errors import translate_errors
 from ..core.types import Error
 from ..io import parse_json
 
 # SQLite application id of journals ("osta"), and version of the tables.
 APPLICATION, FORMAT = 0x6F737461, 1
 MAGIC = b"SQLite format 3\0"
+# Upper bound on row numbers; no stream has this many images.
+LARGEST = 2**53
 TABLES = (
     # One row: steps and hash of the saved state, steps of the state that is being saved, the last row that counts.
     "CREATE TABLE state (saved INTEGER NOT NULL, hash TEXT NOT NULL, coming INTEGER, last INTEGER NOT NULL)",
@@ -53,10 +56,6 @@ class Row:
     key: str
     path: Path | None
     content: dict[str, Any]
-
-
-# Upper bound on row numbers; no stream has this many images.
-LARGEST = 2**53
 
 
 class Example(NamedTuple):
@@ -132,13 +131,11 @@ class Journal:
         if os.path.lexists(path) and not path.is_file():
             raise Error(f"{path} is not an ordinary file.", code="file-not-regular")
         created = not path.exists()
-        try:
-            with open(path, "a+b") as file:
-                file.seek(0)
-                start = file.read(20)
-                before = os.fstat(file.fileno())
-        except OSError as problem:
-            raise Error(f"{path} cannot be opened ({problem.strerror}).", code="journal-failed") from None
+        failure = translate_errors("journal-failed", f"{path} cannot be opened ({{reason}}).", OSError)
+        with failure, open(path, "a+b") as file:
+            file.seek(0)
+            start = file.read(20)
+            before = os.fstat(file.fileno())
         # A SQLite file in WAL mode is not a journal, and opening it would create additional files.
         if start and not (start.startswith(MAGIC) and start[18:] == b"\x01\x01"):
             raise _not_a_journal(path)
@@ -179,8 +176,8 @@ class Journal:
                 )
             # Committed together with the first rows, so an earlier error does not change the file.
             self._connection.execute("DELETE FROM rows WHERE step > ?", (steps,))
-            found = self._connection.execute("SELECT max(number) FROM rows").fetchone()[0]
-            self._last, self._settled = max(last, found or 0), last
+            largest = self._connection.execute("SELECT max(number) FROM rows").fetchone()[0]
+            self._last, self._settled = max(last, largest or 0), last
             if self._last > LARGEST:
                 raise _damaged(self.path)
             self._connection.execute(
@@ -241,7 +238,7 @@ class Journal:
                 row.step,
                 _bytes(row.key),
                 None if row.path is None else os.fsencode(row.path),
-                _text(row.content),
+                json.dumps(row.content, ensure_ascii=False),
             )
             for row in self._waiting
         ]
@@ -255,10 +252,10 @@ class Journal:
     def rows(self, after: int) -> Iterator[Row]:
         """Yield the written rows after number `after`."""
         with _translated(self.path):
-            found = self._connection.execute(
+            rows = self._connection.execute(
                 "SELECT number, step, key, path, content FROM rows WHERE number > ? ORDER BY number", (after,)
             )
-            for number, step, key, path, content in found:
+            for number, step, key, path, content in rows:
                 yield _row(self.path, number, step, key, path, content)
 
     def settle(self, steps: int, state_hash: str, folder: str | None, progress: Progress, examples: Examples) -> None:
@@ -272,8 +269,8 @@ class Journal:
             )
             if folder is not None:
                 self._note(folder, progress)
-            lines = [(answer, place, *example) for (answer, place), example in examples.items()]
-            self._connection.executemany("INSERT OR REPLACE INTO examples VALUES (?, ?, ?, ?, ?)", lines)
+            rows = [(answer, place, *example) for (answer, place), example in examples.items()]
+            self._connection.executemany("INSERT OR REPLACE INTO examples VALUES (?, ?, ?, ?, ?)", rows)
             self._connection.execute("DELETE FROM rows WHERE number > ? AND length(key) = 0", (self._settled,))
         self._settled = self._last
 
@@ -283,28 +280,27 @@ class Journal:
             self._note(folder, progress)
 
     def _note(self, folder: str, progress: Progress) -> None:
-        line = (_bytes(folder), progress.number, progress.bytes)
-        self._connection.execute("INSERT OR REPLACE INTO folders VALUES (?, ?, ?)", line)
+        row = (_bytes(folder), progress.number, progress.bytes)
+        self._connection.execute("INSERT OR REPLACE INTO folders VALUES (?, ?, ?)", row)
 
     def progress(self, folder: str) -> Progress | None:
         """Return the progress of the table of an output folder, or None if it was never written."""
         with _translated(self.path):
-            found = self._connection.execute(
-                "SELECT number, bytes FROM folders WHERE name = ?", (_bytes(folder),)
-            ).fetchone()
-        if found is None:
+            query = "SELECT number, bytes FROM folders WHERE name = ?"
+            row = self._connection.execute(query, (_bytes(folder),)).fetchone()
+        if row is None:
             return None
-        if not all(type(value) is int and 0 <= value <= LARGEST for value in found):
+        if not all(type(value) is int and 0 <= value <= LARGEST for value in row):
             raise _damaged(self.path)
-        return Progress(*found)
+        return Progress(*row)
 
     def examples(self) -> Examples:
         """Return the stored example pictures."""
         with _translated(self.path):
-            found = self._connection.execute("SELECT answer, place, number, title, picture FROM examples").fetchall()
-        if not all(tuple(map(type, line)) == (str, int, int, str, bytes) for line in found):
+            rows = self._connection.execute("SELECT answer, place, number, title, picture FROM examples").fetchall()
+        if not all(tuple(map(type, row)) == (str, int, int, str, bytes) for row in rows):
             raise _damaged(self.path)
-        return {(answer, place): Example(*example) for answer, place, *example in found}
+        return {(answer, place): Example(*example) for answer, place, *example in rows}
 
     def close(self) -> None:
         """Close the file and release its lock. Buffered rows are not written."""
@@ -361,10 +357,10 @@ class Journal:
         self._state()
 
     def _state(self) -> tuple[int, str, int | None, int]:
-        lines = self._connection.execute("SELECT saved, hash, coming, last FROM state").fetchall()
-        if len(lines) != 1:
+        rows = self._connection.execute("SELECT saved, hash, coming, last FROM state").fetchall()
+        if len(rows) != 1:
             raise _damaged(self.path)
-        saved, known, coming, last = lines[0]
+        saved, known, coming, last = rows[0]
         counts = (saved, last, 0 if coming is None else coming)
         if type(known) is not str or not all(type(count) is int and count >= 0 for count in counts):
             raise _damaged(self.path)
@@ -398,9 +394,9 @@ def _translated(path: Path | None) -> Iterator[None]:
         code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise _in_use(path) from None
-        if code in (sqlite3.SQLITE_NOTADB,):
+        if code == sqlite3.SQLITE_NOTADB:
             raise _not_a_journal(path) from None
-        if code in (sqlite3.SQLITE_CORRUPT,):
+        if code == sqlite3.SQLITE_CORRUPT:
             raise _damaged(path) from None
         raise Error(
             f"{path} could not be read or written ({shown(str(problem), 200)}); it was not changed.",
@@ -428,16 +424,12 @@ def _row(journal: Path | None, number: Any, step: Any, key: Any, path: Any, cont
     try:
         if not (type(step) is int and type(key) is bytes and type(content) is str and isinstance(path, bytes | None)):
             raise ValueError("a value of another type")
-        line = parse_json(content)
-        if not isinstance(line, dict) or not isinstance(line.get("image"), str):
-            raise ValueError("no line about an image")
+        fields = parse_json(content)
+        if not isinstance(fields, dict) or not isinstance(fields.get("image"), str):
+            raise ValueError("a row without the name of its image")
     except ValueError:
         raise _damaged(journal) from None
-    return Row(number, step, os.fsdecode(key), None if path is None else Path(os.fsdecode(path)), line)
-
-
-def _text(content: dict[str, Any]) -> str:
-    return json.dumps(content, ensure_ascii=False)
+    return Row(number, step, os.fsdecode(key), None if path is None else Path(os.fsdecode(path)), fields)
 
 
 def _bytes(key: str) -> bytes:

@@ -286,20 +286,20 @@ class StreamPool:
         (1, True, False)
         """
         with self._working:
-            answered = [_BatchItem(*taken) for taken in self._pop_batch()]
+            batch = self._pop_batch()
             try:
                 with learning():
-                    self._step(answered)
+                    self._step(batch)
             except BaseException as problem:
                 # Resolve every future, even if the batch was interrupted.
-                for taken in answered:
-                    taken.result = taken.result or _ended(problem)
+                for item in batch:
+                    item.result = item.result or _ended(problem)
                 if threading.current_thread() is not self._thread:
-                    self._resolve(answered)
+                    self._resolve(batch)
                     raise
         # Release the lock first, because callbacks run here and may use the pool.
-        self._resolve(answered)
-        return len(answered)
+        self._resolve(batch)
+        return len(batch)
 
     # --- the thread ---------------------------------------------------------------------------------------------------
     def start(self) -> Self:
@@ -395,29 +395,29 @@ class StreamPool:
         self._queues.notify_all()
         return futures
 
-    def _pop_batch(self) -> list[tuple[PooledStream, PoolImage | _Call, Future[Any]]]:
+    def _pop_batch(self) -> list[_BatchItem]:
         """Pop at most one image per stream, which preserves their order. These streams come last in the next batch."""
-        taken: list[tuple[PooledStream, PoolImage | _Call, Future[Any]]] = []
+        batch: list[_BatchItem] = []
         with self._queues:
             for stream in list(self._streams.values()):
-                while stream.waiting and len(taken) < self.batch:
+                while stream.waiting and len(batch) < self.batch:
                     image, future = stream.waiting.popleft()
                     if future.set_running_or_notify_cancel():
-                        taken.append((stream, image, future))
+                        batch.append(_BatchItem(stream, image, future))
                         self._streams[stream.name] = self._streams.pop(stream.name)
                         break
-        return taken
+        return batch
 
-    def _step(self, answered: Sequence[_BatchItem]) -> None:
+    def _step(self, batch: Sequence[_BatchItem]) -> None:
         with ExitStack() as used:
             seats: list[tuple[Seat, _BatchItem]] = []
-            for taken in answered:
-                if taken.stream.shares and not isinstance(taken.image, _Call):
+            for item in batch:
+                if item.stream.shares and not isinstance(item.image, _Call):
                     try:
-                        used.enter_context(taken.stream.adapter.in_use())
-                        seats.append((Seat.of(taken.stream.adapter, taken.image), taken))
+                        used.enter_context(item.stream.adapter.in_use())
+                        seats.append((Seat.of(item.stream.adapter, item.image), item))
                     except Exception as problem:
-                        taken.result = problem
+                        item.result = problem
             if seats:
                 try:
                     step_together(self._tower, [seat for seat, _ in seats], self.batch)
@@ -425,24 +425,22 @@ class StreamPool:
                     for seat, _ in seats:
                         seat.result = problem if seat.result is None else seat.result
                 finally:
-                    for seat, taken in seats:
-                        taken.result = seat.result
+                    for seat, item in seats:
+                        item.result = seat.result
         # Streams that cannot share the tower come last.
-        for taken in answered:
-            if isinstance(taken.image, _Call):
-                taken.result = _called(taken.stream.adapter, taken.image)
-            elif not taken.stream.shares:
-                taken.result = _step_alone(taken.stream.adapter, taken.image)
+        for item in batch:
+            if isinstance(item.image, _Call) or not item.stream.shares:
+                item.result = _run_alone(item.stream.adapter, item.image)
 
     @staticmethod
-    def _resolve(answered: Sequence[_BatchItem]) -> None:
-        for taken in answered:
-            if isinstance(taken.result, Prediction):
-                taken.future.set_result(taken.result)
-            elif isinstance(taken.result, _Returned):
-                taken.future.set_result(taken.result.value)
+    def _resolve(batch: Sequence[_BatchItem]) -> None:
+        for item in batch:
+            if isinstance(item.result, _Returned):
+                item.future.set_result(item.result.value)
+            elif isinstance(item.result, Prediction):
+                item.future.set_result(item.result)
             else:
-                taken.future.set_exception(taken.result)
+                item.future.set_exception(item.result)
 
     def _known(self, name: str) -> PooledStream:
         if name not in self._streams:
@@ -471,16 +469,11 @@ class StreamPool:
             raise Error("The pool is closed and accepts no more images.", code="pool-closed")
 
 
-def _step_alone(adapter: Adapter, image: PoolImage) -> Prediction | Exception:
+def _run_alone(adapter: Adapter, image: PoolImage | _Call) -> Prediction | _Returned | Exception:
     try:
+        if isinstance(image, _Call):
+            return _Returned(image.function(adapter))
         return adapter.step_views(image) if isinstance(image, torch.Tensor) else adapter.step(image)
-    except Exception as problem:
-        return problem
-
-
-def _called(adapter: Adapter, call: _Call) -> _Returned | Exception:
-    try:
-        return _Returned(call.function(adapter))
     except Exception as problem:
         return problem
 

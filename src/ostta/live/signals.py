@@ -31,7 +31,7 @@ class Stoppable(Generic[Item]):
             signal.signal(number, self._note)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: object) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

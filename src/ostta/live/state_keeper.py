@@ -20,8 +20,6 @@ from ..state import stored_hash
 from .journal import Examples, Journal, Progress
 from .outputs import OutputFolder
 
-PARTS: tuple[ComponentKind, ...] = ("method", "score", "identifier")
-
 # A state is saved after this number of images or seconds, whichever comes first.
 IMAGES = 100
 SECONDS = 60.0
@@ -78,13 +76,9 @@ class Keeper:
     def _settle(self, steps: int) -> None:
         name, progress, examples = None, Progress(), Examples()
         if self._output is not None:
-            progress, examples, name = (
-                self._output.write_rows(self._journal),
-                self._output.new_examples(),
-                self._output.name,
-            )
-        known = stored_hash(self._path) if self._path is not None and self._journal.path is not None else ""
-        self._journal.settle(steps, known, name, progress, examples)
+            name, progress, examples = self._output.name, self._output.write_rows(), self._output.new_examples()
+        state_hash = stored_hash(self._path) if self._path is not None and self._journal.path is not None else ""
+        self._journal.settle(steps, state_hash, name, progress, examples)
         self._settled = True
 
 
@@ -144,26 +138,17 @@ def open_adapter(
 def _resumed(
     settings: AdapterSettings, path: Path, device: str | torch.device | None, dtype: str | torch.dtype | None
 ) -> Adapter:
-    method, score, identifier = (
-        None if named is None else find_component(kind, named)
-        for kind, named in zip(PARTS, (settings.method, settings.score, settings.identifier), strict=True)
-    )
-    kept = Adapter.restore(
-        path,
-        settings.backbone,
-        device,
-        dtype,
-        method=None if method is None else method.given,
-        score=None if score is None else score.given,
-        identifier=None if identifier is None else identifier.given,
-    )
+    given: dict[ComponentKind, str | type[Any] | None] = {
+        "method": settings.method, "score": settings.score, "identifier": settings.identifier,
+    }  # fmt: skip
+    parts = {kind: find_component(kind, part) for kind, part in given.items() if part is not None}
+    unregistered: dict[str, Any] = {kind: part.given for kind, part in parts.items()}
+    kept = Adapter.restore(path, settings.backbone, device, dtype, **unregistered)
     names, descriptions = (None, ()) if settings.classes is None else described(settings.classes)
     for name, old, new in (
         ("classes", kept.classes, names),
         ("descriptions", kept.resolved.adapter.descriptions, descriptions or None),
-        ("method", kept.method_name, None if method is None else method.name),
-        ("score", kept.score_name, None if score is None else score.name),
-        ("identifier", kept.identifier_name, None if identifier is None else identifier.name),
+        *((kind, part.name, parts[kind].name if kind in parts else None) for kind, part in kept.choice.parts().items()),
         ("profile", kept.profile, settings.profile),
         ("seed", kept.seed, settings.seed),
         ("guard", *(_on_off(on) for on in (kept.resolved.guard is not None, settings.guard))),

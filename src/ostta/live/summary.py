@@ -66,9 +66,9 @@ def summary(
     if digest.kinds:
         kinds = ", ".join(f"{kind.replace('_', ' ')} {count}" for kind, count in digest.kinds.most_common())
         lines.append(f"Events: {kinds}.")
-    found = warning(digest)
-    if found is not None:
-        lines.append(f"Warning: {found[0].lower()}{found[1:]}")
+    doubt = warning(digest)
+    if doubt is not None:
+        lines.append(f"Warning: {doubt[0].lower()}{doubt[1:]}")
     return lines
 
 

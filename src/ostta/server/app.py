@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.types import ASGIApp
 
@@ -26,11 +27,14 @@ from .api.uploads import Bodies
 from .engine import Engine
 from .metrics import Metrics
 from .middleware import LimitMiddleware, OriginMiddleware, RequestMiddleware
-from .problems import INTERNAL, ClientGoneError, ProblemError, one_line
+from .problems import ClientGoneError, ProblemError, short_line
 from .security import Names, TokenBackend, Tokens
 from .settings import Settings
 
 DASHBOARD = Path(__file__).parent / "dashboard"
+# The statuses are those of exceptions of the framework. An unexpected exception also reaches `RequestMiddleware`, which
+# logs it.
+HANDLED: tuple[int | type[Exception], ...] = (ProblemError, Error, RequestValidationError, Exception, 400, 404, 405)
 
 
 def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens | None = None) -> ASGIApp:
@@ -58,15 +62,8 @@ def create_app(engine: Engine, settings: Settings | None = None, tokens: Tokens 
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        exception_handlers={**dict.fromkeys(HANDLED, _problem), ClientGoneError: _client_gone},
     )
-    app.add_exception_handler(ProblemError, _problem)
-    app.add_exception_handler(Error, _problem)
-    for status in (400, 404, 405):  # raised by the framework
-        app.add_exception_handler(status, _problem)
-    app.add_exception_handler(RequestValidationError, _problem)
-    app.add_exception_handler(ClientGoneError, _client_gone)
-    # The middleware gets it too and logs it.
-    app.add_exception_handler(Exception, _problem)
     context = ServerContext(engine, settings, tokens, metrics, Bodies(settings.limits), Overview(engine))
     app.state.context = context
     for routes in (images, server, sessions):
@@ -107,20 +104,15 @@ class _PageFiles(StaticFiles):
 
 async def _problem(request: Request, raised: Exception) -> Response:
     """Turn an exception into a problem."""
-    if isinstance(raised, ProblemError):
-        problem = raised
-    elif isinstance(raised, RequestValidationError):
+    if isinstance(raised, RequestValidationError):
         first: dict[str, Any] = raised.errors()[0]
         status = 404 if first["loc"][0] == "path" else 422
-        problem = ProblemError(status, f"`{first['loc'][-1]}`: {one_line(str(first['msg']), 200)}.")
-    elif getattr(raised, "status_code", 0) in (400, 404, 405):
-        problem = ProblemError(
-            getattr(raised, "status_code", 404), f"There is no {request.method} {one_line(request.url.path, 100)} here."
-        )
-    elif isinstance(raised, Error):
-        problem = ProblemError.of(raised)
+        problem = ProblemError(status, f"`{first['loc'][-1]}`: {short_line(str(first['msg']), 200)}.")
+    elif isinstance(raised, HTTPException):
+        path = short_line(request.url.path, 100)
+        problem = ProblemError(raised.status_code, f"There is no {request.method} {path} here.")
     else:
-        problem = ProblemError(500, INTERNAL)
+        problem = ProblemError.of(raised)
     request.state.problem = problem  # for the log
     # Exceptions of the framework may have headers, such as Allow.
     return problem.response(request.state.request_id, getattr(raised, "headers", None))

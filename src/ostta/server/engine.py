@@ -1,6 +1,7 @@
-"""The protocol between the web layer and what answers requests: one process, or many processes behind a router.
+"""The protocol between the web layer and the engines: one process, or many processes behind a router.
 
-All values are plain: dictionaries of JSON values, strings and bytes. A `ProblemError` says what cannot be done.
+All values are plain: dictionaries of JSON values, strings and bytes. A request that cannot be answered raises a
+`ProblemError`.
 """
 
 from __future__ import annotations
@@ -8,9 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
-
-# Actions on a session, as they are part of the address.
-VERBS = ("freeze", "thaw", "roll-back", "reset", "save")
 
 # The content of an image file, or features.
 Sent = bytes | Sequence[float]
@@ -80,7 +78,7 @@ class Engine(Protocol):
         """Continue a session from a state file."""
 
     async def act(self, id: str, verb: str) -> Json:
-        """Perform one of `VERBS`; returns {"event": ..., "session": ...}."""
+        """Freeze, thaw, roll-back, reset or save; return {"event": ..., "session": ...}."""
 
     async def recent(self, id: str, limit: int) -> Json:
         """Return the last points and events."""

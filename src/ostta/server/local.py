@@ -17,16 +17,16 @@ from ..core.overlay import encode
 from ..core.types import Error, Event
 from ..live.pool import StreamPool
 from ..state import versions
-from .engine import VERBS, Json, Sent, SentEvent
+from .engine import Json, Sent, SentEvent
 from .problems import ProblemError
-from .sessions.build import build_adapter, choices
+from .sessions.build import build_adapter, choices, restored
 from .sessions.names import checked_name
 from .sessions.registry import SessionRegistry
 from .sessions.session import Session
 from .sessions.store import SessionStore
 from .settings import Settings
 
-# Seconds between two looks at all sessions, and for which events are collected before they are sent.
+# Seconds between two checks of all sessions, and seconds during which events are collected before they are sent.
 TICK, COLLECT = 1.0, 0.05
 WORKERS = 2
 
@@ -37,7 +37,7 @@ def reset(adapter: Adapter) -> Event:
     return Event("reset", "Reset by hand.")
 
 
-# What a person can do with the adapter of a session, by the verb of the address.
+# Actions on the adapter of a session, by the verb of the address.
 ACTIONS: dict[str, Callable[[Adapter], Event]] = {
     "freeze": lambda adapter: adapter.freeze(),
     "thaw": lambda adapter: adapter.thaw(),
@@ -49,7 +49,7 @@ ACTIONS: dict[str, Callable[[Adapter], Event]] = {
 class LocalEngine:
     """Implements `Engine`. `pool` is not started yet; its streams are named by the ids of sessions.
 
-    `restore` brings all stored sessions back at the start. Without it, they are brought back one by one with `adopt`.
+    `restore` brings all stored sessions back at the start. Without it, `registry.adopt` brings back one session.
 
     >>> engine = LocalEngine(pool)
     >>> engine.store is None
@@ -68,7 +68,6 @@ class LocalEngine:
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="ostta-worker")
         self._ticking: asyncio.Task[None] | None = None
         self._registry: SessionRegistry | None = None
-        self._ready = False
         # Ids of sessions that could not be stored at the end.
         self.unsaved: list[str] = []
 
@@ -81,7 +80,6 @@ class LocalEngine:
         if self.store is not None and self._restore:
             await registry.adopt_all()
         self._ticking = asyncio.create_task(self._tick(registry))
-        self._ready = True
 
     async def stop(self) -> None:
         if self._ticking is not None:
@@ -91,16 +89,8 @@ class LocalEngine:
         self._workers.shutdown(wait=False, cancel_futures=True)
 
     async def ready(self) -> None:
-        if not self._ready or self.registry.stopping:
+        if self._ticking is None or self.registry.stopping:
             raise ProblemError(503, "The model has not answered yet, or the server is shutting down.", 5)
-
-    async def adopt(self, id: str) -> None:
-        """Bring a stored session into this process. Nothing happens if it is here already."""
-        await self.registry.adopt(id)
-
-    async def release(self, id: str) -> None:
-        """Store a session and let another process have it."""
-        await self.registry.release(id)
 
     # --- reading ------------------------------------------------------------------------------------------------------
     async def info(self) -> Json:
@@ -108,7 +98,7 @@ class LocalEngine:
         return {
             "version": versions().get("ostta", "unknown"),
             "backbone": backbone.id,
-            "device": str(device_of(backbone)),
+            "device": str(backbone.device),
             "image_size": backbone.preprocessing.image_size,
             **choices(),
             "limits": self.settings.limits.to_dict(),
@@ -176,8 +166,7 @@ class LocalEngine:
         return (await self.registry.new(build, request.get("name"))).to_json()
 
     async def create_from(self, state: bytes, name: str | None) -> Json:
-        registry = self.registry
-        return (await registry.new(lambda: registry.restored(state), name)).to_json()
+        return (await self.registry.new(self._restoring(state), name)).to_json()
 
     async def rename(self, id: str, name: str) -> Json:
         session = self.registry[id]
@@ -194,7 +183,7 @@ class LocalEngine:
     async def replace_state(self, id: str, state: bytes) -> Json:
         registry = self.registry
         session = registry[id]
-        adapter = await registry.work(lambda: registry.restored(state))
+        adapter = await registry.work(self._restoring(state))
         registry[id]  # it may have been deleted in the meantime
         with session.known_to_pool():
             await registry.work(lambda: self.pool.replace(id, adapter))
@@ -203,8 +192,6 @@ class LocalEngine:
 
     async def act(self, id: str, verb: str) -> Json:
         session = self.registry[id]
-        if verb not in VERBS:
-            raise ProblemError(404, f"A session cannot {verb!r}; the actions are {', '.join(VERBS)}.")
         if verb == "save":
             return await self._save(session)
         event = await session.call(ACTIONS[verb])
@@ -226,6 +213,10 @@ class LocalEngine:
         if self._registry is None:
             raise ProblemError(503, "The model is being loaded.", 5)
         return self._registry
+
+    def _restoring(self, state: bytes) -> Callable[[], Adapter]:
+        """Return a function that restores the adapter in a state file of a client."""
+        return partial(restored, state, self.pool.backbone, self.settings.limits)
 
     async def _save(self, session: Session) -> Json:
         if self.store is None:
@@ -249,16 +240,11 @@ class LocalEngine:
             await registry.tick()
 
 
-def device_of(backbone: Backbone) -> torch.device:
-    """Return the device of the image tower."""
-    return next((parameter.device for parameter in backbone.vision.parameters()), torch.device("cpu"))
-
-
 def try_model(backbone: Backbone) -> None:
     """Encode a grey image, and raise an Error if the features are not finite."""
     size = backbone.preprocessing.image_size
     with torch.no_grad():
-        features = encode(backbone.vision, torch.zeros(1, 3, size, size, device=device_of(backbone)), None)
+        features = encode(backbone.vision, torch.zeros(1, 3, size, size, device=backbone.device), None)
     if not bool(torch.isfinite(features).all()):
         raise Error(
             f"The backbone {backbone.id} returns features that are not finite for a grey image: "

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -66,6 +65,3 @@ class _Engine(Collector):
         for name, value in self.counts.items():
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             yield kind(f"ostta_{name.removesuffix('_total')}", ABOUT.get(name, name), value=value)
-
-
-MEDIA_TYPE = CONTENT_TYPE_LATEST

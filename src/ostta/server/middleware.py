@@ -5,8 +5,8 @@
 - Starlette's `AuthenticationMiddleware` with `security.TokenBackend`: tokens and cookies.
 - `LimitMiddleware`: requests in progress.
 
-Starlette's CORSMiddleware is around all of them if other origins are allowed, and uvicorn reads `X-Forwarded-*`. What
-is written here exists in no library that the server uses:
+Starlette's CORSMiddleware is around all of them if other origins are allowed, and uvicorn reads `X-Forwarded-*`. The
+libraries of the server do not replace these classes:
 
 - Host: Starlette's TrustedHostMiddleware cannot allow all numeric addresses, which a server at 0.0.0.0 needs.
 - Origin: CORSMiddleware adds headers, but lets requests of other origins through.
@@ -20,15 +20,14 @@ import secrets
 import traceback
 from collections import Counter
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..core.types import Error
 from .logs import log
 from .metrics import Metrics
-from .problems import INTERNAL, ClientGoneError, ProblemError, one_line
+from .problems import ClientGoneError, ProblemError, short_line
 from .security import GUEST, HEADERS, PROBES, Names, Token, network_of
 from .settings import Clock, Limits
 
@@ -69,21 +68,13 @@ class RequestMiddleware:
         problem: ProblemError | None = None
         try:
             await self._app(scope, receive, sending)
-        except ProblemError as raised:
-            problem = raised
-        except Error as raised:
-            problem = ProblemError.of(raised)
         except ClientGoneError:
             status = status or 499
         except Exception as raised:  # usually the application has answered it already
-            problem = ProblemError(500, INTERNAL)
-            log(
-                "internal error",
-                level="error",
-                request_id=request_id,
-                kind=type(raised).__name__,
-                trace=traceback.format_exc(),
-            )
+            problem = ProblemError.of(raised)
+            if problem.status == 500:
+                kind, trace = type(raised).__name__, traceback.format_exc()
+                log("internal error", level="error", request_id=request_id, kind=kind, trace=trace)
         if problem is not None and not status:
             await problem.response(request_id)(scope, receive, sending)
         self._record(scope, status, problem or scope["state"].get("problem"), self._clock.steady() - began)
@@ -123,12 +114,12 @@ class OriginMiddleware:
         host = headers.get(b"host", b"").decode("latin-1")
         if not self._names.knows_host(host):
             raise ProblemError(
-                421, f"This server has no name {one_line(host, 100)!r}; its operator can add one with --name."
+                421, f"This server has no name {short_line(host, 100)!r}; its operator can add one with --name."
             )
         if b"origin" in headers:
             origin = headers[b"origin"].decode("latin-1")
             if not self._names.knows_origin(origin, host):
-                raise ProblemError(403, f"Pages of {one_line(origin, 100)!r} may not use this server.")
+                raise ProblemError(403, f"Pages of {short_line(origin, 100)!r} may not use this server.")
         # Browsers mark requests that another site caused. A link to the page itself is harmless.
         elif headers.get(b"sec-fetch-site") == b"cross-site" and (scope["method"], scope["path"]) != ("GET", "/"):
             raise ProblemError(403, "Pages of other sites may not use this server.")
@@ -185,10 +176,7 @@ class LimitMiddleware:
             )
         self._in_progress += 1
         try:
-            if follows:
-                with _counted(self._listeners, token):
-                    yield
-            else:
+            with _counted(self._listeners, token) if follows else nullcontext():
                 yield
         finally:
             self._in_progress -= 1

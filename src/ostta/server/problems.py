@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from ..core.checks import one_line
 from ..core.types import Error
 
 # By status: the last part of the type, and the title.
@@ -49,9 +50,13 @@ class ProblemError(Exception):
         return type(self), (self.status, self.detail, self.retry_after, self.code)
 
     @classmethod
-    def of(cls, error: Error) -> ProblemError:
-        """Return the problem with what a client sent; the code of the error becomes the type of the problem."""
-        return cls(422, one_line(str(error)), code=error.code if error.code != Error.code else None)
+    def of(cls, raised: Exception) -> ProblemError:
+        """Return the answer to an exception: an `Error` is about the content of the request, others are unexpected."""
+        if isinstance(raised, cls):
+            return raised
+        if isinstance(raised, Error):
+            return cls(422, short_line(str(raised)), code=raised.code if raised.code != Error.code else None)
+        return cls(500, INTERNAL)
 
     def to_dict(self, request_id: str | None = None) -> dict[str, Any]:
         """Return the JSON of the answer."""
@@ -77,13 +82,28 @@ class ProblemError(Exception):
         return Response(to_bytes(self.to_dict(request_id)), self.status, headers)
 
 
+def shutting_down(retry_after: int = 5) -> ProblemError:
+    """Return the answer of a server that is being stopped."""
+    return ProblemError(503, "The server is shutting down.", retry_after)
+
+
+def served_elsewhere() -> ProblemError:
+    """Return the answer for a session whose lease another process has taken."""
+    return ProblemError(503, "Another process serves this session now: send the request again.", 1)
+
+
+def unknown_session(id: str) -> ProblemError:
+    """Return the answer for an id that no session has."""
+    return ProblemError(404, f"There is no session {short_line(id, 40)!r}.")
+
+
 class ClientGoneError(Exception):
     """The client disconnected before its request was read."""
 
 
-def one_line(text: str, most: int = 500) -> str:
+def short_line(text: str, most: int = 500) -> str:
     """Return `text` on one line, shortened, and without characters that cannot be encoded."""
-    line = " ".join(text.split()).encode("utf-8", "replace").decode()
+    line = one_line(text).encode("utf-8", "replace").decode()
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -39,9 +40,6 @@ class LimitedProtocol(HttpToolsProtocol):
     # Open connections of the server by client address.
     clients: Counter[str]
 
-    _head_until: asyncio.TimerHandle | None = None
-    _until: asyncio.TimerHandle | None = None
-    _read_until: asyncio.TimerHandle | None = None
     # Bytes received since the last progress: the start of a request, a part of its body, or its end.
     _overhead = 0
     _idle_since = 0.0
@@ -49,6 +47,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        # Running timers: "head" and "request" for what the client sends, "read" for an answer that it does not read.
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._idle_since = self.loop.time()
         self._address = network_of(self.client[0] if self.client else "")
         self.clients[self._address] += 1
@@ -68,21 +68,18 @@ class LimitedProtocol(HttpToolsProtocol):
             self._hang_up()
 
     def on_message_begin(self) -> None:
-        self._cancel()
         self._expect_head()
         # A client that was answered already may still be sending its body.
-        self._until = self.loop.call_later(self.limits.head_seconds + self.limits.body_seconds + SPARE, self._hang_up)
+        self._start("request", self.limits.head_seconds + self.limits.body_seconds + SPARE, self._hang_up)
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # The parser reports trailers through the same callback. A trailer must never be used as a header.
-        if self._head_until is not None:
+        if "head" in self._timers:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        if self._head_until is not None:
-            self._head_until.cancel()
-            self._head_until = None
+        self._stop("head")
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -91,7 +88,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._overhead = 0
-        self._cancel()
+        self._stop("head", "request")
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -100,10 +97,10 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._read_until = self.loop.call_later(self.limits.read_seconds, self.transport.abort)
+        self._start("read", self.limits.read_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        self._cancel_read()
+        self._stop("read")
         super().resume_writing()
 
     def _is_idle(self) -> bool:
@@ -124,23 +121,20 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _expect_head(self) -> None:
         self._overhead = 0
-        self._head_until = self.loop.call_later(self.limits.head_seconds, self._hang_up)
+        self._start("head", self.limits.head_seconds, self._hang_up)
 
-    def _cancel(self) -> None:
-        for timer in (self._head_until, self._until):
-            if timer is not None:
-                timer.cancel()
-        self._head_until = self._until = None
+    def _start(self, timer: str, seconds: float, function: Callable[[], None]) -> None:
+        self._stop(timer)
+        self._timers[timer] = self.loop.call_later(seconds, function)
 
-    def _cancel_read(self) -> None:
-        if self._read_until is not None:
-            self._read_until.cancel()
-            self._read_until = None
+    def _stop(self, *timers: str) -> None:
+        for timer in timers:
+            if timer in self._timers:
+                self._timers.pop(timer).cancel()
 
     def _leave(self) -> None:
         """Stop the timers, and stop counting the connection."""
-        self._cancel()
-        self._cancel_read()
+        self._stop(*self._timers)
         if self._address is not None:
             self.clients[self._address] -= 1
             if not self.clients[self._address]:

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from ipaddress import IPv4Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from starlette.authentication import AuthCredentials, AuthenticationBackend, BaseUser
 from starlette.requests import HTTPConnection
 
+from ..core.errors import translate_errors
 from ..core.types import Error
 from ..io import read_regular
 from .problems import ProblemError
@@ -34,6 +35,8 @@ COOKIE_SECONDS = 12 * 3600
 MOST_SIGNED_OUT = 10_000
 MIN_TOKEN_LENGTH = 16
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
+# The time at which a cookie expires, in whole seconds.
+_EXPIRY = re.compile(r"([0-9]{1,12})\.")
 
 HEADERS = [
     (b"content-security-policy", b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:;"
@@ -91,36 +94,23 @@ class Tokens:
         return bool(self._tokens)
 
     def of_bearer(self, given: str) -> Token | None:
-        """Return the token that was sent. All tokens are compared in constant time, so the time reveals nothing."""
-        digest = hashlib.sha256(given.encode("utf-8", "replace")).digest()
-        found = None
-        for token, known in zip(self._tokens, self._digests, strict=True):
-            if hmac.compare_digest(digest, known):
-                found = token
-        return found
+        """Return the token that was sent, or None if it is not a token of this server."""
+        return self._matching(hashlib.sha256(given.encode("utf-8", "replace")).digest(), self._digests)
 
     def cookie(self, token: Token, now: float) -> str:
         """Return a cookie that stands for a token. It does not contain the token and becomes invalid with it."""
         signed = f"{int(now) + COOKIE_SECONDS}.{secrets.token_urlsafe(12)}"
-        return f"{signed}.{_signed(token, signed)}"
+        return f"{signed}.{_signature(token, signed)}"
 
     def of_cookie(self, cookie: str, now: float) -> Token | None:
-        """Return the token that a cookie stands for."""
-        signed, _, signature = cookie.rpartition(".")
-        until = signed.partition(".")[0]
-        if (
-            cookie in self._signed_out
-            or not until.isascii()
-            or not until.isdecimal()
-            or len(until) > 12
-            or not now <= int(until) <= now + 2 * COOKIE_SECONDS
-        ):
+        """Return the token that a cookie stands for, or None if the cookie is not valid."""
+        until = _EXPIRY.match(cookie)
+        if until is None or not now <= int(until[1]) <= now + 2 * COOKIE_SECONDS or cookie in self._signed_out:
             return None
-        found = None
-        for token in self._tokens:
-            if hmac.compare_digest(signature.encode("utf-8", "replace"), _signed(token, signed).encode()):
-                found = token
-        return found
+        signed, _, signature = cookie.rpartition(".")
+        return self._matching(
+            signature.encode("utf-8", "replace"), [_signature(token, signed).encode() for token in self._tokens]
+        )
 
     def sign_out(self, cookie: str, now: float) -> None:
         """Invalidate a cookie before it expires."""
@@ -131,6 +121,17 @@ class Tokens:
             del self._signed_out[next(iter(self._signed_out))]
         self._signed_out[cookie] = int(cookie.partition(".")[0])
 
+    def _matching(self, given: bytes, expected: Sequence[bytes]) -> Token | None:
+        """Return the token at the place of `given` in `expected`.
+
+        All values are compared, each in constant time, so that the duration reveals nothing.
+        """
+        found = None
+        for token, value in zip(self._tokens, expected, strict=True):
+            if hmac.compare_digest(given, value):
+                found = token
+        return found
+
 
 class TokenBackend(AuthenticationBackend):
     """The user of a request is the `Token` in its Authorization header or its cookie."""
@@ -139,26 +140,23 @@ class TokenBackend(AuthenticationBackend):
         self._tokens, self._clock = tokens, clock
 
     async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, Token]:
-        return AuthCredentials(), self._token(conn)
-
-    def _token(self, connection: HTTPConnection) -> Token:
         if not self._tokens:
-            return ANYBODY
-        bearer, cookie, found = connection.headers.get("authorization"), connection.cookies.get(COOKIE), None
-        if bearer is not None:
+            return AuthCredentials(), ANYBODY
+        bearer = conn.headers.get("authorization")
+        if bearer is None:
+            token = self._tokens.of_cookie(conn.cookies.get(COOKIE, ""), self._clock.wall())
+        else:
             kind, _, text = bearer.partition(" ")
-            found = self._tokens.of_bearer(text.strip()) if kind.lower() == "bearer" else None
-        elif cookie is not None:
-            found = self._tokens.of_cookie(cookie, self._clock.wall())
-        path = connection.scope["path"]
-        if found is None and path not in OPEN and not path.startswith("/static/"):
+            token = self._tokens.of_bearer(text.strip()) if kind.lower() == "bearer" else None
+        path = conn.scope["path"]
+        if token is None and path not in OPEN and not path.startswith("/static/"):
             raise ProblemError(
                 401, "This server requires a token: send it as `Authorization: Bearer TOKEN`, or sign in at /."
             )
-        return found or GUEST
+        return AuthCredentials(), token or GUEST
 
 
-def _signed(token: Token, signed: str) -> str:
+def _signature(token: Token, signed: str) -> str:
     mac = hmac.new(token.digest, b"ostta cookie " + signed.encode("utf-8", "replace"), hashlib.sha256).digest()
     return base64.urlsafe_b64encode(mac).decode().rstrip("=")
 
@@ -168,10 +166,8 @@ def read_tokens(path: Path) -> Tokens:
 
     # starts a comment.
     """
-    try:
+    with translate_errors("token-file-invalid", f"The token file {path} is not UTF-8 text.", UnicodeDecodeError):
         lines = read_regular(path, "token file").decode().splitlines()
-    except UnicodeDecodeError:
-        raise Error(f"The token file {path} is not UTF-8 text.", code="token-file-invalid") from None
     tokens: list[Token] = []
     for number, line in enumerate(lines, 1):
         words = line.split("#")[0].split()
@@ -197,16 +193,12 @@ def read_tokens(path: Path) -> Tokens:
 
 def is_loopback(host: str) -> bool:
     """Return whether only programs on this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    address = _address_of(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 class Names:
-    """The host names of this server, which prevents DNS rebinding, and the origins of web pages that may use it.
+    """The allowed host names, which prevent DNS rebinding, and the allowed origins of web pages.
 
     >>> Names(["cameras.example"]).knows_host("cameras.example:8000")
     True
@@ -221,7 +213,7 @@ class Names:
         name = host.lower()
         if not name.endswith("]") and name.rpartition(":")[2].isdecimal():
             name = name.rpartition(":")[0]
-        return name in self._hosts or _is_address(name)
+        return name in self._hosts or _is_numeric(name)
 
     def knows_origin(self, origin: str, host: str) -> bool:
         """Return whether a page of this origin may use the server: its own page, or one that the operator named."""
@@ -241,9 +233,8 @@ def network_of(host: str) -> str:
     >>> network_of("192.0.2.7"), network_of("2001:db8::1")
     ('192.0.2.7', '2001:db8::/64')
     """
-    try:
-        address = ip_address(host)
-    except ValueError:
+    address = _address_of(host)
+    if address is None:
         return host[:100]
     if isinstance(address, IPv4Address):
         return host
@@ -251,33 +242,35 @@ def network_of(host: str) -> str:
 
 
 @lru_cache(256)
-def _is_address(name: str) -> bool:
+def _is_numeric(host: str) -> bool:
+    """Return whether a host is a numeric address; an IPv6 address may have brackets."""
+    return _address_of(host[1:-1] if host.startswith("[") and host.endswith("]") else host) is not None
+
+
+def _address_of(host: str) -> IPv4Address | IPv6Address | None:
     try:
-        ip_address(name[1:-1] if name.startswith("[") and name.endswith("]") else name)
+        return ip_address(host)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def proxies_of(given: Sequence[str]) -> tuple[str, ...]:
-    """Return the networks of proxies whose `X-Forwarded-*` headers are believed.
+    """Return the networks of proxies whose `X-Forwarded-*` headers are used.
 
     >>> proxies_of(["192.0.2.1"])
     ('192.0.2.1/32',)
     """
     networks = []
     for text in given:
-        try:
+        message = (
+            f"{text!r} is not the address of a proxy: give an address such as 192.0.2.1, or a network such as "
+            "10.0.0.0/8."
+        )
+        with translate_errors("proxy-invalid", message, ValueError):
             networks.append(str(ip_network(text, strict=False)))
-        except ValueError:
-            raise Error(
-                f"{text!r} is not the address of a proxy: give an address such as 192.0.2.1, or a network such as "
-                "10.0.0.0/8.",
-                code="proxy-invalid",
-            ) from None
     return tuple(networks)
 
 
 def hosts_of(address: str, given: Sequence[str]) -> tuple[str, ...]:
     """Return the host names of a server at `address`: the address if it is a name, and those of the operator."""
-    return (*(() if _is_address(address) else (address,)), *given)
+    return (*(() if _is_numeric(address) else (address,)), *given)

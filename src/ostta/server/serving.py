@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,7 @@ from .local import LocalEngine
 from .logs import log
 from .protocol import limited
 from .security import Tokens, hosts_of, is_loopback, proxies_of, read_tokens
-from .sessions.store import SessionStore
-from .sessions.takeover import take_over
+from .sessions.takeover import open_store
 from .settings import Settings
 
 __all__ = [
@@ -49,8 +47,8 @@ def tokens_for(host: str, token_file: Path | None) -> Tokens:
 def require_free_port(host: str, port: int) -> None:
     """Refuse an address that cannot be used, before the model is loaded."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in found:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in addresses:
             with socket.socket(family, kind, protocol) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
@@ -83,11 +81,13 @@ def serve_locally(
     dtype: str | None = None,
     threads: int | None = None,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C."""
+    """Serve until SIGTERM or Ctrl-C, with the sessions of `store` or of the SQLite file in `folder`."""
     require_free_port(host, port)
     if threads is not None:
         torch.set_num_threads(threads)
-    with opened_store(folder, store, exclusive=True) as opened:
+    place = store or folder
+    opened = None if place is None else open_store(place, folder, exclusive=True)
+    with nullcontext() if opened is None else closing(opened):
         pool = StreamPool(backbone, queue=settings.limits.waiting, device=device, dtype=dtype)
         engine = LocalEngine(pool, settings, opened)
         listen(create_app(engine, settings, tokens), settings, host=host, port=port)
@@ -131,25 +131,6 @@ def serve_on_ray(
     config = ReplicaConfig(backbone, place, settings, device, dtype, threads, lease_seconds)
     engine = RayEngine(config, replicas=replicas, sessions=sessions, folder=folder)
     listen(create_app(engine, settings, tokens), settings, host=host, port=port)
-
-
-@contextmanager
-def opened_store(folder: Path | None, address: str | None, *, exclusive: bool) -> Iterator[SessionStore | None]:
-    """Open the store at `address`, or the SQLite file in `folder`; None without both.
-
-    Sessions that an earlier version left in `folder` are moved into the store.
-    """
-    place = address or folder
-    if place is None:
-        yield None
-        return
-    store = SessionStore(place, exclusive=exclusive)
-    try:
-        if folder is not None:
-            take_over(folder, store)
-        yield store
-    finally:
-        store.close()
 
 
 def config(app: ASGIApp, settings: Settings, *, host: str, port: int) -> uvicorn.Config:

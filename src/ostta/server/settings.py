@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits for what a client can request.
+    """Limits on the requests of clients.
 
     >>> Limits(sessions=8).sessions
     8

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 from ..core.checks import shown
-from ..core.errors import reason_of
+from ..core.errors import reason_of, translate_errors
 from ..core.text import counted
 from ..core.types import Error
 from ..data.images import START, ImageFeatures, is_image_content
@@ -177,18 +177,17 @@ class Archive(Source):
         with open_regular(self._path, "archive") as file:
             status = os.fstat(file.fileno())
             key = file_key(self._path, status.st_size, status.st_mtime_ns)
-            try:
-                # Accept only uncompressed archives: a few compressed bytes may expand to any size.
-                with tarfile.open(fileobj=file, mode="r:") as archive:
-                    while (member := archive.next()) is not None:
-                        # Keep memory constant: `tarfile` stores every member it reads.
-                        cast(Any, archive).members.clear()
-                        if member.isreg() and _is_image_member(archive, member):
-                            yield archive, member, f"{key}#{member.offset}"
-                        elif member.isreg() and not PurePosixPath(member.name).name.startswith("."):
-                            skipped.add(member.name)
-            except (tarfile.TarError, OSError, ValueError, EOFError) as problem:
-                raise unreadable(f"The archive '{self._path}' cannot be read further: {reason_of(problem)}.") from None
+            message = f"The archive '{self._path}' cannot be read further: {{reason}}."
+            failure = translate_errors("source-unreadable", message, tarfile.TarError, OSError, ValueError, EOFError)
+            # Accept only uncompressed archives: a few compressed bytes may expand to any size.
+            with failure, tarfile.open(fileobj=file, mode="r:") as archive:
+                while (member := archive.next()) is not None:
+                    # Keep memory constant: `tarfile` stores every member it reads.
+                    cast(Any, archive).members.clear()
+                    if member.isreg() and _is_image_member(archive, member):
+                        yield archive, member, f"{key}#{member.offset}"
+                    elif member.isreg() and not PurePosixPath(member.name).name.startswith("."):
+                        skipped.add(member.name)
 
     def _item(self, archive: tarfile.TarFile, member: tarfile.TarInfo, key: str) -> Item:
         name = f"{self.name}#{member.name}"

@@ -9,11 +9,11 @@ from pathlib import Path
 from threading import Event
 from typing import NamedTuple
 
-from ..core.errors import reason_of
+from ..core.errors import translate_errors
 from ..core.types import Error
 from ..data.images import read_image
 from .files import SkippedFiles, has_image_name, is_image
-from .source import Item, Skip, Source, file_key, unreadable
+from .source import Item, Skip, Source, file_key
 
 # Minimum interval between two scans of the folders in seconds; slow scans are spaced further apart.
 SCAN_INTERVAL = 0.5
@@ -47,10 +47,9 @@ class FollowedFolders(Source):
 
     def check(self) -> None:
         for folder in self._folders:
-            try:
+            message = f"The folder '{folder}' cannot be read: {{reason}}."
+            with translate_errors("source-unreadable", message, OSError):
                 os.scandir(folder).close()
-            except OSError as problem:
-                raise unreadable(f"The folder '{folder}' cannot be read: {reason_of(problem)}.") from None
 
     def close(self) -> None:
         self._closed.set()

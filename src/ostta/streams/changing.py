@@ -37,10 +37,10 @@ class Continual(Stream):
         for number, domain in enumerate(domains):
             desired, undesired = domain.desired, domain.undesired
             required, available = unknown_counts(desired, undesired, ratio)
-            taken = min(required, available)
-            order = shuffled(np.arange(len(desired)), np.arange(taken), generator(seed, number))
+            shown = min(required, available)
+            order = shuffled(np.arange(len(desired)), np.arange(shown), generator(seed, number))
             visits.append(Visit(number, desired, undesired, order))
-            short_of += required - taken
+            short_of += required - shown
         options = {
             "kind": "continual",
             "ratio": ratio,
@@ -66,9 +66,9 @@ class Frequent(Stream):
         sizes = [min(images, total - start) for start in range(0, total, images)]
         counts = [unknown_counts(domain.desired, domain.undesired, ratio) for domain in domains]
         required = counts[0][0]
-        taken = min(required, *(available for _, available in counts))
+        shown = min(required, *(available for _, available in counts))
         desired = generator(seed, purpose=CHOOSE_DESIRED).permutation(total)
-        undesired = generator(seed, purpose=CHOOSE_UNDESIRED).permutation(taken)
+        undesired = generator(seed, purpose=CHOOSE_UNDESIRED).permutation(shown)
         visits = []
         for number, order in enumerate(visit_orders(desired, undesired, sizes, seed)):
             domain = domains[number % len(domains)]
@@ -85,7 +85,7 @@ class Frequent(Stream):
         if len(reached) < len(domains):
             notes.append(f"The stream reaches only {len(reached)} of the {len(domains)} domains.")
         names = [domain.name for domain in reached]
-        super().__init__(names, visits, options, short_of=required - taken, notes=notes)
+        super().__init__(names, visits, options, short_of=required - shown, notes=notes)
 
 
 def _require_domains(domains: Sequence[Domain]) -> None:

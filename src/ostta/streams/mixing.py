@@ -135,8 +135,8 @@ def draw(source: Source, count: int, seed: int, *, desired: bool) -> Drawn:
     if count < 0:
         raise invalid(f"{count} images cannot be drawn from {source.name}.")
     chance = generator(seed, purpose=DRAW_DESIRED if desired else DRAW_UNDESIRED)
-    taken = balanced(np.asarray(source.labels), count, chance)
-    return Drawn(source.whole, source.numbers[taken]) if isinstance(source, Drawn) else Drawn(source, taken)
+    numbers = balanced(np.asarray(source.labels), count, chance)
+    return Drawn(source.whole, source.numbers[numbers]) if isinstance(source, Drawn) else Drawn(source, numbers)
 
 
 # --- streams of one domain --------------------------------------------------------------------------------------------
@@ -152,12 +152,12 @@ class SingleDomain(Stream):
 
     def __init__(self, desired: Source, undesired: Source | None, *, ratio: float = 1.0, seed: int = 0) -> None:
         required, available = unknown_counts(desired, undesired, ratio)
-        taken = min(required, available)
+        shown = min(required, available)
         self.ratio, self.seed = ratio, seed
-        self._numbers = generator(seed).permutation(len(desired) + taken)
+        self._numbers = generator(seed).permutation(len(desired) + shown)
         order = np.where(self._numbers < len(desired), self._numbers, ~(self._numbers - len(desired)))
         visit = Visit(0, desired, undesired, order)
-        super().__init__((desired.name,), (visit,), {}, short_of=required - taken)
+        super().__init__((desired.name,), (visit,), {}, short_of=required - shown)
 
     @property
     def hash(self) -> str:

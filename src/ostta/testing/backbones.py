@@ -27,8 +27,8 @@ def check_backbone(backbone: Backbone | Callable[[], Backbone], classes: Sequenc
     >>> check_backbone(small_backbone)
     """
     one = backbones.as_backbone(backbone, None, None)
-    for promise in (_declared, _tower, _classifier, _stays):
-        promise(one, classes)
+    for check in (_declared, _tower, _classifier, _stays):
+        check(one, classes)
 
 
 def _declared(one: Backbone, classes: Sequence[str]) -> None:

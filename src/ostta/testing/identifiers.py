@@ -14,7 +14,7 @@ from ..config.registry import component_names, find_components
 from ..config.resolve import resolve
 from ..core.types import Decision, Verdict
 from .methods import repeatable_and_restorable, resets, survives_bad_input, works_in_a_pool
-from .subject import Subject, cloned, differing, refused, require, require_bounded, require_declared
+from .subject import Subject, cloned, differing, refuses, require, require_bounded, require_declared
 
 SCORES = 60
 
@@ -37,8 +37,8 @@ def check_identifier(
     one = identifier(built, scale=1.0)
     scores = itertools.cycle(_scores(one, 1.0))
     require_bounded(lambda: one.observe(next(scores)), identifier.__qualname__, "score", warm, steps)
-    for promise in (repeatable_and_restorable, resets, survives_bad_input, works_in_a_pool):
-        promise(Subject("zero_shot", identifier, options=options or {}))
+    for check in (repeatable_and_restorable, resets, survives_bad_input, works_in_a_pool):
+        check(Subject("zero_shot", identifier, options=options or {}))
 
 
 def declared(identifier: type[Any]) -> None:
@@ -87,7 +87,7 @@ def comes_back(identifier: type[Any], options: Any, scale: float) -> None:
     for score in scores[SCORES // 2 :]:
         require(again.observe(score) == one.observe(score), f"After `load`, {name} gives other decisions than before.")
     require(
-        refused(again, {**cloned(one), "strange": torch.zeros(1)}),
+        refuses(again.load, {**cloned(one), "strange": torch.zeros(1)}),
         f"`load` of {name} must reject an additional tensor with an ostta.Error, because files are untrusted.",
     )
     one.reset()

@@ -13,7 +13,7 @@ from ..adapter import Adapter
 from ..core.overlay import learning
 from ..core.types import Decision, Look, Scored, Verdict
 from .methods import repeatable_and_restorable, resets, survives_bad_input, works_in_a_pool
-from .subject import Subject, cloned, differing, images, refused, require, require_bounded, require_declared
+from .subject import Subject, cloned, differing, images, refuses, require, require_bounded, require_declared
 
 # Enough images for a score that waits for a few images of each kind.
 IMAGES = 40
@@ -35,8 +35,8 @@ def check_score(
         values_without_a_trace(subject)
         comes_back(subject)
     subject = Subject("zero_shot", options=options or {}, score=score)
-    for promise in (repeatable_and_restorable, resets, survives_bad_input, works_in_a_pool):
-        promise(subject)
+    for check in (repeatable_and_restorable, resets, survives_bad_input, works_in_a_pool):
+        check(subject)
     adapter, pictures = subject.adapter(), itertools.cycle(images(IMAGES))
     require_bounded(lambda: adapter.step(next(pictures)), score.__qualname__, "image", warm, steps)
 
@@ -91,7 +91,7 @@ def comes_back(subject: Subject) -> None:
         not differing(cloned(one.score), cloned(again.score)), f"After `load`, {name} stores other content than before."
     )
     require(
-        refused(again.score, {**cloned(one.score), "strange": torch.zeros(1)}),
+        refuses(again.score.load, {**cloned(one.score), "strange": torch.zeros(1)}),
         f"`load` of {name} must reject an additional tensor with an ostta.Error, because files are untrusted.",
     )
     one.score.reset()

@@ -168,12 +168,10 @@ def differing(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tens
     return [*(first.keys() ^ second.keys()), *(name for name in both if not first[name].equal(second[name]))]
 
 
-def refused(load_into: Any, tensors: Mapping[str, torch.Tensor]) -> bool:
-    """Return whether `load_into.load` raises an Error for tensors that do not fit."""
+def refuses(function: Callable[[Any], object], argument: Any, word: str = "") -> bool:
+    """Return whether `function` raises an ostta.Error for `argument`, with `word` in its message."""
     try:
-        load_into.load(dict(tensors))
-    except Error:
-        return True
-    except Exception:  # only an ostta.Error is accepted
-        return False
+        function(argument)
+    except Exception as problem:
+        return isinstance(problem, Error) and word in str(problem)
     return False

@@ -81,7 +81,7 @@ class OutputFolder:
         """Write the pictures of a new row. Without `picture`, the file of the row is used if it still exists."""
         if row.content.get("verdict") is None:
             return
-        place = self._examples.wanted(row.content)
+        place = self._examples.choose_place(row.content)
         if picture is None and row.path is not None and (place is not None or self._drawn is not None):
             try:
                 picture = read_image(row.path)
@@ -99,9 +99,9 @@ class OutputFolder:
         """Whether the journal has rows that the table does not have."""
         return self._journal.last > self._progress.number
 
-    def write_rows(self, journal: Journal) -> Progress:
+    def write_rows(self) -> Progress:
         """Write the new rows of the journal to the table."""
-        for rows in _in_parts(journal.rows(after=self._progress.number)):
+        for rows in _in_parts(self._journal.rows(after=self._progress.number)):
             self._progress = self._table.add(rows, self._progress)
             for row in rows:
                 self.digest.add(row.content)

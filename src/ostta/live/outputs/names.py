@@ -27,16 +27,16 @@ def folder_names(answers: Iterable[str]) -> dict[str, str]:
     >>> folder_names(["cat", "Cat", "dog/wolf", "NUL", "unknown", "..", "猫"])
     {'cat': 'cat', 'Cat': 'Cat-2', 'dog/wolf': 'dog_wolf', 'NUL': 'NUL_', 'unknown': 'unknown-2', '..': '_', '猫': '猫'}
     """
-    taken, found = {_folded(UNKNOWN), _folded(UNDECIDED)}, {}
+    used, names = {_folded(UNKNOWN), _folded(UNDECIDED)}, {}
     for answer in answers:
         plain = safe_name(answer)
         name, number = plain, 1
-        while _folded(name) in taken:
+        while _folded(name) in used:
             number += 1
             name = f"{plain}-{number}"
-        taken.add(_folded(name))
-        found[answer] = name
-    return found
+        used.add(_folded(name))
+        names[answer] = name
+    return names
 
 
 def safe_name(text: str) -> str:

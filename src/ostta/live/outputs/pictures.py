@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from PIL import Image, ImageDraw, ImageFont
 
+from ...core.errors import translate_errors
 from ...core.types import Error
 from ...io import make_folder
 from ..digest import is_undecided
@@ -96,7 +97,7 @@ class ExamplePictures:
         self.kept, self._new = dict(kept), Examples()
         self._counts = Counter(counts)
 
-    def wanted(self, content: Mapping[str, Any]) -> int | None:
+    def choose_place(self, content: Mapping[str, Any]) -> int | None:
         """Return the position for the picture of a row, or None if it is not selected. Call this once per row."""
         answer = _answer(content)
         if answer not in self._counts and len(self._counts) >= MOST_CLASSES:
@@ -192,12 +193,8 @@ def _answer(content: Mapping[str, Any]) -> str:
 
 
 def _save(picture: Image.Image, path: Path) -> None:
-    try:
+    with translate_errors("file-not-written", f"{path} could not be written ({{reason}}).", OSError, ValueError):
         picture.save(path, "JPEG", quality=88)
-    except (OSError, ValueError) as problem:
-        raise Error(
-            f"{path} could not be written ({getattr(problem, 'strerror', None) or problem}).", code="file-not-written"
-        ) from None
 
 
 def _folders(folder: Path) -> list[Path]:

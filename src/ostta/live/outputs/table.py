@@ -7,10 +7,11 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from ...core.checks import one_line
+from ...core.errors import translate_errors
 from ...core.text import GUARD, guarded, unguarded
 from ...core.types import Error
 from ...io import file_in_one_step
@@ -69,22 +70,19 @@ class Table:
 
     def resume(self, progress: Progress) -> None:
         """Remove rows added after `progress`. Raise an Error if another program changed the file."""
-        try:
+        with translate_errors("output-unreadable", f"{self.path} cannot be resumed ({{reason}}).", OSError):
             size = self.path.stat().st_size
             if self._start(len(header(FORMER_COLUMNS))) == header(FORMER_COLUMNS):
                 self._columns = FORMER_COLUMNS
             first = header(self._columns)
-            sound = size >= progress.bytes >= len(first) and self._start(len(first)) == first
-            if sound:
-                with open(self.path, "rb+") as file:
-                    file.seek(progress.bytes - 1)
-                    sound = file.read(1) == b"\n"
-                    if sound and size > progress.bytes:
-                        file.truncate(progress.bytes)
-        except OSError as problem:
-            raise Error(f"{self.path} cannot be resumed ({problem.strerror}).", code="output-unreadable") from None
-        if not sound:
-            raise self._changed()
+            if not size >= progress.bytes >= len(first) or self._start(len(first)) != first:
+                raise self._changed()
+            with open(self.path, "rb+") as file:
+                file.seek(progress.bytes - 1)
+                if file.read(1) != b"\n":
+                    raise self._changed()
+                if size > progress.bytes:
+                    file.truncate(progress.bytes)
 
     def add(self, rows: Iterable[Row], progress: Progress) -> Progress:
         """Append rows."""
@@ -101,13 +99,9 @@ class Table:
         """Yield all rows with their types."""
         limit = csv.field_size_limit(LARGEST_CELL)
         try:
-            with open(self.path, encoding="utf-8", newline="") as file:
+            with self._reading(OSError, ValueError, csv.Error), open(self.path, encoding="utf-8", newline="") as file:
                 for cells in csv.DictReader(file):
                     yield _typed(cells)
-        except (OSError, ValueError, csv.Error) as problem:
-            raise Error(
-                f"{self.path} cannot be read as a table of predictions ({problem}).", code="output-unreadable"
-            ) from None
         finally:
             csv.field_size_limit(limit)
 
@@ -128,22 +122,23 @@ class Table:
         )
         # File names may contain line breaks.
         parse, read = arrow_csv.ParseOptions(newlines_in_values=True), arrow_csv.ReadOptions(block_size=GROUP)
-        try:
-            with (
-                file_in_one_step(path) as partial,
-                arrow_csv.open_csv(self.path, read, parse, convert) as found,
-                parquet.ParquetWriter(partial, schema) as writer,
-            ):
-                for batch in found:
-                    columns = [
-                        compute.replace_substring_regex(column, GUARD, r"\1") if kind == "string" else column
-                        for column, kind in zip(batch.columns, kinds.values(), strict=True)
-                    ]
-                    writer.write_batch(pyarrow.record_batch(columns, schema=schema))
-        except pyarrow.ArrowInvalid as problem:
-            raise Error(
-                f"{self.path} cannot be read as a table of predictions ({one_line(problem)}).", code="output-unreadable"
-            ) from None
+        with (
+            self._reading(pyarrow.ArrowInvalid),
+            file_in_one_step(path) as partial,
+            arrow_csv.open_csv(self.path, read, parse, convert) as batches,
+            parquet.ParquetWriter(partial, schema) as writer,
+        ):
+            for batch in batches:
+                columns = [
+                    compute.replace_substring_regex(column, GUARD, r"\1") if kind == "string" else column
+                    for column, kind in zip(batch.columns, kinds.values(), strict=True)
+                ]
+                writer.write_batch(pyarrow.record_batch(columns, schema=schema))
+
+    def _reading(self, *kinds: type[Exception]) -> AbstractContextManager[None]:
+        """Return a context manager that translates exceptions about the content of the file."""
+        message = f"{self.path} cannot be read as a table of predictions ({{reason}})."
+        return translate_errors("output-unreadable", message, *kinds)
 
     def _changed(self) -> Error:
         return Error(
@@ -190,22 +185,22 @@ def _cell(name: str, value: Any) -> str:
 
 
 def _typed(cells: Mapping[str, str | None]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    row: dict[str, Any] = {}
     for name, kind in COLUMNS.items():
         text = cells.get(name) or ""
         if text:
             match kind:
                 case "int64":
-                    found[name] = int(text)
+                    row[name] = int(text)
                 case "float64":
-                    found[name] = float(text)
+                    row[name] = float(text)
                 case "bool":
-                    found[name] = text == "true"
+                    row[name] = text == "true"
                 case _:
-                    found[name] = json.loads(text) if name == "events" else unguarded(text)
-    if "row" not in found:
+                    row[name] = json.loads(text) if name == "events" else unguarded(text)
+    if "row" not in row:
         raise ValueError("a row has no number")
-    return found
+    return row
 
 
 def _line(values: list[str]) -> bytes:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from ..engine import Engine, Json
 from ..metrics import Metrics
-from ..problems import ProblemError, one_line, to_bytes
+from ..problems import ProblemError, short_line, to_bytes
 from ..security import Token, Tokens
 from ..sessions.store import is_id
 from ..settings import Settings
@@ -85,4 +85,4 @@ async def require_known_parameters(request: Request) -> None:
     unknown = next((name for name in request.query_params if name not in known), None)
     if unknown is not None:
         choices = f"; there are {', '.join(known)}" if known else ""
-        raise ProblemError(422, f"There is no parameter {one_line(unknown, 40)!r} here{choices}.")
+        raise ProblemError(422, f"There is no parameter {short_line(unknown, 40)!r} here{choices}.")

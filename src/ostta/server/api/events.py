@@ -76,7 +76,7 @@ class Overview:
         """Keep the list of sessions up to date while there are listeners."""
         try:
             async for sessions in self._engine.follow_all():
-                self._sessions, self._encoded = [_shortened(one) for one in sessions], {}
+                self._sessions, self._encoded = [_shortened(session) for session in sessions], {}
                 self._wake()
         except Exception as problem:
             log("the overview of sessions has ended", level="error", problem=f"{type(problem).__name__}: {problem}")
@@ -96,8 +96,8 @@ class Overview:
         if self._sessions is None:
             return b""
         if token.patterns not in self._encoded:
-            seen = [one for one in self._sessions if token.allows(one["id"], one["name"])]
-            text = json.dumps(seen, ensure_ascii=False, separators=(",", ":"))
+            visible = [each for each in self._sessions if token.allows(each["id"], each["name"])]
+            text = json.dumps(visible, ensure_ascii=False, separators=(",", ":"))
             self._encoded[token.patterns] = f"event: sessions\ndata: {text}\n\n".encode("utf-8", "replace")
         return self._encoded[token.patterns]
 

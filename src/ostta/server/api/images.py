@@ -70,10 +70,10 @@ class Shortcut:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "POST" and not scope["query_string"]:
-            found = _ADDRESS.fullmatch(scope["path"])
-            if found is not None:
+            match = _ADDRESS.fullmatch(scope["path"])
+            if match is not None:
                 scope["route"] = _ROUTE
-                response = await judge(self._context, Request(scope, receive, send), found[1])
+                response = await judge(self._context, Request(scope, receive, send), match[1])
                 await response(scope, receive, send)
                 return
         await self._app(scope, receive, send)

@@ -23,8 +23,8 @@ Count = Annotated[int, Field(ge=0)]
 Number = float | None
 Feature = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1, max_length=MOST_TEXT)]
-_NAME = WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MOST_NAME})
-SessionName = Annotated[str, BeforeValidator(checked_name), _NAME]
+_NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MOST_NAME}
+SessionName = Annotated[str, BeforeValidator(checked_name), WithJsonSchema(_NAME_SCHEMA)]
 Profile = Annotated[Text, WithJsonSchema({"enum": list(PROFILES)})]
 _PROBABILITY = {"type": "number", "minimum": 0, "maximum": 1}
 # The options that most sessions need; `GET /info` lists all of them.
@@ -50,10 +50,6 @@ class Request(BaseModel):
     """A body that a client sends: no other fields, no conversion of types."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class Answer(BaseModel):
-    """A body that the server sends."""
 
 
 def parsed(model: type[M], content: dict[str, Any]) -> M:
@@ -89,9 +85,8 @@ class NewSession(Request):
     )
 
     classes: Annotated[ClassNames | Descriptions, BeforeValidator(checked_classes)]
-    name: Annotated[str | None, BeforeValidator(lambda name: None if name is None else checked_name(name)), _NAME] = (
-        None
-    )
+    # None comes first, because the check of a name would refuse it.
+    name: Optional | SessionName = None
     method: Text | Optional = None
     score: Text | Optional = None
     identifier: Text | Optional = None
@@ -128,13 +123,13 @@ class FeaturesInJson(Request):
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
-class Status(Answer):
+class Status(BaseModel):
     """Whether the server works."""
 
     status: str
 
 
-class Event(Answer):
+class Event(BaseModel):
     """Something that the guard, the store or a person did."""
 
     kind: str
@@ -149,7 +144,7 @@ class PastEvent(Event):
     time: float
 
 
-class Session(Answer):
+class Session(BaseModel):
     """A session as it is now."""
 
     id: Id
@@ -180,20 +175,20 @@ class Session(Answer):
     unfamiliar: list[str]
 
 
-class Sessions(Answer):
+class Sessions(BaseModel):
     """All sessions that a token may use."""
 
     sessions: list[Session]
 
 
-class Acted(Answer):
+class Acted(BaseModel):
     """The event of an action, and the session afterwards."""
 
     event: Event
     session: Session
 
 
-class Prediction(Answer):
+class Prediction(BaseModel):
     """The answer for one image."""
 
     step: Count
@@ -225,7 +220,7 @@ class Prediction(Answer):
     repeated: bool | Optional = None
 
 
-class Problem(Answer):
+class Problem(BaseModel):
     """Why there is no other answer (RFC 9457)."""
 
     type: str
@@ -235,19 +230,19 @@ class Problem(Answer):
     request_id: str | Optional = None
 
 
-class NotJudged(Answer):
+class NotJudged(BaseModel):
     """In the place of a prediction: why an image has none."""
 
     problem: Problem
 
 
-class Predictions(Answer):
+class Predictions(BaseModel):
     """The answers for several images, in order."""
 
     predictions: list[Prediction | NotJudged]
 
 
-class Point(Answer):
+class Point(BaseModel):
     """One image in the charts."""
 
     step: Count
@@ -265,14 +260,14 @@ class Point(Answer):
     accept: Number
 
 
-class Recent(Answer):
+class Recent(BaseModel):
     """The last points and events."""
 
     points: list[Point]
     events: list[PastEvent]
 
 
-class KeptImages(Answer):
+class KeptImages(BaseModel):
     """Thumbnails with their answers."""
 
     images: list[dict[str, Any]]

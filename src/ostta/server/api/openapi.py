@@ -80,48 +80,45 @@ def _content(described: Content | type[BaseModel]) -> Content:
 
 def _problem(status: int) -> dict[str, Any]:
     example = ProblemError(status, f"{KINDS[status][1]}.").to_dict(EXAMPLES[models.Problem]["request_id"])
-    described = {
-        "description": example["title"], "content": media(MEDIA_TYPE, reference(models.Problem), example)
-    }  # fmt: skip
-    if status in (429, 503):
-        described["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
-    return described
+    headers = {"headers": {"Retry-After": {"schema": {"type": "integer"}}}} if status in (429, 503) else {}
+    content = media(MEDIA_TYPE, reference(models.Problem), example)
+    return {"description": example["title"], "content": content, **headers}
 
 
 def described(app: FastAPI) -> dict[str, Any]:
     """Return the whole description; computed once."""
-    if app.openapi_schema is None:
-        made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        for one in (one for methods in made["paths"].values() for one in methods.values()):
-            one["summary"] = one.pop("description")
-            # FastAPI adds a 422 of its own to every route with parameters.
-            if MEDIA_TYPE not in one["responses"].get("422", {}).get("content", {MEDIA_TYPE: None}):
-                del one["responses"]["422"]
-            for parameter in one.get("parameters", ()):
-                if parameter["name"] == "id":
-                    parameter["schema"] = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
-                    parameter["example"] = EXAMPLE_ID
-        made["components"] = {
-            "schemas": schemas(),
-            "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer"},
-                "cookie": {"type": "apiKey", "in": "cookie", "name": "ostta"},
-            },
-        }
-        made["security"] = [{"token": []}, {"cookie": []}]
-        app.openapi_schema = made
-    return app.openapi_schema
+    if app.openapi_schema is not None:
+        return app.openapi_schema
+    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    for route in (route for methods in document["paths"].values() for route in methods.values()):
+        route["summary"] = route.pop("description")
+        # FastAPI adds its own 422 to every route with parameters.
+        if MEDIA_TYPE not in route["responses"].get("422", {}).get("content", {MEDIA_TYPE: None}):
+            del route["responses"]["422"]
+        for parameter in route.get("parameters", ()):
+            if parameter["name"] == "id":
+                parameter["schema"] = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
+                parameter["example"] = EXAMPLE_ID
+    document["components"] = {
+        "schemas": schemas(),
+        "securitySchemes": {
+            "token": {"type": "http", "scheme": "bearer"},
+            "cookie": {"type": "apiKey", "in": "cookie", "name": "ostta"},
+        },
+    }
+    document["security"] = [{"token": []}, {"cookie": []}]
+    app.openapi_schema = document
+    return document
 
 
 def schemas() -> dict[str, Schema]:
     """Return the schemas of all models by name."""
-    found = [one for one in vars(models).values() if isinstance(one, type) and issubclass(one, BaseModel)]
     pairs: Any = [
-        (one, "validation" if issubclass(one, models.Request) else "serialization")
-        for one in found
-        if one not in (BaseModel, models.Request, models.Answer)
+        (model, "validation" if issubclass(model, models.Request) else "serialization")
+        for model in vars(models).values()
+        if isinstance(model, type) and issubclass(model, BaseModel) and model not in (BaseModel, models.Request)
     ]
-    made: dict[str, Schema] = models_json_schema(pairs, ref_template="#/components/schemas/{model}")[1]["$defs"]
+    found: dict[str, Schema] = models_json_schema(pairs, ref_template="#/components/schemas/{model}")[1]["$defs"]
     for model, example in EXAMPLES.items():
-        made[model.__name__].setdefault("examples", [example])
-    return made
+        found[model.__name__].setdefault("examples", [example])
+    return found

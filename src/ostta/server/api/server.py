@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
-from ..metrics import MEDIA_TYPE
 from ..problems import ProblemError
 from ..security import COOKIE, COOKIE_SECONDS
 from . import models
@@ -35,7 +35,7 @@ async def metrics(context: Context, token: RequestToken) -> Response:
     """Metrics for Prometheus."""
     if token.patterns:
         raise ProblemError(403, "The metrics of the whole server require a token that is not bound to sessions.")
-    return Response(context.metrics.text(await context.engine.counts()), 200, {"content-type": MEDIA_TYPE})
+    return Response(context.metrics.text(await context.engine.counts()), 200, {"content-type": CONTENT_TYPE_LATEST})
 
 
 @router.get("/info", **operation((), media("application/json", {"type": "object"}, _INFO_EXAMPLE)))

@@ -52,8 +52,8 @@ async def create_from(request: Request, context: Context, token: RequestToken, n
 @router.get("/sessions", **operation((), models.Sessions))
 async def sessions(context: Context, token: RequestToken) -> Response:
     """List all sessions that the token may use."""
-    found = await context.engine.sessions()
-    return json_response({"sessions": [one for one in found if token.allows(one["id"], one["name"])]})
+    listed = [each for each in await context.engine.sessions() if token.allows(each["id"], each["name"])]
+    return json_response({"sessions": listed})
 
 
 @router.get("/events", **operation((429,), media("text/event-stream", TEXT, "event: sessions\ndata: []\n\n")))

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from ...core.checks import shown
 from ...io import parse_json
 from ..engine import Sent
-from ..problems import ClientGoneError, ProblemError, one_line
+from ..problems import ClientGoneError, ProblemError, short_line
 from ..settings import Limits
 from .models import FeaturesInJson, ImagesInJson, parsed
 
@@ -93,7 +93,7 @@ def json_object(body: bytes) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise ProblemError(400, "The body is not UTF-8 text.") from None
     except ValueError as problem:
-        raise ProblemError(400, f"The body is not JSON: {one_line(str(problem), 200)}.") from None
+        raise ProblemError(400, f"The body is not JSON: {short_line(str(problem), 200)}.") from None
     if not isinstance(content, dict):
         raise ProblemError(422, f"The body is a JSON object, not {shown(content)}.")
     return content
@@ -166,7 +166,7 @@ async def _in_form(kind: str, body: bytes, most: int) -> list[Sent]:
     try:
         form = await parser.parse()
     except MultiPartException as problem:
-        raise ProblemError(400, f"The form cannot be read: {one_line(problem.message, 200)}") from None
+        raise ProblemError(400, f"The form cannot be read: {short_line(problem.message, 200)}") from None
     return [await part.read() for _, part in form.multi_items() if isinstance(part, UploadFile)]
 
 

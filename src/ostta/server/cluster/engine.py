@@ -15,11 +15,11 @@ from ...core.types import Error
 from ...ray_cluster import ADDRESS, connect, require_ray
 from ..engine import Json, Sent, SentEvent
 from ..logs import log
-from ..problems import MAYBE_COUNTED, ProblemError
+from ..problems import MAYBE_COUNTED, ProblemError, shutting_down, unknown_session
 from ..sessions.images import require_room
-from ..sessions.store import MissingError, SessionStore, is_id, new_id
-from ..sessions.takeover import take_over
-from .replica import Answer, ReplicaConfig, SessionLocks, deployment
+from ..sessions.store import MissingError, is_id, new_id
+from ..sessions.takeover import open_store
+from .replica import CallResult, ReplicaConfig, SessionLocks, deployment
 
 # Seconds between two tries while another replica has a session: the first pause, and the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
@@ -30,8 +30,8 @@ TICK = 1.0
 class RayEngine:
     """Implements `Engine`. Several processes may route to the same replicas; the first one starts and ends them.
 
-    `sessions` is how many sessions one replica has at one time; the others are in the store only. `folder` may have
-    sessions of an earlier version.
+    `sessions` is the maximum number of sessions in one replica; further sessions are only in the store. `folder` may
+    have sessions of an earlier version.
     """
 
     def __init__(
@@ -51,22 +51,18 @@ class RayEngine:
         self._followed: set[Any] = set()
         self._stopping = self._joined = False
         # Routers with the same store and backbone share replicas.
-        named = hashlib.sha256(f"{config.store}\0{config.backbone}".encode()).hexdigest()
-        self._app = f"ostta-{named[:12]}"
+        digest = hashlib.sha256(f"{config.store}\0{config.backbone}".encode()).hexdigest()
+        self._app = f"ostta-{digest[:12]}"
         # The lease of a replica that has died must expire, and its successor needs time to load the model.
         self.patience = max(config.lease_seconds * 2, 30.0)
 
     # --- start and stop -----------------------------------------------------------------------------------------------
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._store = await asyncio.to_thread(self._open_store)
+        self._store = await asyncio.to_thread(
+            open_store, self.config.store, self._folder, name="router", lease_seconds=self.config.lease_seconds
+        )
         await asyncio.to_thread(self._deploy)
-
-    def _open_store(self) -> SessionStore:
-        store = SessionStore(self.config.store, name="router", lease_seconds=self.config.lease_seconds)
-        if self._folder is not None:
-            take_over(self._folder, store)
-        return store
 
     def _deploy(self) -> None:
         self._ray = require_ray()
@@ -90,8 +86,8 @@ class RayEngine:
             self._joined = True
             log("joined replicas that run already", app=self._app)
         except serve.exceptions.RayServeException:
-            made = deployment(serve, self.config, self.replicas, self._most, self.settings.limits.answer_seconds)
-            self._handle = serve.run(made, name=self._app, route_prefix=None)
+            application = deployment(serve, self.config, self.replicas, self._most, self.settings.limits.answer_seconds)
+            self._handle = serve.run(application, name=self._app, route_prefix=None)
 
     async def stop(self) -> None:
         self._stopping = True
@@ -111,13 +107,13 @@ class RayEngine:
 
     async def ready(self) -> None:
         if self._stopping:
-            raise ProblemError(503, "The server is shutting down.", 5)
-        await self._any("about", "ready")
+            raise shutting_down()
+        await self._read_any("about", "ready")
 
     # --- reading ------------------------------------------------------------------------------------------------------
     async def info(self) -> Json:
-        told: Json = await self._any("about", "info")
-        return {**told, "engine": "ray", "replicas": self.replicas, "limits": self.settings.limits.to_dict()}
+        info: Json = await self._read_any("about", "info")
+        return {**info, "engine": "ray", "replicas": self.replicas, "limits": self.settings.limits.to_dict()}
 
     async def counts(self) -> dict[str, float]:
         parts, sessions = await asyncio.to_thread(lambda: (self._store.published(), self._store.count()))
@@ -130,16 +126,16 @@ class RayEngine:
     async def sessions(self) -> list[Json]:
         """Return what replicas published last; sessions in no replica are shown as they were stored."""
         parts, stored = await asyncio.to_thread(lambda: (self._store.published(), self._store.all_about()))
-        found = {one["id"]: one for part in parts for one in part["sessions"] if one["id"] in stored}
+        sessions = {each["id"]: each for part in parts for each in part["sessions"] if each["id"] in stored}
         for id, about in stored.items():
             shown = about.get("shown")
-            if id not in found and isinstance(shown, dict) and shown.get("id") == id:
-                found[id] = {**shown, "images_per_second": 0.0}
-        return sorted(found.values(), key=lambda session: (session["created"], session["id"]))
+            if id not in sessions and isinstance(shown, dict) and shown.get("id") == id:
+                sessions[id] = {**shown, "images_per_second": 0.0}
+        return sorted(sessions.values(), key=lambda session: (session["created"], session["id"]))
 
     async def session(self, id: str) -> Json:
-        told: Json = await self._read("session", id)
-        return told
+        session: Json = await self._read("session", id)
+        return session
 
     async def name(self, id: str) -> str:
         try:
@@ -149,12 +145,12 @@ class RayEngine:
         return name if isinstance(name, str) else id[:6]
 
     async def recent(self, id: str, limit: int) -> Json:
-        told: Json = await self._read("recent", id, limit)
-        return told
+        history: Json = await self._read("recent", id, limit)
+        return history
 
     async def kept(self, id: str, which: str) -> list[Json]:
-        found: list[Json] = await self._read("kept", id, which)
-        return found
+        images: list[Json] = await self._read("kept", id, which)
+        return images
 
     async def state(self, id: str) -> bytes:
         state: bytes = await self._read("state", id)
@@ -162,10 +158,10 @@ class RayEngine:
 
     # --- sessions -----------------------------------------------------------------------------------------------------
     async def create(self, request: Json) -> Json:
-        return await self._make("create", request)
+        return await self._create("create", request)
 
     async def create_from(self, state: bytes, name: str | None) -> Json:
-        return await self._make("create_from", state, name)
+        return await self._create("create_from", state, name)
 
     async def rename(self, id: str, name: str) -> Json:
         session: Json = await self._change("rename", id, name)
@@ -179,8 +175,8 @@ class RayEngine:
         return session
 
     async def act(self, id: str, verb: str) -> Json:
-        told: Json = await self._change("act", id, verb)
-        return told
+        acted: Json = await self._change("act", id, verb)
+        return acted
 
     async def images(
         self, id: str, images: Sequence[Sent], learn: bool, evidence: bool, key: str | None = None
@@ -228,45 +224,46 @@ class RayEngine:
                 yield now
             await asyncio.sleep(TICK)
 
-    # --- inside -------------------------------------------------------------------------------------------------------
-    async def _any(self, function: str, *arguments: Any) -> Any:
-        return await self._patiently(lambda: getattr(self._handle, function).remote(*arguments), repeat=True)
+    # --- internals ----------------------------------------------------------------------------------------------------
+    async def _read_any(self, function: str, *arguments: Any) -> Any:
+        """Read from any replica; repeated if it dies."""
+        return await self._retried(lambda: getattr(self._handle, function).remote(*arguments), repeat=True)
 
-    async def _make(self, what: str, *arguments: Any) -> Json:
+    async def _create(self, function: str, *arguments: Any) -> Json:
         most = self.settings.limits.sessions
-        if self._stopping or await asyncio.to_thread(self._store.count) >= most:
-            why = (
-                "The server is shutting down."
-                if self._stopping
-                else f"There are {most} sessions, which is the limit of this server."
-            )
-            raise ProblemError(503, why, 30)
+        if self._stopping:
+            raise shutting_down(30)
+        if await asyncio.to_thread(self._store.count) >= most:
+            raise ProblemError(503, f"There are {most} sessions, which is the limit of this server.", 30)
         # Ray sends an unknown id to the replica with the fewest sessions.
         handle = self._handle.options(multiplexed_model_id=new_id())
-        made: Json = await self._patiently(lambda: handle.make.remote(what, *arguments), repeat=False)
-        return made
+        session: Json = await self._retried(lambda: handle.make.remote(function, *arguments), repeat=False)
+        return session
 
-    async def _read(self, what: str, id: str, *arguments: Any) -> Any:
+    async def _read(self, function: str, id: str, *arguments: Any) -> Any:
         """Read from a session; repeated if a replica dies."""
-        return await self._routed(what, id, arguments, repeat=True)
+        return await self._routed(function, id, arguments, repeat=True)
 
-    async def _change(self, what: str, id: str, *arguments: Any, repeat: bool = False) -> Any:
+    async def _change(self, function: str, id: str, *arguments: Any, repeat: bool = False) -> Any:
         """Change a session; changes are sent one after the other, so that they stay in order."""
         async with self._locks[id]:
-            return await self._routed(what, id, arguments, repeat)
+            return await self._routed(function, id, arguments, repeat)
 
-    async def _routed(self, what: str, id: str, arguments: tuple[Any, ...], repeat: bool) -> Any:
+    async def _routed(self, function: str, id: str, arguments: tuple[Any, ...], repeat: bool) -> Any:
         if not is_id(id):
-            raise ProblemError(404, f"There is no session {id[:40]!r}.")
+            raise unknown_session(id)
         handle = self._handle.options(multiplexed_model_id=id)
-        return await self._patiently(lambda: handle.call.remote(what, id, *arguments), repeat=repeat)
+        return await self._retried(lambda: handle.call.remote(function, id, *arguments), repeat=repeat)
 
-    async def _patiently(self, send: Callable[[], Awaitable[Answer]], repeat: bool) -> Any:
-        """Repeat a call until the replica with the lease answers; a replica without it does nothing."""
+    async def _retried(self, send: Callable[[], Awaitable[CallResult]], repeat: bool) -> Any:
+        """Repeat a call until the replica with the lease answers; other replicas change nothing.
+
+        `repeat` also repeats a call if the replica dies while it answers.
+        """
         until, pause = self._loop.time() + self.patience, FIRST_PAUSE
         while True:
             try:
-                answer = await send()
+                result = await send()
             except self._ray.exceptions.RayError as problem:
                 log("replica was lost", level="warning", problem=type(problem).__name__)
                 if not repeat:
@@ -277,12 +274,10 @@ class RayEngine:
                         MAYBE_COUNTED,
                     ) from None
             else:
-                if answer.problem is not None:
-                    raise answer.problem
-                if answer.error is not None:
-                    raise answer.error
-                if not answer.held:
-                    return answer.value
+                if result.problem is not None:
+                    raise result.problem
+                if not result.held:
+                    return result.value
             if self._stopping or self._loop.time() > until:
                 raise ProblemError(
                     503,

@@ -1,4 +1,4 @@
-"""A replica on Ray Serve: one pool, its sessions, and what the router asks of them."""
+"""A replica on Ray Serve: one pool, its sessions, and the calls of the router."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -42,12 +43,11 @@ class ReplicaConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallResult:
     """The result of a call: a value, or a problem. `held`: another replica has the session, and nothing was done."""
 
     value: Any = None
-    problem: ProblemError | None = None
-    error: Error | None = None
+    problem: ProblemError | Error | None = None
     held: bool = False
 
 
@@ -76,7 +76,7 @@ class ReplicaEngine(LocalEngine):
             if id in registry and not await registry.work(lambda: self.leases.is_held(id)):
                 log("lease was lost", level="warning", session=id)
                 await registry.drop(id)
-            await self.adopt(id)
+            await registry.adopt(id)
             return await use()
 
     async def leave(self, id: str) -> None:
@@ -84,7 +84,7 @@ class ReplicaEngine(LocalEngine):
         async with self._locks[id]:
             if id in self.registry:
                 try:
-                    await self.release(id)
+                    await self.registry.release(id)
                 except LostError:
                     await self.registry.drop(id)
 
@@ -132,34 +132,31 @@ class ReplicaBase:
         return LoadedSession(self.engine, id)
 
     # --- called by the router -----------------------------------------------------------------------------------------
-    async def call(self, what: str, id: str, *arguments: Any) -> Answer:
+    async def call(self, function: str, id: str, *arguments: Any) -> CallResult:
         """Call a method of `Engine` that concerns one session."""
 
         async def use() -> Any:
-            return await getattr(self.engine, what)(id, *arguments)
-
-        async def answer() -> Any:
             # Checked first: Ray notes this replica as the one with the session as soon as `tenant` is called.
             if id not in self.engine.registry:
                 await asyncio.to_thread(self.store.require_free, id)
             await self.tenant(id)
-            return await self.engine.with_session(id, use)
+            return await self.engine.with_session(id, partial(getattr(self.engine, function), id, *arguments))
 
-        return await self._answered(answer)
+        return await self._run(use)
 
-    async def make(self, what: str, *arguments: Any) -> Answer:
+    async def make(self, function: str, *arguments: Any) -> CallResult:
         """Call `create` or `create_from`; this replica has the new session."""
 
-        async def answer() -> Any:
-            session = await getattr(self.engine, what)(*arguments)
+        async def create() -> Any:
+            session = await getattr(self.engine, function)(*arguments)
             await self.tenant(session["id"])
             return session
 
-        return await self._answered(answer)
+        return await self._run(create)
 
-    async def about(self, what: str) -> Answer:
+    async def about(self, function: str) -> CallResult:
         """Call `ready` or `info`, which concern no session."""
-        return await self._answered(lambda: getattr(self.engine, what)())
+        return await self._run(getattr(self.engine, function))
 
     async def follow(self, id: str, after: int | None) -> AsyncIterator[SentEvent]:
         """Yield the events of a session while it is here."""
@@ -179,22 +176,22 @@ class ReplicaBase:
         await asyncio.to_thread(self.store.close)
 
     # --- internals ----------------------------------------------------------------------------------------------------
-    async def _answered(self, answer: Callable[[], Awaitable[Any]]) -> Answer:
+    async def _run(self, function: Callable[[], Awaitable[Any]]) -> CallResult:
         try:
             await self._started()
-            return Answer(await answer())
+            return CallResult(await function())
         except ProblemError as problem:
-            return Answer(problem=problem)
+            return CallResult(problem=problem)
         except HeldError:
-            return Answer(held=True)
+            return CallResult(held=True)
         except MissingError as problem:
-            return Answer(problem=ProblemError(404, str(problem)))
+            return CallResult(problem=ProblemError(404, str(problem)))
         except LostError as problem:
-            return Answer(problem=ProblemError(503, str(problem), 1))
+            return CallResult(problem=ProblemError(503, str(problem), 1))
         except Error as problem:
             if problem.code == "store-failed":
-                return Answer(problem=ProblemError(503, "The store of this server cannot be used at this time.", 5))
-            return Answer(error=problem)
+                return CallResult(problem=ProblemError(503, "The store of this server cannot be used at this time.", 5))
+            return CallResult(problem=problem)
 
     async def _started(self) -> None:
         async with self._starting:

@@ -1,4 +1,4 @@
-// What can be done to a session: buttons, and dialogs that ask first where something would be lost.
+// Buttons for the actions on a session, with confirmation dialogs for actions that lose data.
 
 import * as api from "./api.js";
 import { ask } from "./ask.js";
@@ -14,7 +14,7 @@ function download(blob, name) {
   setTimeout(() => URL.revokeObjectURL(address), 60000);
 }
 
-/** The buttons; `changed` hears of a session that is another now. */
+/** The buttons; `changed` is called with the session after each change. */
 export function actions(id, { run, say, go }, changed) {
   let session = null;
 

@@ -1,11 +1,11 @@
-// An answer with its evidence: the class or "unknown", the best classes, and what the image is like.
+// An answer with its evidence: the class or "unknown", the best classes, and the similarity to stored images.
 
 import { html } from "./dom.js";
 import { bar } from "./marks.js";
 import { figure, plainKind } from "./words.js";
 
 const MOST_CLASSES = 5;
-// What is shown in bars of its own, not among the other numbers.
+// Evidence that is shown as bars, not in the list of numbers.
 const LIKENESS = { known: "known", unknown: "unknown" };
 
 function bars(caption, rows, kinds) {
@@ -14,7 +14,7 @@ function bars(caption, rows, kinds) {
       html("th", { scope: "row" }, name), html("td", { class: "course" }, bar(share, kinds(index))), html("td", {}, figure(value))))));
 }
 
-/** The best classes; a bar is as long as its class is better than the worst of all. */
+/** The best classes; the length of a bar is the difference between its score and the lowest score. */
 function bestClasses(scores, known) {
   const sorted = Object.entries(scores).sort((one, other) => other[1] - one[1]);
   const [highest, lowest] = [sorted[0][1], sorted.at(-1)[1]];
@@ -41,7 +41,7 @@ function verdict(prediction) {
   return compared + (prediction.warming_up ? " The session is warming up: the threshold is too young to be trusted." : "");
 }
 
-/** The answer in a few words: a class or "unknown", as a guess if undecided, with the probability where there is one. */
+/** The answer in a few words: a class or "unknown", marked as a guess if undecided, with the probability if there is one. */
 export function said({ known, label, undecided, probability }) {
   const guess = known ? label : "unknown";
   return (undecided ? `undecided (${guess}?)` : guess) + (Number.isFinite(probability) ? `, ${probability.toFixed(2)}` : "");

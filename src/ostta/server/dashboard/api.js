@@ -1,4 +1,4 @@
-// Requests to the server. What goes wrong is a Problem with the server's one sentence.
+// Requests to the server. A failed request throws a Problem with the message of the server.
 
 export class Problem extends Error {
   constructor(sentence, status = 0) {
@@ -10,7 +10,7 @@ export class Problem extends Error {
 export const LOST = "The server does not respond. The page retries automatically.";
 const SECONDS = 30;
 
-/** Called when the server asks for a token. */
+/** Called when the server requires a token. */
 let onUnauthorised = () => {};
 export const whenUnauthorised = (call) => { onUnauthorised = call; };
 
@@ -20,7 +20,7 @@ async function sentenceOf(response) {
     const content = JSON.parse(text);
     if (typeof content.detail === "string") return content.detail;
     if (typeof content.title === "string") return content.title;
-  } catch { /* not ours: a proxy's page, for example */ }
+  } catch { /* not a problem of this server, for example the page of a proxy */ }
   return `The server answered ${response.status} ${response.statusText}`.trim() + ".";
 }
 
@@ -53,12 +53,12 @@ export const kept = async (id, which) => (await read(`${at(id)}/kept?which=${whi
 export const create = async (asked) => (await send("POST", "sessions", asked)).json();
 export const rename = async (id, name) => (await send("PATCH", at(id), { name })).json();
 export const remove = (id) => request("DELETE", at(id));
-/** One of freeze, thaw, roll-back, reset and save. */
+/** Performs freeze, thaw, roll-back, reset or save. */
 export const act = async (id, verb) => (await send("POST", `${at(id)}/${verb}`)).json();
 export const login = (token) => send("POST", "login", { token });
 export const logout = () => send("POST", "logout");
 
-/** The answer for one image file, without learning from it. */
+/** Returns the answer to one image file, without learning from it. */
 export const predict = async (id, file) =>
   (await request("POST", `${at(id)}/images?learn=false&evidence=true`, { body: file, type: file.type || "application/octet-stream" })).json();
 

@@ -1,8 +1,8 @@
-// A question in a dialog of the browser's own: the rest of the page waits, Escape says no, and the focus goes back afterwards.
+// A question in a modal dialog: the rest of the page is inert, Escape cancels, and the focus returns afterwards.
 
 import { html, newId } from "./dom.js";
 
-/** Asks, and says whether the answer was yes. `field` is a label with its input, if one is to be filled in. */
+/** Shows the dialog and returns whether the user confirmed. `field` is an optional label with its input. */
 export function ask({ title, said, yes, danger = false, field = null }) {
   const [titleId, saidId, fieldId] = [newId("title"), newId("said"), newId("field")];
   if (field) field[1].id = fieldId;
@@ -15,9 +15,9 @@ export function ask({ title, said, yes, danger = false, field = null }) {
     html("p", { class: "buttons" }, html("button", { value: "yes", class: danger ? "danger" : "main" }, yes), no)));
   document.body.append(dialog);
   dialog.showModal();
-  // Where something would be lost, a key press too many does nothing.
+  // For an action that loses data, an accidental key press must not confirm.
   (field ? field[1] : no).focus();
-  // Whoever goes to another page has not said yes.
+  // Leaving the page cancels.
   const leave = () => dialog.close("");
   window.addEventListener("hashchange", leave);
   return new Promise((answered) => {

@@ -1,4 +1,4 @@
-// What all charts share: a figure with its heading and key, a drawing as wide as its place, axes with round numbers.
+// Shared parts of all charts: a figure with heading and key, a drawing that fills the available width, axes with round numbers.
 
 import { html, newId, setText, svg } from "./dom.js";
 
@@ -7,7 +7,7 @@ export const RIGHT = 8;
 export const TOP = 10;
 export const BOTTOM = 26;
 
-/** Round numbers from `low` to `high`, about `wanted` of them. */
+/** Returns about `wanted` round numbers from `low` to `high`. */
 export function ticks(low, high, wanted = 4) {
   const rough = (high - low) / wanted;
   const size = 10 ** Math.floor(Math.log10(rough));
@@ -17,7 +17,7 @@ export function ticks(low, high, wanted = 4) {
   return found;
 }
 
-/** Both ends of an axis that holds all values but one in two hundred at each end, so that a strange one does not stretch it. */
+/** Returns the range of an axis without 0.5 % of the values at each end, so that outliers do not stretch it. */
 export function limits(values, also = []) {
   const sorted = values.filter((value) => Number.isFinite(value)).sort((one, other) => one - other);
   const rest = also.filter((value) => Number.isFinite(value));
@@ -40,7 +40,7 @@ export function rows(values, y, width, text = plain) {
     svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, text(value))));
 }
 
-/** Numbers of the horizontal axis; those at the ends stay inside. */
+/** Numbers of the horizontal axis; the first and the last stay inside the chart. */
 export function columns(values, x, width, height, text = plain) {
   return values.map((value) => {
     const anchor = x(value) < LEFT + 14 ? "start" : x(value) > width - RIGHT - 18 ? "end" : "middle";
@@ -48,7 +48,7 @@ export function columns(values, x, width, height, text = plain) {
   });
 }
 
-/** Stripes, so that rejected images can be told without colours. */
+/** Stripes, so that rejected images can be recognised without colours. */
 export function stripes() {
   const id = newId("stripes");
   const pattern = svg("pattern", { id, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
@@ -57,8 +57,7 @@ export function stripes() {
 }
 
 /**
- * A chart: `draw(seen, width, height)` gives { label, content, key }, and a `title` where it is another one. It is drawn anew with what was seen last
- * when its place has another width.
+ * A chart. `draw(seen, width, height)` returns { label, content, key }, and `title` if it differs from the default.
  */
 export function chart({ title, height, draw, wide = false }) {
   const place = html("div", { class: "drawing" });
@@ -77,7 +76,7 @@ export function chart({ title, height, draw, wide = false }) {
   };
 }
 
-/** One entry of a key: a sign and its meaning. */
+/** One entry of a key: a symbol and its meaning. */
 export function entry(kind, text) {
   const signs = {
     known: () => svg("rect", { class: "known", x: 1, y: 3, width: 12, height: 10, rx: 2 }),

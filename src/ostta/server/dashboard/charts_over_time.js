@@ -1,4 +1,4 @@
-// Accepted and rejected images over time, and their probabilities or scores with the line that decides.
+// Accepted and rejected images over time, and their probabilities or scores with the threshold.
 
 import { BOTTOM, LEFT, RIGHT, TOP, chart, columns, entry, limits, rows, scale, stripes, ticks } from "./chart.js";
 import { svg } from "./dom.js";
@@ -13,7 +13,7 @@ const steps = (points, width, height) => {
 };
 const when = (points) => `From ${clock(points[0].time)} to ${clock(points.at(-1).time)}.`;
 
-/** Runs of points by their steps, so that a bar stays what it is while new points come; the first and the last may be shorter. */
+/** Groups points by step, so that a bar does not change while new points arrive; the first and the last may be shorter. */
 function cut(points, size) {
   const runs = [];
   const part = (point) => Math.floor((point.step - 1) / size);

@@ -1,10 +1,10 @@
-// How many images each class got.
+// The number of images of each class.
 
 import { html } from "./dom.js";
 import { bar } from "./marks.js";
 import { count, counted, percent } from "./words.js";
 
-// Classes in the table; the rest is summed up.
+// Maximum number of classes in the table; the others are summed up.
 const MOST = 40;
 
 export function classTable() {
@@ -19,7 +19,7 @@ export function classTable() {
         body)));
   let drawn = "";
 
-  /** Classes by how often they were named, those that never were in the order they were given. */
+  /** Shows the classes by number of images; classes without images keep their order. */
   function show(session) {
     const counts = session.classes.map((name) => [name, session.class_counts[name] ?? 0]).sort((one, other) => other[1] - one[1]);
     const now = JSON.stringify([counts, session.rejected]);

@@ -1,4 +1,4 @@
-// Elements are made by calls, never from text with markup: what a server or a person wrote stays text.
+// Elements are created by calls, never from markup, so that text of servers and users is never interpreted.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -12,29 +12,29 @@ function filled(node, attributes, children) {
   return node;
 }
 
-/** An HTML element. An attribute whose value is a function is a listener for the event of that name. */
+/** Creates an HTML element. An attribute whose value is a function is a listener for the event of that name. */
 export function html(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
-/** An SVG element. */
+/** Creates an SVG element. */
 export function svg(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Puts `content` in the place of what `node` holds; nothing happens where the text is the same already. */
+/** Replaces the content of `node` by `content`, unless the text is the same already. */
 export function setText(node, content) {
   if (node.textContent !== content) node.textContent = content;
 }
 
-/** The nodes of a sentence in which `backquotes` mark what is typed. */
+/** Returns the nodes of a sentence in which `backquotes` mark code. */
 export function sentence(text) {
   return String(text).split("`").map((part, index) => (index % 2 ? html("code", {}, part) : part));
 }
 
 let made = 0;
 
-/** A name that no other element has, for labels and descriptions. */
+/** Returns a unique id, for labels and descriptions. */
 export function newId(word) {
   made += 1;
   return `${word}-${made}`;

@@ -1,4 +1,4 @@
-// What the guard, or a person, did to a session, with the numbers behind it.
+// Events of a session, caused by the guard or by a person, with their evidence.
 
 import { html, sentence } from "./dom.js";
 import { clock, count, figure, plainKind } from "./words.js";
@@ -18,7 +18,7 @@ export function eventList() {
       numbers.length > 0 && html("small", {}, `Evidence: ${numbers.join(", ")}`));
   }
 
-  /** The last events, the newest first. */
+  /** Shows the last events, newest first. */
   function show(events) {
     const now = `${events.length} ${events.at(-1)?.time}`;
     if (now === drawn) return;

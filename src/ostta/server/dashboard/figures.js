@@ -1,8 +1,8 @@
-// The few numbers at the head of a page.
+// The main numbers at the top of a page.
 
 import { html, setText } from "./dom.js";
 
-/** Boxes of numbers by their names; `show` takes the values by name and leaves out what has none. */
+/** Boxes with numbers by name; `show` updates the boxes of the names that it is given. */
 export function figures(names) {
   const values = new Map(names.map((name) => [name, html("dd", {}, "–")]));
   const node = html("dl", { class: "figures" }, names.map((name) => html("div", {}, html("dt", {}, name), values.get(name))));

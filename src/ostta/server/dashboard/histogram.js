@@ -1,11 +1,11 @@
-// Recent probabilities as a histogram, or recent scores with both means; with the line that decides.
+// Recent probabilities as a histogram, or recent scores with both means; with the threshold.
 
 import { BOTTOM, LEFT, RIGHT, TOP, chart, columns, entry, limits, rows, scale, stripes, ticks } from "./chart.js";
 import { svg } from "./dom.js";
 import { onScale } from "./scale_of.js";
 import { count, counted, figure } from "./words.js";
 
-/** How many accepted and rejected values lie in each of `bins` equal parts; what lies outside is in the first or the last. */
+/** Counts accepted and rejected values in `bins` equal parts; values outside the range are in the first or the last part. */
 export function binned(points, low, high, bins) {
   const found = Array.from({ length: bins }, () => [0, 0]);
   for (const { value, known } of points) {
@@ -23,7 +23,7 @@ function draw({ points: all }, width, height) {
   const [low, high] = probable ? [0, 1] : limits(points.map((point) => point.value), [threshold, desired, undesired]);
   const bins = binned(points, low, high, Math.max(12, Math.min(40, Math.floor(width / 16))));
   const most = Math.max(...bins.map(([known, unknown]) => known + unknown));
-  // The means have their place between the bars and the numbers.
+  // The means are between the bars and the numbers.
   const base = height - BOTTOM - 10;
   const x = scale(low, high, LEFT, width - RIGHT);
   const y = scale(0, most, base, TOP + 8);

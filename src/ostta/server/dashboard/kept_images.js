@@ -1,4 +1,4 @@
-// The most and least certain recent images, where the server was started to keep images.
+// The most and least certain recent images, if the server keeps images.
 
 import * as api from "./api.js";
 import { said } from "./answer.js";
@@ -31,7 +31,7 @@ export function keptImages(id, info) {
     ...Object.entries(STRIPS).flatMap(([which, title]) => [html("h3", {}, title), places[which]]));
   let [seen, next] = [-1, 0];
 
-  /** Asks for the images again where there are new ones, not more often than every few seconds. */
+  /** Requests the images again if there are new ones, at most once every few seconds. */
   async function show(session) {
     if (!session || session.images === seen || Date.now() < next) return;
     [seen, next] = [session.images, Date.now() + EVERY];

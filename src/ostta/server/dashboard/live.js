@@ -1,5 +1,5 @@
-// News from the server: server-sent events where they come through, polling where they do not.
-// A slow poll goes on beside the events: it notices a server that is gone, and a proxy that holds events back.
+// Updates from the server: server-sent events if they arrive, otherwise polling.
+// A slow poll runs beside the events, to detect a server that is gone and a proxy that buffers events.
 
 import { Problem } from "./api.js";
 
@@ -8,8 +8,8 @@ const SLOW = 10000;
 
 export class Live {
   /**
-   * `address` is of the events; `listeners` are functions of an event's data by its name; `opened` is awaited when events begin
-   * to come, and `poll` asks for the state of things; `tell` hears "live", "polling" or "lost".
+   * `address` is that of the events; `listeners` are functions of the data of an event, by event name; `opened` is awaited
+   * when the connection opens; `poll` requests the current state; `tell` is called with "live", "polling", "refused" or "lost".
    */
   constructor({ address, listeners, opened = async () => {}, poll, tell }) {
     Object.assign(this, { address, listeners, opened, poll, tell });
@@ -28,7 +28,7 @@ export class Live {
     this.next(0);
   }
 
-  /** A page that nobody sees asks for nothing, and leaves its connection to others: browsers have six a server. */
+  /** A hidden page requests nothing and releases its connection, because browsers open at most six per server. */
   pause() {
     this.running = false;
     this.source?.close();
@@ -74,9 +74,9 @@ export class Live {
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       if (!this.running) return;
-      // An answer that refuses is still an answer: the page that asked says what it was.
+      // A refused request shows that the server can be reached; the page shows the message.
       if (error.status) return void this.tell("refused", error);
-      // A connection to a machine that is gone can look open for hours: a new one is made.
+      // A connection to a machine that is gone can look open for hours, so a new one is opened.
       this.source.close();
       this.tell("lost", error);
     }

@@ -1,4 +1,4 @@
-// The frame of all pages: which one the address names, messages, the connection, signing in.
+// The frame of all pages: routing, messages, the state of the connection, signing in.
 
 import * as api from "./api.js";
 import { html, sentence } from "./dom.js";
@@ -21,14 +21,14 @@ const main = byId("main");
 let page = null;
 let messageTimer = 0;
 
-/** One sentence that is read out and stays until the next, or for 12 seconds. */
+/** Shows a sentence that screen readers announce, until the next one or for 12 seconds. */
 function say(text) {
   byId("message").replaceChildren(text ? html("p", {}, sentence(text)) : "");
   clearTimeout(messageTimer);
   if (text) messageTimer = setTimeout(() => say(""), 12000);
 }
 
-/** The server's sentence, until it is closed or the page changes. */
+/** Shows the message of the server until it is closed or the page changes. */
 function complain(error) {
   const box = byId("problem");
   if (!error) return box.replaceChildren();
@@ -39,7 +39,7 @@ function complain(error) {
   );
 }
 
-/** How the connection is; `error` is what the server said where it refuses. Nothing is said twice. */
+/** Shows the state of the connection if it has changed; `error` is the message of a server that refuses requests. */
 function tell(status, error) {
   const before = byId("connection").className;
   if (status === before) return;
@@ -50,12 +50,12 @@ function tell(status, error) {
   if (before === "lost") say("The connection is back.");
 }
 
-/** Nothing about a connection: the page has none. */
+/** Shows no state of a connection, because the page has none. */
 function quiet() {
   byId("connection").className = byId("connection").textContent = "";
 }
 
-/** Runs what a button asks for, with the button off meanwhile. What goes wrong is said, and the result is undefined. */
+/** Runs the action of a button, which is disabled meanwhile. If it fails, the message is shown and the result is undefined. */
 async function run(button, action) {
   complain(null);
   button.setAttribute("aria-disabled", "true");
@@ -74,7 +74,7 @@ function place(next, moveFocus) {
   page?.close?.();
   page = next;
   main.replaceChildren(next.node);
-  // A page that asks for nothing by itself has no connection to speak of.
+  // A page without automatic requests has no connection to show.
   if (!next.live) quiet();
   document.title = `${next.title} · ostta`;
   if (moveFocus) {
@@ -87,7 +87,7 @@ function place(next, moveFocus) {
 
 let drawing = 0;
 
-/** Shows the page that the address names. */
+/** Shows the page of the current address. */
 async function route(moveFocus = true, again = false) {
   const [, word, id] = (location.hash || "#/").split("/");
   if (!again) complain(null);
@@ -115,7 +115,7 @@ async function route(moveFocus = true, again = false) {
   }
 }
 
-/** What the server is and can do; asked for once, as it does not change while the server runs. */
+/** Information about the server; requested once, because it does not change while the server runs. */
 let known = null;
 async function about() {
   if (known === null) {
@@ -144,7 +144,7 @@ byId("sign-out").addEventListener("click", (event) => run(event.currentTarget, a
   known = null;
   await route();
 }));
-// The address of "Skip to the content" is no page.
+// The address of "Skip to the content" is not a page.
 document.querySelector(".skip-link").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 window.addEventListener("hashchange", () => route());
 route(false);

@@ -1,9 +1,9 @@
-// Small pictures: the guard light, sparklines, bars, and the signs in the keys of charts.
+// Small graphics: the guard light, sparklines, bars, and the symbols in the keys of charts.
 
 import { html, svg } from "./dom.js";
 import { LIGHTS, percent } from "./words.js";
 
-// Each light has a shape of its own, as colours alone do not tell.
+// Each light has a different shape, because not everybody can distinguish the colours.
 const SHAPES = {
   off: () => svg("circle", { cx: 8, cy: 8, r: 5.5 }),
   green: () => [svg("circle", { cx: 8, cy: 8, r: 7 }), svg("path", { class: "sign", d: "M4.6 8.2l2.4 2.4 4.4-4.8" })],
@@ -11,7 +11,7 @@ const SHAPES = {
   red: () => [svg("rect", { x: 1, y: 1, width: 14, height: 14, rx: 2 }), svg("path", { class: "sign", d: "M5 5l6 6M11 5l-6 6" })],
 };
 
-/** The guard light: a shape and a word. `frozenByHand` is said beside it. */
+/** The guard light: a shape and a word. */
 export function light(session) {
   const name = SHAPES[session.guard_light] ? session.guard_light : "off";
   const [word, meaning] = LIGHTS[name];
@@ -40,7 +40,7 @@ export function sparkline(shares, width = 120, height = 28) {
     svg("line", { class: "grid", x1: 0, x2: width, y1: y(0.5), y2: y(0.5) }), lines);
 }
 
-/** A bar of a share between 0 and 1. What it says stands beside it in numbers, so that it is hidden from readers of the screen. */
+/** A bar for a share between 0 and 1. It is hidden from screen readers, because the number is beside it. */
 export function bar(share, kind = "known") {
   const length = Math.max(0, Math.min(1, share)) * 100;
   return svg("svg", { class: `bar ${kind}`, "aria-hidden": "true", width: "100%", height: 12 },

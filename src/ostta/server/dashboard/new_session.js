@@ -1,4 +1,4 @@
-// The form that makes a session, and the one that makes it of a state file.
+// The form that creates a session, and the form that creates one from a state file.
 
 import * as api from "./api.js";
 import { html } from "./dom.js";
@@ -6,9 +6,9 @@ import { optionFields } from "./option_fields.js";
 
 const EXAMPLE = "cat: a photo of a house cat; a kitten\ndog\nship";
 
-/** Classes as typed, one a line or separated by commas, with descriptions behind a colon and a space: names alone, or descriptions by name. */
+/** Parses classes, one per line or separated by commas, with descriptions after a colon and a space: returns names, or descriptions by name. */
 export function readClasses(text) {
-  // Descriptions may have commas.
+  // Descriptions may contain commas.
   const typed = text.split("\n").flatMap((line) => (line.includes(": ") ? [line] : line.split(",")));
   const lines = typed.map((line) => line.trim()).filter(Boolean).map((line) => {
     const [name, ...behind] = line.split(": ");
@@ -29,14 +29,14 @@ const choice = (names, first) => html("select", {}, html("option", { value: "" }
 
 const PARTS = ["method", "score", "identifier"];
 
-/** The profile that is in force: `reference` as soon as a part is named, unless another one is chosen. */
+/** Returns the profile that applies: `reference` if a component is chosen, unless another profile is chosen. */
 const profileOf = (choices) => choices.profile.value || (PARTS.some((part) => choices[part].value) ? "reference" : "field");
 
-/** Which method, score and identifier the session will have, by what is chosen and what the profile says of the rest. */
+/** Returns the method, score and identifier of the session: those that are chosen, and those of the profile for the rest. */
 function parts(info, choices) {
   const own = info.profile_choices[profileOf(choices)];
   const found = Object.fromEntries(PARTS.map((part) => [part, choices[part].value || own[part]]));
-  // An identifier that is named may need a score of its own.
+  // A chosen identifier may require a certain score.
   if (!choices.score.value && choices.identifier.value) found.score = "";
   return found;
 }

@@ -1,8 +1,8 @@
-// Fields for the options of what was chosen, with what the server says of each.
+// Fields for the options of the chosen components, with their descriptions from the server.
 
 import { html, sentence } from "./dom.js";
 
-/** An input that suits the kind of value: "true or false", "one of a, b", "a whole number", "a number", or text. */
+/** Creates an input for a kind of value: "true or false", "one of a, b", "a whole number", "a number", or text. */
 function inputFor(option) {
   if (option.kind.startsWith("true or false")) {
     return html("select", {}, html("option", { value: "" }), ["true", "false"].map((value) => html("option", { value }, value)));
@@ -14,7 +14,7 @@ function inputFor(option) {
   return html("input", { type: "text", inputmode: number ? "decimal" : null, autocomplete: "off", spellcheck: "false" });
 }
 
-/** Says in the field what applies if it is left alone: the profile's value, or the default. */
+/** Shows in the field the value that applies if it stays empty: that of the profile, or the default. */
 function showUsual(input, option, profile) {
   const value = option.profiles?.[profile] ?? option.default;
   const usual = `left alone: ${Array.isArray(value) ? value.join(", ") || "none" : value}`;
@@ -22,7 +22,7 @@ function showUsual(input, option, profile) {
   else input.placeholder = usual;
 }
 
-/** What was typed as the value that is meant: numbers and yes or no as such, the rest as text, which the server reads by its kind. */
+/** Converts the text of a field: numbers and booleans to their types; other text stays as it is for the server to parse. */
 function meant(text, kind) {
   if (kind.startsWith("true or false")) return text === "true";
   if (/^a (whole )?number/.test(kind) && text.trim() !== "" && Number.isFinite(Number(text))) return Number(text);
@@ -30,14 +30,14 @@ function meant(text, kind) {
 }
 
 /**
- * `options` are lists by owner: by the names of methods, scores and identifiers, and "adapter" and "guard". `chosen()` says whose
- * are of use, and `profile()` which profile is in force. Fields of what is not chosen are not shown, and what was typed in them is kept but not sent.
+ * `options` are lists by owner: by the names of methods, scores and identifiers, and "adapter" and "guard". `chosen()` returns
+ * the owners whose options apply, and `profile()` the current profile. Fields of other owners are hidden; their text is kept but not sent.
  */
 export function optionFields(options, chosen, profile) {
   const node = html("div", { class: "options" });
   const inputs = new Map();
 
-  // A score and an identifier may have one name.
+  // A score and an identifier may have the same name.
   const owners = () => [...new Set(chosen())].filter((owner) => options[owner]?.length);
 
   function line(owner, option) {

@@ -1,4 +1,4 @@
-// All sessions at a glance.
+// The overview of all sessions.
 
 import * as api from "./api.js";
 import { html, setText } from "./dom.js";
@@ -21,7 +21,7 @@ const COLUMNS = [
   ["images a second", "rate"], ["images", "images"], ["last image", "last"], ["method", "method"],
 ];
 
-/** The cells of one session; they stay, so that a link keeps its focus while figures change. */
+/** The cells of one session. They are reused, so that a link keeps its focus while figures change. */
 class Row {
   constructor(id) {
     this.link = html("a", { href: `#/sessions/${encodeURIComponent(id)}` });
@@ -81,14 +81,14 @@ export function overview({ tell }) {
       rows.get(session.id).show(session);
       return rows.get(session.id).node;
     });
-    // Moving a row takes the focus from its link: only where the order is another.
+    // Moving a row removes the focus from its link, so rows move only if the order has changed.
     if (nodes.length !== body.children.length || nodes.some((node, index) => node !== body.children[index])) {
       const focused = document.activeElement;
       body.replaceChildren(...nodes);
       if (body.contains(focused)) focused.focus();
     }
     const judged = sessions.filter((session) => session.accepted_share !== null);
-    // By how many images each of them gives; where none comes at this time, all count alike.
+    // Weighted by images per second; if no images arrive at this time, all sessions have the same weight.
     const weight = (session) => session.images_per_second + 1e-6;
     const weights = judged.reduce((sum, session) => sum + weight(session), 0);
     const share = judged.reduce((sum, session) => sum + session.accepted_share * weight(session), 0);

@@ -1,6 +1,6 @@
-// What charts of images show: probabilities where a session has them, scores elsewhere.
+// The values in charts of images: probabilities if the session has them, otherwise scores.
 
-/** The points with a `value` and the `line` that decides. A line that differs from class to class is left out. */
+/** Returns the points with a `value` and the `line` of the threshold. A threshold that depends on the class is left out. */
 export function onScale(points) {
   const probable = points.some((point) => Number.isFinite(point.probability));
   const found = points

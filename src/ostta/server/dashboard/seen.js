@@ -1,8 +1,8 @@
-// What a page has seen of a session: the last points and events, each of them once.
+// The last points and events of a session, without duplicates.
 
 export const MOST = 500;
 
-// A reset begins to count steps anew, and a clock may be set back: only both together name an item.
+// A reset restarts the count of steps, and a clock may be set back, so an item is identified by both.
 const keyOf = (item) => `${item.step} ${item.time} ${item.kind ?? ""}`;
 
 class Ring {
@@ -30,15 +30,15 @@ export class Seen {
 
   get events() { return this.#rings.events.items; }
 
-  /** Adds a point or an event; false where it is there already. */
+  /** Adds a point or an event; returns false if it is already there. */
   add(kind, item) {
     this.#arrived?.push([kind, item]);
     return this.#rings[kind].add(item);
   }
 
-  /** Puts what the server remembers in the place of all, and behind it what came in while it was asked. */
+  /** Replaces everything by the history that the server returns, followed by what arrived during the request. */
   replace(fetched) {
-    // Who asks while an answer is under way gets that one.
+    // A call during a request shares its result.
     this.#replacing ??= this.#replaced(fetched).finally(() => { this.#replacing = this.#arrived = null; });
     return this.#replacing;
   }

@@ -1,4 +1,4 @@
-// One session in full.
+// The page of one session.
 
 import * as api from "./api.js";
 import { actions } from "./actions.js";
@@ -15,17 +15,17 @@ import { MOST, Seen } from "./seen.js";
 import { tryImage } from "./try_image.js";
 import { ago, count, listed, percent, rate } from "./words.js";
 
-// The shortest times between two drawings, and between two questions for the session's figures, in milliseconds.
+// Minimum times between two drawings, and between two requests for the session, in milliseconds.
 const PAUSE = 250;
 const ASK = 1000;
 
-/** What stands in the place of a session that was deleted, or never was. */
+/** The page for a session that was deleted or does not exist. */
 export function missing(problem) {
   const node = html("div", {}, html("h1", {}, "No such session"), html("p", {}, problem.message), html("p", {}, html("a", { href: "#/" }, "All sessions")));
   return { title: "No such session", node };
 }
 
-/** The page of the session `first`, as it was a moment ago. */
+/** The page of a session; `first` is the session as it was last requested. */
 export function session(first, info, tools) {
   const { tell, say } = tools;
   const { id } = first;
@@ -35,7 +35,7 @@ export function session(first, info, tools) {
   const lamp = html("p", { class: "lamp" });
   const about = html("p", { class: "lead" });
   const problem = html("p", { class: "bad", hidden: true });
-  // Only sessions behind a token have a button to sign out.
+  // Only servers with tokens have a button to sign out.
   const token = document.getElementById("sign-out").hidden ? "" : ` -H "Authorization: Bearer $TOKEN"`;
   const address = new URL(`sessions/${encodeURIComponent(id)}/images`, document.baseURI.split("#")[0]);
   const howToSend = html("p", { class: "note", hidden: true }, "Send it an image: ",
@@ -70,7 +70,7 @@ export function session(first, info, tools) {
   }
 
   let waiting = 0;
-  /** Draws the charts soon, once for many images. */
+  /** Schedules one drawing of the charts for many images. */
   function redraw() {
     if (waiting) return;
     waiting = setTimeout(() => {
@@ -82,7 +82,7 @@ export function session(first, info, tools) {
   }
 
   let asking = 0;
-  /** Asks for the session's own figures soon, once for many images. */
+  /** Schedules one request for the figures of the session for many images. */
   function update() {
     asking ||= setTimeout(() => {
       asking = 0;
@@ -109,7 +109,7 @@ export function session(first, info, tools) {
       guard: (event) => take("events", event) && say(event.sentence),
       session: (event) => {
         take("events", event);
-        // The server has forgotten the points of the former state.
+        // The server has dropped the points of the former state.
         if (event.kind === "reset" || event.kind === "replaced") live.guarded(refresh);
       },
       gap: () => live.guarded(refresh),

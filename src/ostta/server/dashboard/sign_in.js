@@ -1,4 +1,4 @@
-// The form for the token, where the server asks for one.
+// The form for the token, if the server requires one.
 
 import * as api from "./api.js";
 import { html } from "./dom.js";

@@ -1,4 +1,4 @@
-// Drop, choose or paste an image, and see the answer with its evidence. Nothing is learned from it.
+// Shows the answer to an image that is dropped, chosen or pasted, with its evidence. The session does not learn from it.
 
 import * as api from "./api.js";
 import { answer } from "./answer.js";
@@ -12,14 +12,14 @@ export function tryImage(id, { run, complain }) {
   const input = html("input", { id: "image", type: "file", accept: "image/jpeg,image/png,image/webp", change: () => input.files.length && judge(input.files[0]) });
 
   async function judge(file) {
-    // An answer to another image would be taken for one to this image.
+    // The old answer must not be mistaken for the answer to this image.
     result.replaceChildren();
     const prediction = await run(input, () => api.predict(id, file));
     if (prediction === undefined) return;
     if (shown) URL.revokeObjectURL(shown);
     shown = URL.createObjectURL(file);
     result.replaceChildren(answer(prediction, shown, file.name));
-    // So that the same file can be chosen again.
+    // Allows the same file to be chosen again.
     input.value = "";
   }
 
@@ -36,7 +36,7 @@ export function tryImage(id, { run, complain }) {
     html("h2", { id: "try-title" }, "Try an image"),
     html("p", { class: "note" }, "The current answer of the session. The session does not learn from this image and does not count it."),
     zone, result);
-  // Dropping and pasting work anywhere on the page: a browser would leave the page for an image that misses its place.
+  // Dropping and pasting work anywhere on the page, because a browser would open an image that is dropped elsewhere.
   const listeners = {
     dragover: (event) => { event.preventDefault(); zone.classList.add("over"); },
     dragleave: () => zone.classList.remove("over"),

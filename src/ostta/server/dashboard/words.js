@@ -1,4 +1,4 @@
-// Numbers, times and names as people read them.
+// Formats numbers, times and names for people.
 
 const whole = new Intl.NumberFormat("en");
 
@@ -6,23 +6,23 @@ export const count = (number) => whole.format(number ?? 0);
 
 export const counted = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
-/** A few names, and how many more there are. */
+/** A few names, and the number of the others. */
 export function listed(names, most = 5) {
   const shown = names.slice(0, most).map((name) => `“${name}”`);
   if (names.length > most) shown.push(`${names.length - most} more`);
   return shown.length > 1 ? `${shown.slice(0, -1).join(", ")} and ${shown.at(-1)}` : shown.join("");
 }
 
-/** A share as a percentage; a dash where there is none. */
+/** A share as a percentage, or a dash if there is none. */
 export const percent = (share) => (share === null || share === undefined ? "–" : `${Math.round(share * 100)} %`);
 
-/** Images a second: more digits where there are few. */
+/** Images per second, with more digits for low rates. */
 export function rate(number) {
   if (!number) return "0";
   return number >= 10 ? count(Math.round(number)) : number.toFixed(1);
 }
 
-/** A score, a threshold or a likeness: three digits that count. */
+/** A score, a threshold or a similarity, with three significant digits. */
 export function figure(number) {
   if (number === null || number === undefined) return "–";
   if (Number.isInteger(number)) return count(number);
@@ -30,7 +30,7 @@ export function figure(number) {
   return number.toFixed(digits).replace("-", "−");
 }
 
-/** The time of day, with the date where it is another day. */
+/** The time of day, with the date if it is another day. */
 export function clock(seconds) {
   if (!seconds) return "–";
   const moment = new Date(seconds * 1000);
@@ -38,7 +38,7 @@ export function clock(seconds) {
   return moment.toDateString() === new Date().toDateString() ? time : `${moment.toLocaleDateString("en-GB")} ${time}`;
 }
 
-/** How long ago, in one unit. */
+/** The time since a moment, in one unit. */
 export function ago(seconds) {
   if (!seconds) return "never";
   const passed = Math.max(0, Date.now() / 1000 - seconds);
@@ -50,7 +50,7 @@ export function ago(seconds) {
 
 export const plainKind = (kind) => String(kind).replaceAll("_", " ").replaceAll("-", " ");
 
-/** What each guard light means, in a word and in a sentence. */
+/** The meaning of each guard light, in a word and in a sentence. */
 export const LIGHTS = {
   off: ["no guard", "This session has no guard."],
   green: ["fine", "The guard reports no problem."],

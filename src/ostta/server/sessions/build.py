@@ -33,11 +33,10 @@ def build_adapter(request: Mapping[str, Any], backbone: Backbone, limits: Limits
 
     Only registered names and the backbone of the server can be used, and nothing that is a path or a file.
     """
-    classes, options = (
-        request["classes"],
-        {"class_scores": True, **(request.get("options") or {})},
-    )  # for ?evidence=true
-    parts, guard = {kind: request.get(kind) for kind in PARTS}, request.get("guard") is not False
+    classes, guard = request["classes"], request.get("guard") is not False
+    # The scores of all classes are for ?evidence=true.
+    options = {"class_scores": True, **(request.get("options") or {})}
+    parts = {kind: request.get(kind) for kind in PARTS}
     for kind, given in parts.items():
         if given is not None:
             find_component(kind, given)

@@ -138,14 +138,14 @@ class Sqlite:
         with self._lock, self._translated():
             self.connection.execute("BEGIN IMMEDIATE")
             try:
-                found = work(self)
+                result = work(self)
                 self.connection.execute("COMMIT")
             except BaseException:
                 # SQLite ends a transaction by itself where the disk is full.
                 with suppress(sqlite3.Error):
                     self.connection.execute("ROLLBACK")
                 raise
-            return found
+            return result
 
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         with self._lock, self._translated():
@@ -254,14 +254,14 @@ def migrate(database: Database) -> None:
         if database.blob == "BYTEA":
             # Two servers that start at the same time apply each migration once.
             cursor.execute("LOCK TABLE migrations IN EXCLUSIVE MODE")
-        ((found,),) = cursor.execute("SELECT coalesce(max(number), 0) FROM migrations")
-        if found > len(MIGRATIONS):
+        ((schema,),) = cursor.execute("SELECT coalesce(max(number), 0) FROM migrations")
+        if schema > len(MIGRATIONS):
             raise Error(
-                f"The store has schema {found}, and this version of ostta knows schemas up to {len(MIGRATIONS)}: "
+                f"The store has schema {schema}, and this version of ostta knows schemas up to {len(MIGRATIONS)}: "
                 "use the version that wrote it, or choose another store.",
                 code="store-too-new",
             )
-        for number, text in enumerate(MIGRATIONS[found:], found + 1):
+        for number, text in enumerate(MIGRATIONS[schema:], schema + 1):
             for statement in text.format(blob=database.blob, real=database.real).split(";"):
                 cursor.execute(statement)
             cursor.execute("INSERT INTO migrations (number) VALUES (?)", (number,))

@@ -8,6 +8,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from ...core.types import Event, Prediction, finite
@@ -163,7 +164,7 @@ class History:
 
     # --- recording ----------------------------------------------------------------------------------------------------
     def add(self, prediction: Prediction, step: int, accept: float | None, thumbnail: bytes | None = None) -> None:
-        """Record an image that the session learned from, or could have; `accept` is the threshold of its class."""
+        """Record an image that was sent with learning; `accept` is the smallest accepted probability of its class."""
         now, counts = self._clock.wall(), self.counts
         self.last_image, self.warming_up = now, prediction.warming_up
         counts.images += 1
@@ -209,7 +210,7 @@ class History:
         self.changed()
 
     def changed(self) -> None:
-        """Wake everybody who follows the session."""
+        """Wake all followers of the session."""
         self.version += 1
         for follower in self._followers:
             follower.set()
@@ -266,11 +267,11 @@ class History:
     # --- storing ------------------------------------------------------------------------------------------------------
     def entries(self, after: int) -> list[Entry]:
         """Return the points and events with a number above `after`, as the store takes them."""
-        found = [Entry(one.number, POINT, one.time, json.dumps(one)) for one in _after(self.points, after)]
-        for one in _after(self.events, after):
-            content = json.dumps({"step": one.step, **one.event.to_dict()}, ensure_ascii=False)
-            found.append(Entry(one.number, one.kind, one.time, content))
-        return found
+        entries = [Entry(point.number, POINT, point.time, json.dumps(point)) for point in _after(self.points, after)]
+        for past in _after(self.events, after):
+            content = json.dumps({"step": past.step, **past.event.to_dict()}, ensure_ascii=False)
+            entries.append(Entry(past.number, past.kind, past.time, content))
+        return entries
 
     def about(self) -> Json:
         """Return what is stored beside the entries."""
@@ -311,7 +312,7 @@ class History:
     # --- following ----------------------------------------------------------------------------------------------------
     def events_after(self, number: int) -> list[SentEvent]:
         """Return the points and events after that number, in order; a `gap` comes first if something is missing."""
-        found: list[Point | PastEvent] = sorted(
+        entries: list[Point | PastEvent] = sorted(
             [*_after(self.points, number), *_after(self.events, number)], key=lambda each: each.number
         )
         events = [
@@ -320,10 +321,10 @@ class History:
                 POINT if isinstance(each, Point) else each.kind,
                 json.dumps(each.to_json(), ensure_ascii=False, separators=(",", ":")),
             )
-            for each in found
+            for each in entries
         ]
         if number < self._dropped or self._lost[0] <= number < self._lost[1] or number >= self.next_number:
-            first = found[0].number if found else self.next_number
+            first = entries[0].number if entries else self.next_number
             events.insert(0, SentEvent(first - 1, "gap", json.dumps({"after": number, "next": first})))
         return events
 
@@ -339,9 +340,4 @@ class History:
 
 def _after(kept: deque[Any], number: int) -> list[Any]:
     """Return the entries with a higher number; read from the end, because there are few of them."""
-    found = []
-    for each in reversed(kept):
-        if each.number <= number:
-            break
-        found.append(each)
-    return found[::-1]
+    return list(takewhile(lambda each: each.number > number, reversed(kept)))[::-1]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..engine import Json, Sent
 from ..problems import ProblemError
-from .store import Answer
+from .store import StoredAnswer
 
 HEADER = "idempotency-key"
 # The most keys of a session.
@@ -100,16 +100,16 @@ class AnswerCache:
         require_same_image(checksum, key)
         return {**_DEFAULTS, **dict(zip(_STORED_FIELDS, values, strict=False)), "repeated": True}
 
-    def stored(self, after: int) -> list[Answer]:
+    def stored(self, after: int) -> list[StoredAnswer]:
         """Return the answers after that place, as the store takes them."""
         return [
-            Answer(digest, place, json.dumps([checksum, *values], ensure_ascii=False))
+            StoredAnswer(digest, place, json.dumps([checksum, *values], ensure_ascii=False))
             for digest, (place, checksum, values) in self._answers.items()
             if place > after
         ]
 
     @classmethod
-    def of(cls, answers: Sequence[Answer]) -> AnswerCache:
+    def of(cls, answers: Sequence[StoredAnswer]) -> AnswerCache:
         """Return the cache with stored answers."""
         cache = cls()
         for answer in answers:

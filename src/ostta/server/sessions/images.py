@@ -1,4 +1,4 @@
-"""An image on its way through a session: checked, decoded, waiting, judged, answered as JSON."""
+"""Images of a session: their checks, decoding, queue entries, and answers as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from PIL import Image
 from ...core.types import Error, Prediction, finite
 from ...data.images import OpenedImage
 from ..engine import Json, Sent
-from ..problems import ProblemError, one_line
+from ..problems import ProblemError, short_line
 from ..settings import Limits, Settings
 from .idempotency import ImageKey
 
@@ -66,7 +66,7 @@ class QueuedImage:
         except Error as problem:
             return {"problem": ProblemError.of(problem).to_dict()}
         if prediction.verdict is None:
-            sentence = one_line(f"Nothing can be decided: {prediction.reason}.")
+            sentence = short_line(f"Nothing can be decided: {prediction.reason}.")
             return {"problem": ProblemError(422, sentence, code="image-undecidable").to_dict()}
         return prediction_json(prediction, step, evidence)
 
@@ -78,7 +78,7 @@ def prediction_json(prediction: Prediction, step: int, evidence: bool) -> Json:
 
 
 def require_room(count: int, waiting: int, waiting_in_all: int, limits: Limits) -> None:
-    """Refuse `count` more images if too many wait, of their session or of all sessions."""
+    """Refuse `count` more images if too many images of the session or of all sessions would wait."""
     if waiting + count > limits.waiting:
         raise ProblemError(
             429,

@@ -13,13 +13,13 @@ from ...adapter import Adapter
 from ...core.types import Error
 from ...live.pool import StreamPool
 from ..logs import log
-from ..problems import ProblemError, one_line
+from ..problems import ProblemError, served_elsewhere, shutting_down, unknown_session
 from ..settings import Settings
 from .build import restored
 from .history import Totals
 from .names import checked_name
 from .saving import Arrivals, Shared
-from .session import SHUTTING_DOWN, Session
+from .session import Session
 from .snapshot import unpack
 from .store import SessionStore, new_id
 
@@ -53,7 +53,7 @@ class SessionRegistry:
         """Return the session, or raise a problem with status 404."""
         session = self._sessions.get(id)
         if session is None or session.lost:
-            raise unknown(id)
+            raise unknown_session(id)
         return session
 
     def sessions(self) -> list[Session]:
@@ -62,7 +62,7 @@ class SessionRegistry:
 
     # --- new sessions -------------------------------------------------------------------------------------------------
     async def new(self, make: Callable[[], Adapter], name: Any) -> Session:
-        """Create a session with the adapter that `make` returns. It is stored before anybody hears of it."""
+        """Create a session with the adapter that `make` returns, and store it before its id is known to a client."""
         checked = None if name is None else checked_name(name)
         self._require_room()
         self._expected += 1
@@ -85,7 +85,7 @@ class SessionRegistry:
         return session
 
     async def adopt(self, id: str) -> None:
-        """Bring a stored session into this process. Nothing happens if it is here already."""
+        """Bring a stored session into this process, unless it is here already."""
         if id in self._sessions:
             return
         if id not in self._adopting:
@@ -94,7 +94,7 @@ class SessionRegistry:
         await asyncio.shield(self._adopting[id])
 
     async def adopt_all(self) -> None:
-        """Bring all stored sessions. A session that cannot be restored stays in the store as it is."""
+        """Bring all stored sessions into this process. A session that cannot be restored stays in the store."""
         assert self.store is not None
         stored, most = await self.work(self.store.ids), self.settings.limits.sessions
         if len(stored) > most:
@@ -111,7 +111,7 @@ class SessionRegistry:
     async def _adopt(self, id: str) -> None:
         store = self.store
         if store is None:
-            raise unknown(id)
+            raise unknown_session(id)
         # The limit is for new sessions only.
         self._require_running()
         self._expected += 1
@@ -162,9 +162,7 @@ class SessionRegistry:
         """Remove a session from this process without storing it: another process has its lease."""
         session = self._sessions.get(id)
         if session is not None:
-            await self._remove(
-                session, ProblemError(503, "Another process serves this session now: send the request again.", 1)
-            )
+            await self._remove(session, served_elsewhere())
 
     async def delete(self, id: str) -> None:
         """Delete a session for good. If the store cannot delete it, it stays here: a restart would bring it back."""
@@ -180,10 +178,10 @@ class SessionRegistry:
             await self._remove(session, gone)
 
     async def close(self) -> list[str]:
-        """Answer what the pool has, store all sessions, and return the ids of those that could not be stored."""
+        """Answer the images in the pool, store all sessions, and return the ids of those that could not be stored."""
         self.stopping = True
         for session in self.sessions():
-            session.close(ProblemError(503, SHUTTING_DOWN, 5))
+            session.close(shutting_down())
             session.history.changed()
         await self.work(self.pool.close)
         await asyncio.sleep(0)  # handles the last answers of the pool
@@ -206,10 +204,6 @@ class SessionRegistry:
                 session.save_if_due()
 
     # --- internals ----------------------------------------------------------------------------------------------------
-    def restored(self, state: bytes) -> Adapter:
-        """Return the adapter in a state file that a client sent."""
-        return restored(state, self.pool.backbone, self.settings.limits)
-
     async def work(self, function: Callable[[], T]) -> T:
         """Run a function on a worker thread."""
         return await self._loop.run_in_executor(self._workers, function)
@@ -225,15 +219,10 @@ class SessionRegistry:
 
     def _require_running(self) -> None:
         if self.stopping:
-            raise ProblemError(503, SHUTTING_DOWN, 5)
+            raise shutting_down()
 
     def _require_room(self) -> None:
         self._require_running()
         most = self.settings.limits.sessions
         if len(self) + self._expected >= most:
             raise ProblemError(503, f"There are {len(self)} sessions, and the limit of this server is {most}.", 30)
-
-
-def unknown(id: str) -> ProblemError:
-    """The problem with an id that no session has."""
-    return ProblemError(404, f"There is no session {one_line(id, 40)!r}.")

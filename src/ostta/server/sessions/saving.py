@@ -1,4 +1,4 @@
-"""Saving of a session: what is stored, when, and what happens if that fails.
+"""Saving of a session: the stored data, the schedule, and the handling of failures.
 
 The state is copied between two steps on the thread of the pool, and written by the writer thread. No more than
 `save_every` steps are ever ahead of the stored snapshot, unless the store fails.
@@ -20,7 +20,7 @@ from ...live.pool import StreamPool
 from ...state import StateCopy
 from ..engine import Json
 from ..logs import log
-from ..problems import ProblemError
+from ..problems import ProblemError, served_elsewhere
 from ..settings import Settings
 from .history import History, Totals
 from .idempotency import AnswerCache
@@ -34,14 +34,14 @@ Handler = Callable[[Future[Any], int], None]
 
 
 class Arrivals:
-    """Results that the loop has not handled yet."""
+    """Results of the pool that the event loop has not handled yet."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._done: deque[tuple[Handler, Future[Any], int]] = deque()
         self._woken = False
 
-    def expect(self, future: Future[Any], steps: Callable[[], int], handler: Handler) -> None:
+    def expect(self, future: Future[Any], handler: Handler, steps: Callable[[], int] = lambda: 0) -> None:
         """Call `handler` on the loop when `future` is done; `steps` is called on the pool's thread after the step."""
 
         def arrived(done: Future[Any]) -> None:
@@ -68,7 +68,7 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all sessions of a process share."""
+    """Objects that all sessions of a process share."""
 
     pool: StreamPool
     settings: Settings
@@ -82,7 +82,7 @@ class Shared:
 
 @dataclass(slots=True)
 class _Progress:
-    """Numbers of learning steps and of changes by hand, the last number of the history, the last answer."""
+    """Number of learning steps, number of changes by hand, last number of the history, and last answer."""
 
     steps: int = 0
     changes: int = 0
@@ -92,7 +92,7 @@ class _Progress:
 
 @dataclass(slots=True)
 class _Saving:
-    """How far the stored snapshot is behind."""
+    """The progress that is stored, and the state of the saves."""
 
     stored: _Progress = field(default_factory=_Progress)
     running: bool = False
@@ -102,7 +102,7 @@ class _Saving:
 
 
 class SavedSession(ABC):
-    """The part of a session that is stored. `Session` adds the queue of images."""
+    """A session without its images: identity, history and saving. `Session` adds the queue of images."""
 
     def __init__(self, id: str, name: str, adapter: Adapter, shared: Shared) -> None:
         self.id, self.name, self.adapter, self._shared = id, name, adapter, shared
@@ -138,7 +138,7 @@ class SavedSession(ABC):
 
     @property
     def dirty(self) -> bool:
-        """Whether something has happened that is not stored."""
+        """Whether there are steps or changes that are not stored."""
         done, stored = self._done, self._saving.stored
         return self._shared.store is not None and (done.steps > stored.steps or done.changes > stored.changes)
 
@@ -183,20 +183,18 @@ class SavedSession(ABC):
             self._begin_save()
 
     async def save_last(self) -> None:
-        """Store what is not stored; the pool is closed already."""
-        if self.dirty and not self.lost:
+        """Store everything that is not stored yet; the pool is closed already."""
+        store = self._shared.store
+        if store is not None and self.dirty and not self.lost:
             stored, progress = self._stored(), replace(self._done)
-            await self._write(self.adapter.copy_state(), stored)
+            await self._write(store.save, self.adapter.copy_state(), stored)
             self._saving.stored = progress
 
     async def create(self) -> None:
         """Store the session for the first time."""
         store = self._shared.store
         if store is not None:
-            copy, stored = self.adapter.copy_state(), self._stored()
-            await self._loop.run_in_executor(
-                self._shared.writer, lambda: store.create(replace(stored, state=_packed(copy)))
-            )
+            await self._write(store.create, self.adapter.copy_state(), self._stored())
 
     async def delete(self) -> None:
         """Delete what is stored, after a save that may be running. Nothing has changed if an Error is raised."""
@@ -213,7 +211,7 @@ class SavedSession(ABC):
             self._save_ended(problem)
             return
         self._saving.running = True
-        self._shared.arrivals.expect(future, lambda: 0, self._copied)
+        self._shared.arrivals.expect(future, self._copied)
 
     def _copied(self, future: Future[StateCopy], _: int) -> None:
         problem = future.exception()
@@ -225,8 +223,10 @@ class SavedSession(ABC):
         self._task = asyncio.create_task(self._store_copy(future.result(), stored, progress))
 
     async def _store_copy(self, copy: StateCopy, stored: Stored, progress: _Progress) -> None:
+        store = self._shared.store
+        assert store is not None
         try:
-            await self._write(copy, stored)
+            await self._write(store.save, copy, stored)
         except Exception as problem:
             self._save_ended(problem)
             return
@@ -234,10 +234,11 @@ class SavedSession(ABC):
         self._saving.dirty_since = self._clock.steady()
         self._save_ended(None)
 
-    async def _write(self, copy: StateCopy, stored: Stored) -> None:
-        store = self._shared.store
-        assert store is not None
-        await self._loop.run_in_executor(self._shared.writer, lambda: store.save(replace(stored, state=_packed(copy))))
+    async def _write(self, write: Callable[[Stored], None], copy: StateCopy, stored: Stored) -> None:
+        """Call `write` on the writer thread with `stored` and the packed state."""
+        await self._loop.run_in_executor(
+            self._shared.writer, lambda: write(replace(stored, state=pack(compact(copy).to_bytes())))
+        )
 
     def _save_ended(self, problem: BaseException | None) -> None:
         saving, saving.running = self._saving, False
@@ -255,7 +256,7 @@ class SavedSession(ABC):
                     waiter.set_exception(problem) if problem is not None else waiter.set_result(None)
         if isinstance(problem, LostError):
             self.lost = True
-            self.end(ProblemError(503, "Another process serves this session now: send the request again.", 1))
+            self.end(served_elsewhere())
         else:
             self._dispatch()
 
@@ -276,7 +277,7 @@ class SavedSession(ABC):
         self._saving.failed_at = self._clock.steady()
 
     def _stored(self) -> Stored:
-        """Return what is stored beside the state, with the entries and answers that are new; notes how far that is."""
+        """Return the data to store beside the state, with the new entries and answers, and update the progress."""
         history, answers, stored = self.history, self.answers, self._saving.stored
         self._done.number, self._done.answer = history.next_number - 1, answers.last
         return Stored(
@@ -300,7 +301,3 @@ class SavedSession(ABC):
         self.history.restore(stored.about, stored.entries, since)
         self.answers = AnswerCache.of(stored.answers)
         self._saving.stored.number, self._saving.stored.answer = self.history.next_number - 1, self.answers.last
-
-
-def _packed(copy: StateCopy) -> bytes:
-    return pack(compact(copy).to_bytes())

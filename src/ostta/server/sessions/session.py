@@ -23,7 +23,7 @@ from ...core.types import Error, Event, Prediction
 from ...guard.guard import Rung
 from ..engine import Json, Sent
 from ..logs import log
-from ..problems import MAYBE_COUNTED, ProblemError
+from ..problems import MAYBE_COUNTED, ProblemError, shutting_down
 from .idempotency import ImageKey, image_keys, require_same_image
 from .images import QueuedImage, prediction_json, queue_image, require_room
 from .saving import SavedSession, Shared
@@ -36,7 +36,6 @@ LIGHTS = {
     Rung.ROLLED_BACK: "red",
     Rung.FROZEN: "red",
 }
-SHUTTING_DOWN = "The server is shutting down."
 
 
 class Session(SavedSession):
@@ -61,36 +60,29 @@ class Session(SavedSession):
         limits = self._shared.settings.limits
         require_room(len(images), self.waiting, self._shared.totals.images_waiting, limits)
         keys = image_keys(key, images) if learn and key is not None else [None] * len(images)
-        found: list[QueuedImage | Json] = []
+        # Images that wait, and answers to images that were sent before with the same key.
+        entries: list[QueuedImage | Json] = []
         try:
             new = []
             for sent, image_key in zip(images, keys, strict=True):
-                known = None if image_key is None else self._repeated(image_key)
-                if known is None:
-                    known = queue_image(sent, learn, self._shared.settings, self._shared.workers, self._dispatch)
-                    known.key = image_key
-                    new.append(known)
-                found.append(known)
+                entry = None if image_key is None else self._repeated(image_key)
+                if entry is None:
+                    entry = queue_image(sent, learn, self._shared.settings, self._shared.workers, self._dispatch)
+                    entry.key = image_key
+                    new.append(entry)
+                entries.append(entry)
             self._enqueue(new)
             async with asyncio.timeout(limits.answer_seconds):
-                return [await one.to_json(evidence) if isinstance(one, QueuedImage) else one for one in found]
-        except (TimeoutError, ProblemError) as raised:
-            problem = raised if isinstance(raised, ProblemError) else ProblemError(
-                503, f"There was no answer within {limits.answer_seconds:g} seconds: send the request again later.", 5
-            )  # fmt: skip
-            if problem.status == 503 and any(not isinstance(one, QueuedImage) or one.counted for one in found):
-                problem = ProblemError(
-                    409,
-                    f"{problem.detail.rstrip('.')}. Images of this request may have been counted: "
-                    "send it again only with its idempotency key.",
-                    problem.retry_after,
-                    MAYBE_COUNTED,
-                )
-            raise problem from None
+                return [await each.to_json(evidence) if isinstance(each, QueuedImage) else each for each in entries]
+        except TimeoutError:
+            sentence = f"There was no answer within {limits.answer_seconds:g} seconds: send the request again later."
+            raise _maybe_counted(ProblemError(503, sentence, 5), entries) from None
+        except ProblemError as problem:
+            raise _maybe_counted(problem, entries) from None
         finally:
-            for one in found:
-                if isinstance(one, QueuedImage):
-                    one.give_up()
+            for entry in entries:
+                if isinstance(entry, QueuedImage):
+                    entry.give_up()
 
     def _repeated(self, key: ImageKey) -> QueuedImage | Json | None:
         """Return the answer to an image that was sent with this key before, or the image while it has no answer."""
@@ -124,27 +116,24 @@ class Session(SavedSession):
                 self._fail(queued, queued.problem)
                 continue
             try:
-                future = self._handed(queued)
+                future = self._submit(queued)
             except Error:  # the pool is closed, or the stream is gone
                 self._fail(queued, self._gone())
                 continue
             self._in_pool += 1
             self._learning += queued.learn
             queued.counted = queued.learn
-            self._shared.arrivals.expect(future, lambda: self.adapter.steps, partial(self._judged, queued))
+            self._shared.arrivals.expect(future, partial(self._judged, queued), lambda: self.adapter.steps)
 
-    def _handed(self, queued: QueuedImage) -> Future[Prediction]:
+    def _submit(self, queued: QueuedImage) -> Future[Prediction]:
         image, pool = queued.image, self._shared.pool
         assert image is not None
         if isinstance(image, torch.Tensor):
-            features = image
-            if queued.learn:
-                return pool.call(self.id, lambda adapter: adapter.step_features(features))
-            return pool.call(self.id, lambda adapter: adapter.predict_features(features))
+            judge = Adapter.step_features if queued.learn else Adapter.predict_features
+            return pool.call(self.id, lambda adapter: judge(adapter, image))
         if queued.learn:
             return pool.submit(self.id, image)
-        picture = image
-        return pool.call(self.id, lambda adapter: adapter.predict(picture))
+        return pool.call(self.id, lambda adapter: adapter.predict(image))
 
     def _judged(self, queued: QueuedImage, future: Future[Any], steps: int) -> None:
         self._in_pool -= 1
@@ -164,15 +153,13 @@ class Session(SavedSession):
 
     def _record(self, queued: QueuedImage, prediction: Prediction, steps: int) -> None:
         self.steps = steps
-        least = None if prediction.probability is None else self.adapter.acceptance.least[prediction.index]
-        self.history.add(prediction, steps, least, queued.thumbnail)
+        accept = None if prediction.probability is None else self.adapter.acceptance.least[prediction.index]
+        self.history.add(prediction, steps, accept, queued.thumbnail)
         if queued.key is not None and prediction.verdict is not None:
             self.answers.add(queued.key, prediction_json(prediction, steps, evidence=False))
         self._shared.totals.add(prediction)
         for event in prediction.events:
-            log(
-                "guard", level="warning", session=self.id, step=steps, kind=event.kind, sentence=event.sentence
-            )  # fmt: skip
+            log("guard", level="warning", session=self.id, step=steps, kind=event.kind, sentence=event.sentence)
         if not self.ended:
             self._stepped()
 
@@ -181,7 +168,7 @@ class Session(SavedSession):
             return self._closed
         if self.ended:
             return ProblemError(404, f"The session {self.id!r} is no longer here.")
-        return ProblemError(503, SHUTTING_DOWN, 5)
+        return shutting_down()
 
     def _finish(self, queued: QueuedImage) -> None:
         self._shared.totals.images_waiting -= 1
@@ -223,7 +210,7 @@ class Session(SavedSession):
         done: asyncio.Future[T] = self._loop.create_future()
         with self.known_to_pool():
             future = self._shared.pool.call(self.id, function, first=True)
-        self._shared.arrivals.expect(future, lambda: 0, lambda result, _: _settle(done, result))
+        self._shared.arrivals.expect(future, lambda result, _: _settle(done, result))
         return await done
 
     @contextmanager
@@ -245,7 +232,6 @@ class Session(SavedSession):
     def to_json(self) -> Json:
         """Return the session as the API shows it."""
         adapter, counts = self.adapter, self.history.counts
-        shown = self.history.to_json()
         return {
             "id": self.id,
             "name": self.name,
@@ -256,7 +242,7 @@ class Session(SavedSession):
             "profile": adapter.profile,
             "guard": adapter.guard is not None,
             "steps": self.steps,
-            **shown,
+            **self.history.to_json(),
             "frozen": adapter.frozen,
             "guard_light": "off" if adapter.guard is None else LIGHTS[adapter.guard.rung],
             "class_counts": {name: counts.classes.get(name, 0) for name in adapter.classes},
@@ -265,6 +251,19 @@ class Session(SavedSession):
             "problem": self.problem,
             "unfamiliar": adapter.unfamiliar,
         }
+
+
+def _maybe_counted(problem: ProblemError, entries: Sequence[QueuedImage | Json]) -> ProblemError:
+    """Return `problem`, or a conflict if a client that repeats the request without a key could count images twice."""
+    if problem.status != 503 or not any(not isinstance(each, QueuedImage) or each.counted for each in entries):
+        return problem
+    return ProblemError(
+        409,
+        f"{problem.detail.rstrip('.')}. Images of this request may have been counted: "
+        "send it again only with its idempotency key.",
+        problem.retry_after,
+        MAYBE_COUNTED,
+    )
 
 
 def _settle(done: asyncio.Future[T], result: Future[T]) -> None:

@@ -117,14 +117,14 @@ def unpack(snapshot: bytes) -> bytes:
 
 def _tensors(described: dict[str, Any]) -> list[tuple[str, str, int, int, int]]:
     """Return name, type, bytes of a row (0 for tensors without rows), and offsets of all tensors of a state file."""
-    found = []
-    for name, one in described.items():
+    tensors = []
+    for name, entry in described.items():
         if name == "__metadata__":
             continue
-        width = _SIZES[one["dtype"]] * one["shape"][-1] if len(one["shape"]) > 1 else 0
-        begin, end = one["data_offsets"]
-        found.append((name, one["dtype"], width if end > begin else 0, begin, end))
-    return sorted(found, key=lambda each: each[3])
+        width = _SIZES[entry["dtype"]] * entry["shape"][-1] if len(entry["shape"]) > 1 else 0
+        begin, end = entry["data_offsets"]
+        tensors.append((name, entry["dtype"], width if end > begin else 0, begin, end))
+    return sorted(tensors, key=lambda tensor: tensor[3])
 
 
 class _Rows:
@@ -139,7 +139,7 @@ class _Rows:
         return np.array([places.setdefault(row.tobytes(), len(places)) for row in rows], np.int32)
 
     def encoded(self, is_float: bool) -> list[bytes]:
-        """The rows: which of them fit into half precision, those that do not, and those that do."""
+        """Encode a mask of the rows that half precision represents exactly, then the other rows, then these rows."""
         rows = np.frombuffer(b"".join(self._places), np.uint8).reshape(len(self._places), -1)
         fits = np.zeros(len(rows), bool)
         halves = np.empty((0, 0), np.float16)
@@ -164,7 +164,7 @@ def _decoded(parts: list[bytes], width: int) -> Bytes:
 
 
 def _planes(values: Bytes, size: int) -> tuple[bytes, bytes]:
-    """The lower bytes of all numbers, and the highest ones compressed: these have the sign and most of the exponent."""
+    """Return the lower bytes of all numbers, and their highest bytes (sign and most of the exponent) compressed."""
     planes = np.ascontiguousarray(values).reshape(-1, size).T
     # Single bytes repeat, but sequences of them do not.
     coder = zlib.compressobj(strategy=zlib.Z_HUFFMAN_ONLY)

@@ -51,7 +51,7 @@ class HeldError(Error):
 
 
 class LostError(Error):
-    """This process no longer has the lease of the session. It must not answer for the session any more."""
+    """This process no longer has the lease of the session, so it must not answer for the session."""
 
     code = "session-lost"
 
@@ -71,7 +71,7 @@ class Entry(NamedTuple):
     content: str
 
 
-class Answer(NamedTuple):
+class StoredAnswer(NamedTuple):
     """The answer to an image with an idempotency key; `content` is JSON."""
 
     digest: str
@@ -92,7 +92,7 @@ class Stored:
     state: bytes
     about: dict[str, Any]
     entries: Sequence[Entry] = ()
-    answers: Sequence[Answer] = ()
+    answers: Sequence[StoredAnswer] = ()
     first_point: int = 0
     first_event: int = 0
     first_answer: int = 0
@@ -173,11 +173,11 @@ class SessionStore:
 
     def all_about(self) -> dict[str, dict[str, Any]]:
         """Return what was last stored about each session; damaged rows are left out."""
-        found = {}
+        sessions = {}
         for id, text in self._run("SELECT id, about FROM sessions"):
             with suppress(Error):
-                found[id] = _parsed(id, text)
-        return found
+                sessions[id] = _parsed(id, text)
+        return sessions
 
     def published(self) -> list[dict[str, Any]]:
         """Return what the running processes last published."""
@@ -203,7 +203,7 @@ class SessionStore:
                 bytes(state),
                 _parsed(id, about),
                 [Entry(*row) for row in entries],
-                [Answer(*row) for row in answers],
+                [StoredAnswer(*row) for row in answers],
             )
         except BaseException:
             self._give_back(id, fence)
@@ -314,7 +314,7 @@ class SessionStore:
 
     # --- this process -------------------------------------------------------------------------------------------------
     def publish(self, content: dict[str, Any]) -> None:
-        """Let other processes see `content` for as long as this one runs."""
+        """Publish `content` to other processes for as long as this process runs."""
         self._published = json.dumps(content, ensure_ascii=False)
         self.renew()
 

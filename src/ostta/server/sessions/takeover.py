@@ -1,7 +1,7 @@
 """Sessions in the folders of earlier versions of ostta, which are moved into the store at the first start.
 
 Up to version 0.2, a server of one process had a folder for each session, `ID/session.json` with a state file beside it.
-Replicas on Ray had `leased/ID`, in which the name of one file, the token, said which snapshot counts.
+Replicas on Ray had `leased/ID`, in which the name of one file, the token, named the current snapshot.
 """
 
 from __future__ import annotations
@@ -17,17 +17,29 @@ from typing import Any
 from ...core.types import Error
 from ...io import parse_json, read_regular
 from ..logs import log
-from .store import Answer, SessionStore, Stored, is_id
+from .store import SessionStore, Stored, StoredAnswer, is_id
 
 LEASED = "leased"
 Reader = Callable[[Path], tuple[bytes, Any]]
 
 
+def open_store(place: str | Path, folder: Path | None, **options: Any) -> SessionStore:
+    """Open the store at `place` with the options of `SessionStore`, and move the sessions in `folder` into it."""
+    store = SessionStore(place, **options)
+    try:
+        if folder is not None:
+            take_over(folder, store)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
 def take_over(folder: Path, store: SessionStore) -> int:
     """Move the sessions of earlier versions from `folder` into the store, and return how many there were.
 
-    A session is stored before its folder is deleted: a process that is killed in between leaves both, and the stored
-    one counts. A folder that cannot be read stays as it is, and its id is added to `store.unreadable`.
+    A session is stored before its folder is deleted: a process that is killed in between leaves both, and the next
+    start uses the stored session. A folder that cannot be read stays as it is, and `store.unreadable` gets its id.
     """
     readers: list[tuple[Path, Reader]] = [
         *((path.parent, _read_plain) for path in folder.glob("*/session.json") if is_id(path.parent.name)),
@@ -94,7 +106,7 @@ def _stored(id: str, state: bytes, about: Any) -> Stored:
         raise ValueError("what is known about the session is not a JSON object")
     rows = about.pop("answers", [])
     answers = [
-        Answer(str(row[0]), place, json.dumps(row[1:]))
+        StoredAnswer(str(row[0]), place, json.dumps(row[1:]))
         for place, row in enumerate(rows if isinstance(rows, list) else [], 1)
         if isinstance(row, list) and len(row) > 2
     ]
