@@ -70,8 +70,6 @@ def export(
     >>> backbones.load("onnx:pets").classifier(["dog", "cat"]).shape  # doctest: +SKIP
     torch.Size([2, 192])
     """
-    from safetensors.torch import save
-
     names, checked_templates = check_class_names(classes), check_templates(templates)
     place = Path(folder).expanduser().resolve()
     _check_backbone(backbone)
@@ -83,7 +81,7 @@ def export(
         program = _program(backbone)
         with folder_in_one_step(place) as partial:
             _write_model(program, partial / MODEL, int8)
-            write_atomically(partial / TEXT, save({FEATURES: text}))
+            _write_text(text, partial / TEXT)
             content = {name: (partial / name).read_bytes() for name in FILES}
             difference = _largest_difference(backbone, OnnxTower(content[MODEL], one_by_one=int8))
             if not int8 and not difference <= TOLERANCE:
@@ -202,6 +200,12 @@ def _quantise(model: Any, file: Path) -> None:
 
     del model.graph.value_info[:]  # the quantiser transposes weights, after which these shapes are wrong
     quantize_dynamic(model, str(file), ["MatMul", "Gemm"], per_channel=True, weight_type=QuantType.QUInt8)
+
+
+def _write_text(text: torch.Tensor, file: Path) -> None:
+    from safetensors.torch import save
+
+    write_atomically(file, save({FEATURES: text}))
 
 
 def _largest_difference(backbone: Backbone, tower: OnnxTower) -> float:
