@@ -212,7 +212,7 @@ def test_prediction_json_is_complete() -> None:
 def test_wrapped_backbone_must_be_given_again(tmp_path) -> None:
     one = adapter("rosita")
     one.save(tmp_path / "a.ostta")
-    with raises("backbone-missing", match="handed over as an object; pass it as `backbone=`"):
+    with raises("backbone-missing", match="passed as an object: pass it again as `backbone=`"):
         ostta.Adapter.restore(tmp_path / "a.ostta")
     other = ostta.backbones.wrap(SmallTower(), torch.randn(10, 16), image_size=32)
     with raises("state-mismatch", match="other weights"):

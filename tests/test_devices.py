@@ -166,7 +166,7 @@ def test_names_of_devices_and_types() -> None:
     assert dtype_named("bfloat16") is torch.bfloat16
     for wrong, words in (
         ("gpu", "There is no device 'gpu'"),
-        ("cuda:99", "'cuda:99' is not here"),
+        ("cuda:99", "'cuda:99' is not available"),
         (7.5, "There is no"),
     ):
         with pytest.raises(Error, match=words):

@@ -133,8 +133,9 @@ def test_a_step_that_fails_is_no_update() -> None:
 
 
 @pytest.mark.parametrize("method", ["zero_shot", "tda", "tpt"])
-def test_nothing_to_take_back_is_one_sentence(method: str) -> None:
-    with raises("option-conflict", match=rf"^{method} trains nothing that stays, .*`reset_every` to take back\.$"):
+def test_no_trained_values_to_reset_is_one_sentence(method: str) -> None:
+    sentence = f"^{method} keeps no trained values, so `reset_every` has no effect: leave it out[.]$"
+    with raises("option-conflict", match=sentence):
         adapter(method, kind=usual(method), reset_every=10)
 
 

@@ -51,13 +51,13 @@ def sentences(source: Path = SOURCE) -> list[str]:
     classes = error_classes(trees)
     lines = set()
     for tree in trees:
-        assigned = {
-            target.id: node.value
+        assignments = [
+            (node.lineno, target.id, node.value)
             for node in ast.walk(tree)
             if isinstance(node, ast.Assign)
             for target in node.targets
             if isinstance(target, ast.Name)
-        }
+        ]
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
                 continue
@@ -74,7 +74,9 @@ def sentences(source: Path = SOURCE) -> list[str]:
                 continue
             message = arguments[0]
             if isinstance(message, ast.Name):
-                message = assigned.get(message.id, message)
+                # The last assignment before the call.
+                earlier = [each for each in assignments if each[1] == message.id and each[0] <= node.lineno]
+                message = max(earlier, key=lambda each: each[0])[2] if earlier else message
             lines.add(f"{code}: {' '.join(template(message).split())}")
     return sorted(lines)
 

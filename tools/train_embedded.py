@@ -37,7 +37,7 @@ from transformers import CLIPConfig, CLIPModel, CLIPTokenizer
 from embedded_tokenizer import train_tokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-from ostta.backbones.embedded.stem import Stem
+from ostta.backbones.embedded.stem import ConvBlock, Stem
 
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 # The official fine labels; the short forms of some public copies are trained as second names.
@@ -344,6 +344,17 @@ def held_out_accuracies(
 
 
 # --- export -----------------------------------------------------------------------------------------------------------
+def without_norms(stem: Stem) -> Stem:
+    """Return an equivalent stem for inference, with each batch norm merged into its convolution."""
+    plain = Stem(stem.project.out_channels)
+    plain.project.load_state_dict(stem.project.state_dict())
+    trained, merged = ([part for part in each.modules() if isinstance(part, ConvBlock)] for each in (stem, plain))
+    for before, after in zip(trained, merged, strict=True):
+        convolution = nn.utils.fusion.fuse_conv_bn_eval(before[0].eval(), before[1].eval())
+        after[0].load_state_dict(convolution.state_dict())
+    return plain.eval()
+
+
 def export(arguments: argparse.Namespace) -> None:
     """The hub's folder layout, batch norms folded, weights rounded to fp16 (as CLIP's own are distributed)."""
     from safetensors.torch import save_file
@@ -353,7 +364,7 @@ def export(arguments: argparse.Namespace) -> None:
     stored = torch.load(arguments.work / "checkpoint.pt", weights_only=True)
     trained.load_state_dict(stored["model"])
     trained.eval()
-    trained.vision_model.embeddings.patch_embedding = trained.vision_model.embeddings.patch_embedding.fold()
+    trained.vision_model.embeddings.patch_embedding = without_norms(trained.vision_model.embeddings.patch_embedding)
     arguments.out.mkdir(parents=True, exist_ok=True)
     trained.config.architectures = ["CLIPModel"]
     trained.config.save_pretrained(arguments.out)

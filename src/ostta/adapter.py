@@ -65,9 +65,12 @@ def load(
     named = apply_profile(profile, method, score, identifier)
     components = find_components(named.method, named.score, named.identifier)
     names, descriptions = described(classes)
-    if descriptions and keywords.setdefault("descriptions", descriptions) is not descriptions:
+    if descriptions and "descriptions" in keywords:
         raise Error("`descriptions` is given twice: `classes` has them too.", code="option-conflict")
-    keywords |= {} if words is None else {"words": word_names(words)}
+    if descriptions:
+        keywords["descriptions"] = descriptions
+    if words is not None:
+        keywords["words"] = word_names(words)
     guarded = named.profile == "field" if guard is None else guard
     resolved = resolve(components, named.profile, options, model.defaults, keywords, guarded)
     adapter = Adapter(model, names, components, named.profile, seed, resolved, words_by_name(words))

@@ -55,7 +55,7 @@ def build_pipeline(
         )
     if options.reset_every and not isinstance(memory.state, Restarts):
         raise Error(
-            f"{choice.method.name} trains nothing that stays, so there is nothing for `reset_every` to take back.",
+            f"{choice.method.name} keeps no trained values, so `reset_every` has no effect: leave it out.",
             code="option-conflict",
         )
     guard = None if resolved.guard is None else Guard(resolved.guard, classifier, memory.trained)

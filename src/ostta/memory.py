@@ -187,12 +187,12 @@ class Memory:
 
     def snapshot(self) -> Tensors:
         """Return `tensors` as copies in main memory, except trained values, which never change and are shared."""
-        values: set[int] = set()
+        shared: set[int] = set()
         if isinstance(self.state, HoldsTrained):
             trained = (*self.state.overlay.parameters(), *self.state.optimiser.first, *self.state.optimiser.second)
-            values = {tensor.data_ptr() for tensor in trained}
+            shared = {tensor.data_ptr() for tensor in trained}
         return {
-            name: tensor.detach() if tensor.data_ptr() in values else tensor.detach().to("cpu", copy=True)
+            name: tensor.detach() if tensor.data_ptr() in shared else tensor.detach().to("cpu", copy=True)
             for name, tensor in self.tensors().items()
         }
 

@@ -24,7 +24,7 @@ from .acceptance import Acceptance
 from .backbones.protocol import Backbone
 from .config.resolve import AdapterOptions
 from .core.banks import named
-from .core.checks import split, stored_count
+from .core.checks import stored_count
 from .core.optimisers import DiscardedStep, Trained, gradient_step
 from .core.overlay import Overlay, answering, encode, learning
 from .core.types import Error, Event, InUseError, Look, Prediction, Timing, ViewSource
@@ -39,6 +39,8 @@ NO_DIRECTION = "the features of this image have length zero or overflow"
 SPOILED = DiscardedStep("the step would make the features of images not finite")
 PAUSED = Proposal(reason="the adapter is frozen")
 SKIPPED = Proposal(reason="the guard leaves out updates for now")
+# Name of the tensor in a state file that says whether the user paused the adapter.
+PAUSED_TENSOR = "adapter/frozen"
 
 
 class Pipeline:
@@ -305,9 +307,9 @@ class Pipeline:
     # --- the whole state ----------------------------------------------------------------------------------------------
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the content of a state file: the memory, the guard, and whether the user paused the adapter."""
-        paused = {"frozen": torch.tensor(1)} if self.paused else {}
+        paused = {PAUSED_TENSOR: torch.tensor(1)} if self.paused else {}
         guard = {} if self.guard is None else self.guard.tensors()
-        return self.memory.tensors() | named(adapter=paused, guard=guard)
+        return self.memory.tensors() | paused | named(guard=guard)
 
     def load(self, tensors: dict[str, torch.Tensor], steps: int) -> None:
         """Replace everything by the result of an earlier `tensors` after `steps` images.
@@ -315,14 +317,14 @@ class Pipeline:
         Raise an Error if the tensors do not fit.
         """
         memory = {name: tensor for name, tensor in tensors.items() if not name.startswith("guard/")}
-        (guard,) = split({name: tensor for name, tensor in tensors.items() if name not in memory}, "guard")
+        guard = {name.removeprefix("guard/"): tensor for name, tensor in tensors.items() if name not in memory}
         if self.guard is not None:
             self.guard.load(guard)
             self.guard.check_snapshots(self.memory)
         elif guard:
             raise Error("The state has a guard, but its options do not.", code="state-mismatch")
-        paused = {"frozen": memory.pop("adapter/frozen")} if "adapter/frozen" in memory else {}
-        self.paused = bool(paused) and bool(stored_count(paused, "frozen", 1))
+        self.paused = PAUSED_TENSOR in memory and bool(stored_count(memory, PAUSED_TENSOR, 1))
+        memory.pop(PAUSED_TENSOR, None)
         self.memory.load(memory)
         self.memory.steps = steps
 
@@ -387,9 +389,9 @@ class Pipeline:
         """Return the logits that the class is predicted from."""
         return logits if self.memory.levels is None else self.memory.levels.without(logits)
 
-    def _half_precision(self, here: bool) -> AbstractContextManager[object]:
+    def _half_precision(self, enabled: bool) -> AbstractContextManager[object]:
         """Use half precision where the published code uses it on a GPU, with `precision=mixed` (D32)."""
-        if here and self.options.precision == "mixed":
+        if enabled and self.options.precision == "mixed":
             return torch.autocast(self.classifier.device.type, dtype=torch.float16)
         return nullcontext()
 

@@ -165,7 +165,7 @@ def test_state_files_are_restored_where_the_weights_are_the_same(folders: dict[s
     for backbone in (given, from_transformers(*given), folders["clip"]):
         assert trace(ostta.Adapter.restore(file, backbone).stream(images(36)[24:])) == expected
     with pytest.raises(
-        Error, match=r"^.*was saved on a backbone that was handed over as an object; pass it as `backbone=`\.$"
+        Error, match=r"^.*was saved on a backbone that was passed as an object: pass it again as `backbone=`\.$"
     ):
         ostta.Adapter.restore(file)
     with torch.no_grad():

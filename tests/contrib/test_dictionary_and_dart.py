@@ -255,7 +255,7 @@ def test_a_state_goes_on_as_if_nothing_had_been(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("dictionary", {"capacity": 4}, "`capacity` is at least `kth`, not 4 with 5"),
+        ("dictionary", {"capacity": 4}, "`capacity` (4) must be at least `kth` (5)"),
         ("dictionary", {"capacity": 10**9}, "`capacity` must be from 1 to 65,536"),
         ("dictionary", {"base": "energy"}, "one of softmax, max, msp"),
         ("dart", {"kept": 10}, "`kept` (10) must be at least `gather` (64)"),

@@ -194,7 +194,7 @@ def test_a_damaged_window_is_refused(name: str, value: torch.Tensor) -> None:
 
 
 def test_options_that_cannot_be_are_sentences() -> None:
-    with raises("option-conflict", match=r"^`recent_images` is at least four times `nearest`, not 64 with 20\.$"):
+    with raises("option-conflict", match=r"^`recent_images` \(64\) must be at least four times `nearest` \(20\)\.$"):
         Neighbours(NeighboursOptions(recent_images=64, nearest=20), setting())
 
 
@@ -237,7 +237,7 @@ def test_adaptive_keeps_its_verdict_within_the_band() -> None:
 
 
 def test_margins_in_the_wrong_order_are_one_sentence() -> None:
-    with raises("option-invalid", match=r"^`few_margin` is above `many_margin`, not 0.1 with 0.2\.$"):
+    with raises("option-invalid", match=r"^`few_margin` \(0.1\) must be above `many_margin` \(0.2\)\.$"):
         AdaptiveOptions(many_margin=0.2, few_margin=0.1)
 
 

@@ -103,17 +103,17 @@ def load(
                 code="device-unsupported",
             )
         return load_onnx(Path(str(name_or_folder).removeprefix(PREFIX)).expanduser().resolve())
-    where, precision = device_named(device), dtype_named(dtype)
+    target_device, target_dtype = device_named(device), dtype_named(dtype)
     if str(name_or_folder).startswith(FEATURES):
-        if precision != torch.float32:
+        if target_dtype != torch.float32:
             raise Error(f"{name_or_folder} is in single precision, not in {dtype}.", code="device-unsupported")
-        return load_features(features_path(str(name_or_folder)), where)
+        return load_features(features_path(str(name_or_folder)), target_device)
     if name_or_folder not in SHIPPED and name_or_folder in plugins.registered_names("backbone"):
         return call_factory(plugins.registered("backbone", str(name_or_folder)), device, dtype)
     with learning():  # tensors created in inference mode cannot be trained
         backbone = _load(name_or_folder)
-        if (where, precision) != (torch.device("cpu"), torch.float32):
-            backbone.place(where, precision)
+        if (target_device, target_dtype) != (torch.device("cpu"), torch.float32):
+            backbone.place(target_device, target_dtype)
         return backbone
 
 
@@ -130,10 +130,10 @@ def call_factory(
             f"it has no `{missing[0]}`.",
             code="backbone-invalid",
         )
-    where, precision = device_named(device), dtype_named(dtype)
-    if (where, precision) != (backbone.device, backbone.dtype) and hasattr(backbone, "place"):
+    target_device, target_dtype = device_named(device), dtype_named(dtype)
+    if (target_device, target_dtype) != (backbone.device, backbone.dtype) and hasattr(backbone, "place"):
         with learning():
-            backbone.place(where, precision)
+            backbone.place(target_device, target_dtype)
     return _check_place(backbone, None if device == "auto" else device, dtype)
 
 
@@ -184,12 +184,12 @@ def as_backbone(
 
 
 def _check_place(backbone: Backbone, device: str | torch.device | None, dtype: str | torch.dtype | None) -> Backbone:
-    place = None if device is None else device_named(device)
-    precision = None if dtype is None else dtype_named(dtype)
-    if place not in (None, backbone.device):
-        message = f"is already on {backbone.device}, not on {place}: load or wrap it on {place}"
-    elif precision not in (None, backbone.dtype):
-        message = f"is already in {backbone.dtype}, not in {precision}: load it in {precision}"
+    target_device = None if device is None else device_named(device)
+    target_dtype = None if dtype is None else dtype_named(dtype)
+    if target_device not in (None, backbone.device):
+        message = f"is already on {backbone.device}, not on {target_device}: load or wrap it on {target_device}"
+    elif target_dtype not in (None, backbone.dtype):
+        message = f"is already in {backbone.dtype}, not in {target_dtype}: load it in {target_dtype}"
     else:
         return backbone
     raise Error(f"The backbone {backbone.id} {message}.", code="device-unsupported")

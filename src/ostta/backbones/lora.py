@@ -18,8 +18,6 @@ def with_lora(vision: nn.Module, rank: int) -> nn.Module:
     Each layer computes W x + B A x with a scaling of 1. B is initialised to zero and A with Kaiming initialisation. The
     modules of `vision` are copied and its weights are shared, so `vision` itself is not modified.
     """
-    if rank < 1:
-        raise Error(f"`rank` must be at least 1, not {rank}.", code="option-invalid")
     linear_names = {name.rpartition(".")[2] for name, part in vision.named_modules() if isinstance(part, nn.Linear)}
     if not set(TARGETS) <= linear_names:
         raise Error(

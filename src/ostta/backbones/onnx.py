@@ -65,11 +65,10 @@ class OnnxTower(nn.Module):
 
     def check(self, image_size: int, width: int) -> None:
         """Raise an Error unless the model maps images of `image_size` pixels to `width` features."""
-        for ends, name in ((self._session.get_inputs(), INPUT), (self._session.get_outputs(), OUTPUT)):
-            if [(end.name, end.type) for end in ends] != [(name, "tensor(float)")]:
-                raise Error(
-                    f"The model must have exactly one float tensor {name!r} at this end.", code="backbone-damaged"
-                )
+        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        for kind, tensors, name in (("input", inputs, INPUT), ("output", outputs, OUTPUT)):
+            if [(tensor.name, tensor.type) for tensor in tensors] != [(name, "tensor(float)")]:
+                raise Error(f"The only {kind} of the model must be the float tensor {name!r}.", code="backbone-damaged")
         message = f"The model does not accept images of {image_size} pixels ({{reason}})."
         with torch.no_grad(), translate_errors("backbone-damaged", message):
             features = self(torch.zeros(1, 3, image_size, image_size))
@@ -96,9 +95,11 @@ class StoredClasses:
 
     def __init__(self, stored: Exported | Metadata, rows: Mapping[str, torch.Tensor]) -> None:
         self._stored, self._rows = stored, rows
-        # The stored embeddings were computed with these templates.
-        own = {"adapter": {**stored.defaults.get("adapter", {}), "templates": list(stored.templates)}}
-        self.defaults: Mapping[str, Mapping[str, object]] = {**stored.defaults, **(own if stored.templates else {})}
+        self.defaults: Mapping[str, Mapping[str, object]] = stored.defaults
+        if stored.templates:
+            # The stored embeddings were computed with these templates.
+            adapter = {**stored.defaults.get("adapter", {}), "templates": list(stored.templates)}
+            self.defaults = {**stored.defaults, "adapter": adapter}
 
     def classifier(self, classes: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> torch.Tensor:
         """Return the stored embeddings of `classes`; raise an Error if a class or the templates are not stored."""

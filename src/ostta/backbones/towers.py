@@ -15,11 +15,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ..core.devices import DTYPES
 from ..core.errors import translate_errors
 from ..core.overlay import learning
 from ..core.types import Error
-
-PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
 
 # Keys and values of one layer, [B, heads, L, width of a head].
 KeysValues = tuple[torch.Tensor, torch.Tensor]
@@ -184,23 +183,24 @@ def shared_copy(model: nn.Module) -> tuple[nn.Module, torch.device, torch.dtype]
     weights = list(model.parameters())
     if not weights:
         raise Error(f"The model, a {type(model).__name__}, has no weights.", code="model-unsupported")
-    devices, odd = {tensor.device for tensor in weights}, {tensor.dtype for tensor in weights} - set(PRECISIONS)
+    devices = {tensor.device for tensor in weights}
+    unsupported = {tensor.dtype for tensor in weights} - set(DTYPES.values())
     if len(devices) > 1 or "meta" in {device.type for device in devices}:
         places = " and ".join(sorted(map(str, devices)))
         raise Error(
             f"The weights of the model are on {places}: move all of them to one device.", code="model-unsupported"
         )
-    if odd:
+    if unsupported:
         raise Error(
-            f"The model has weights of type {odd.pop()}: convert them to float32, bfloat16 or float16.",
+            f"The model has weights of type {unsupported.pop()}: convert them to float32, bfloat16 or float16.",
             code="model-unsupported",
         )
     precision = next((tensor.dtype for tensor in weights if tensor.ndim > 1), weights[0].dtype)
     message = f"The model, a {type(model).__name__}, cannot be copied: {{reason}}."
     with learning(), translate_errors("model-unsupported", message):
-        known: dict[int, object] = {id(tensor): nn.Parameter(_alias(tensor), requires_grad=False) for tensor in weights}
-        known |= {id(tensor): _alias(tensor) for tensor in model.buffers()}
-        copied = copy.deepcopy(model, known)
+        memo: dict[int, object] = {id(tensor): nn.Parameter(_alias(tensor), requires_grad=False) for tensor in weights}
+        memo |= {id(tensor): _alias(tensor) for tensor in model.buffers()}
+        copied = copy.deepcopy(model, memo)
     return copied.eval(), devices.pop(), precision
 
 

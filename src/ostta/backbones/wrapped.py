@@ -6,7 +6,8 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
+from operator import attrgetter
+from typing import Any, Protocol
 
 import torch
 from numpy.typing import ArrayLike
@@ -15,6 +16,7 @@ from torch.nn import functional
 
 from ..core.errors import translate_errors
 from ..core.overlay import learning
+from ..core.text import shortened
 from ..core.types import Error, Preprocessing
 from .preprocessing import CLIP_MEAN, CLIP_STD
 from .protocol import DEFAULT_TEMPLATES
@@ -29,28 +31,15 @@ ANY_CLASS = "thing"
 NO_TOWERS_SIZE = 1
 
 
-class ImageEmbeds(nn.Module):
-    """Tower that returns `image_embeds` of `CLIPVisionModelWithProjection` and similar models."""
+class ConvertedOutput(nn.Module):
+    """Tower that computes its features from the output of another tower by `convert`."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, convert: Callable[[Any], torch.Tensor]) -> None:
         super().__init__()
-        self.model = model
+        self.model, self._convert = model, convert
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        features: torch.Tensor = self.model(pixels).image_embeds
-        return features
-
-
-class InSinglePrecision(nn.Module):
-    """Tower that converts features to single precision."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        features: torch.Tensor = self.model(pixels).float()
-        return features
+        return self._convert(self.model(pixels))
 
 
 class NoTower(nn.Module):
@@ -204,7 +193,8 @@ def _probed(vision: nn.Module, image_size: int, texts: Texts) -> tuple[nn.Module
     with translate_errors("image-tower-invalid", message):
         output = tower(pixels)
     if isinstance(getattr(output, "image_embeds", None), torch.Tensor):
-        tower, output = ImageEmbeds(tower), output.image_embeds
+        # The output of `CLIPVisionModelWithProjection` and similar models.
+        tower, output = ConvertedOutput(tower, attrgetter("image_embeds")), output.image_embeds
     if not isinstance(output, torch.Tensor):
         raise Error(
             f"The image tower returns a {type(output).__name__}: it must return a tensor or an object with "
@@ -221,7 +211,7 @@ def _probed(vision: nn.Module, image_size: int, texts: Texts) -> tuple[nn.Module
             code="image-tower-invalid",
         )
     if output.dtype != torch.float32:
-        tower = InSinglePrecision(tower)
+        tower = ConvertedOutput(tower, torch.Tensor.float)
     return frozen(tower), output.requires_grad, device
 
 
@@ -294,9 +284,9 @@ class ByName:
     def rows(self, classes: Sequence[str]) -> torch.Tensor:
         missing = [name for name in classes if name not in self._rows]
         if missing:
-            few = ", ".join(map(repr, list(self._rows)[:5])) + (", ..." if len(self._rows) > 5 else "")
+            names = shortened([repr(name) for name in self._rows], most=5)
             raise Error(
-                f"There are no text features of the class {missing[0]!r}; `wrap` was given those of {few}.",
+                f"There are no text features of the class {missing[0]!r}; `wrap` was given those of {names}.",
                 code="class-not-stored",
             )
         return torch.stack([self._rows[name] for name in classes])

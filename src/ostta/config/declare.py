@@ -162,24 +162,24 @@ class Options:
             declared |= vars(base).get("__dataclass_fields__", {})
         # `dataclass` runs later, so the fields are still class attributes.
         declared |= {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
-        lines = [f"{name}: {declaration_of(one)}" for name, one in declared.items()]
+        lines = [f"{name}: {declaration_of(field)}" for name, field in declared.items()]
         # Python 3.13 removes the indentation of a docstring, earlier versions keep it.
         cls.__doc__ = "\n".join([cleandoc(cls.__doc__ or "Options."), *([""] if lines else []), *lines])
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            limits, value = declaration_of(one).bounds, getattr(self, one.name)
-            several = isinstance(one.default, tuple)
-            if (limits and not _is_number(value)) or (several and not isinstance(value, tuple | list)):
-                expected = describe_type(types_of(type(self))[one.name])
-                raise Error(f"`{one.name}` must be {expected}, not {shown(value)}.", code="option-invalid")
-            if limits and value not in limits:
-                raise Error(f"`{one.name}` must be {limits}, not {value}.", code="option-invalid")
+        for field in fields(self):
+            bounds, value = declaration_of(field).bounds, getattr(self, field.name)
+            is_list = isinstance(field.default, tuple)
+            if (bounds and not _is_number(value)) or (is_list and not isinstance(value, tuple | list)):
+                expected = describe_type(types_of(type(self))[field.name])
+                raise Error(f"`{field.name}` must be {expected}, not {shown(value)}.", code="option-invalid")
+            if bounds and value not in bounds:
+                raise Error(f"`{field.name}` must be {bounds}, not {value}.", code="option-invalid")
 
 
-def declaration_of(one: Field[Any]) -> OptionDeclaration:
+def declaration_of(field: Field[Any]) -> OptionDeclaration:
     """Return the declaration of a field; an empty declaration if the field was declared without `option`."""
-    declared: OptionDeclaration = one.metadata.get(OptionDeclaration, OptionDeclaration())
+    declared: OptionDeclaration = field.metadata.get(OptionDeclaration, OptionDeclaration())
     return declared
 
 
@@ -196,7 +196,7 @@ def profile_values(options: type[Any], profile: str) -> dict[str, Any]:
     """Return the values that a profile sets for an options class."""
     if profile == "reference":
         return {}
-    values = {one.name: getattr(declaration_of(one), profile) for one in fields(options)}
+    values = {field.name: getattr(declaration_of(field), profile) for field in fields(options)}
     return {name: value for name, value in values.items() if value is not UNCHANGED}
 
 

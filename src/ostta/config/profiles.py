@@ -51,13 +51,14 @@ def apply_profile(
     """
     if profile is None:
         profile = "field" if method is None and score is None and identifier is None else "reference"
-    own_method, own_score, own_identifier = _DEFAULTS[require_known(profile, PROFILES, "profile")]
+    default_method, default_score, default_identifier = _DEFAULTS[require_known(profile, PROFILES, "profile")]
     if identifier is None:
         # The identifier `field` requires its own score.
-        identifier = "lda" if score not in (None, own_score) and own_identifier == "field" else own_identifier
-    if score is None and not _requires_another(identifier, own_score):
-        score = own_score
-    return ComponentNames(profile, own_method if method is None else method, score, identifier)
+        other_score = score not in (None, default_score)
+        identifier = "lda" if other_score and default_identifier == "field" else default_identifier
+    if score is None and not _requires_another(identifier, default_score):
+        score = default_score
+    return ComponentNames(profile, default_method if method is None else method, score, identifier)
 
 
 def _requires_another(identifier: Named, score: str | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal
 
@@ -23,6 +23,11 @@ ALL_SCORES: dict[str, type[Score]] = {"field": FieldScore, **SCORES, "dart": Dar
 ALL_IDENTIFIERS: dict[str, type[Identifier]] = {"field": FieldIdentifier, **IDENTIFIERS, "adaptive": Adaptive}
 ComponentKind = Literal["method", "score", "identifier"]
 COMPONENT_KINDS: tuple[ComponentKind, ...] = ("identifier", "score", "method")
+BUILT_IN: dict[ComponentKind, Mapping[str, type[Any]]] = {
+    "method": ALL_METHODS,
+    "score": ALL_SCORES,
+    "identifier": ALL_IDENTIFIERS,
+}
 # Attributes that a class must have; `ostta.testing` checks the behaviour of the class.
 _PARTS = {
     "method": ("Options", "facts", "start", "overlay", "look", "propose", "answer", "commit"),
@@ -60,12 +65,12 @@ def find_component(kind: ComponentKind, requested: str | type[Any]) -> Component
     if not inspect.isclass(requested):
         raise Error(f"`{kind}` must be a name or a class, not {shown(requested)}.", code="component-invalid")
     _require_parts(kind, requested)
-    for name, own in _built_in(kind).items():
-        if own is requested:
+    for name, built_in in BUILT_IN[kind].items():
+        if built_in is requested:
             return Component(name, requested)
-    known = plugins.registered_as(kind, requested)
-    if known is not None and known not in _built_in(kind):
-        return Component(known, requested)
+    registered = plugins.registered_as(kind, requested)
+    if registered is not None and registered not in BUILT_IN[kind]:
+        return Component(registered, requested)
     return Component(plugins.file_name(requested) or f"{requested.__module__}:{requested.__qualname__}", requested)
 
 
@@ -128,8 +133,7 @@ def find_saved_component(kind: ComponentKind, saved: str, given: str | type[Any]
 
 def component_names(kind: ComponentKind) -> list[str]:
     """Return all registered names: those of the package first, which plug-ins cannot replace."""
-    own = list(_built_in(kind))
-    return [*own, *(name for name in plugins.registered_names(kind) if name not in own)]
+    return list(dict.fromkeys([*BUILT_IN[kind], *plugins.registered_names(kind)]))
 
 
 def list_components(kind: ComponentKind) -> tuple[list[Component], list[str]]:
@@ -141,7 +145,7 @@ def list_components(kind: ComponentKind) -> tuple[list[Component], list[str]]:
         except Error as problem:
             problems.append(str(problem))
     for name in plugins.registered_names(kind):
-        if name in _built_in(kind):
+        if name in BUILT_IN[kind]:
             problems.append(f"A package registers the {kind} {name!r}, a name of ostta itself: it is ignored.")
     return components, problems
 
@@ -160,15 +164,9 @@ def suggest(name: str, known: list[str]) -> str:
     return f"; did you mean {close[0]!r}" if close else f"; there are {', '.join(sorted(known))}"
 
 
-def _built_in(kind: ComponentKind) -> dict[str, type[Any]]:
-    shipped: dict[ComponentKind, Any] = {"method": ALL_METHODS, "score": ALL_SCORES, "identifier": ALL_IDENTIFIERS}
-    return dict(shipped[kind])
-
-
 def _by_name(kind: ComponentKind, name: str) -> Component:
-    own = _built_in(kind)
-    if name in own:
-        return Component(name, own[name])
+    if name in BUILT_IN[kind]:
+        return Component(name, BUILT_IN[kind][name])
     if plugins.names_file(name):
         raise plugins.file_not_allowed(kind, name, "class")
     component_class = plugins.registered(kind, require_known(name, component_names(kind), kind))

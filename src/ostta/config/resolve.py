@@ -14,6 +14,7 @@ import types
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal, get_args, get_origin
 
 from ..acceptance import accept_lines
@@ -160,7 +161,7 @@ def resolve(
     """
     require_known(profile, PROFILES, "profile")
     owned = options_classes(choice, guard)
-    explicit = _of_owners(choice, _explicit(list(owned.values()), given, keywords or {}), guard)
+    explicit = _by_owner(choice, owned, _explicit(list(owned.values()), given, keywords or {}))
     names: dict[str, str] = {owner: part.name for owner, part in choice.parts().items()}
     built, sources = dict[str, Any](), OptionsByOwner()
     for owner, options in owned.items():
@@ -188,39 +189,35 @@ def options_classes(choice: Components, guard: bool = False) -> dict[str, Any]:
     return {**own, "adapter": AdapterOptions, **({"guard": GuardOptions} if guard else {})}
 
 
-def _of_owners(choice: Components, explicit: Mapping[str, Any], guard: bool) -> OptionsByOwner:
-    """Group values that were given by name, or as `owner.name`, by owner."""
-    owned = {
-        owner: [field.name for field in dataclasses.fields(options)]
-        for owner, options in options_classes(choice, guard).items()
-    }
+def _by_owner(choice: Components, owned: Mapping[str, type[Any]], explicit: Mapping[str, Any]) -> OptionsByOwner:
+    """Group values that were given by name, or as `owner.name`, by owner. `owned` are the options classes by owner."""
+    names = {owner: [field.name for field in dataclasses.fields(options)] for owner, options in owned.items()}
     by_owner: OptionsByOwner = {owner: {} for owner in owned}
     for full, value in explicit.items():
-        given, _, name = str(full).rpartition(".")
-        new = name if given == "adapter" else _new_name(choice.method.name, name, value)
-        having = [owner for owner in owned if new in owned[owner] and given in ("", owner)]
-        if not having and given in ("", "guard") and name in types_of(GuardOptions):
+        prefix, _, name = str(full).rpartition(".")
+        new = name if prefix == "adapter" else _new_name(choice.method.name, name, value)
+        owners = [owner for owner in owned if new in names[owner] and prefix in ("", owner)]
+        if not owners and prefix in ("", "guard") and name in types_of(GuardOptions):
             raise Error(
                 f"`{name}` is an option of the guard, which is off: give it with `guard=True`.", code="guard-off"
             )
-        if not having:
-            known = [each for names in owned.values() for each in names]
-            raise Error(_unknown_option(choice, full, known), code="option-unknown")
-        if len(having) > 1:
-            ways = " or ".join(f"`{owner}.{new}`" for owner in having)
+        if not owners:
+            raise Error(_unknown_option(choice, full, list(chain(*names.values()))), code="option-unknown")
+        if len(owners) > 1:
+            ways = " or ".join(f"`{owner}.{new}`" for owner in owners)
             raise Error(
-                f"`{new}` is an option of the {' and of the '.join(having)}: write {ways}.", code="option-ambiguous"
+                f"`{new}` is an option of the {' and of the '.join(owners)}: write {ways}.", code="option-ambiguous"
             )
-        if new in by_owner[having[0]]:
+        if new in by_owner[owners[0]]:
             raise Error(f"`{new}` is given twice.", code="option-repeated")
-        by_owner[having[0]][new] = value
+        by_owner[owners[0]][new] = value
     return by_owner
 
 
 def _unknown_option(choice: Components, name: Any, known: list[str]) -> str:
     """Return the message about an option that no owner has."""
-    having = [component.name for component in list_components("method")[0] if name in types_of(component.options)]
-    hint = f"; it is an option of {', '.join(having)}: name the method" if having else suggest(str(name), known)
+    methods = [component.name for component in list_components("method")[0] if name in types_of(component.options)]
+    hint = f"; it is an option of {', '.join(methods)}: name the method" if methods else suggest(str(name), known)
     components = f"{choice.method.name} with {choice.score.name} and {choice.identifier.name}"
     return f"There is no option {name!r} for {components}{hint}."
 
@@ -282,14 +279,14 @@ def canonical(
     for owner, options in reversed(owned.items()):  # components take precedence over the guard, which may be off
         for name, hint in types_of(options).items():
             hints |= {name: hint, f"{owner}.{name}": hint}
-    today = {name: _new_name(str(method), name, value) for name, value in given.items()}
-    return {new: _canonical(name, given[name], hints.get(new)) for name, new in today.items()}
+    new_names = {name: _new_name(str(method), name, value) for name, value in given.items()}
+    return {new: _canonical(name, given[name], hints.get(new)) for name, new in new_names.items()}
 
 
 def with_old_names(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return `given` with the former names of renamed options."""
-    old = {new: name for name, new in RENAMED.get(method, {}).items()}
-    return {old.get(name, name): value for name, value in given.items()}
+    former_names = {new: former for former, new in RENAMED.get(method, {}).items()}
+    return {former_names.get(name, name): value for name, value in given.items()}
 
 
 def _canonical(name: str, value: Any, hint: Any) -> Any:
@@ -304,15 +301,11 @@ def _canonical(name: str, value: Any, hint: Any) -> Any:
 
 def list_options_classes() -> dict[str, Any]:
     """Return the options classes of all scores, identifiers and methods, of the adapter and of the guard, by name."""
-    every = [component for kind in COMPONENT_KINDS for component in list_components(kind)[0]]
+    components = [component for kind in COMPONENT_KINDS for component in list_components(kind)[0]]
+    classes = {component.name: component.options for component in components}
     # If a score and an identifier have the same name, at most one of them has options.
-    having = {component.name: component.options for component in every if dataclasses.fields(component.options)}
-    return {
-        **{component.name: component.options for component in every},
-        **having,
-        "adapter": AdapterOptions,
-        "guard": GuardOptions,
-    }
+    classes |= {component.name: component.options for component in components if dataclasses.fields(component.options)}
+    return {**classes, "adapter": AdapterOptions, "guard": GuardOptions}
 
 
 def read_value(name: str, value: Any, hint: Any) -> Any:
@@ -328,7 +321,7 @@ def read_value(name: str, value: Any, hint: Any) -> Any:
             value = accept_lines(value)
         entries = _entries(name, value, inner)
         return tuple(read_value(name, part.strip() if isinstance(part, str) else part, inner) for part in entries)
-    if origin in (types.UnionType,):
+    if origin is types.UnionType:
         options = [option for option in get_args(hint) if option is not type(None)]
         return None if value in (None, "none") else read_value(name, value, options[0])
     try:
@@ -358,19 +351,19 @@ def _entries(name: str, value: Any, inner: Any) -> list[Any]:
         raise Error(f"`{name}` must be a list, not {value!r}.", code="option-invalid")
     if value.lstrip().startswith("["):
         with suppress(ValueError):
-            listed: list[Any] = parse_json(value)
-            if inner is not str or all(isinstance(entry, str) for entry in listed):
-                return listed
+            entries: list[Any] = parse_json(value)
+            if inner is not str or all(isinstance(entry, str) for entry in entries):
+                return entries
     return [value] if inner is str else value.split(",")
 
 
 def group_by_owner(choice: Components, flat: Mapping[str, Any]) -> OptionsByOwner:
     """Group options of earlier file formats, stored by name, by owner; unknown options go to the method."""
-    by_owner: OptionsByOwner = {owner: {} for owner in options_classes(choice)}
-    owned = {owner: types_of(options) for owner, options in options_classes(choice).items()}
+    names = {owner: types_of(options) for owner, options in options_classes(choice).items()}
+    by_owner: OptionsByOwner = {owner: {} for owner in names}
     for name, value in flat.items():
         new = RENAMED.get(choice.method.name, {}).get(name, name)
-        by_owner[next((owner for owner, names in owned.items() if new in names), "method")][new] = value
+        by_owner[next((owner for owner in names if new in names[owner]), "method")][new] = value
     return by_owner
 
 

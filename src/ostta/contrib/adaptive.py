@@ -70,7 +70,7 @@ class AdaptiveOptions(Options):
         super().__post_init__()
         if self.few_margin <= self.many_margin:
             raise Error(
-                f"`few_margin` is above `many_margin`, not {self.few_margin:g} with {self.many_margin:g}.",
+                f"`few_margin` ({self.few_margin:g}) must be above `many_margin` ({self.many_margin:g}).",
                 code="option-invalid",
             )
 
@@ -103,20 +103,21 @@ class Adaptive(Identifier):
         return self.bank.young
 
     def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
-        threshold, low, high = otsu_split(self.bank.sorted_with(score))
-        if not _says_enough(evidence):
-            return Decision(Verdict.of(score >= threshold, score, low, high), threshold, high, low)
+        split, low, high = otsu_split(self.bank.sorted_with(score))
+        if not _has_evidence(evidence):
+            return Decision(Verdict.of(score >= split, score, low, high), split, high, low)
         few = self._few(evidence)
         if few == 0:
             low, high = min(low, 0.0), max(high, 0.0)
             return Decision(Verdict.of(score >= 0, score, low, high), 0.0, high, low)
-        line = None if few == 1 else -DEPTH * few
-        if evidence["contrast"] < 0 or (line is not None and score < line):
-            return Decision(Verdict.UNRELIABLE_UNDESIRED, line, high, None)
-        return Decision(Verdict.RELIABLE_DESIRED if score > high else Verdict.UNRELIABLE_DESIRED, line, high, None)
+        threshold = -DEPTH * few if few < 1 else None
+        if evidence["contrast"] < 0 or (threshold is not None and score < threshold):
+            return Decision(Verdict.UNRELIABLE_UNDESIRED, threshold, high, None)
+        verdict = Verdict.RELIABLE_DESIRED if score > high else Verdict.UNRELIABLE_DESIRED
+        return Decision(verdict, threshold, high, None)
 
     def remember(self, score: float, evidence: Evidence = NO_EVIDENCE) -> None:
-        if _says_enough(evidence):
+        if _has_evidence(evidence):
             self._many = self._many_rejected(evidence)
             self._rejected.push(float(evidence["contrast"] < 0))
         self.bank.push(score)
@@ -148,5 +149,5 @@ class Adaptive(Identifier):
         return bool(share > self.options.many_rejected + (-BAND if self._many else BAND))
 
 
-def _says_enough(evidence: Evidence) -> bool:
+def _has_evidence(evidence: Evidence) -> bool:
     return "contrast" in evidence and "margin" in evidence

@@ -252,11 +252,11 @@ class CLIPTTA(Tuned):
         options, waiting = self.options, len(state.buffer)
         accepted = torch.tensor([*(label >= 0 for label in state.buffer.labels), decision.desired])
         counts = state.counts(_answer(look) if decision.desired else None)
-        share, line = self._share(state), self._line(state, look)
+        share, threshold = self._share(state), self._threshold(state, look)
         # The last scores belong to the images in the buffer, which are scored again with graph.
         others = torch.from_numpy(state.scores.scores()[: len(state.scores) - waiting]).to(state.mean)
         drawn = state.images.drawn(options.buffer, state.updates)
-        if not (options.beta_reg or (options.beta_ood and line is not None) or bool(accepted.any()) or len(drawn)):
+        if not (options.beta_reg or (options.beta_ood and threshold is not None) or bool(accepted.any()) or len(drawn)):
             return NO_LOSS
 
         def loss(look: Look[None], further: torch.Tensor) -> torch.Tensor:
@@ -264,11 +264,11 @@ class CLIPTTA(Tuned):
             remembered = cosines(further, classifier)
             own, drawn = torch.cat([remembered[:waiting], z[None]]), remembered[waiting:]
             terms = [-options.beta_reg * mixed_entropy(self.logit_scale * own, state.mean, share)]
-            for some in (own[accepted.to(own.device)], drawn):
-                if len(some):
-                    terms.append(options.beta_tta * contrastive_entropy(self.logit_scale * some, counts).mean())
-            if line is not None:
-                terms.append(options.beta_ood * outlier_exposure(_scores(own), others, line, options.gamma))
+            for images in (own[accepted.to(own.device)], drawn):
+                if len(images):
+                    terms.append(options.beta_tta * contrastive_entropy(self.logit_scale * images, counts).mean())
+            if threshold is not None:
+                terms.append(options.beta_ood * outlier_exposure(_scores(own), others, threshold, options.gamma))
             return torch.stack(terms).sum()
 
         pixels = from_levels(torch.cat([state.buffer.pixels, drawn]), self._preprocessing)
@@ -301,7 +301,7 @@ class CLIPTTA(Tuned):
         """Return the weight of a buffer in the mean prediction: equal for all buffers until they fill the window."""
         return max(self.options.buffer / self.options.recent, 1 / (state.updates + 1))
 
-    def _line(self, state: CLIPTTAState, look: Look[None]) -> float | None:
+    def _threshold(self, state: CLIPTTAState, look: Look[None]) -> float | None:
         """Return Otsu's threshold over the recent scores and that of the image; None if all scores are equal."""
         split = otsu_split(state.scores.sorted_with(float(_scores(look.cosines.detach()))))
         return split.threshold if split.low < split.high else None

@@ -24,17 +24,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ..config.declare import Options, option
 from ..core.banks import FeatureWindow, ScoreBank, feature_row, named
 from ..core.checks import require_intact, require_names, split, stored, stored_count
 from ..core.losses import max_score
-from ..core.otsu import otsu_split
+from ..core.otsu import Floats, otsu_split
 from ..core.types import Decision, Error, Look, Scored, Verdict
 from ..scores.base import Score, Setting
 
-Floats = NDArray[np.float64]
 KNOWN, UNKNOWN = 0, 1
 
 

@@ -6,19 +6,16 @@ determine where pixels are stored.
 
 from __future__ import annotations
 
-import math
-
 import torch
 
-from ..core.checks import MOST_BYTES, MOST_STEPS, require_intact, require_names, stored, stored_count
-from ..core.types import Error
+from ..core.checks import MOST_STEPS, require_intact, require_names, require_room, stored, stored_count
 
 
 class ImageBuffer:
     """The images since the last update, each with its class, or -1 if it was rejected."""
 
     def __init__(self, capacity: int, size: int, device: torch.device | None = None) -> None:
-        self._pixels = _room("A buffer", capacity, size, device)
+        self._pixels = _empty_images("A buffer of images", capacity, size, device)
         self._labels = torch.full((capacity,), -1)
         self._count = 0
 
@@ -77,7 +74,7 @@ class ImageMemory:
 
     def __init__(self, capacity: int, depth: int, longest: int, size: int, device: torch.device | None = None) -> None:
         self._depth, self._longest = depth, longest
-        self._pixels = _room("A memory", capacity, size, device)
+        self._pixels = _empty_images("A memory of images", capacity, size, device)
         self._labels = torch.full((capacity,), -1)
         self._confidences = torch.zeros(capacity)
         self._times = torch.zeros(capacity, dtype=torch.long)
@@ -150,14 +147,9 @@ class ImageMemory:
         self._times.copy_(times)
 
 
-def _room(what: str, capacity: int, size: int, device: torch.device | None) -> torch.Tensor:
+def _empty_images(what: str, capacity: int, size: int, device: torch.device | None) -> torch.Tensor:
     shape = (capacity, 3, size, size)
-    if math.prod(shape) > MOST_BYTES:
-        raise Error(
-            f"{what} of {capacity:,} images of {size} x {size} would take {math.prod(shape) / 2**30:,.1f} GiB, "
-            f"and at most {MOST_BYTES // 2**30} GiB are given: choose smaller options.",
-            code="memory-limit",
-        )
+    require_room(what, shape, bytes_each=1)
     return torch.zeros(shape, dtype=torch.uint8, device=device)
 
 

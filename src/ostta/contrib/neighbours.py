@@ -17,8 +17,8 @@ from ..config.declare import Options, option
 from ..core.banks import feature_row
 from ..core.types import Error, Look, Scored
 from ..scores.base import Setting
-from ..scores.window import WindowScore
-from .recent_images import Floats, RecentImages, Singles
+from ..scores.window import Floats, Singles, WindowScore
+from .recent_images import RecentImages
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,7 @@ class Neighbours(WindowScore):
     def __init__(self, options: NeighboursOptions, setting: Setting) -> None:
         if options.nearest * 4 > options.recent_images:
             raise Error(
-                f"`recent_images` is at least four times `nearest`, not {options.recent_images} with "
-                f"{options.nearest}.",
+                f"`recent_images` ({options.recent_images}) must be at least four times `nearest` ({options.nearest}).",
                 code="option-conflict",
             )
         self.options = options

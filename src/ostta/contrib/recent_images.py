@@ -27,6 +27,7 @@ independent normal cosines to the classes; unknown images fit hardly better than
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 
@@ -34,11 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.otsu import explained_share, otsu_split
-from .two_groups import in_two_groups
-
-Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
-Places = NDArray[np.intp]
+from ..scores.window import Floats, Singles
+from .two_groups import Places, in_two_groups
 
 CORE = 5  # number of best images of each class
 LOWEST = 3 / 32  # share of the window in the bank of lowest scores
@@ -140,35 +138,34 @@ def _banks(
 ) -> tuple[Banks | None, Floats, Floats]:
     """Return the banks of a window, and the scores and contrasts of its images; None if there are too few images."""
     total = len(centred)
-    count, scores, apart = max(nearest + 1, int(total * LOWEST)), plain, np.ones(total)
+    count, scores, contrasts = max(nearest + 1, int(total * LOWEST)), plain, np.ones(total)
     if total < 4 * nearest:
-        return None, plain, apart
+        return None, plain, contrasts
     for number in range(ROUNDS):
         lowest, core = np.argsort(scores)[:count], _best_of_each(scores, best)
         if len(core) <= nearest:
-            return None, plain, apart
+            return None, plain, contrasts
         gap = _near_members(centred, core, nearest) - _near_members(centred, lowest, nearest)
         unit = max(float(gap[core].mean()), TINY)
         weight = TRAINING_WEIGHT if number < ROUNDS - 1 else _weight(gap)
         scores = plain + weight * gap / unit
-    two = in_two_groups(centred, scores, gap, best, nearest)
+    two_groups = in_two_groups(centred, scores, gap, best, nearest)
     order = np.argsort(scores)
     # The upper half, restricted to scores above the threshold: if most images are unknown, fewer than half are known.
-    upper, last = (
-        order[max(total // 2, int((scores < otsu_split(scores)[0]).sum())) :],
-        order[: max(count, 3 * nearest)],
-    )
+    upper = order[max(total // 2, int((scores < otsu_split(scores).threshold).sum())) :]
     near_upper = _near_members(centred, upper, nearest)
-    contrast = near_upper - _near_members(centred, last, nearest)
+    candidates = order[: max(count, 3 * nearest)]
+    contrast = near_upper - _near_members(centred, candidates, nearest)
     upper_unit = max(float(np.median(contrast[upper])), TINY)
     # Images that fit a class better than by chance need a stronger contrast and more similar images, because a few
     # difficult known images can look alike.
-    sure_by = np.where(by_chance[last], SURE[0], SURE[1])
-    places = last[-contrast[last] > sure_by * upper_unit]
+    sure_by = np.where(by_chance[candidates], SURE[0], SURE[1])
+    places = candidates[-contrast[candidates] > sure_by * upper_unit]
     sure = None
     if len(places) >= 2 * nearest or by_chance[places].sum() > nearest:
-        sure, apart = centred[places], (near_upper - _near_members(centred, places, nearest)) / upper_unit
-    return Banks(centred[core], centred[lowest], unit, weight, centred[upper], upper_unit, sure, two), scores, apart
+        sure, contrasts = centred[places], (near_upper - _near_members(centred, places, nearest)) / upper_unit
+    banks = Banks(centred[core], centred[lowest], unit, weight, centred[upper], upper_unit, sure, two_groups)
+    return banks, scores, contrasts
 
 
 def _near_members(centred: Singles, places: Places, nearest: int) -> Floats:
@@ -192,13 +189,13 @@ def _centred(rows: Singles, cosines: Floats, mean: Singles, mean_cosines: Floats
 
 def _best_of_each(scores: Floats, best: Places) -> Places:
     """Return the highest scores of each class among those above the mean of the upper group."""
-    above = np.argsort(-scores)[: int((scores > otsu_split(scores)[2]).sum())]
-    seen: dict[int, int] = {}
+    above = np.argsort(-scores)[: int((scores > otsu_split(scores).high).sum())]
+    counts = Counter[int]()
     chosen = []
     for place in above:
         label = int(best[place])
-        seen[label] = seen.get(label, 0) + 1
-        if seen[label] <= CORE:
+        counts[label] += 1
+        if counts[label] <= CORE:
             chosen.append(place)
     return np.array(chosen, dtype=np.intp)
 
@@ -215,12 +212,12 @@ def _margin_with(contrast: Floats, cosines: Floats, fit: Floats) -> float:
     Clearly unknown images have less weight the farther they are from the known images: their contrast already
     identifies them, so the margin describes the other images. It rarely identifies unknown images near known ones.
     """
-    margin, among = _margin(cosines, fit), contrast < 0
-    if not among.any() or among.all():
+    margin, unknown = _margin(cosines, fit), contrast < 0
+    if not unknown.any() or unknown.all():
         return margin
     low, high = FAR
-    part = float(np.clip((-float(np.median(contrast[among])) - low) / (high - low), 0, 1))
-    return margin if part == 0 else margin + part * (_margin(cosines[~among], fit[~among]) - margin)
+    part = float(np.clip((-float(np.median(contrast[unknown])) - low) / (high - low), 0, 1))
+    return margin if part == 0 else margin + part * (_margin(cosines[~unknown], fit[~unknown]) - margin)
 
 
 def _margin(cosines: Floats, fit: Floats) -> float:

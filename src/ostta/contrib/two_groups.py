@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.otsu import explained_share, otsu_split
+from ..scores.window import Floats, Singles
 
-Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
 Places = NDArray[np.intp]
 
 # Minimum number of images of a class. A split explains most of the variance of only a few numbers.
@@ -39,7 +38,7 @@ def in_two_groups(centred: Singles, scores: Floats, gaps: Floats, best: Places, 
     `centred` are unit features [N, D]; `gaps` say how much closer an image is to known images than to the lowest, and
     `best` are the best classes.
     """
-    low = scores < otsu_split(scores)[0]
+    low = scores < otsu_split(scores).threshold
     if low.mean() <= LOWER:
         return False
     classes = [places for label in np.unique(best) if len(places := np.flatnonzero(best == label)) >= LEAST]

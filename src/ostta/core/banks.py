@@ -13,7 +13,7 @@ import torch
 from numpy.typing import DTypeLike, NDArray
 
 from .checks import require_intact, require_names, require_room, require_unit, stored, stored_count, stored_length
-from .types import Error, Look
+from .types import Look
 
 # Bounds of options for the number of recent scores.
 WINDOWS = (2, 1_000_000)
@@ -55,8 +55,6 @@ class Ring:
     """
 
     def __init__(self, capacity: int) -> None:
-        if capacity < 1:
-            raise Error(f"A ring buffer has at least one slot, not {capacity}.", code="capacity-invalid")
         self.capacity, self.next, self._count = capacity, 0, 0
 
     def __len__(self) -> int:
@@ -78,13 +76,11 @@ class Ring:
         """Return the filled rows of `storage` from oldest to newest, as a new array."""
         return np.roll(storage, -self.next, axis=0) if self.full else storage[: self._count].copy()
 
-    def load(self, following: int, count: int) -> bool:
+    def load(self, slot: int, count: int) -> bool:
         """Set the next slot and the number of filled ones; return False, without a change, if they contradict."""
-        if not 0 <= count <= self.capacity or not 0 <= following < self.capacity:
+        if not 0 <= slot < self.capacity or (count != self.capacity and count != slot):
             return False
-        if count < self.capacity and following != count:
-            return False
-        self.next, self._count = following, count
+        self.next, self._count = slot, count
         return True
 
 
@@ -157,8 +153,6 @@ class FeatureBank:
     def __init__(
         self, capacity: int, width: int, groups: int = 1, device: torch.device | None = None, classes: int = 1
     ) -> None:
-        if capacity < 1 or groups < 1 or capacity % groups:
-            raise Error(f"A feature bank of {capacity} cannot be shared by {groups} classes.", code="capacity-invalid")
         require_room("A feature bank", (capacity, width))
         self.capacity, self._classes = capacity, max(classes, groups)
         self._features = torch.zeros(capacity, width, device=device)
@@ -222,12 +216,12 @@ class FeatureBank:
         require_names(tensors, ("features", "labels", "next", "count"))
         features = stored(tensors, "features", torch.float32, self._features.shape)
         labels = stored(tensors, "labels", torch.int64, self._labels.shape, -1, self._classes - 1)
-        following = stored(tensors, "next", torch.int64, (groups,), 0, size - 1)
-        count = stored(tensors, "count", torch.int64, (groups,), 0, size)
+        slots = stored(tensors, "next", torch.int64, (groups,), 0, size - 1)
+        counts = stored(tensors, "count", torch.int64, (groups,), 0, size)
         rings = [Ring(size) for _ in range(groups)]
-        sound = [ring.load(*pair) for ring, *pair in zip(rings, following.tolist(), count.tolist(), strict=True)]
-        by_group, filled = labels.reshape(groups, size), torch.arange(size) < count[:, None]
-        agree = all(sound) and bool(((by_group >= 0) == filled).all())
+        consistent = [ring.load(*pair) for ring, *pair in zip(rings, slots.tolist(), counts.tolist(), strict=True)]
+        by_group, filled = labels.reshape(groups, size), torch.arange(size) < counts[:, None]
+        agree = all(consistent) and bool(((by_group >= 0) == filled).all())
         require_intact(agree, "feature bank", "its labels, `next` and `count` do not agree")
         own_class = groups == 1 or (by_group == torch.arange(groups)[:, None])[filled].all()
         require_intact(own_class, "feature bank", "a feature is not with its own class")
@@ -258,19 +252,13 @@ class FeatureWindow:
         return self._rows[: len(self)]
 
     @property
-    def features(self) -> torch.Tensor:
-        return torch.from_numpy(self.rows.copy())
-
-    @property
     def ordered(self) -> NDArray[np.float32]:
         """The stored rows from oldest to newest, as a new array."""
         return self._ring.ordered(self._rows)
 
-    def push(self, features: NDArray[np.float32]) -> int:
-        """Store the row of one image, and return its place."""
-        place = self._ring.advance()
-        self._rows[place] = features
-        return place
+    def push(self, features: NDArray[np.float32]) -> None:
+        """Store the row of one image."""
+        self._rows[self._ring.advance()] = features
 
     def tensors(self) -> dict[str, torch.Tensor]:
         numbers = {"next": torch.tensor(self._ring.next), "count": torch.tensor(len(self))}
@@ -280,10 +268,10 @@ class FeatureWindow:
         """Replace the content. Raise an Error and change nothing if the content does not fit this window."""
         require_names(tensors, ("rows", "next", "count"))
         rows = stored(tensors, "rows", torch.float32, self._rows.shape)
-        following = stored_count(tensors, "next", len(self._rows) - 1)
+        slot = stored_count(tensors, "next", len(self._rows) - 1)
         count = stored_count(tensors, "count", len(self._rows))
         ring = Ring(len(self._rows))
-        require_intact(ring.load(following, count), "window of features", "its `next` and `count` do not agree")
+        require_intact(ring.load(slot, count), "window of features", "its `next` and `count` do not agree")
         require_unit(rows, "window of features", torch.arange(len(self._rows)) < count)
         self._rows[:] = rows.numpy()
         self._ring = ring

@@ -44,9 +44,9 @@ def checked_seed(seed: object) -> int:
     return number
 
 
-def require_room(what: str, shape: Sequence[int]) -> None:
-    """Raise an Error if a tensor of single-precision numbers would exceed the memory limit."""
-    size = 4 * math.prod(shape)
+def require_room(what: str, shape: Sequence[int], bytes_each: int = 4) -> None:
+    """Raise an Error if a tensor would exceed the memory limit. `bytes_each` is the size of one number in bytes."""
+    size = bytes_each * math.prod(shape)
     if size > MOST_BYTES:
         raise Error(
             f"{what} of {' x '.join(f'{length:,}' for length in shape)} numbers would take {size / 2**30:,.1f} GiB, "
@@ -61,13 +61,13 @@ def split(tensors: Tensors, *groups: str) -> list[dict[str, torch.Tensor]]:
 
     Raise an Error if a tensor belongs to no group.
     """
-    found: dict[str, dict[str, torch.Tensor]] = {group: {} for group in groups}
+    by_group: dict[str, dict[str, torch.Tensor]] = {group: {} for group in groups}
     for name, tensor in tensors.items():
         group, _, rest = name.partition("/")
-        if group not in found or not rest:
+        if group not in by_group or not rest:
             raise _unexpected(name)
-        found[group][rest] = tensor
-    return list(found.values())
+        by_group[group][rest] = tensor
+    return list(by_group.values())
 
 
 def require_names(tensors: Tensors, names: Collection[str]) -> None:

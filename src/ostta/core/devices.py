@@ -25,7 +25,7 @@ def device_named(name: str | torch.device) -> torch.device:
         ) from None
     missing = _missing(device)
     if missing:
-        raise Error(f"The device {str(name)!r} is not here: {missing}. Choose auto or cpu.", code="device-missing")
+        raise Error(f"The device {str(name)!r} is not available: {missing}. Choose auto or cpu.", code="device-missing")
     # A number, so that two names of one device are equal.
     return torch.device("cuda", torch.cuda.current_device()) if str(device) == "cuda" else device
 
@@ -37,8 +37,8 @@ def _missing(device: torch.device) -> str | None:
             return None if device.index in (None, 0) else "there is only one CPU device, cpu"
         case "cuda":
             count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-            there = f"torch finds {count or 'no'} CUDA device{'s' * (count != 1)}"
-            return None if count > (device.index or 0) else there
+            reason = f"torch finds {count or 'no'} CUDA device{'s' * (count != 1)}"
+            return None if count > (device.index or 0) else reason
         case "mps":
             return None if torch.backends.mps.is_available() else "torch finds no Metal device"
         case other:

@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 PULL = 3.0  # number of images of a class at which its row has half of its weight, because few images are unreliable
 MEMORY = 100  # length of the moving average of a row, so that a new domain replaces the previous one
 OWN = 0.5  # weight of the own row of a class in its level: 1 penalises frequent classes, 0 is poor with few classes
-EVEN = (0.6, 0.8)  # evenness of the predictions below which nothing, and above which the whole level is subtracted
+EVEN = (0.6, 0.8)  # evenness of the predictions at which subtraction begins, and at which the whole level is subtracted
 WINDOW = 256  # images over which evenness and margins are measured
 LARGEST = 1e30
 
@@ -79,14 +79,14 @@ class Levels:
         z = logits.detach().double().cpu().numpy()
         z = z - z.mean()
         # With the full correction: a partial one would let a raised class keep the correction small.
-        left = z - self.level()
-        second, first = np.partition(left, -2)[-2:]
-        sure = first - second > self._margin
+        corrected = z - self.level()
+        second, first = np.partition(corrected, -2)[-2:]
+        is_clear = first - second > self._margin
         self._steps += 1
         self._margin += float(first - second - self._margin) / min(self._steps, WINDOW)
-        if not sure:
+        if not is_clear:
             return
-        answer = int(left.argmax())
+        answer = int(corrected.argmax())
         self._sure = min(self._sure + 1, WINDOW)
         rate = 1 / (self._sure + self._classes)
         self._share *= 1 - rate

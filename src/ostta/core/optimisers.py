@@ -92,11 +92,13 @@ class Optimiser:
         require_names(tensors, ("steps", *(f"{name}.{i}" for name in moments for i, _ in numbered)))
 
         def moment(name: str, low: float) -> tuple[torch.Tensor, ...]:
-            found = (stored(tensors, f"{name}.{i}", torch.float32, own.shape, low) for i, own in numbered)
-            return tuple(tensor.to(own.device, copy=True) for tensor, (_, own) in zip(found, numbered, strict=True))
+            return tuple(
+                stored(tensors, f"{name}.{i}", torch.float32, parameter.shape, low).to(parameter.device, copy=True)
+                for i, parameter in numbered
+                if name in moments
+            )
 
-        first = moment("first", -math.inf) if "first" in moments else ()
-        return replace(self, steps=steps, first=first, second=moment("second", 0.0) if "second" in moments else ())
+        return replace(self, steps=steps, first=moment("first", -math.inf), second=moment("second", 0.0))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Run an image tower: frozen, or with adapted values in place of its own, which never change.
+"""Run an image tower, frozen or with adapted values. The values of the tower itself never change.
 
 An overlay maps parameter names of a module to its own leaf tensors. `encode` runs the image tower with them in place of
 the module's own, as `torch.func.functional_call` does. Here only the submodules that own these parameters are changed,
@@ -244,11 +244,11 @@ class TrainedOverlay(Overlay):
 def distance(one: Overlay, other: Overlay) -> float:
     """Return the distance between the values of two overlays, relative to the length of the second."""
     values, others = one.parameters(), other.parameters()
-    apart, length = (
+    moved, length = (
         float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors))))
         for tensors in (torch._foreach_sub(values, others), others)
     )
-    return apart / max(length, 1e-12)
+    return moved / max(length, 1e-12)
 
 
 def _leaf(values: torch.Tensor) -> torch.Tensor:

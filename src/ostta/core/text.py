@@ -20,15 +20,24 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
+def shortened(names: Sequence[str], most: int) -> str:
+    """Return the first names on one line, separated by commas.
+
+    >>> shortened(["ant", "bee", "cat", "dog"], most=3)
+    'ant, bee, cat, ...'
+    """
+    # A name may contain line breaks.
+    first = [" ".join(name.split()) for name in names[:most]]
+    return ", ".join(first if len(names) <= most else [*first, "..."])
+
+
 def first_few(names: Sequence[str], one: str, many: str | None = None, most: int = 3) -> str:
     """Return the number of names and the first few names.
 
     >>> first_few(["ant", "bee", "cat", "dog"], "class", "classes")
     '4 classes (ant, bee, cat, ...)'
     """
-    # A name may contain line breaks.
-    first = ", ".join([*(" ".join(name.split()) for name in names[:most]), *(["..."] if len(names) > most else [])])
-    return counted(len(names), one, many) + (f" ({first})" if first else "")
+    return counted(len(names), one, many) + (f" ({shortened(names, most)})" if names else "")
 
 
 def guarded(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-# What a method computes in a look for the rest of the step; each method has its own type.
+# Type of the intermediate results that a method keeps from its look for the rest of the step.
 Plan = TypeVar("Plan", covariant=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..config import plugins
@@ -82,10 +82,8 @@ def open_dataset(
     if limit is not None:
         check_limit(limit)
     parsed = parse_name(name)
-    if not parsed.corrupted:
-        dataset = _open_clean(name, parsed, root, names, named, limit, code)
-    else:
-        dataset = _open_corrupted(name, parsed, root, names, named, corruption, severity, seed)
+    request = _Request(name, parsed, root, names, named, limit, code or {}, corruption, severity, seed)
+    dataset = _open_corrupted(request) if parsed.corrupted else _open_clean(request)
     return dataset if limit is None else replace(dataset, labels=dataset.labels[:limit], files=dataset.files[:limit])
 
 
@@ -95,94 +93,91 @@ def check_limit(limit: int) -> None:
         raise Error(f"`limit` is {limit}: it must be 1 or more images.", code="limit-invalid")
 
 
-def _open_clean(
-    name: str,
-    parsed: Name,
-    root: Path | None,
-    classes: tuple[str, ...] | None,
-    named: bool,
-    limit: int | None = None,
-    code: Mapping[str, Factory] | None = None,
-) -> Dataset:
-    if parsed.kind in ("plugin", "file"):
-        return _open_plugin(name, parsed, root, classes, code or {})
-    if parsed.kind == "known":
-        return _open_known(name, parsed, _require_root(root, name), classes, limit)
-    if parsed.kind == "features":
-        return open_features(name, root, classes, named)
-    path, origin = Path(parsed.base).expanduser(), str(parsed.kind)
-    if parsed.kind == "hub":
-        return _own(name, read_hub(parsed.base), classes, origin, parsed.base, named)
-    if parsed.kind == "disk":
-        path, images = disk_folder(parsed.base)[0], read_disk(parsed.base)
-    elif parsed.kind == "sample":
-        path, origin = _SAMPLE / f"{parsed.base}.parquet", "embedded"
-        images = read_parquet(path)
-    elif parsed.kind == "folder":
-        images = read_own_folder(path, classes, named)
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Checked arguments of `open_dataset`, and the parsed name."""
+
+    name: str
+    parsed: Name
+    root: Path | None
+    classes: tuple[str, ...] | None
+    named: bool
+    limit: int | None
+    code: Mapping[str, Factory]
+    corruption: str
+    severity: int
+    seed: int
+
+
+def _open_clean(request: _Request) -> Dataset:
+    kind, base = request.parsed.kind, request.parsed.base
+    if kind in ("plugin", "file"):
+        return _open_plugin(request)
+    if kind == "known":
+        return _open_known(request)
+    if kind == "features":
+        return open_features(request.name, request.root, request.classes, request.named)
+    if kind == "hub":
+        return _open_own(request, read_hub(base), kind, base)
+    if kind == "sample":
+        path = _SAMPLE / f"{base}.parquet"
+        return _open_own(request, read_parquet(path), "embedded", str(path))
+    path = Path(base).expanduser()
+    if kind == "disk":
+        path, images = disk_folder(base)[0], read_disk(base)
+    elif kind == "folder":
+        images = read_own_folder(path, request.classes, request.named)
     else:
-        images = read_parquet(path) if parsed.kind == "parquet" else read_own_idx(path)
-    return _own(name, images, classes, origin, str(path), named)
+        images = read_parquet(path) if kind == "parquet" else read_own_idx(path)
+    return _open_own(request, images, kind, str(path))
 
 
-def _open_plugin(
-    name: str, parsed: Name, root: Path | None, classes: tuple[str, ...] | None, code: Mapping[str, Factory]
-) -> Dataset:
-    if parsed.kind == "file" and name not in code:
+def _open_plugin(request: _Request) -> Dataset:
+    name, parsed = request.name, request.parsed
+    if parsed.kind == "file" and name not in request.code:
         message = f"The data set {name!r} is in a file of code: only a command line or a suite may name such a file."
         raise Error(message, code="code-not-allowed")
-    factory = code[name] if parsed.kind == "file" else plugins.registered("dataset", parsed.base)
-    dataset = factory(data_folder(root))
+    factory = request.code[name] if parsed.kind == "file" else plugins.registered("dataset", parsed.base)
+    dataset = factory(data_folder(request.root))
     if not isinstance(dataset, Dataset):
         message = f"The function of the data set {name!r} must return an ostta.data.Dataset, not {shown(dataset)}."
         raise Error(message, code="plugin-invalid")
-    names = checked_classes(classes or dataset.classes)
+    names = checked_classes(request.classes or dataset.classes)
     check_labels(dataset.labels, names, name)
     return replace(dataset, name=name, classes=names)
 
 
-def _open_corrupted(
-    name: str,
-    parsed: Name,
-    root: Path | None,
-    classes: tuple[str, ...] | None,
-    named: bool,
-    corruption: str,
-    severity: int,
-    seed: int,
-) -> Dataset:
+def _open_corrupted(request: _Request) -> Dataset:
     """Open the published corrupted files of this split, or compute the corruption if there are none."""
+    name, corruption, severity = request.name, request.corruption, request.severity
     checked(corruption, severity)
-    files = parsed.published
+    files = request.parsed.published
     if files is not None:
-        folder = _require_root(root, name)
-        dataset = _open_published(name, parsed.base, files, folder, classes, corruption, severity)
+        dataset = _open_published(request, files)
         if dataset is not None:
             return dataset
     try:
-        clean = _open_clean(parsed.clean, parsed, root, classes, named)
+        clean = _open_clean(replace(request, name=request.parsed.clean))
     except AbsentError as problem:
         if files is None:
             raise
         # Mention the published files first: they are sufficient, and some clean data sets cannot be downloaded.
         raise AbsentError(
-            f"The published files of '{name}', {corruption}, are not in '{data_folder(root)}'. "
+            f"The published files of '{name}', {corruption}, are not in '{data_folder(request.root)}'. "
             f"{files.instructions(corruption)} Without them, the corruption is computed from the clean set. {problem}"
         ) from problem
-    return generated(name, clean, corruption, severity, seed, data_folder(root))
+    return generated(name, clean, corruption, severity, request.seed, data_folder(request.root))
 
 
-def _own(
-    name: str, images: LabelledImages, classes: tuple[str, ...] | None, origin: str, layout: str, named: bool
-) -> Dataset:
+def _open_own(request: _Request, images: LabelledImages, origin: str, layout: str) -> Dataset:
     """Return a data set of user files."""
-    names = classes or images.names
-    if names is None and not named:
+    names = request.classes or images.names
+    if names is None and not request.named:
         names = tuple(str(label) for label in range(int(images.labels.max(initial=0)) + 1))
     if names is None:
         message = f"The class names of '{layout}' are unknown: give them in label order as `classes`."
         raise Error(message, code="classes-missing")
-    return _dataset(name, images, names, origin, layout)
+    return _dataset(request.name, images, names, origin, layout)
 
 
 def _dataset(
@@ -201,11 +196,11 @@ def _dataset(
 
 
 # --- sets of the catalogue --------------------------------------------------------------------------------------------
-def _require_root(root: Path | None, name: str) -> Path:
-    folder = data_folder(root)
+def _require_root(request: _Request) -> Path:
+    folder = data_folder(request.root)
     if folder is None:
         raise Error(
-            f"The data set '{name}' needs the folder of your data sets: give it as `root` (on the command line "
+            f"The data set '{request.name}' needs the folder of your data sets: give it as `root` (on the command line "
             f"--data), or set the environment variable {ROOT_VARIABLE}.",
             code="data-folder-missing",
         )
@@ -217,7 +212,8 @@ def _require_root(root: Path | None, name: str) -> Path:
     return folder
 
 
-def _open_known(name: str, parsed: Name, root: Path, classes: tuple[str, ...] | None, limit: int | None) -> Dataset:
+def _open_known(request: _Request) -> Dataset:
+    root, parsed = _require_root(request), request.parsed
     entry = CATALOGUE[parsed.base]
     split_name = parsed.split or entry.default_split
     split = entry.splits[split_name]
@@ -226,25 +222,19 @@ def _open_known(name: str, parsed: Name, root: Path, classes: tuple[str, ...] | 
         # List only the two common paths; the others are alternative spellings.
         places = " or ".join(f"ROOT/{layout.path}" for layout in split.layouts[:2])
         raise AbsentError(
-            f"The data set '{name}' is not in '{root}': it should be at {places}. {entry.instructions(split_name)}"
+            f"The data set '{request.name}' is not in '{root}': it should be at {places}. "
+            f"{entry.instructions(split_name)}"
         )
     path = root / layout.path
-    images = _READERS[layout.kind](path, class_list(entry.classes), limit)
-    complete, note = _compare_with_official(split, layout, images, split_name, limit)
+    images = _READERS[layout.kind](path, class_list(entry.classes), request.limit)
+    complete, note = _compare_with_official(split, layout, images, split_name, request.limit)
     origin = "official" if complete else _ORIGINS.get(layout.kind, layout.kind)
-    return _dataset(name, images, _known_classes(parsed.base, root, classes, images), origin, str(path), note)
+    return _dataset(request.name, images, _class_names(request, root, images), origin, str(path), note)
 
 
-def _open_published(
-    name: str,
-    base: str,
-    files: Published,
-    root: Path,
-    classes: tuple[str, ...] | None,
-    corruption: str,
-    severity: int,
-) -> Dataset | None:
+def _open_published(request: _Request, files: Published) -> Dataset | None:
     """Open the published corrupted files of a data set. Return None if they are not in the data folder."""
+    root, corruption, severity = _require_root(request), request.corruption, request.severity
     folder, published_name = root / files.folder, PUBLISHED_NAMES.get(corruption, corruption)
     if files.form == "npy":
         path = folder / f"{published_name}.npy"
@@ -255,14 +245,14 @@ def _open_published(
         path = folder / published_name / str(severity)
         if not path.is_dir():
             return None
-        images = read_class_folders(path, class_list(CATALOGUE[base].classes).folders).mixed()
+        images = read_class_folders(path, class_list(CATALOGUE[request.parsed.base].classes).folders).mixed()
     note = f"the official {files.folder} files: {corruption}, severity {severity}"
     complete = len(images.labels) == files.expected.official
     if not complete:
         note += f", {_difference(len(images.labels), files.expected.official)}"
     origin = "official" if complete else "folder"
-    names = _known_classes(base, root, classes, images)
-    return _dataset(name, images, names, origin, str(path), note, f"{corruption} {severity}")
+    names = _class_names(request, root, images)
+    return _dataset(request.name, images, names, origin, str(path), note, f"{corruption} {severity}")
 
 
 def _compare_with_official(
@@ -283,9 +273,10 @@ def _difference(count: int, official: int) -> str:
     return f"{count:,} images instead of the official {official:,}"
 
 
-def _known_classes(base: str, root: Path, classes: tuple[str, ...] | None, images: LabelledImages) -> tuple[str, ...]:
+def _class_names(request: _Request, root: Path, images: LabelledImages) -> tuple[str, ...]:
     """Return the class names from the user, ROOT/classes.json, the file or the included list, in this precedence."""
-    return classes or _listed_classes(root, base) or images.names or class_list(CATALOGUE[base].classes).names
+    base = request.parsed.base
+    return request.classes or _listed_classes(root, base) or images.names or class_list(CATALOGUE[base].classes).names
 
 
 def _listed_classes(root: Path, name: str) -> tuple[str, ...] | None:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from ..core.checks import shown
 from ..core.errors import translate_errors
+from ..core.text import shortened
 from ..core.types import Error
 from ..io import is_unicode, parse_json, read_regular
 
@@ -171,8 +172,8 @@ def prompts_of(lines: Sequence[str], classes: Sequence[str]) -> dict[str, tuple[
     for line in lines:
         name, texts = read_line(line)
         if name not in classes:
-            some = ", ".join(classes[:5]) + (", ..." if len(classes) > 5 else "")
-            raise _invalid(f"There are descriptions of {shown(name)}, which is not one of the classes: {some}.")
+            names = shortened(classes, most=5)
+            raise _invalid(f"There are descriptions of {shown(name)}, which is not one of the classes: {names}.")
         if not texts or name in prompts:
             problem = "two lines of descriptions: write one" if texts else "no descriptions: write 'name: one; another'"
             raise _invalid(f"The class {name!r} has {problem}.")

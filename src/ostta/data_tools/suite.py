@@ -21,7 +21,7 @@ def get_missing(suite: str, root: Path, download: Callable[[str, str], None], re
     complete = True
     for name, corruption in sets_needed(plan(load_suite(suite))):
         parsed = parse_name(name)
-        shown = f"{name}, {corruption}" if parsed.corrupted else name
+        label = f"{name}, {corruption}" if parsed.corrupted else name
         if parsed.kind == "file":
             continue  # defined by user code, which only a run executes
         try:
@@ -30,16 +30,16 @@ def get_missing(suite: str, root: Path, download: Callable[[str, str], None], re
             origin = None
             if parsed.kind != "known":
                 complete = False
-                report(f"{shown} is missing: {problem}")
+                report(f"{label} is missing: {problem}")
                 continue
         # Corrupted images can be generated, but published files take precedence.
         has_published = parsed.kind == "known" and CATALOGUE[parsed.base].published is not None
         if origin is not None and not (origin == "generated" and has_published):
-            report(f"{shown} is available.")
+            report(f"{label} is available.")
             continue
         try:
             download(name, corruption)
         except Error as problem:
             complete = complete and origin is not None
-            report(f"{shown} is {'missing' if origin is None else 'generated from the clean set'}: {problem}")
+            report(f"{label} is {'missing' if origin is None else 'generated from the clean set'}: {problem}")
     return complete

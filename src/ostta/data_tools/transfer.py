@@ -59,15 +59,9 @@ def fetch(url: str, target: Path, watch: Progress | None = None) -> None:
 def _transfer(url: str, part: Path, watch: Progress | None) -> None:
     """Download the rest of `part`. Return only when it is complete."""
     have = _size(part)
-    version = _version_file(part)
-    headers = {"User-Agent": "ostta"}
-    if have:
-        headers["Range"] = f"bytes={have}-"
-        if version.is_file():
-            # Without this header, the end of a newer version could be appended to the start of an older version.
-            headers["If-Range"] = version.read_text(encoding="ascii")
+    request = _request(url, part, have)
     try:
-        response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT_SECONDS)
+        response = urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)
     except urllib.error.HTTPError as answer:
         with answer:
             if answer.code == 416 and have:
@@ -75,35 +69,53 @@ def _transfer(url: str, part: Path, watch: Progress | None) -> None:
                     return
                 # The file on the server is now shorter than the received part, so start again.
                 part.unlink()
-                return _transfer(url, part, watch)
+                _transfer(url, part, watch)
+                return
             raise UnreachableError(_sentence(url, part, f"the server answered {answer.code} {answer.reason}")) from None
     except (urllib.error.URLError, http.client.HTTPException, OSError) as problem:
         raise _InterruptedError(_reason(problem)) from None
     with response:
-        start = have if response.status == 206 else 0
-        length = response.headers.get("Content-Length")
-        total = None if length is None else start + int(length)
-        _check_room(part, 0 if total is None else total - start)
-        etag = response.headers.get("ETag", "")
-        if etag and not etag.startswith("W/"):
-            version.write_text(etag, encoding="ascii")
-        else:
-            version.unlink(missing_ok=True)
-        done = start
-        with part.open("ab" if start else "wb") as file:
-            while True:
-                try:
-                    chunk = response.read(_CHUNK)
-                except (http.client.HTTPException, OSError) as problem:
-                    raise _InterruptedError(_reason(problem)) from None
-                if not chunk:
-                    break
-                file.write(chunk)
-                done += len(chunk)
-                if watch is not None:
-                    watch(done, total)
+        _receive(response, part, have if response.status == 206 else 0, watch)
+
+
+def _request(url: str, part: Path, have: int) -> urllib.request.Request:
+    """Return the request for the bytes after the first `have`."""
+    headers = {"User-Agent": "ostta"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+        version = _version_file(part)
+        if version.is_file():
+            # Without this header, the end of a newer version could be appended to the start of an older version.
+            headers["If-Range"] = version.read_text(encoding="ascii")
+    return urllib.request.Request(url, headers=headers)
+
+
+def _receive(response: http.client.HTTPResponse, part: Path, start: int, watch: Progress | None) -> None:
+    """Write the body of a response to `part`, after the first `start` bytes."""
+    length = response.headers.get("Content-Length")
+    total = None if length is None else start + int(length)
+    _check_room(part, 0 if total is None else total - start)
+    etag, version = response.headers.get("ETag", ""), _version_file(part)
+    if etag and not etag.startswith("W/"):
+        version.write_text(etag, encoding="ascii")
+    else:
+        version.unlink(missing_ok=True)
+    done = start
+    with part.open("ab" if start else "wb") as file:
+        while chunk := _read_chunk(response):
+            file.write(chunk)
+            done += len(chunk)
+            if watch is not None:
+                watch(done, total)
     if total is not None and done != total:
         raise _InterruptedError(f"the connection ended after {done:,} of {total:,} bytes")
+
+
+def _read_chunk(response: http.client.HTTPResponse) -> bytes:
+    try:
+        return response.read(_CHUNK)
+    except (http.client.HTTPException, OSError) as problem:
+        raise _InterruptedError(_reason(problem)) from None
 
 
 def _check_room(part: Path, needed: int) -> None:

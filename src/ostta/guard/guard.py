@@ -21,14 +21,16 @@ from enum import IntEnum
 import torch
 
 from ..core.banks import named
-from ..core.checks import Tensors, require_intact, require_names, shown, split, stored, stored_count
+from ..core.checks import MOST_STEPS, Tensors, require_intact, require_names, shown, split, stored, stored_count
 from ..core.optimisers import Trained
 from ..core.overlay import Overlay, distance
-from ..core.types import Decision, Error, Event, ViewSource
-from ..memory import FrozenJudgement, Memory, Turn
+from ..core.types import Error, Event, ViewSource
+from ..memory import Memory, Turn
 from .options import GuardOptions
 from .shadow import Shadow
 from .signals import ACCEPTED, Check, Signals
+
+EncodeFrozen = Callable[[ViewSource], torch.Tensor]
 
 # Maximum number of times that the waiting time until a thaw is doubled.
 MAX_DOUBLINGS = 3
@@ -125,7 +127,7 @@ class Guard:
         self.rung = Rung.CALM
         # Number of images since the last check, and number of consecutive images without a signal out of its band.
         self._since = self._calm = 0
-        self._warned_of_separation = 0
+        self._warned_of_separation = False
         self._freezes = 0
         # Whether all trained values are the initial ones, so that the features are those of the frozen model.
         self.pristine = True
@@ -142,21 +144,16 @@ class Guard:
 
     # --- one image ----------------------------------------------------------------------------------------------------
     def watch(
-        self,
-        turn: Turn,
-        memory: Memory,
-        index: int,
-        encode_frozen: Callable[[ViewSource], torch.Tensor],
-        paused: bool,
+        self, turn: Turn, memory: Memory, index: int, encode_frozen: EncodeFrozen, paused: bool
     ) -> tuple[Event, ...]:
         """Record a step that has ended, act on `memory` if a signal is out of its band, and return the events.
 
         `index` is the predicted class. While the user has paused the adapter, the guard records but does not act.
         """
-        if turn.failed or turn.decision is None:
+        if turn.failed:
             self.signals.stepped(failed=True)
         else:
-            self._record(turn, turn.decision, memory, index, encode_frozen)
+            self._record(turn, memory, index, encode_frozen)
         if paused:
             return ()
         events = self.climb(memory.steps)
@@ -167,15 +164,9 @@ class Guard:
             self.snapshots.append(Snapshot(memory.steps, memory.snapshot()))
         return tuple(events)
 
-    def _record(
-        self,
-        turn: Turn,
-        decision: Decision,
-        memory: Memory,
-        index: int,
-        encode_frozen: Callable[[ViewSource], torch.Tensor],
-    ) -> None:
-        separation = None
+    def _record(self, turn: Turn, memory: Memory, index: int, encode_frozen: EncodeFrozen) -> None:
+        decision, separation = turn.decision, None
+        assert decision is not None
         if decision.mu_desired is not None and decision.mu_undesired is not None:
             separation = decision.mu_desired - decision.mu_undesired
         self.signals.stepped(failed=False, separation=separation)
@@ -190,10 +181,11 @@ class Guard:
             if not every:
                 with torch.no_grad():
                     features = encode_frozen(turn.look.views)
-            judged = turn.frozen or self.shadow.judge(features, memory.steps)
-            self.check(
-                decision, index, judged, memory.steps, every, decision.probability is not None and turn.warming_up
-            )
+            frozen = turn.frozen or self.shadow.judge(features, memory.steps)
+            self.shadow.remember(frozen, memory.steps)
+            undecided = decision.probability is not None and turn.warming_up
+            if not undecided:
+                self.signals.checked(Check.of(decision, index, frozen.decision, frozen.index), every)
         gradient = turn.proposal.gradient
         if isinstance(turn.outcome, Trained) and overlay is turn.outcome.overlay and gradient is not None:
             self.pristine = False
@@ -201,9 +193,9 @@ class Guard:
 
     def _act(self, event: Event, memory: Memory) -> None:
         if event.kind == "roll_back":
-            while (snapshot := self.snapshots.pop()).step > memory.steps - ACCEPTED[0]:
-                pass  # newer than the window of the signals
-            self._restore(snapshot, memory)
+            while self.snapshots[-1].step > memory.steps - ACCEPTED[0]:
+                self.snapshots.pop()  # newer than the window of the signals
+            self._restore(self.snapshots.pop(), memory)
         elif event.kind == "freeze":
             memory.restart()
             self.rung = Rung.FROZEN
@@ -226,14 +218,6 @@ class Guard:
         snapshot = self.snapshots.pop()
         self._restore(snapshot, memory)
         return Event("roll_back", f"Rolled back by hand, to the state after step {snapshot.step}.")
-
-    def check(
-        self, decision: Decision, index: int, judged: FrozenJudgement, step: int, every: bool, undecided: bool = False
-    ) -> None:
-        """Compare a decision and a class with those of the frozen model; an undecided image is not compared."""
-        self.shadow.remember(judged, step)
-        if not undecided:
-            self.signals.checked(Check.of(decision, index, judged.decision, judged.index), every)
 
     def climb(self, step: int) -> list[Event]:
         """Count the image of this step; return the events of the check that is due after it."""
@@ -292,23 +276,23 @@ class Guard:
 
     def _warn_of_separation(self, values: Mapping[str, float]) -> list[Event]:
         """Warn once until the means separate again. This is no reason to act: the images may have become more alike."""
-        found = values.get("separation", 1.0)
-        closing = found < self.options.min_separation
-        if closing == bool(self._warned_of_separation):
+        separation = values.get("separation", 1.0)
+        too_close = separation < self.options.min_separation
+        if too_close == self._warned_of_separation:
             return []
-        self._warned_of_separation = int(closing)
+        self._warned_of_separation = too_close
         sentence = (
-            f"The two means of the scores are {found:.0%} of their usual distance apart. If known and unknown images "
-            "look more alike than before, this is expected; `min_separation=0` turns this warning off."
+            f"The two means of the scores are {separation:.0%} of their usual distance apart. If known and unknown "
+            "images look more alike than before, this is expected; `min_separation=0` turns this warning off."
         )
-        return [Event("warn", sentence, {"separation": found})] if closing else []
+        return [Event("warn", sentence, {"separation": separation})] if too_close else []
 
     # --- state files --------------------------------------------------------------------------------------------------
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the content for a state file, including the snapshots."""
         numbers = [
-            int(self.rung), self._since, self._calm, self._warned_of_separation, self._freezes, int(self.pristine),
-            len(self.snapshots),
+            int(self.rung), self._since, self._calm, int(self._warned_of_separation), self._freezes,
+            int(self.pristine), len(self.snapshots),
         ]  # fmt: skip
         kept = {
             # Copies, because snapshots may share an overlay and a file cannot contain one tensor twice.
@@ -325,20 +309,21 @@ class Guard:
 
     def load(self, tensors: Tensors) -> None:
         """Replace the content; raise an Error if the tensors do not fit. `check_snapshots` checks the snapshots."""
-        numbers, signals, shadow, kept = split(tensors, "numbers", "signals", "shadow", "snapshots")
+        numbers, signals, shadow, snapshots = split(tensors, "numbers", "signals", "shadow", "snapshots")
         require_names(numbers, ("all",))
-        found = stored(numbers, "all", torch.int64, (7,), 0, 2**53).tolist()
-        valid = found[0] <= Rung.FROZEN and max(found[3], found[5]) <= 1 and found[6] <= self.options.snapshots
-        require_intact(valid, "guard", f"its numbers {shown(found)} are out of range")
-        parts = split(kept, *map(str, range(found[6])))
+        values = stored(numbers, "all", torch.int64, (7,), 0, MOST_STEPS).tolist()
+        rung, since, calm, warned, freezes, pristine, count = values
+        valid = rung <= Rung.FROZEN and max(warned, pristine) <= 1 and count <= self.options.snapshots
+        require_intact(valid, "guard", f"its numbers {shown(values)} are out of range")
+        parts = split(snapshots, *map(str, range(count)))
         self.reset()
         for part in parts:
             step = stored_count({"step": part.pop("step", torch.tensor(-1))}, "step")
             self.snapshots.append(Snapshot(step, part))
         self.signals.load(signals)
         self.shadow.load(shadow)
-        self.rung, self._since, self._calm = Rung(found[0]), found[1], found[2]
-        self._warned_of_separation, self._freezes, self.pristine = found[3], found[4], bool(found[5])
+        self.rung, self._since, self._calm = Rung(rung), since, calm
+        self._warned_of_separation, self._freezes, self.pristine = bool(warned), freezes, bool(pristine)
 
     def check_snapshots(self, memory: Memory) -> None:
         """Load every snapshot once; raise an Error if one cannot be restored."""

@@ -115,28 +115,26 @@ class Signals:
     # --- signals -----------------------------------------------------------------------------------------------------
     def values(self) -> dict[str, float]:
         """Return the signals that have enough images, and further numbers for messages."""
-        found = {"not_finite": float(sum(self._failed)), "drift": self._drift}
+        values = {"not_finite": float(sum(self._failed)), "drift": self._drift}
         if len(self._updates) >= UPDATES[1]:
-            found["step"] = float(np.mean(self._updates))
+            values["step"] = float(np.mean(self._updates))
         if self._separated >= 1 / FAST and self._slow:
-            found["separation"] = self._fast / self._slow
+            values["separation"] = self._fast / self._slow
         if len(self._trained_on) >= ACCEPTED[1] and self._classes > 1:
             used = effective_classes(np.bincount(list(self._trained_on), minlength=self._classes))
-            found |= {
-                "diversity": (used - 1) / (_usual(len(self._trained_on), self._classes) - 1),
-                "classes_trained_on": used,
-            }
-        most, least = RARE if self._rare else ACCEPTED
-        if len(self._classes_given) >= least and self._classes > 1:
-            found |= _evenness(list(self._classes_given)[-most:], self._classes)
-        most, least = RARE if self._rare else CHECKS
-        if len(self._checks) >= least:
-            found |= _compared(list(self._checks)[-most:], trains=self._rare)
+            values["diversity"] = (used - 1) / (_usual(len(self._trained_on), self._classes) - 1)
+            values["classes_trained_on"] = used
+        window, minimum = RARE if self._rare else ACCEPTED
+        if len(self._classes_given) >= minimum and self._classes > 1:
+            values |= _evenness(list(self._classes_given)[-window:], self._classes)
+        window, minimum = RARE if self._rare else CHECKS
+        if len(self._checks) >= minimum:
+            values |= _compared(list(self._checks)[-window:], trains=self._rare)
             # The evenness of two small samples is unreliable.
-            if len(self._checks) >= most and "evenness" in found:
-                wrong = found["disagreement"] / min(found["evenness"], 1.0) ** 3
-                found["estimate"] = 1 - min(wrong, 1 - 1 / self._classes)
-        return found
+            if len(self._checks) >= window and "evenness" in values:
+                wrong = values["disagreement"] / min(values["evenness"], 1.0) ** 3
+                values["estimate"] = 1 - min(wrong, 1 - 1 / self._classes)
+        return values
 
     def out(self, values: Mapping[str, float]) -> dict[str, float]:
         """Return the signals that are out of their band."""
@@ -152,7 +150,7 @@ class Signals:
         return {
             name: value
             for name, value in values.items()
-            if (name in low and value < low[name]) or (name in high and value > high[name])
+            if value < low.get(name, -np.inf) or value > high.get(name, np.inf)
         }
 
     def forget(self) -> None:
@@ -194,7 +192,7 @@ class Signals:
         probabilities = stored(tensors, "probabilities", torch.float64, (count["checks"],), 0, 1).tolist()
         updates = stored(tensors, "updates", torch.float64, (count["updates"],), 0, LARGEST).tolist()
         failed = stored(tensors, "failed", torch.int64, (count["failed"],), 0, 1).tolist()
-        numbers = stored(tensors, "numbers", torch.float64, (5,), 0, LARGEST).tolist()
+        drift, fast, slow, separated, rare = stored(tensors, "numbers", torch.float64, (5,), 0, LARGEST).tolist()
         self.reset()
         self._classes_given.extend((own, frozen) for own, frozen in classes)
         self._trained_on.extend(trained_on)
@@ -203,8 +201,8 @@ class Signals:
         )
         self._updates.extend(updates)
         self._failed.extend(failed)
-        self._drift, self._fast, self._slow = numbers[:3]
-        self._separated, self._rare = int(numbers[3]), bool(numbers[4])
+        self._drift, self._fast, self._slow = drift, fast, slow
+        self._separated, self._rare = int(separated), bool(rare)
 
 
 def _compared(checks: list[Check], trains: bool) -> dict[str, float]:

@@ -1,4 +1,5 @@
 """The LDA identifier: Otsu's threshold over the recent scores (section 4.1, equation 2).
+
 An image is reliable if its score lies beyond the mean of its group. The search is implemented in `core/otsu.py`.
 """
 
@@ -10,16 +11,13 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ..config.declare import Options, option
 from ..core.banks import WINDOWS, ScoreBank
 from ..core.checks import require_names
-from ..core.otsu import OtsuThreshold, exact_split, grid_split
+from ..core.otsu import Floats, OtsuThreshold, exact_split, grid_split
 from ..core.types import NO_EVIDENCE, Decision, Evidence, Verdict
 from .base import Identifier
-
-Floats = NDArray[np.float64]
 
 # Number of scores beyond the same end of the grid, with none inside, that is too large to be a coincidence.
 ENOUGH = 64
@@ -122,7 +120,8 @@ class LDA(Identifier):
 
     def _count_beyond(self, score: float) -> None:
         side = int(score >= self._candidates[-1]) - int(score < 0)
-        self._beyond = self._beyond + side if side * self._beyond >= 0 and side else side
+        continues = side != 0 and side * self._beyond >= 0
+        self._beyond = self._beyond + side if continues else side
 
     def _never_separates(self) -> bool:
         """Return whether every score in the bank lies beyond the same end of the grid, and there are enough scores."""

@@ -105,8 +105,8 @@ class TensorState(State):
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
         own = {name: getattr(self, name) for name in self._names}
         require_names(tensors, own)
-        found = {name: stored(tensors, name, tensor.dtype, tensor.shape) for name, tensor in own.items()}
-        self.__dict__.update({name: found[name].to(tensor.device, copy=True) for name, tensor in own.items()})
+        loaded = {name: stored(tensors, name, tensor.dtype, tensor.shape) for name, tensor in own.items()}
+        self.__dict__.update({name: loaded[name].to(tensor.device, copy=True) for name, tensor in own.items()})
 
 
 @runtime_checkable
@@ -116,8 +116,8 @@ class Restarts(Protocol):
     def restarted(self, fresh: Self) -> Self:
         """Return the state after a reset, from this state and a fresh one.
 
-        The result has nothing that was computed with the trained values, because scores and features of the trained
-        and of the initial model are not comparable.
+        The result must not contain anything that was computed with the trained values, because scores and features of
+        the trained and of the initial model are not comparable.
         """
 
 

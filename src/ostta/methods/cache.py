@@ -16,7 +16,6 @@ import torch
 
 from ..config.declare import option
 from ..core.checks import require_intact, require_kind, require_names, require_room, require_unit, stored
-from ..core.types import Error
 
 # The logit scale for which the published weights were chosen.
 PUBLISHED_SCALE = 100.0
@@ -56,8 +55,6 @@ class ClassCache:
     """
 
     def __init__(self, classes: int, depth: int, width: int, device: torch.device | None = None) -> None:
-        if depth < 1:
-            raise Error(f"A cache holds at least one feature per class, not {depth}.", code="capacity-invalid")
         require_room("A cache", (classes, depth, width))
         self.features = torch.zeros(classes, depth, width, device=device)
         # Infinite entropy marks an empty position, so that any candidate replaces it.

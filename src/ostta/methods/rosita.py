@@ -73,9 +73,10 @@ class RositaOptions(GroupOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        odd = sorted(set(self.losses) - set(PARTS))
-        if odd or not self.losses:
-            raise Error(f"`losses` takes some of re, d, u, not {', '.join(odd) or 'nothing'}.", code="option-invalid")
+        unknown = sorted(set(self.losses) - set(PARTS))
+        if unknown or not self.losses:
+            names = ", ".join(unknown) or "nothing"
+            raise Error(f"`losses` must be one or more of re, d, u, not {names}.", code="option-invalid")
         if self.undesired_bank <= self.k:
             raise Error(
                 f"`undesired_bank` ({self.undesired_bank}) must exceed `k` ({self.k}), or L_D and L_U never start.",
@@ -146,7 +147,7 @@ class Rosita(Tuned):
             state.undesired.push(look.features)
 
     def _propose_desired(self, state: RositaState, look: Look[None]) -> Proposal:
-        """Propose a step on L_Re + w L_D, or on the one of the two losses that applies."""
+        """Propose a step on L_Re + w L_D, or on one of the two losses if only one applies."""
         options, label = self.options, pseudo_label(look)
         contrasted, entropy = None, "re" in options.losses
         if "d" in options.losses and self._enough(state.desired.size_with(label), len(state.undesired)):

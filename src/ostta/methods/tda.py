@@ -64,7 +64,7 @@ class TDAOptions(Options):
         for name in ("entropy_window", "mask_window"):
             window = getattr(self, name)
             if len(window) != 2 or window[0] > window[1]:
-                raise Error(f"`{name}` is a lower and an upper bound, not {window}.", code="option-invalid")
+                raise Error(f"`{name}` must be a lower and an upper bound, not {window}.", code="option-invalid")
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
         """Return the shapes of stored tensors that depend on the options, by name."""
@@ -92,9 +92,9 @@ class TDAState:
         negative = options.negative_shots
         self.positive = ClassCache(classes, options.shots, width, device)
         self.negative = ClassCache(classes, negative, width, device) if negative else None
-        room = (classes, negative, options.most_against(classes))
-        require_room("The classes that a negative cache speaks against: a table", room)
-        self.against = torch.full(room, classes, dtype=torch.int32, device=device)
+        shape = (classes, negative, options.most_against(classes))
+        require_room("The table of classes in a negative cache", shape)
+        self.against = torch.full(shape, classes, dtype=torch.int32, device=device)
 
     def memories(self) -> dict[str, FeatureMemory]:
         caches = {"positive": self.positive, "negative": self.negative}
@@ -158,7 +158,7 @@ class TDA(Plain):
         if state.negative is not None:
             similar, filled = state.negative.similarities(features, plan.label, plan.negative)
             weights = _weights(similar, self.options.negative_beta) * filled
-            final = final - self.negative_alpha * _spoken_against(state, weights, plan)
+            final = final - self.negative_alpha * _weights_against(state, weights, plan)
         return Look(views, features, z, final, plan, z if self.options.score_of == "cosine" else None)
 
     def propose(self, state: TDAState, look: Look[TDAPlan], decision: Decision) -> Proposal:
@@ -191,20 +191,20 @@ class TDA(Plain):
         """Return the numbers of the classes with a probability in the window, padded to the size in the state."""
         p = torch.softmax(logits, dim=-1)
         numbers = ((p > self.options.mask_window[0]) & (p < self.options.mask_window[1])).nonzero()[:, 0]
-        room = state.against.new_full(state.against.shape[2:], len(p))
-        room[: len(numbers)] = numbers
-        return room
+        padded = state.against.new_full(state.against.shape[2:], len(p))
+        padded[: len(numbers)] = numbers
+        return padded
 
 
-def _spoken_against(state: TDAState, weights: torch.Tensor, plan: TDAPlan) -> torch.Tensor:
+def _weights_against(state: TDAState, weights: torch.Tensor, plan: TDAPlan) -> torch.Tensor:
     """Return the sum of the weights [C, D] of the entries against each class, including the image at its position."""
     total = weights.new_zeros(len(weights) + 1)
     if plan.negative is not None:
         total.index_add_(0, plan.against, weights[plan.label, plan.negative].expand(len(plan.against)))
         weights[plan.label, plan.negative] = 0
-    speaking = weights.nonzero(as_tuple=True)
-    numbers = state.against[speaking]
-    total.index_add_(0, numbers.flatten(), weights[speaking][:, None].expand_as(numbers).flatten())
+    entries = weights.nonzero(as_tuple=True)
+    numbers = state.against[entries]
+    total.index_add_(0, numbers.flatten(), weights[entries][:, None].expand_as(numbers).flatten())
     return total[:-1]
 
 

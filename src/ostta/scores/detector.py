@@ -21,17 +21,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ..config.declare import Options, option
 from ..core.banks import ScoreBank, feature_row, named
 from ..core.checks import require_names, split, stored, stored_count, stored_length
 from ..core.losses import max_softmax_score
-from ..core.otsu import grid_split
+from ..core.otsu import Floats, grid_split
 from ..core.types import Decision, Look, Preprocessing, Scored
 from .base import Score, Setting
 
-Floats = NDArray[np.float64]
 WINDOW, NOISES, NOISE_SEED = 512, 64, 0
 GRID: Floats = np.arange(100, dtype=np.float64) * 0.01
 FIRST, SECOND, TINY = 0.9, 0.999, 1e-8  # defaults of Adam

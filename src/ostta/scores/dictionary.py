@@ -124,7 +124,7 @@ class Dictionary(Score):
     def __init__(self, options: DictionaryOptions, setting: Setting) -> None:
         if options.kth > options.capacity:
             raise Error(
-                f"`capacity` is at least `kth`, not {options.capacity} with {options.kth}.", code="option-invalid"
+                f"`capacity` ({options.capacity}) must be at least `kth` ({options.kth}).", code="option-invalid"
             )
         self.options = options
         self._temperature = setting.logit_scale if options.base == "msp" else 1.0

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from ..config.declare import PROFILES
-from ..config.registry import (
-    Component,
-    ComponentKind,
-    Components,
-    check_components,
-    find_saved_component,
-    require_known,
-)
+from ..config.registry import ComponentKind, Components, check_components, find_saved_component, require_known
 from ..config.resolve import SOURCES, Resolved, options_classes, rebuild
 from ..core.checks import shown
 from ..core.errors import error_context
@@ -69,13 +62,9 @@ class Description:
 
 def saved_components(content: dict[str, Any], given: ComponentClasses) -> Components:
     """Return the method, the score and the identifier named in a file."""
-
-    def found(kind: ComponentKind, given: str | type[Any] | None) -> Component:
-        return find_saved_component(kind, str(content[kind]), given)
-
-    return check_components(
-        found("method", given.method), found("score", given.score), found("identifier", given.identifier)
-    )
+    kinds: tuple[ComponentKind, ...] = get_args(ComponentKind)
+    method, score, identifier = (find_saved_component(kind, str(content[kind]), getattr(given, kind)) for kind in kinds)
+    return check_components(method, score, identifier)
 
 
 def _read_options(
@@ -88,12 +77,12 @@ def _read_options(
     owned = options_classes(choice, guard="guard" in values)
     for name, content in (("options", values), ("option_sources", sources)):
         if content.keys() != owned.keys():
-            odd = shown(min(content.keys() ^ owned.keys()))
-            raise Error(f"`{name}` must have the entries {', '.join(owned)}; {odd} differs.", code="state-invalid")
+            entry = shown(min(content.keys() ^ owned.keys()))
+            raise Error(f"`{name}` must have the entries {', '.join(owned)}; {entry} differs.", code="state-invalid")
     for owner, options in owned.items():
         if values[owner].keys() != sources[owner].keys():
-            odd = shown(min(values[owner].keys() ^ sources[owner].keys()))
-            raise Error(f"Only one of `options` and `option_sources` has the option {odd}.", code="state-invalid")
+            name = shown(min(values[owner].keys() ^ sources[owner].keys()))
+            raise Error(f"Only one of `options` and `option_sources` has the option {name}.", code="state-invalid")
         for name, source in sources[owner].items():
             if source not in SOURCES:
                 message = (

@@ -37,6 +37,8 @@ FORMAT = 4
 # Types of the tensors of a state, by their names in safetensors.
 TYPES = ("F32", "F64", "I32", "I64", "U8")
 CONTENT, HASH = "ostta", "sha256"
+# The tensors of a file, and its JSON.
+Content = tuple[dict[str, torch.Tensor], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def read_state(path: Path, given: ComponentClasses | None = None) -> tuple[dict[
         # If there is a hash, it must match in every format.
         if (number > 1 or HASH in metadata) and metadata.get(HASH) != _hash(tensors, text):
             raise Error("its content does not match its hash: use another copy of the file.", code="state-damaged")
-        content = _without_format(content)
+        content = {name: value for name, value in content.items() if name != "format"}
         for older in range(number, FORMAT):
             tensors, content = UPGRADES[older](path, tensors, content, given or ComponentClasses())
         return tensors, Description.read(content, given)
@@ -136,10 +138,6 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def _hash(tensors: Mapping[str, torch.Tensor], text: str) -> str:
     return hashlib.sha256(f"{weight_hash(tensors)}\n{text}".encode()).hexdigest()
-
-
-def _without_format(content: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in content.items() if name != "format"}
 
 
 def _from_format_1(
@@ -207,7 +205,6 @@ def _with_new_rule(path: Path, tensors: dict[str, torch.Tensor], content: dict[s
     return {name: tensor for name, tensor in tensors.items() if "identifier" not in name.split("/")}, content
 
 
-Content = tuple[dict[str, torch.Tensor], dict[str, Any]]
 # Functions that convert the content of a file from format n to format n + 1, by n.
 UPGRADES: dict[int, Callable[[Path, dict[str, torch.Tensor], dict[str, Any], ComponentClasses], Content]] = {
     1: _from_format_1,

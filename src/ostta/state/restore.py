@@ -50,7 +50,7 @@ def _source(path: Path, saved: BackboneModel, given: backbones.BackboneSource | 
         return saved.id
     if not saved.restorable:
         raise Error(
-            f"{path} was saved on a backbone that was handed over as an object; pass it as `backbone=`.",
+            f"{path} was saved on a backbone that was passed as an object: pass it again as `backbone=`.",
             code="backbone-missing",
         )
     raise Error(

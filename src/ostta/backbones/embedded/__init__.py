@@ -58,15 +58,15 @@ def embedded_names(folder: Path = FOLDER) -> frozenset[str]:
     return frozenset(_json(folder / "classes.json", []))
 
 
-def load_embedded_maple(folder: Path = FOLDER) -> Maple:
+def load_embedded_maple() -> Maple:
     """Load the model with the MaPLe prompts and token statistics written by `tools/train_maple.py`."""
-    if not (folder / OWN_PROMPTS).is_file():
+    prompts = FOLDER / OWN_PROMPTS
+    if not prompts.is_file():
         raise Error(
-            f"The MaPLe prompts are not in this installation: {folder / OWN_PROMPTS} is missing. Install the package "
-            "again.",
+            f"The MaPLe prompts are not in this installation: {prompts} is missing. Install the package again.",
             code="weights-missing",
         )
-    return load_maple(load_embedded(folder), folder / OWN_PROMPTS, "embedded+maple")
+    return load_maple(load_embedded(), prompts, "embedded+maple")
 
 
 def _model(folder: Path) -> nn.Module:

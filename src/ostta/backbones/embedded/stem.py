@@ -10,9 +10,15 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+# Channels at 16, 8 and 4 pixels.
+WIDTHS = (64, 128, 256)
+
 
 class ConvBlock(nn.Sequential):
-    """Convolution, optional batch norm and ReLU. `fold` merges the batch norm into the convolution for inference."""
+    """Convolution, optional batch norm and ReLU.
+
+    The batch norm is for training: `tools/train_embedded.py` merges it into the convolution.
+    """
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1, *, norm: bool) -> None:
         layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, 3, stride, 1, bias=not norm)]
@@ -20,16 +26,6 @@ class ConvBlock(nn.Sequential):
             layers.append(nn.BatchNorm2d(outputs))
         layers.append(nn.ReLU())
         super().__init__(*layers)
-
-    def fold(self) -> ConvBlock:
-        """Return an equivalent block with the batch norm merged into the convolution."""
-        convolution, norm = self[0], self[1]
-        assert isinstance(convolution, nn.Conv2d)
-        assert isinstance(norm, nn.BatchNorm2d)
-        merged = nn.utils.fusion.fuse_conv_bn_eval(convolution.eval(), norm.eval())
-        plain = ConvBlock(merged.in_channels, merged.out_channels, merged.stride[0], norm=False)
-        plain[0].load_state_dict(merged.state_dict())
-        return plain
 
 
 class Residual(nn.Module):
@@ -46,18 +42,17 @@ class Residual(nn.Module):
 
 
 class Stem(nn.Module):
-    """Three downsampling stages with a residual block each. `widths` are the channels at 16, 8 and 4 pixels."""
+    """Three downsampling stages with a residual block each."""
 
-    def __init__(self, width: int, widths: tuple[int, int, int] = (64, 128, 256), *, norm: bool = False) -> None:
+    def __init__(self, width: int, *, norm: bool = False) -> None:
         super().__init__()
-        blocks: list[nn.Module] = [ConvBlock(3, widths[0] // 2, norm=norm)]
-        previous = widths[0] // 2
-        for channels in widths:
+        previous = WIDTHS[0] // 2
+        blocks: list[nn.Module] = [ConvBlock(3, previous, norm=norm)]
+        for channels in WIDTHS:
             blocks += [ConvBlock(previous, channels, 2, norm=norm), Residual(channels, norm=norm)]
             previous = channels
         self.blocks = nn.Sequential(*blocks)
         self.project = nn.Conv2d(previous, width, 1)
-        self.widths = widths
 
     @property
     def weight(self) -> torch.Tensor:
@@ -67,19 +62,3 @@ class Stem(nn.Module):
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         features: torch.Tensor = self.project(self.blocks(pixels))
         return features
-
-    def fold(self) -> Stem:
-        """Return an equivalent stem without batch norm, for inference."""
-        plain = Stem(self.project.out_channels, self.widths, norm=False)
-        folded: list[nn.Module] = []
-        for block in self.blocks:
-            if isinstance(block, Residual):
-                copy = Residual(block.first[0].in_channels, norm=False)  # type: ignore[arg-type]
-                copy.first, copy.second = block.first.fold(), block.second.fold()
-                folded.append(copy)
-            else:
-                assert isinstance(block, ConvBlock)
-                folded.append(block.fold())
-        plain.blocks = nn.Sequential(*folded)
-        plain.project.load_state_dict(self.project.state_dict())
-        return plain.eval()

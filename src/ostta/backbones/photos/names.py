@@ -37,15 +37,16 @@ class NameLookup:
     >>> names = load_names()
     >>> len(names.classes("dog")), names.classes("acoustic guitar")
     (118, (402,))
-    >>> names.meaning("crane (bird)"), names.meaning("crane (device)")
-    ('crane bird', 'construction crane')
+    >>> [names.class_titles[number] for name in ("crane (bird)", "crane (device)") for number in names.classes(name)]
+    ['crane bird', 'construction crane']
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.synsets: list[Synset] = []
         self._near: dict[str, int] = {}
         for place, line in enumerate(lines):
-            names, above, near, *_ = *line.split("\t"), "", ""
+            # The last columns may be missing.
+            names, above, near = [*line.split("\t"), "", ""][:3]
             parts = [name.rpartition("#") for name in names.split("|")]
             lines_above = tuple(int(number) for number in above.split(",") if number)
             self.synsets.append(Synset(tuple(p[0] for p in parts), tuple(int(p[2]) for p in parts), lines_above))
@@ -101,12 +102,8 @@ class NameLookup:
             raise Error(self.unknown(name), code="class-unknown")
         return self._covered[place]
 
-    def meaning(self, name: str) -> str:
-        """Return the first unambiguous name of the synset, or its first name with a hypernym in brackets."""
-        place = self.find(name)
-        return self._title(place) if place is not None else ""
-
     def _title(self, place: int) -> str:
+        """Return the first unambiguous name of the synset, or its first name with a hypernym in brackets."""
         synset = self.synsets[place]
         qualified = f"{synset.names[0]} ({self.synsets[synset.above[0]].names[0]})" if synset.above else synset.names[0]
         return next((name for name in synset.names if self.find(name) == place), qualified)
@@ -144,11 +141,11 @@ def _plain(name: str) -> str:
 
 
 @cache
-def load_names(file: Path = FILE) -> NameLookup:
+def load_names() -> NameLookup:
     """Load the table that ships with ostta.
 
-    >>> load_names().meaning("domestic dog")
-    'dog'
+    >>> load_names().near("deer")[0]
+    'ruminant'
     """
-    lines = file.read_text(encoding="utf-8").splitlines()
+    lines = FILE.read_text(encoding="utf-8").splitlines()
     return NameLookup([line for line in lines if not line.startswith("#")])

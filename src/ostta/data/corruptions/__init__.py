@@ -128,8 +128,8 @@ def _named(name: str) -> Corruption:
 def _check(image: Pixels, corruptions: list[tuple[str, float]], seed: int, index: int) -> None:
     for name, severity in corruptions:
         _named(name)
-        number = isinstance(severity, int | float | np.integer | np.floating) and not isinstance(severity, bool)
-        if not number or not 0 <= severity <= 5:
+        is_number = isinstance(severity, int | float | np.integer | np.floating) and not isinstance(severity, bool)
+        if not is_number or not 0 <= severity <= 5:
             raise Error(f"Severity {severity!r} does not exist: choose a number from 0 to 5.", code="severity-invalid")
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
         what = f"{image.dtype} {list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
@@ -150,8 +150,8 @@ def _apply(
     corruption = CORRUPTIONS[name]
     ladder = corruption.small if min(image.shape[:2]) <= SMALL_SIDE else corruption.large
     # Other severities are keyed by their bits, a number far above 5 that cannot collide with an integer severity.
-    whole = math.floor(severity) == severity
-    level = int(severity) if whole else int(np.float64(severity).view(np.uint64))
+    is_whole = math.floor(severity) == severity
+    level = int(severity) if is_whole else int(np.float64(severity).view(np.uint64))
     entropy = [*key, zlib.crc32(name.encode()), level] + [1] * second
     options = {"textures": textures} if corruption.textured else {}
     return corruption.apply(image, np.random.default_rng(entropy), *ladder.at(float(severity)), **options)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...core.text import shortened
 from ...feature_files import FeatureFile, features_path, read_features
 from ..dataset import Dataset
 from ..images import ImageFeatures
@@ -28,8 +29,7 @@ def open_features(name: str, root: Path | None, classes: Sequence[str] | None, n
         names = file.classes if classes is None else tuple(classes)
         missing = [each for each in names if each not in file.classes]
         if missing:
-            some = ", ".join(file.classes[:5]) + (", ..." if len(file.classes) > 5 else "")
-            raise invalid(f"'{name}' has no class '{missing[0]}': it has {some or 'no classes'}.")
+            raise invalid(f"'{name}' has no class '{missing[0]}': it has {shortened(file.classes, 5) or 'no classes'}.")
         new_labels = np.array([names.index(each) if each in names else -1 for each in file.classes] + [-1], np.int64)
         labels = new_labels[file.labels]
         rows = np.flatnonzero(labels >= 0)
