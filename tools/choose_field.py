@@ -2,17 +2,17 @@
 
     python tools/choose_field.py encode --work WORK --mnist DIR --caltech caltech101/dev.parquet --out embedded.npz
     python tools/choose_field.py measure --real data/real --golden golden/veil --embedded embedded.npz --set votes=2,3,4
-    python tools/choose_field.py measure ... --sensitivity                     # every constant at -20 % and +20 %
+    python tools/choose_field.py measure ... --sensitivity                     # every number at -20 % and +20 %
     python tools/choose_field.py measure ... --orders 10 --save field.npz      # ten orders; probabilities for diagrams
 
 `encode` computes features of held-out training images (see `choose.py`) under the ten development corruptions.
 `measure` runs the rule on CLIP (20 splits of Imagenette), EfficientNet (4 streams), the embedded model and the
 recorded model at the ratios 0, 0.1 and 1 of unknown to known images; `alike` is the embedded model on known classes
-that are alike, which take no part in the choice and have few images. The figure of a stream is the harmonic mean at
-ratio 1 and the (C+1)-way accuracy elsewhere; a backbone's figure is the mean over its streams and orders, with a 95 %
-interval of the difference to the frozen classifier (bootstrap over streams). With several values, the value that is
-best on the mean of the *other* backbones is reported for each backbone. ECE has 15 bins of equal mass. The guard is
-off; `tests/project/test_choose.py` compares the decisions with those of an adapter.
+that are alike, which take no part in the choice and have few images. Without `--embedded`, both are left out. The
+figure of a stream is the harmonic mean at ratio 1 and the (C+1)-way accuracy elsewhere; a backbone's figure is the mean
+over its streams and orders, with a 95 % interval of the difference to the frozen classifier (bootstrap over streams).
+With several values, the value that is best on the mean of the *other* backbones is reported for each backbone. ECE has
+15 bins of equal mass. The guard is off; `tests/project/test_choose.py` compares the decisions with those of an adapter.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ import itertools
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -40,7 +41,7 @@ from ostta.core.levels import Levels
 from ostta.core.overlay import encode
 from ostta.data.class_names import class_list
 from ostta.data.views import canonical
-from ostta.field import FieldOptions, FieldScore
+from ostta.field import FieldOptions, FieldScore, solve
 from ostta.field.model import fit
 from ostta.field.score import PRIOR
 
@@ -55,6 +56,8 @@ ALIKE = {
     "small mammals": ("hamster", "mouse", "possum", "rabbit", "raccoon", "shrew", "skunk", "squirrel"),
     "flowers": ("orchid", "poppy", "rose", "sunflower", "tulip"),
 }
+# Numbers of `ostta.field.solve` that are not options.
+FIXED = ("NARROWEST", "TOP", "USUAL_SHARE")
 FROZEN = "frozen, LDA"
 Stream = tuple[str, str, np.ndarray, np.ndarray, np.ndarray, float]
 Figures = dict[str, dict[tuple[str, float], list[dict[str, Any]]]]
@@ -101,22 +104,27 @@ def streams(given: argparse.Namespace, ratio: float, order: int) -> Iterator[Str
     spec.loader.exec_module(real)
     for name, text, _, rows, labels, scale in real.streams(ratio, order):
         yield name.split()[0], name, text, rows, labels, scale
-    stored = np.load(given.embedded)
+    if given.embedded is not None:
+        yield from _embedded_streams(np.load(given.embedded), real.mixed, ratio, order)
+    if given.golden is not None:
+        text, rows, labels = recorded(given.golden)
+        made = real.mixed(rows[labels >= 0], labels[labels >= 0], rows[labels < 0], ratio, order)
+        yield "recorded", "recorded", text, *made, 100.0
+
+
+def _embedded_streams(stored: Any, mixed: Callable[..., Any], ratio: float, order: int) -> Iterator[Stream]:
+    """Streams of the embedded model, and those of classes that are alike."""
     for corruption in CORRUPTIONS:
         for unknown in UNKNOWNS if corruption not in HOPELESS else ():
             others = stored[f"cifar100_{corruption}"] if unknown == "cifar100" else stored[unknown]
-            made = real.mixed(stored[f"known_{corruption}"], stored["labels"], others, ratio, order)
+            made = mixed(stored[f"known_{corruption}"], stored["labels"], others, ratio, order)
             yield "embedded", f"{corruption}/{unknown}", stored["text"], *made, 100.0
     for name, classes in ALIKE.items() if ratio == 1 else ():
         numbers = [class_list("cifar100").names.index(title) for title in classes]
         labels = np.array([numbers.index(label) if label in numbers else -1 for label in stored["cifar100_labels"]])
         rows = stored["cifar100_all"]
-        made = real.mixed(rows[labels >= 0], labels[labels >= 0], rows[labels < 0], ratio, order)
+        made = mixed(rows[labels >= 0], labels[labels >= 0], rows[labels < 0], ratio, order)
         yield "alike", name, stored["cifar100_text"][numbers], *made, 100.0
-    if given.golden is not None:
-        text, rows, labels = recorded(given.golden)
-        made = real.mixed(rows[labels >= 0], labels[labels >= 0], rows[labels < 0], ratio, order)
-        yield "recorded", "recorded", text, *made, 100.0
 
 
 @cache
@@ -163,7 +171,8 @@ def run(stream: Stream, **options: Any) -> dict[str, Any]:
         accepted, classes = np.array([each.known for each in found]), np.array([each.index for each in found])
         odds = None
     else:
-        odds, classes = decide(text, rows, FieldOptions(**options))
+        with patch.dict(vars(solve), options.pop("fixed", {})):
+            odds, classes = decide(text, rows, FieldOptions(**options))
         accepted = odds >= 0
     known, right = labels >= 0, accepted & (classes == labels)
     desired, undesired = right[known].mean(), (~accepted)[~known].mean() if (~known).any() else 1.0
@@ -250,6 +259,9 @@ def _choices(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
                     continue
                 value = type(field.default)(field.default * factor)
                 choices[f"{field.name}={value:g}"] = {field.name: value}
+        for name, factor in itertools.product(FIXED, (0.8, 1.2)):
+            value = getattr(solve, name) * factor
+            choices[f"{name}={value:g}"] = {"fixed": {name: value}}
     kinds = {field.name: type(field.default) for field in fields(FieldOptions)}
     lines = [[(text.partition("=")[0], value) for value in text.partition("=")[2].split(",")] for text in given.set]
     for pairs in itertools.product(*lines) if lines else ():
@@ -268,7 +280,7 @@ def main(arguments: list[str] | None = None) -> None:
     encoding.add_argument("--images", type=int, default=1504, help="images of each set, a multiple of 32")
     encoding.add_argument("--out", type=Path, required=True)
     measuring.add_argument("--real", type=Path, required=True, help="features of real backbones, with streams.py")
-    measuring.add_argument("--embedded", type=Path, required=True, help="the file that `encode` wrote")
+    measuring.add_argument("--embedded", type=Path, help="the file that `encode` wrote")
     measuring.add_argument("--golden", type=Path, help="folder of the recorded stream and its image tower")
     measuring.add_argument("--set", action="append", default=[], metavar="NAME=A,B")
     measuring.add_argument("--only", action="append", default=[], help="a backbone; again for another")

@@ -132,7 +132,7 @@ class Measure:
 
 # --- ranking ----------------------------------------------------------------------------------------------------------
 def openauc(run: RunColumns) -> float | None:
-    """Return OpenAUC (Wang et al., 2022): mean over pairs (known i, unknown j) of [class of i right] [s_i > s_j]."""
+    """OpenAUC (Wang et al., 2022): mean over pairs (known i, unknown j) of [class of i right] [s_i > s_j]."""
     if not run.has_both_sides:
         return None
     unknown = np.sort(run.scores[~run.known])
@@ -142,7 +142,7 @@ def openauc(run: RunColumns) -> float | None:
 
 
 def oscr(run: RunColumns) -> float | None:
-    """Return the area under the OSCR curve (Dhamija et al., 2018): known images right against unknown accepted."""
+    """Area under the OSCR curve (Dhamija et al., 2018): known images right against unknown accepted."""
     if not run.has_both_sides:
         return None
     ends, order = _tie_ends(run.scores)
@@ -151,17 +151,17 @@ def oscr(run: RunColumns) -> float | None:
 
 
 def aupr_known(run: RunColumns) -> float | None:
-    """Return average precision with known images as the positive class."""
+    """Average precision with known images as the positive class."""
     return _average_precision(run.known, run.scores)
 
 
 def aupr_unknown(run: RunColumns) -> float | None:
-    """Return average precision with unknown images as the positive class."""
+    """Average precision with unknown images as the positive class."""
     return _average_precision(~run.known, -run.scores)
 
 
 def share_unknown(run: RunColumns) -> float | None:
-    """Return the share of unknown images, which is the AUPR of a random score."""
+    """Share of unknown images, which is the AUPR of a random score."""
     return 100 * float((~run.known).mean())
 
 
@@ -175,7 +175,7 @@ def _average_precision(positive: Flags, scores: Floats) -> float | None:
 
 # --- calibration ------------------------------------------------------------------------------------------------------
 def ece(run: RunColumns) -> float | None:
-    """Return the mean of |share of known images - mean P(known)| over bins; equal probabilities share a bin."""
+    """Mean of |share of known images - mean P(known)| over bins; equal probabilities share a bin."""
     known, probability = _with_probability(run)
     if not len(probability):
         return None
@@ -186,7 +186,7 @@ def ece(run: RunColumns) -> float | None:
 
 
 def brier(run: RunColumns) -> float | None:
-    """Return the mean of (P(known) - [image is known])^2."""
+    """Mean of (P(known) - [image is known])^2."""
     known, probability = _with_probability(run)
     return float(np.mean((probability - known) ** 2)) if len(probability) else None
 
@@ -198,7 +198,7 @@ def _with_probability(run: RunColumns) -> tuple[Floats, Floats]:
 
 # --- risk and coverage ------------------------------------------------------------------------------------------------
 def augrc(run: RunColumns) -> float | None:
-    """Return the area under the generalised risk-coverage curve (Traub et al., 2024)."""
+    """Area under the generalised risk-coverage curve (Traub et al., 2024)."""
     coverage, risk = _generalised_risk(run)
     return 100 * float(np.trapezoid(risk, coverage))
 
@@ -230,23 +230,23 @@ def _tie_ends(scores: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 # --- other measures ---------------------------------------------------------------------------------------------------
 def share_undecided(run: RunColumns) -> float | None:
-    """Return the share of undecided images; None if the identifier has no probabilities."""
+    """Share of undecided images; None if the identifier has no probabilities."""
     return 100 * float(run.undecided.mean()) if np.isfinite(run.probability).any() else None
 
 
 def rejected_closed(run: RunColumns) -> float | None:
-    """Return the share of rejected known images; None on a stream with unknown images."""
+    """Share of rejected known images; None on a stream with unknown images."""
     return 100 * float((~run.accepted).mean()) if run.known.all() and len(run.known) else None
 
 
 def update_purity(run: RunColumns) -> float | None:
-    """Return the share of updates with a known image and its class, or an unknown image treated as unknown."""
+    """Share of updates with a known image and its class, or an unknown image treated as unknown."""
     right = np.where(run.treated_as_known, run.pseudo_label == run.labels, ~run.known)
     return 100 * float(right[run.adapted].mean()) if run.adapted.any() else None
 
 
 def regret(ours: RunColumns, frozen: RunColumns, window: int = WINDOW) -> float:
-    """Return the largest loss of accuracy against the frozen classifier in any `window` consecutive images, in points.
+    """Largest loss of accuracy against the frozen classifier in any `window` consecutive images, in points.
 
     Accuracy is (C+1)-way: known images accepted with their class, and unknown images rejected. A stream shorter than
     the window is one window. The result is negative if the run is better in every window.

@@ -15,10 +15,11 @@ from ..scores.base import Setting
 from ..scores.window import Floats, Singles, WindowScore
 from .model import StreamModel, fit, neighbour_count
 from .options import FieldOptions
+from .solve import USUAL_SHARE
 from .words import Words, expanded
 
-# Log-odds before the first fit: three of four images are known.
-PRIOR = math.log(3)
+# Log-odds before the first fit.
+PRIOR = math.log(USUAL_SHARE / (1 - USUAL_SHARE))
 
 
 class FieldScore(WindowScore):

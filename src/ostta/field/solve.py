@@ -13,6 +13,10 @@ from .side_evidence import SideModel, fit_side
 
 # Iterations of one fit; the share of known images keeps its value of the start during the first ones.
 ITERATIONS, SHARE_HELD = 10, 4
+# Share of known images before anything is known about the stream, and in the prior of the estimated share.
+USUAL_SHARE = 0.75
+# Quantile of the fits that is the prior mean of the fit of known images.
+TOP = 0.8
 # Bounds of the estimated share of unknown images: they are never excluded, and never taken for certain.
 SHARES = (0.02, 0.95)
 # Smallest deviation of the fit of unknown images, in deviations of the second-best class of known images.
@@ -92,7 +96,7 @@ class Window:
     def text_alone(self) -> Floats:
         """P(known) of each image by its fit, with parameters that are not estimated."""
         share = 1 - unknown_share(float(np.mean(self.fit < 0)) + 1 / len(self.fit))
-        top = np.maximum(np.quantile(self.fit, 0.8), self.options.known_distance)
+        top = np.maximum(np.quantile(self.fit, TOP), self.options.known_distance)
         text = _text_evidence(self.fit, np.full_like(self.fit, top), self.options.known_spread, 0.0, 1.0)
         return sigmoid(logit(share) + text)
 
@@ -105,19 +109,18 @@ class Window:
         fit, best, prior, images = self.fit, self.best, self.options.prior_images, len(self.fit)
         known, share = starts, starts.mean(1, keepdims=True)
         free = np.zeros(share.shape, bool) if free is None else free
-        members, highest = np.eye(self.classes)[best], np.quantile(fit, 0.8)
+        members, highest = np.eye(self.classes)[best], np.quantile(fit, TOP)
         for iteration in range(ITERATIONS):
             totals = known.sum(1, keepdims=True)
             *unknown, chance = self._unknown_fits(known, free)
             floor, narrowest = chance + self.options.known_distance * unknown[1], self.options.known_spread * unknown[1]
-            # The prior mean of the fit of known images is what the best fifth of the window exceeds.
             sums, top = known * fit, np.maximum(highest, floor)
             overall = (sums.sum(1, keepdims=True) + prior * top) / (totals + prior)
             class_means = np.maximum((sums @ members + prior * overall) / (known @ members + prior), floor)
             means = class_means[:, best]
             squares = (known * (fit - means) ** 2).sum(1, keepdims=True)
             spread = np.maximum(np.sqrt((squares + prior * narrowest**2) / (totals + prior)), narrowest)
-            estimated = (totals + 0.75 * prior) / (images + prior)
+            estimated = (totals + USUAL_SHARE * prior) / (images + prior)
             if iteration >= SHARE_HELD:
                 below = ((fit < chance).sum(1, keepdims=True) + 1) / images
                 known_below = (known * _below_zero((means - chance) / spread)).sum(1, keepdims=True) / totals
