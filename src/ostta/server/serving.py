@@ -89,6 +89,7 @@ def serve_locally(
     opened = None if place is None else open_store(place, folder, exclusive=True)
     with nullcontext() if opened is None else closing(opened):
         pool = StreamPool(backbone, queue=settings.limits.waiting, device=device, dtype=dtype)
+        log("model loaded", backbone=pool.backbone.id)
         engine = LocalEngine(pool, settings, opened)
         listen(create_app(engine, settings, tokens), settings, host=host, port=port)
     if engine.unsaved:
