@@ -15,7 +15,7 @@ TINY = 1e-9
 
 
 def clipped(values: Floats, low: Floats | float, high: Floats | float) -> Floats:
-    """`numpy.clip`, which takes five times as long on the arrays of one image."""
+    """Limit values to a range. `numpy.clip` takes twice as long on the arrays of one image."""
     result: Floats = np.minimum(np.maximum(values, low), high)
     return result
 
