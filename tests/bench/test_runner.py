@@ -425,6 +425,16 @@ def test_a_result_of_other_weights_is_not_taken_for_this_one(undisturbed: Path, 
         run_grid(GRID[:1], None, tmp_path, keep_records=True)
 
 
+def test_a_result_file_that_cannot_be_read_is_renamed_and_its_run_repeated(undisturbed: Path, tmp_path: Path) -> None:
+    (path,) = undisturbed.glob("zero_shot*.json")
+    half = path.read_bytes()[: path.stat().st_size // 2]
+    (tmp_path / path.name).write_bytes(half)
+    with pytest.warns(UserWarning, match=path.name):
+        assert run_grid(GRID[:1], None, tmp_path, engine="inside").done == 1
+    assert bare_result(tmp_path / path.name) == bare_result(path)
+    assert (tmp_path / f"{path.name}.damaged").read_bytes() == half
+
+
 @pytest.mark.slow  # as above
 def test_a_run_that_fails_is_noted_and_stops_no_other(suite: str, tmp_path: Path) -> None:
     out, data = tmp_path / "out", tmp_path / "data"

@@ -26,6 +26,7 @@ from ostta.bench.collected import SuiteResults, collect_results
 from ostta.bench.data_export import tidy_rows
 from ostta.bench.figures import DELTA, SuiteFigures
 from ostta.bench.folder import ResultFolder
+from ostta.bench.footnotes import why_no_interval
 from ostta.bench.formats import FORMATS
 from ostta.bench.paper.values import find
 from ostta.bench.records import read_records
@@ -753,7 +754,7 @@ def test_runs_with_records_are_drawn_three_times_each(suite: Suite, tmp_path: Pa
     (tmp_path / "1.parquet").unlink()
     broken = suite_report(SuiteFigures(collect_results(suite, tmp_path, seeds=[0], only=only)))
     assert broken.count('class="chart"') == 0
-    assert broken.count("cannot be read") == 2
+    assert broken.count("<li>The records ") == 2
 
 
 def test_a_page_of_many_long_runs_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -992,7 +993,11 @@ def test_records_of_other_images_give_no_interval(grouped: SuiteFigures, tmp_pat
     delta = figures.figure(SAME_BUT_DAF, ("jpeg", "MNIST"), DELTA)
     assert delta.mean is not None
     assert delta.low is None
-    assert "1 file of records cannot be used for intervals" in FORMATS["md"](figures)
+    assert (figures.paired.unreadable, figures.paired.different) == ([], ["0.parquet"])
+    (tmp_path / "1.parquet").write_bytes(b"junk")
+    figures = SuiteFigures(collect_results(suite, tmp_path, seeds=[0], only=only))
+    assert (figures.paired.unreadable, figures.paired.different) == (["1.parquet"], [])
+    assert why_no_interval(figures) == "1 file of records cannot be read"
 
 
 def test_times_of_runs_by_cached_features_are_not_shown(tmp_path: Path) -> None:

@@ -152,7 +152,14 @@ def why_no_interval(figures: SuiteFigures) -> str:
         return f"{metric_name(other)} cannot be resampled over images"
     results = [result for _, _, result in figures.distinct]
     bare = sum(result.records is None for result in results)
-    return f"{bare} of {len(results)} runs kept no records" if bare else "the records are not of the same images"
+    if bare:
+        return f"{bare} of {len(results)} runs kept no records"
+    unreadable = len(figures.paired.unreadable)
+    return (
+        f"{counted(unreadable, 'file')} of records cannot be read"
+        if unreadable
+        else "the records are not of the same images"
+    )
 
 
 def _shares(figures: SuiteFigures) -> str:
@@ -192,11 +199,12 @@ def _gaps(figures: SuiteFigures) -> str:
 def _cautions(figures: SuiteFigures) -> list[str]:
     """Return cautions about the result files: unusable records, different weights, old, unreadable and failed runs."""
     collected, cautions = figures.collected, list[str]()
-    unusable = figures.paired.unusable
-    if unusable:
-        cautions.append(
-            f"{counted(len(unusable), 'file')} of records cannot be used for intervals, such as {unusable[0]}."
-        )
+    for files, problem in (
+        (figures.paired.unreadable, "cannot be read"),
+        (figures.paired.different, "cannot be used for intervals because of other images"),
+    ):
+        if files:
+            cautions.append(f"{counted(len(files), 'file')} of records {problem}, such as {files[0]}.")
     weights: dict[str, set[str]] = {}
     for _, _, result in figures.distinct:
         weights.setdefault(result.spec.backbone, set()).add(result.weight_hash)

@@ -234,13 +234,14 @@ class Evidence:
 class PairedDifferences:
     """Differences between the runs of a suite in shared resamples of images, as far as records exist.
 
-    All runs share one set of resamples, so that differences can be averaged over streams. `unusable`: files of records
-    that cannot be read or have other images than the stream.
+    All runs share one set of resamples, so that differences can be averaged over streams. `unreadable`: files of
+    records that cannot be read. `different`: files of records with other images than those of the stream.
     """
 
     def __init__(self, folder: Path, results: Iterable[Result], metrics: Sequence[str]) -> None:
         self._folder, self._metrics = folder, [metric for metric in metrics if metric in METRICS]
-        self.unusable: list[str] = []
+        self.unreadable: list[str] = []
+        self.different: list[str] = []
         self._measured: dict[str, _Measured | None] = {}
         # One run of each stream has all of its images.
         kept = [result for result in results if result.records is not None and self._metrics]
@@ -277,7 +278,7 @@ class PairedDifferences:
             if first is None or second is None:
                 return None
             if first.order != second.order:
-                self._give_up(one)
+                _note(one, self.different)
                 return None
             parts.append(first.values[metric] - second.values[metric])
             images.update(first.places.tolist())
@@ -301,7 +302,7 @@ class PairedDifferences:
             values = {m: drawn.values([outcomes], m, by_domain=continual and m == "hm") for m in self._metrics}
             places = drawn.places(outcomes)
         except KeyError:
-            self._give_up(result)
+            _note(result, self.different)
             return None
         return _Measured(values, hash(tuple(outcomes.images)), places, outcomes)
 
@@ -309,12 +310,14 @@ class PairedDifferences:
         try:
             return records_of(result, self._folder, PAIRED).outcomes
         except Error:
-            self._give_up(result)
+            _note(result, self.unreadable)
             return None
 
-    def _give_up(self, result: Result) -> None:
-        if result.records is not None and result.records not in self.unusable:
-            self.unusable.append(result.records)
+
+def _note(result: Result, files: list[str]) -> None:
+    """Append the file of the records to `files`."""
+    if result.records is not None and result.records not in files:
+        files.append(result.records)
 
 
 def evidence_of_resamples(resampled: Values, changed: int, images: int, seeds: tuple[int, ...] = ()) -> Evidence | None:

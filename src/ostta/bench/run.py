@@ -266,10 +266,11 @@ def summarise(prepared: Prepared, reached: RunPosition) -> Result:
 
 @dataclass(frozen=True)
 class ResultFile:
-    """The path of a result, and whether it was computed now."""
+    """The path of a result, whether it was computed now, and a note if it replaces a file that cannot be read."""
 
     path: Path
     fresh: bool
+    note: str = ""
 
 
 def ensure_result(
@@ -286,13 +287,18 @@ def ensure_result(
     """Carry out a run unless its result is already in `out`.
 
     keep_records: whether the per-image records are kept. With True, a run whose result has no records is carried out
-    again; with None it is not. locked: whether this process already holds the lock of the run. cache_features: whether
-    image features are kept in `out` and shared by runs that need nothing else.
+    again; with None it is not. A result file that cannot be read is renamed. locked: whether this process already
+    holds the lock of the run. cache_features: whether image features are kept in `out` and shared by runs that need
+    nothing else.
     """
     make_folder(out)
     with nullcontext() if locked else wait_for_lock(out, prepared.spec):
-        path = prepared.path(out)
-        before = existing(prepared, out)
+        path, note = prepared.path(out), ""
+        try:
+            before = existing(prepared, out)
+        except Error as problem:
+            before, renamed = None, path.replace(path.with_name(f"{path.name}.damaged"))
+            note = f"{problem} It was renamed to {renamed.name}, and the run was carried out again."
         if before is not None and (not keep_records or StoredResult(path, before).records is not None):
             return ResultFile(path, fresh=False)
         checkpoint = Checkpoint(out, prepared.key, _identity(prepared), checkpoint_every)
@@ -312,7 +318,7 @@ def ensure_result(
         # Remove the partial files of a process that was killed.
         for begun in out.glob(f".{path.stem}.*.partial"):
             begun.unlink(missing_ok=True)
-    return ResultFile(path, fresh=True)
+    return ResultFile(path, fresh=True, note=note)
 
 
 def run(

@@ -201,6 +201,8 @@ class _Grid:
 
     def end(self, ending: Ending) -> None:
         out = self._common.out
+        if ending.note:
+            warnings.warn(ending.note, stacklevel=2)
         try:
             if ending.state is Outcome.FAILED:
                 self.failed.append(ending)

@@ -72,12 +72,16 @@ class Outcome(StrEnum):
 
 
 class Ending(FileModel):
-    """How a run ended. A failed run has a `reason`, and a `trace` if the error was not an `ostta.Error`."""
+    """How a run ended. A failed run has a `reason`, and a `trace` if the error was not an `ostta.Error`.
+
+    note: what a person should know about a run that did not fail.
+    """
 
     spec: RunSpec
     state: Outcome
     reason: str = ""
     trace: str | None = None
+    note: str = ""
 
     @property
     def key(self) -> str:
@@ -103,7 +107,7 @@ def attempt(job: Job, watch: Watch | None = None, backbone: Backbone | None = No
     except Exception as problem:
         reason = f"An unexpected {type(problem).__name__}: {str(problem) or 'no more is known'}."
         return Ending(spec=job.spec, state=Outcome.FAILED, reason=reason, trace=traceback.format_exc())
-    return Ending(spec=job.spec, state=Outcome.DONE if file.fresh else Outcome.SKIPPED)
+    return Ending(spec=job.spec, state=Outcome.DONE if file.fresh else Outcome.SKIPPED, note=file.note)
 
 
 class LoadedBackbones:

@@ -20,6 +20,8 @@ def run_one(spec: RunSpec, data: Path | None, out: Path, *, records: bool | None
     with progress_line(name_of(spec)) as watch:
         file = ensure_result(prepared, out, keep_records=records, watch=watch, log=log)
     path, result = file.path, read_result(file.path)
+    if file.note:
+        print(file.note)
     if not file.fresh:
         print("Result reused: the folder has the result of this run on the same stream, weights and classes.")
     frozen = ResultFolder(out, containing=result.stream.hash).frozen_for(result)
