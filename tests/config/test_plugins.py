@@ -306,6 +306,22 @@ def test_ostta_run_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert len(list(Path("runs").glob("*.json"))) == 2
 
 
+def test_a_changed_data_file_of_a_plug_in_is_another_run(tmp_path: Path) -> None:
+    own, data = own_copy(tmp_path, "FILES = ['means.txt']\n"), tmp_path / "means.txt"
+    asked = RunSpec(method=f"{own}:ClassMeans", **SAMPLES)
+    with raises("file-not-found"):
+        with_code(asked)
+    data.write_text("1")
+    before = with_code(asked)
+    assert before.plugins[str(data)] == hashlib.sha256(b"1").hexdigest()
+    path = run(before, None, tmp_path / "runs")
+    assert run(with_code(asked), None, tmp_path / "runs") == path
+    data.write_text("2")
+    assert run(with_code(asked), None, tmp_path / "runs") != path
+    with raises("plugin-changed"):
+        prepare(before, None)
+
+
 def test_a_spec_without_own_code_has_the_key_it_always_had() -> None:
     assert "plugins" not in RunSpec().model_dump()
     assert with_code(RunSpec(options={"lr": "1e-3"})) == RunSpec(options={"lr": 0.001})

@@ -252,7 +252,8 @@ class RunSpec(FileModel):
     dtype: Literal["float32", "bfloat16", "float16"] = _field("machine", "float32")
     # Images that are encoded in one batch. Part of the spec because it changes the last bits of features.
     ahead: Annotated[int, Field(ge=1, le=1_024)] = _field("machine", 1)
-    # The SHA-256 of each file of code that the run names as path/file.py:Name; `with_code` fills it in.
+    # The SHA-256 of each file of code that the run names as path/file.py:Name, and of each data file that the code
+    # declares; `with_code` fills it in.
     plugins: dict[str, str] = _field("method", default_factory=dict)
 
     @model_validator(mode="before")
@@ -432,13 +433,16 @@ def files_of(spec: RunSpec) -> list[str]:
 def with_code(spec: RunSpec, folder: Path | None = None) -> RunSpec:
     """Return the spec with the hash of each file of code that it names, so that an edited file is another run.
 
-    The files are executed here, to read the options by their types. Paths are relative to `folder`. Carrying out a spec
-    executes the files that it names: a spec from an untrusted result file needs the user's consent first (`verify.py`).
+    The data files that the code declares (`plugins.data_hashes`) are included. The files of code are executed here, to
+    read the options by their types. Paths are relative to `folder`. Carrying out a spec executes the files that it
+    names: a spec from an untrusted result file needs the user's consent first (`verify.py`).
     """
     places = {name: plugins.placed_file(name, folder) for name in files_of(spec)}
     if not places:
         return spec
     hashes = {place: plugins.file_hash(place) for place in places.values()}
+    for place in places.values():
+        hashes |= plugins.data_hashes(place, hashes[place])
     fields: dict[str, Any] = {field: _placed_name(getattr(spec, field), places) for field in (*_CODE, *_SETS)}
     if spec.scenario.kind == "domains":
         domains = [
@@ -452,6 +456,9 @@ def with_code(spec: RunSpec, folder: Path | None = None) -> RunSpec:
 
 def code_of(spec: RunSpec) -> dict[str, Any]:
     """Execute the files that `spec` names, if their hashes are those of the spec, and return their objects by name."""
+    for name in files_of(spec):
+        for path, now in plugins.data_hashes(name, spec.plugins.get(name)).items():
+            plugins.require_unchanged(path, now, spec.plugins.get(path))
     return {name: plugins.from_file(name, spec.plugins.get(name)) for name in files_of(spec)}
 
 

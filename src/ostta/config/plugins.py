@@ -21,7 +21,7 @@ from typing import Any, Literal
 from ..core.checks import shown
 from ..core.errors import reason_of
 from ..core.types import Error
-from ..io import absolute_path, read_regular
+from ..io import absolute_path, check_regular, open_regular, read_regular
 
 Kind = Literal["method", "score", "identifier", "backbone", "dataset", "measure"]
 _MODULE = "ostta_file_"
@@ -94,15 +94,35 @@ def from_file(name: str, sha256: str | None = None) -> Any:
             f"An object in a file must be named as path/file.py:Name, not {shown(name)}.", code="plugin-invalid"
         )
     place, _, thing = placed_file(name).rpartition(":")
-    source = source_of(name, sha256)
-    hashed = hashlib.sha256(source).hexdigest()
-    module = _RUN.get((place, hashed)) or _run(Path(place), source, hashed)
+    module = _module_of(name, sha256)
     if not hasattr(module, thing):
         own = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
         raise Error(
             f"There is no {thing!r} in {place}; the file defines {', '.join(own) or 'nothing'}.", code="plugin-invalid"
         )
     return getattr(module, thing)
+
+
+def data_hashes(name: str, sha256: str | None = None) -> dict[str, str]:
+    """Return the SHA-256 of each data file that the Python file in `name` lists in `FILES`, by absolute path.
+
+    Relative paths start at the folder of the Python file.
+    """
+    place, files = placed_file(name).rpartition(":")[0], getattr(_module_of(name, sha256), "FILES", [])
+    if not isinstance(files, list | tuple) or not all(isinstance(file, str | Path) for file in files):
+        raise Error(f"`FILES` in {place} must be a list of paths, not {shown(files)}.", code="plugin-invalid")
+    hashes = {}
+    for path in (absolute_path(Path(file), Path(place).parent) for file in files):
+        check_regular(path, f"data file of {place}")
+        hashes[str(path)] = _data_hash(path, path.stat().st_size, path.stat().st_mtime_ns)
+    return hashes
+
+
+@cache
+def _data_hash(path: Path, size: int, modified: int) -> str:
+    """Return the SHA-256 of a file, which is read again if its size or its modification time has changed."""
+    with open_regular(path, "data file") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def file_not_allowed(kind: str, name: str, instead: str) -> Error:
@@ -125,11 +145,16 @@ def source_of(name: str, sha256: str | None = None) -> bytes:
         return _SOURCES[sha256]
     place = placed_file(name).rpartition(":")[0]
     source = read_regular(Path(place), "Python file")
-    if sha256 is not None and hashlib.sha256(source).hexdigest() != sha256:
-        raise Error(
-            f"The file {place} has changed since the run was planned: its SHA-256 was {sha256}.", code="plugin-changed"
-        )
+    require_unchanged(place, hashlib.sha256(source).hexdigest(), sha256)
     return source
+
+
+def require_unchanged(path: str, now: str, planned: str | None) -> None:
+    """Raise an Error if the SHA-256 of a file is not the planned one."""
+    if planned not in (None, now):
+        raise Error(
+            f"The file {path} has changed since the run was planned: its SHA-256 was {planned}.", code="plugin-changed"
+        )
 
 
 def know_source(source: bytes) -> None:
@@ -141,6 +166,12 @@ def file_name(thing: Any) -> str | None:
     """Return `file.py:Name` of an object from `from_file`, or None."""
     module = sys.modules.get(thing.__module__) if str(thing.__module__).startswith(_MODULE) else None
     return None if module is None or module.__file__ is None else f"{Path(module.__file__).name}:{thing.__qualname__}"
+
+
+def _module_of(name: str, sha256: str | None) -> types.ModuleType:
+    source = source_of(name, sha256)
+    place, hashed = placed_file(name).rpartition(":")[0], hashlib.sha256(source).hexdigest()
+    return _RUN.get((place, hashed)) or _run(Path(place), source, hashed)
 
 
 def _run(path: Path, source: bytes, hashed: str) -> types.ModuleType:
