@@ -420,6 +420,25 @@ def test_a_suite_of_ones_own_needs_axes_alone(tmp_path: Path, monkeypatch: pytes
     assert load_suite(str(path)).rows == ("desired",)
 
 
+def test_paths_of_a_suite_start_at_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "suites" / "mine.toml"
+    path.parent.mkdir()
+    path.write_text(
+        """
+        [base]
+        backbone = "features:../x.npz"
+        desired = "features:../x.npz"
+        [axes.stream]
+        own = { undesired = "folder:textures" }
+        domains = { scenario = { kind = "domains", domains = [{ desired = "parquet:one.parquet" }] } }
+        """
+    )
+    own, domains = (cell.spec for cell in expand(load_suite(str(path))))
+    assert {own.backbone, own.desired} == {f"features:{tmp_path}/x.npz"}
+    assert own.undesired == f"folder:{tmp_path}/suites/textures"
+    assert domains.scenario.domains[0].desired == f"parquet:{tmp_path}/suites/one.parquet"
+
+
 def test_the_words_of_ones_own_suite_are_not_the_papers(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(f'what = "mine"\nlabels = ["tab:mine"]\n{OWN}')

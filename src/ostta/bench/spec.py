@@ -157,6 +157,11 @@ class FoolingScenario(Mixed):
     pool: int = 3
 
 
+def _folder(info: ValidationInfo) -> Path | None:
+    """Return the folder at which relative paths start, which a suite gives as the validation context."""
+    return None if info.context is None else info.context["folder"]
+
+
 class DomainSpec(FileModel):
     """One domain of a user's list. None stands for the value of the run. `name`: name of the domain in results."""
 
@@ -168,8 +173,8 @@ class DomainSpec(FileModel):
 
     @field_validator("desired", "undesired")
     @classmethod
-    def _placed(cls, name: str | None) -> str | None:
-        return None if name is None else placed(name)
+    def _placed(cls, name: str | None, info: ValidationInfo) -> str | None:
+        return None if name is None else placed(name, _folder(info))
 
 
 class DomainsScenario(Mixed):
@@ -280,7 +285,7 @@ class RunSpec(FileModel):
         if not is_unicode(name):
             raise ValueError(f"the name {name!r} is not valid Unicode text, and a result could not be filed under it")
         has_path = info.field_name in _SETS or (info.field_name == "backbone" and name.startswith(FEATURES))
-        return placed(name) if has_path else name
+        return placed(name, _folder(info)) if has_path else name
 
 
 def fields_of(*roles: Role) -> tuple[str, ...]:

@@ -18,8 +18,9 @@ setting scaled to the embedded model, and those in `decide/` run on feature file
     [axes.undesired]
     MNIST = { undesired = "mnist", group = "far" }      # `group`: tables show the mean over the columns of a group
 
-An empty `undesired` means a closed set. Code in a file is named as "file.py:Name", relative to the folder of the
-suite. By default, axes that set only fields of the stream are columns, and all others are rows.
+An empty `undesired` means a closed set. Code in a file is named as "file.py:Name". Relative paths of code and of data
+start at the folder of the suite. By default, axes that set only fields of the stream are columns, and all others are
+rows.
 """
 
 from __future__ import annotations
@@ -257,9 +258,9 @@ FOLDER = Path(__file__).parent / "suites"
 class Cell:
     """One run of a suite and its place in the tables; `row` and `column` are entry names in the order of the axes.
 
-    fields: fields of RunSpec that differ from their defaults. paper: filters of the paper's figures. folder: folder of
-    files of code. stored: spec of a result file; code that it names is not executed. shortened: whether the limit is
-    below that of the suite.
+    fields: fields of RunSpec that differ from their defaults. paper: filters of the paper's figures. folder: folder at
+    which relative paths start. stored: spec of a result file; code that it names is not executed. shortened: whether
+    the limit is below that of the suite.
     """
 
     fields: dict[str, Any]
@@ -276,7 +277,7 @@ class Cell:
         if self.stored is not None:
             return self.stored
         try:
-            return with_code(RunSpec(**self.fields), self.folder)
+            return with_code(RunSpec.model_validate(self.fields, context={"folder": self.folder}), self.folder)
         except ValidationError as problem:
             place = " / ".join([*self.row, *self.column])
             raise Error(f"The run {place} is not possible ({first_problem(problem)}).", code="run-invalid") from None

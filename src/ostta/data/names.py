@@ -154,8 +154,10 @@ def is_own(name: str) -> bool:
     return bool(rest and _without_c(head, OWN)[0])
 
 
-def placed(name: str) -> str:
+def placed(name: str, folder: Path | None = None) -> str:
     """Make the path in `name` absolute, so that the same data always has the same name.
+
+    A relative path starts at `folder`, by default the current folder.
 
     >>> placed("mnist"), placed("folder:/data/./cats")
     ('mnist', 'folder:/data/cats')
@@ -164,7 +166,7 @@ def placed(name: str) -> str:
     is_path = _without_c(head, PATHS)[0] != "" or (name.startswith(PREFIX) and rest.endswith(SUFFIX))
     if not rest or not is_path:
         return name
-    return f"{head}:{absolute_path(Path(rest))}"
+    return f"{head}:{absolute_path(Path(rest), folder)}"
 
 
 def _without_c(word: str, known: Collection[str]) -> tuple[str, bool]:
