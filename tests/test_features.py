@@ -138,6 +138,15 @@ def test_features_go_with_the_backbone_that_made_them_only(photos: FeatureFile, 
             compose(on_features(photos, scenario=scenario), None)
 
 
+def test_records_have_the_rows_of_the_file(tmp_path: Path) -> None:
+    name = f"features:{small_file(tmp_path / 'small.npz', labels=np.array([0, -1, 1, -1, 0, 1]))}"
+    sides = {"backbone": name, "desired": name, "undesired": name, "ratio": 0.5, "draw": "images"}
+    prepared = prepare(RunSpec(method="zero_shot", **sides), None)
+    records = evaluate(prepared.adapter, prepared.stream)
+    rows = dict(zip(records.number, records.label, strict=True))
+    assert rows == {0: 0, 1: -1, 2: 1, 3: -1, 4: 0, 5: 1}
+
+
 def test_classes_of_one_file_can_be_known_and_unknown(photos: FeatureFile) -> None:
     composed = compose(on_features(photos, undesired_classes=["cat", "truck"]), None)
     assert composed.classes == tuple(name for name in photos.classes if name not in ("cat", "truck"))

@@ -192,6 +192,19 @@ def test_results_as_a_table_of_pandas(folder: Path) -> None:
         ostta.bench.load_results(folder / "nowhere")
 
 
+def test_a_table_names_the_score_and_no_folder_of_a_plug_in(folder: Path, tmp_path: Path) -> None:
+    result = read_result(next(folder.glob("*.json")))
+    own = {"method": "/home/me/own.py:Mine", "plugins": {"/home/me/own.py:Mine": "0" * 64}}
+    for identifier in ("lda", "msp", "/home/me/own.py:Line"):
+        spec = changed(result.spec, **own, options={}, score=None, identifier=identifier)
+        name = identifier.rpartition(":")[2]
+        result.model_copy(update={"spec": spec, "records": None}).write(tmp_path / f"{name}.json")
+    table = ostta.bench.load_results(tmp_path).set_index("file")
+    assert table["score"].dropna().to_dict() == {"lda.json": "max", "msp.json": "msp"}
+    assert set(table["method"]) == {"own.py:Mine"}
+    assert set(table["identifier"]) == {"lda", "msp", "own.py:Line"}
+
+
 def test_the_same_data_in_every_format(folder: Path, tmp_path: Path) -> None:
     table = ostta.bench.load_results(folder).sort_values("file")
     code, text, _ = command("bench", "table", str(folder), "--format", "csv")

@@ -6,11 +6,15 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ..config.plugins import names_file
+from ..config.registry import find_components
 from ..core.errors import import_extra
 from ..core.text import guarded
+from ..core.types import Error
 from ..evaluation.measures import MEASURES
 from ..evaluation.metrics import FPR95, NAMES, SUPPORTING
 from .against_frozen import means_to_frozen, ranks_of, to_frozen
@@ -18,10 +22,10 @@ from .collected import Names
 from .figures import FROZEN, Figure, SuiteFigures
 from .folder import ResultFolder
 from .footnotes import footnotes
-from .naming import method_name, stream_name, stream_names, used_condition
+from .naming import method_name, short, stream_name, stream_names, used_condition
 from .records import parquet_bytes
 from .result import Result
-from .spec import stream_key
+from .spec import RunSpec, stream_key
 
 if TYPE_CHECKING:
     import pandas
@@ -49,6 +53,7 @@ def tidy_row(result: Result, file: str, stream: str | None = None) -> dict[str, 
         "name": method_name(spec),
         "stream": stream_name(spec) if stream is None else stream,
         **{name: _plain(getattr(spec, name)) for name in _SPEC},
+        "score": _score(spec),
         **used_condition(spec),
         "scenario": spec.scenario.kind,
         **{name: getattr(result.metrics, name) for name in _FIGURES},
@@ -112,8 +117,18 @@ def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a list or an object as text."""
+    """Return a list or an object as text, and the name of code in a file without its folder."""
+    if names_file(value):
+        return short(value)
     return value if value is None or isinstance(value, str | int | float | bool) else json.dumps(value, default=str)
+
+
+def _score(spec: RunSpec) -> str | None:
+    """Return the score of a run; None if it is the default of an identifier that is not registered."""
+    if spec.score is None:
+        with suppress(Error):
+            return find_components(RunSpec().method, None, spec.identifier).score.name
+    return _plain(spec.score)
 
 
 FIGURE_COLUMNS = (

@@ -38,6 +38,8 @@ class Dataset:
     note:       remark for result tables, or an empty string.
     layout:     path or hub id that the data set was read from.
     files:      path of each image, if the images are separate files.
+    rows:       row of each image in its file, if the data set has only some rows of the file. Records have these rows
+                instead of positions, so that known and unknown images of one file have different numbers.
     condition:  identifier of the corruption: name, severity and, if it is computed here, seed and textures. For a
                 feature file, the hash of the content.
     """
@@ -51,6 +53,7 @@ class Dataset:
     layout: str = ""
     files: Sequence[Path] = field(default=(), repr=False)
     condition: str = ""
+    rows: Sequence[int] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -54,8 +54,8 @@ def drawn_numbers(source: Source) -> Numbers | None:
 class Sample:
     """One image of a stream. `label` is its class, or -1 for an unknown image.
 
-    `source` and `index` are the name of its data set and its number there. `domain` is an index into the `domains` of
-    the stream.
+    `source` and `index` are the name of its data set and its number there, or its row in a feature file. `domain` is
+    an index into the `domains` of the stream.
     """
 
     image: Image.Image
@@ -102,7 +102,8 @@ class Visit:
             drawn = numbers[0] if known else numbers[1]
             number = index if drawn is None else int(drawn[index])
             image = source.image(index) if reads is None or reads(self.domain, known, number) else NO_IMAGE
-            yield Sample(image, label, source.name, number, self.domain)
+            rows = getattr(getattr(source, "whole", source), "rows", ())
+            yield Sample(image, label, source.name, rows[number] if rows else number, self.domain)
 
 
 class Stream:

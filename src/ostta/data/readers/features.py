@@ -48,6 +48,7 @@ def open_features(name: str, root: Path | None, classes: Sequence[str] | None, n
         lambda number: ImageFeatures(file.features[rows[number]]),
         layout=str(path),
         condition=file.hash,
+        rows=rows.tolist(),
     )
 
 
