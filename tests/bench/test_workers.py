@@ -386,3 +386,13 @@ def test_a_suite_that_lacks_data_lists_what_and_how(tmp_path: Path) -> None:
         "  7 runs: The published files of 'cifar10c', snow, are",
     ]
     assert "ostta data get --for embedded/k" in hint
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(grid_module, "run_grid", interrupted)
+    done = CliRunner().invoke(app, ["bench", "run", "embedded/k", "--out", str(tmp_path)])
+    assert done.exit_code == 130
+    assert f"{tmp_path}" in done.stderr

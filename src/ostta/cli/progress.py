@@ -81,6 +81,9 @@ def run_runs(
     except MissingError as problem:
         print_missing(problem, suite)
         raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped. {out} keeps the finished runs; the same command carries out the others.", err=True)
+        raise
     for ending in summary.failed:
         typer.echo(f"{run_title(ending.spec)} failed: {ending.reason}", err=True)
     return summary
