@@ -18,6 +18,7 @@ import numpy as np
 import pandas
 import pyarrow.parquet
 import pytest
+from PIL import Image
 
 import ostta
 from helpers.errors import raises
@@ -33,7 +34,8 @@ from ostta.bench.spec import RunSpec, changed
 from ostta.cli import main
 from ostta.pages.compare import compare_page
 from ostta.pages.images import stream_images
-from ostta.pages.pictures import save_pictures
+from ostta.pages.parts import Axis, Chart
+from ostta.pages.pictures import as_file, drawing, save_pictures
 
 BASE = RunSpec(desired="sample:cifar10c", undesired="sample:mnist", limit=20, draw="images", method="zero_shot")
 SPECS = [
@@ -261,6 +263,14 @@ def test_pictures_are_files_that_programs_read(folder: Path, tmp_path: Path) -> 
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in paths]
     with raises("format-unknown", match="no format of pictures 'gif'"):
         save_pictures(figures, tmp_path, ["gif"])
+
+
+def test_a_picture_is_as_wide_as_its_longest_text() -> None:
+    chart = Chart(Axis(0, 1, name="a label that is much wider than the panel above it"), Axis(0, 1))
+    image = Image.open(io.BytesIO(as_file(drawing([chart], (1.0, 1.0), "title"), "png"))).convert("L")
+    dark = np.asarray(image) < 128
+    assert not dark[:, [0, -1]].any()
+    assert image.width > 2 * 160
 
 
 def test_ranks_over_enough_streams_are_a_table_and_a_picture(folder: Path, tmp_path: Path) -> None:

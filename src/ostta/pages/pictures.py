@@ -64,7 +64,8 @@ def as_file(picture: Any, format_: str) -> bytes:
 
     buffer = io.BytesIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ostta", "pdf.fonttype": 42}):
-        picture.savefig(buffer, format=format_, dpi=160, metadata=METADATA[format_])
+        # A tight box widens a picture of few panels to its title and its label.
+        picture.savefig(buffer, format=format_, dpi=160, metadata=METADATA[format_], bbox_inches="tight")
     return buffer.getvalue()
 
 
