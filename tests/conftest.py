@@ -27,3 +27,22 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+# What skipped tests would have checked, by words in the reasons for skipping them.
+_NOT_CHECKED = {
+    "pages in a browser (Chromium with Playwright is missing)": ("chromium", "playwright"),
+    "sessions in a PostgreSQL database (PostgreSQL is missing)": ("postgres",),
+    "figures of the paper, the full recording, real features (../shared is missing)": ("beside the project",),
+}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print one line about what was not checked because Chromium, PostgreSQL or the shared data are missing."""
+    reasons = [report.longrepr[2].casefold() for report in terminalreporter.stats.get("skipped", ())]
+    lost = {
+        what: sum(any(word in reason for word in words) for reason in reasons) for what, words in _NOT_CHECKED.items()
+    }
+    listed = [f"{what}: {count} skipped" for what, count in lost.items() if count]
+    if listed:
+        terminalreporter.write_line(f"Not checked: {'; '.join(listed)}.")
