@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from helpers.errors import raises
-from helpers.paths import SHARED
+from helpers.paths import ROOT, SHARED
 from ostta.bench.paper.values import PaperValue, find, paper_values
 from ostta.bench.result import METRICS
 from ostta.methods import METHODS
@@ -65,13 +65,13 @@ def body(latex: str, table: str) -> list[list[str]]:
     return [[" ".join(words) for words in row] for row in rows]
 
 
-def numbers(latex: str, table: str) -> list[float]:
-    """All figures of a table in reading order, the rows of ResNet-50 left out."""
+def numbers(latex: str, table: str, *, of_resnet: bool = False) -> list[float]:
+    """All figures of a table in reading order: those of ResNet-50, or all others."""
     found, resnet = [], False
     for row in body(latex, table):
         text = " ".join(row)
         resnet = "RN50" in text or (resnet and "ViT" not in text)
-        for cell in row if not resnet else []:
+        for cell in row if resnet == of_resnet else []:
             words = cell.split()
             if words and all(NUMBER.fullmatch(word) for word in words):
                 found.extend(map(float, words))
@@ -83,6 +83,16 @@ def test_every_figure_of_a_table_in_its_order(latex: str, table: str) -> None:
     printed = numbers(latex, table)
     assert len(printed) >= 9
     assert [value.value for value in find(table=table)] == printed
+
+
+def test_the_page_of_suites_counts_the_figures(latex: str) -> None:
+    omitted = sum(len(numbers(latex, table, of_resnet=True)) for table in READ_ROW_BY_ROW)
+    page = (ROOT / "docs" / "suites.md").read_text(encoding="utf-8")
+    count = len(paper_values())
+    doubted = sum(bool(value.doubt) for value in paper_values())
+    assert f"{count:,} of the {count + omitted:,} figures" in page
+    assert f"{omitted} figures of ResNet-50" in page
+    assert f"{doubted} of them a **doubt**" in page
 
 
 def test_the_tables_that_are_not_read_row_by_row(latex: str) -> None:

@@ -24,7 +24,8 @@ def table(
         typer.Option(
             "--format",
             help="md or latex: tables. latex-compact: only the main metric, with one column per stream. csv or "
-            "parquet: one row per run and seed. figures: CSV of all figures with their intervals. json: everything.",
+            "parquet: one row per run and seed. figures: CSV of all figures; differences have intervals. json: "
+            "everything.",
         ),
     ] = "md",
     to: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
