@@ -125,10 +125,11 @@ def _plain(value: Any) -> Any:
 
 def _score(spec: RunSpec) -> str | None:
     """Return the score of a run; None if it is the default of an identifier that is not registered."""
-    if spec.score is None:
-        with suppress(Error):
-            return find_components(RunSpec().method, None, spec.identifier).score.name
-    return _plain(spec.score)
+    if spec.score is not None:
+        return short(spec.score)
+    with suppress(Error):
+        return find_components(RunSpec().method, None, spec.identifier).score.name
+    return None
 
 
 FIGURE_COLUMNS = (

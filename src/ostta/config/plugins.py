@@ -21,7 +21,7 @@ from typing import Any, Literal
 from ..core.checks import shown
 from ..core.errors import reason_of
 from ..core.types import Error
-from ..io import absolute_path, check_regular, open_regular, read_regular
+from ..io import absolute_path, check_regular, read_regular
 
 Kind = Literal["method", "score", "identifier", "backbone", "dataset", "measure"]
 _MODULE = "ostta_file_"
@@ -121,8 +121,7 @@ def data_hashes(name: str, sha256: str | None = None) -> dict[str, str]:
 @cache
 def _data_hash(path: Path, size: int, modified: int) -> str:
     """Return the SHA-256 of a file, which is read again if its size or its modification time has changed."""
-    with open_regular(path, "data file") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+    return hashlib.sha256(read_regular(path, "data file")).hexdigest()
 
 
 def file_not_allowed(kind: str, name: str, instead: str) -> Error:
