@@ -440,6 +440,14 @@ def test_the_memory_of_a_session_is_bounded_before_it_is_made(wanted: dict[str, 
     )
 
 
+def test_class_names_in_a_state_are_checked_as_in_a_request(tmp_path: Path) -> None:
+    with served() as server:
+        for name in ("a\nb", "c\u202ed"):
+            ostta.load(embedded(), [name, "dog"]).save(tmp_path / "x.ostta")
+            answer = server.http.post("/sessions/import", content=(tmp_path / "x.ostta").read_bytes())
+            assert (answer.status_code, answer.json()["type"]) == (422, "/problems/text-invalid")
+
+
 def test_a_state_that_can_be_exported_can_be_imported(tmp_path: Path) -> None:
     """As large as a session may be: with all snapshots of its guard."""
     limits = Limits(session_bytes=1_100_000, state=1_650_000)

@@ -23,6 +23,7 @@ from ...field.words import expanded
 from ...state import read_state
 from ...state.stored_shapes import DecidesShapes
 from ..settings import Limits
+from .names import checked_classes
 
 PARTS: tuple[ComponentKind, ...] = ("method", "score", "identifier")
 _WARNINGS = threading.Lock()
@@ -67,6 +68,7 @@ def restored(state: bytes, backbone: Backbone, limits: Limits) -> Adapter:
             # Checked first: prompts of all classes go through the text tower.
             with _without_warnings():
                 _, described = read_state(path)
+                checked_classes(list(described.classes))
                 _require_within_limits(described.classes, described.options, backbone, limits)
                 return Adapter.restore(path, backbone)
         except Error as problem:
