@@ -76,9 +76,7 @@ class SessionRegistry:
             except Error as problem:
                 log("new session could not be stored", level="error", problem=str(problem))
                 raise ProblemError(
-                    507,
-                    "The new session could not be stored: the disk is full, or the store cannot be written.",
-                    30,
+                    507, "The new session could not be stored: the log of the server says why.", 30
                 ) from None
             await self._add(session)
         finally:
