@@ -32,6 +32,7 @@ from ostta.server.security import ANYBODY, COOKIE_SECONDS, hosts_of, is_loopback
 from ostta.server.serving import tokens_for
 
 ALL, DOOR, CAMERA = "the-token-of-all-sessions", "the-token-of-the-doors", "the-token-of-one-camera"
+MONITOR = "the-token-of-the-monitoring"
 SMALL = Limits(
     sessions=40,
     body=60_000,
@@ -65,7 +66,8 @@ HANDS = Hands()
 def guarded() -> Iterator[Served]:
     """A server with tokens, and with a name."""
     settings = Settings(hosts=("cameras.example",), cors=("https://pages.example",), clock=HANDS.clock())
-    with served(settings, tokens=Tokens([Token(ALL), Token(DOOR, ("door*",)), Token(CAMERA, ("cam-1?",))])) as running:
+    bound = (Token(DOOR, ("door*",)), Token(CAMERA, ("cam-1?",)), Token(MONITOR, ("/metrics",)))
+    with served(settings, tokens=Tokens([Token(ALL), *bound])) as running:
         yield running
 
 
@@ -109,6 +111,19 @@ def test_without_a_token_there_is_only_a_sign_of_life(guarded: Served) -> None:
     assert guarded.http.get("/sessions", headers=bearer(ALL)).status_code == 200
 
 
+def test_a_token_of_metrics_reads_them_and_changes_nothing(guarded: Served) -> None:
+    monitor, all_ = bearer(MONITOR), bearer(ALL)
+    assert "ostta_sessions " in guarded.http.get("/metrics", headers=monitor).text
+    # A session with the name of the pattern is no exception.
+    id = guarded.http.post("/sessions", headers=all_, json={"classes": CLASSES, "name": "/metrics"}).json()["id"]
+    assert guarded.http.get("/sessions", headers=monitor).json() == {"sessions": []}
+    for method, path in (("GET", ""), ("GET", "/state"), ("DELETE", ""), ("POST", "/images"), ("POST", "/reset")):
+        is_problem(guarded.http.request(method, f"/sessions/{id}{path}", headers=monitor), 403, "may not use")
+    wanted = {"classes": CLASSES, "name": "/metrics"}
+    is_problem(guarded.http.post("/sessions", headers=monitor, json=wanted), 403, "/metrics")
+    assert guarded.http.delete(f"/sessions/{id}", headers=all_).status_code == 204
+
+
 def test_a_bound_token_is_for_its_sessions_alone(guarded: Served) -> None:
     all_, door = bearer(ALL), bearer(DOOR)
 
@@ -150,7 +165,7 @@ def test_a_bound_token_is_for_its_sessions_alone(guarded: Served) -> None:
     renamed = guarded.http.patch(f"/sessions/{numbered['id']}", headers=one, json={"name": "cam-1 "})
     is_problem(renamed, 403, "with these names")
     assert guarded.http.delete(f"/sessions/{numbered['id']}", headers=one).status_code == 204
-    is_problem(guarded.http.get("/metrics", headers=door), 403, "not bound")
+    is_problem(guarded.http.get("/metrics", headers=door), 403, "bound to /metrics")
     with guarded.http.stream("GET", "/events", headers=door) as stream:
         assert [one["name"] for one in events_of(stream.iter_lines(), 1)[0]["data"]] == ["door 1"]
     assert guarded.http.delete(f"/sessions/{mine}", headers=door).status_code == 204

@@ -47,7 +47,7 @@ def serve(
         Path | None,
         typer.Option(
             help="File with one token per line, optionally followed by the ids or name patterns of the sessions that "
-            "the token may use."
+            "the token may use, or by /metrics for a token that only reads the metrics."
         ),
     ] = None,
     device: Device = "auto",
