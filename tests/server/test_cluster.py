@@ -88,7 +88,7 @@ class Local(RayEngine):
             part._publishing.cancel()
             part.engine._ticking.cancel()
         expire(part.store)
-        part.store._database.close()
+        part.store._close()
         part.engine.pool.close()
 
 

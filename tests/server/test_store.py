@@ -220,6 +220,29 @@ def test_leases_are_renewed_in_the_background(stores: Callable[..., SessionStore
     other.load(id)
 
 
+def test_a_lease_is_renewed_while_a_snapshot_is_written(server: PostgresServer) -> None:
+    """The write takes longer than the lease."""
+
+    class Slow(SessionStore):
+        def _write(self, cursor: Any, session: Stored, fence: int) -> None:
+            super()._write(cursor, session, fence)
+            cursor.execute("SELECT pg_sleep(2)::text")
+
+    place, id = server.new_database(), new_id()
+    one, other = Slow(place, lease_seconds=0.5), SessionStore(place, lease_seconds=0.5)
+    one.create(Stored(id, b"1", {}))
+    writing = threading.Thread(target=one.save, args=(Stored(id, b"2", {}),))
+    writing.start()
+    while writing.is_alive():
+        with raises("session-held"):
+            other.load(id)
+    writing.join()
+    assert one.is_held(id)
+    one.close()
+    assert other.load(id).state == b"2"
+    other.close()
+
+
 def test_a_server_of_one_process_keeps_others_out(place: Place) -> None:
     one = SessionStore(place, exclusive=True)
     for exclusive in (True, False):
@@ -233,7 +256,7 @@ def test_a_server_of_one_process_keeps_others_out(place: Place) -> None:
         SessionStore(place, exclusive=True)
     shared[0].load(id)
     shared[0]._stop.set()
-    shared[0]._database.close()  # killed
+    shared[0]._close()  # killed
     shared[1].close()
     last = SessionStore(place, exclusive=True)
     assert last.load(id).state == b"1"

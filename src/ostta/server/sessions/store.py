@@ -129,7 +129,7 @@ class SessionStore:
         self.name, self.holder, self._seconds = name, secrets.token_hex(8), lease_seconds
         # Folders of an earlier version of ostta that could not be read.
         self.unreadable: list[str] = []
-        self._database = open_database(place, exclusive)
+        self._database = self._leases = open_database(place, exclusive)
         # The fencing number of each session whose lease this process has. Threads share it, in single operations.
         self._fences: dict[str, int] = {}
         self._stop = threading.Event()
@@ -137,12 +137,15 @@ class SessionStore:
         # Nobody else can take a lease from a store that is exclusive, so leases need no renewal there.
         self._thread = None if exclusive else threading.Thread(target=self._renew_on, name="ostta-lease", daemon=True)
         try:
+            if not exclusive:
+                # Leases have a connection of their own, so that a renewal does not wait for the write of a snapshot.
+                self._leases = open_database(place, exclusive)
             migrate(self._database)
             if exclusive:
                 self._run("DELETE FROM holders")
             self.renew()
         except BaseException:
-            self._database.close()
+            self._close()
             raise
         if self._thread is not None:
             self._thread.start()
@@ -330,7 +333,7 @@ class SessionStore:
             )
             cursor.execute(f"DELETE FROM holders WHERE expires < {now} - ?", (10 * self._seconds,))
 
-        self._database.run(work)
+        self._leases.run(work)
 
     def close(self) -> None:
         """Give all leases back and close the database."""
@@ -347,9 +350,13 @@ class SessionStore:
         except Error as problem:
             log("leases could not be given back", level="warning", problem=str(problem))
         self._fences.clear()
-        self._database.close()
+        self._close()
 
     # --- internals ----------------------------------------------------------------------------------------------------
+    def _close(self) -> None:
+        for database in {self._database, self._leases}:
+            database.close()
+
     def _acquire(self, id: str) -> int:
         if not is_id(id):
             raise _missing(id)
