@@ -24,6 +24,7 @@ from PIL import Image
 
 import ostta
 from helpers.serving import CLASSES, Served, encoded, events_of, eventually, is_problem, pngs, served
+from ostta.data.images import MAX_MEGAPIXELS
 from ostta.server import Clock, Limits, Settings, Token, Tokens, read_tokens
 from ostta.server.api import uploads
 from ostta.server.api.events import MOST_CHARACTERS, SLICE, Overview
@@ -409,6 +410,16 @@ def test_bombs_are_refused_by_their_headers(small: Served) -> None:
         is_problem(small.send(id, content), 422, "at most 0.5 megapixels")
         assert time.process_time() - began < 1
     assert small.http.get(f"/sessions/{id}").json()["refused"] == 4
+    # The limit is that of the server, not an option of the session.
+    assert "option" not in small.send(id, large[0]).json()["detail"]
+
+
+def test_photographs_are_limited_as_in_a_stream(guarded: Served) -> None:
+    assert Limits().megapixels == MAX_MEGAPIXELS
+    all_, photo = bearer(ALL), encoded(Image.new("RGB", (6_000, 4_000)), "JPEG")
+    id = guarded.http.post("/sessions", headers=all_, json={"classes": CLASSES}).json()["id"]
+    assert guarded.http.post(f"/sessions/{id}/images", headers=all_, content=photo).status_code == 200
+    assert guarded.http.delete(f"/sessions/{id}", headers=all_).status_code == 204
 
 
 def test_what_waits_is_bounded_and_says_when_to_come_again(small: Served) -> None:

@@ -88,7 +88,7 @@ def serve(
     ] = 128,
     max_waiting: Annotated[int, typer.Option(min=1, help="Maximum number of waiting images of one session.")] = 64,
     max_body_mb: Annotated[int, typer.Option(min=1, help="Maximum size of one request with images in megabytes.")] = 16,
-    max_megapixels: Annotated[float, typer.Option(min=0.01, help="Maximum size of one image in megapixels.")] = 16.0,
+    max_megapixels: Annotated[float, typer.Option(min=0.01, help="Maximum size of one image in megapixels.")] = 64.0,
     engine: Annotated[
         EngineName,
         typer.Option(
