@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -77,18 +77,16 @@ def _url() -> str:
     return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
 
 
-@cache
-def _client() -> Client:
-    return Client(_url())
-
-
 def _session() -> dict[str, Any]:
-    return _client().create(CLASSES)
+    with Client(_url()) as client:
+        return client.create(CLASSES)
 
 
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio.new_event_loop()
+    loop = asyncio.new_event_loop()
+    atexit.register(loop.close)
+    return loop
 
 
 NAMES: dict[str, Callable[[], Any]] = {
@@ -112,9 +110,15 @@ def _around_an_example(
     doctest_namespace: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-) -> None:
+) -> Iterator[None]:
     monkeypatch.setattr("ostta.backbones.load_embedded", embedded)
     monkeypatch.chdir(tmp_path)
     text = "".join(example.source for example in request.node.dtest.examples)
     doctest_namespace.clear()
     doctest_namespace.update({name: make() for name, make in NAMES.items() if re.search(rf"\b{name}\b", text)})
+    clients = doctest_namespace.get("client"), doctest_namespace.get("async_client")
+    yield
+    if clients[0] is not None:
+        clients[0].close()
+    if clients[1] is not None:
+        _loop().run_until_complete(clients[1].close())

@@ -24,7 +24,7 @@ from .acceptance import Acceptance
 from .backbones.protocol import Backbone
 from .config.resolve import AdapterOptions
 from .core.banks import named
-from .core.checks import stored_count
+from .core.checks import require_intact, stored_count
 from .core.optimisers import DiscardedStep, Trained, gradient_step
 from .core.overlay import Overlay, answering, encode, learning
 from .core.types import Error, Event, InUseError, Look, Prediction, Timing, ViewSource
@@ -189,8 +189,11 @@ class Pipeline:
     def try_last_step(self) -> None:
         """Check with a grey image that the last gradient step gives finite features, if no image has done so yet."""
         if self.memory.previous is not None:
-            size = self.backbone.preprocessing.image_size
-            self.look(Views.of_tensor(torch.zeros(1, 3, size, size), device=self.classifier.device))
+            self.look(self._grey())
+
+    def _grey(self) -> Views:
+        size = self.backbone.preprocessing.image_size
+        return Views.of_tensor(torch.zeros(1, 3, size, size), device=self.classifier.device)
 
     # --- decide -------------------------------------------------------------------------------------------------------
     def decide(self, turn: Turn) -> None:
@@ -327,6 +330,9 @@ class Pipeline:
         memory.pop(PAUSED_TENSOR, None)
         self.memory.load(memory)
         self.memory.steps = steps
+        if self.memory.trained is not None:
+            finite = unseen_reason(self.look_now(self._grey()).features) is None
+            require_intact(finite, "trained values", "the features of an image are not finite")
 
     def reset(self) -> None:
         """Restore the initial state: no adaptation, empty banks, step 0."""

@@ -88,7 +88,7 @@ class Local(RayEngine):
             part._publishing.cancel()
             part.engine._ticking.cancel()
         expire(part.store)
-        part.store._database.close()
+        part.store._close()
         part.engine.pool.close()
 
 
@@ -285,6 +285,25 @@ async def test_a_replica_that_was_taken_for_dead_writes_nothing_more(engine: Loc
         await sent(engine, id, pngs[4])
     engine.route = lambda id: 1
     assert await sent(engine, id, pngs[4]) == [2]
+
+
+@running
+async def test_a_replica_closes_with_a_session_that_it_has_lost(engine: Local, pngs: list[bytes]) -> None:
+    engine.route = lambda id: 0
+    id = (await engine.create({"classes": CLASSES}))["id"]
+    await sent(engine, id, pngs[0])
+    replica = engine.parts[0]
+    expire(replica.store)
+    engine.route = lambda id: 1
+    await sent(engine, id, pngs[1])
+    with pytest.raises(LostError):
+        await replica.engine.registry[id].save()
+    engine.parts[0] = None
+    await replica.close()
+    with raises("store-failed"):
+        replica.store.ids()
+    assert replica.engine.registry.stopping
+    assert await sent(engine, id, pngs[2]) == [2]
 
 
 @running

@@ -139,6 +139,64 @@ def test_ten_thousand_mutated_uploads_have_an_answer(server: Served) -> None:
     assert grown < 20
 
 
+# --- options ----------------------------------------------------------------------------------------------------------
+VALUES: list[Any] = [
+    None, True, False, 0, 1, -1, 2, 7, 10**6, 2**63, 0.5, 1e-9, 1e9, 1e308, "", "a", "lora", "reference", [], ["a"],
+    [0.2, 1.0], {"a": 1},
+]  # fmt: skip
+
+
+def option_sweep(server: Served, count: int | None = None) -> Counter[int]:
+    """Create a session with one option set, for every option and value or for a sample of them, and send it an image.
+
+    Return the statuses of the answers, and fail with the list of all cases that had another status.
+    """
+    statuses: Counter[int] = Counter()
+    unexpected = []
+    info = server.http.get("/info").json()
+    kinds = {name: kind for kind in ("method", "score", "identifier") for name in info[f"{kind}s"] if name != "field"}
+    cases = [
+        ({kinds[owner]: owner} if owner in kinds else {}, {option["name"]: value})
+        for owner, options in info["options"].items()
+        for option in options
+        for value in [*VALUES, *_choices(option["kind"])]
+    ]
+    for parts, options in cases if count is None else random.Random(3).sample(cases, count):
+        wanted = {"classes": ["cat", "dog"], "guard": True, **parts, "options": options}
+        created = server.http.post("/sessions", json=wanted)
+        answers = [created]
+        if created.status_code == 201:
+            answers.append(server.send(created.json()["id"], pngs()[0]))
+            server.http.delete(f"/sessions/{created.json()['id']}")
+        statuses.update(answer.status_code for answer in answers)
+        if any(answer.status_code not in (200, 201, 422) for answer in answers):
+            unexpected.append((wanted, answers[-1].text))
+    assert not unexpected
+    return statuses
+
+
+def _choices(kind: str) -> list[str]:
+    """Return the values of an option that `/info` describes as "one of a, b"."""
+    return kind.removeprefix("one of ").split(", ") if kind.startswith("one of ") else []
+
+
+def test_no_option_is_an_internal_error(server: Served) -> None:
+    assert set(option_sweep(server, 120)) == {200, 201, 422}
+
+
+@pytest.mark.parametrize("method", ["rosita", "prototypes", "unient", "entropy", "cliptta"])
+def test_methods_train_lora_matrices(server: Served, method: str) -> None:
+    id = server.session(method=method, options={"group": "lora"})
+    assert server.send(id, pngs()[0]).status_code == 200
+    assert server.http.delete(f"/sessions/{id}").status_code == 204
+
+
+@pytest.mark.slow
+def test_no_value_of_any_option_is_an_internal_error(server: Served) -> None:
+    """Slow, as it tries every option with every value."""
+    print(dict(option_sweep(server)))
+
+
 # --- from the description ---------------------------------------------------------------------------------------------
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 

@@ -24,6 +24,7 @@ from PIL import Image
 
 import ostta
 from helpers.serving import CLASSES, Served, encoded, events_of, eventually, is_problem, pngs, served
+from ostta.data.images import MAX_MEGAPIXELS
 from ostta.server import Clock, Limits, Settings, Token, Tokens, read_tokens
 from ostta.server.api import uploads
 from ostta.server.api.events import MOST_CHARACTERS, SLICE, Overview
@@ -32,6 +33,7 @@ from ostta.server.security import ANYBODY, COOKIE_SECONDS, hosts_of, is_loopback
 from ostta.server.serving import tokens_for
 
 ALL, DOOR, CAMERA = "the-token-of-all-sessions", "the-token-of-the-doors", "the-token-of-one-camera"
+MONITOR = "the-token-of-the-monitoring"
 SMALL = Limits(
     sessions=40,
     body=60_000,
@@ -65,7 +67,8 @@ HANDS = Hands()
 def guarded() -> Iterator[Served]:
     """A server with tokens, and with a name."""
     settings = Settings(hosts=("cameras.example",), cors=("https://pages.example",), clock=HANDS.clock())
-    with served(settings, tokens=Tokens([Token(ALL), Token(DOOR, ("door*",)), Token(CAMERA, ("cam-1?",))])) as running:
+    bound = (Token(DOOR, ("door*",)), Token(CAMERA, ("cam-1?",)), Token(MONITOR, ("/metrics",)))
+    with served(settings, tokens=Tokens([Token(ALL), *bound])) as running:
         yield running
 
 
@@ -109,6 +112,19 @@ def test_without_a_token_there_is_only_a_sign_of_life(guarded: Served) -> None:
     assert guarded.http.get("/sessions", headers=bearer(ALL)).status_code == 200
 
 
+def test_a_token_of_metrics_reads_them_and_changes_nothing(guarded: Served) -> None:
+    monitor, all_ = bearer(MONITOR), bearer(ALL)
+    assert "ostta_sessions " in guarded.http.get("/metrics", headers=monitor).text
+    # A session with the name of the pattern is no exception.
+    id = guarded.http.post("/sessions", headers=all_, json={"classes": CLASSES, "name": "/metrics"}).json()["id"]
+    assert guarded.http.get("/sessions", headers=monitor).json() == {"sessions": []}
+    for method, path in (("GET", ""), ("GET", "/state"), ("DELETE", ""), ("POST", "/images"), ("POST", "/reset")):
+        is_problem(guarded.http.request(method, f"/sessions/{id}{path}", headers=monitor), 403, "may not use")
+    wanted = {"classes": CLASSES, "name": "/metrics"}
+    is_problem(guarded.http.post("/sessions", headers=monitor, json=wanted), 403, "/metrics")
+    assert guarded.http.delete(f"/sessions/{id}", headers=all_).status_code == 204
+
+
 def test_a_bound_token_is_for_its_sessions_alone(guarded: Served) -> None:
     all_, door = bearer(ALL), bearer(DOOR)
 
@@ -150,7 +166,7 @@ def test_a_bound_token_is_for_its_sessions_alone(guarded: Served) -> None:
     renamed = guarded.http.patch(f"/sessions/{numbered['id']}", headers=one, json={"name": "cam-1 "})
     is_problem(renamed, 403, "with these names")
     assert guarded.http.delete(f"/sessions/{numbered['id']}", headers=one).status_code == 204
-    is_problem(guarded.http.get("/metrics", headers=door), 403, "not bound")
+    is_problem(guarded.http.get("/metrics", headers=door), 403, "bound to /metrics")
     with guarded.http.stream("GET", "/events", headers=door) as stream:
         assert [one["name"] for one in events_of(stream.iter_lines(), 1)[0]["data"]] == ["door 1"]
     assert guarded.http.delete(f"/sessions/{mine}", headers=door).status_code == 204
@@ -394,6 +410,16 @@ def test_bombs_are_refused_by_their_headers(small: Served) -> None:
         is_problem(small.send(id, content), 422, "at most 0.5 megapixels")
         assert time.process_time() - began < 1
     assert small.http.get(f"/sessions/{id}").json()["refused"] == 4
+    # The limit is that of the server, not an option of the session.
+    assert "option" not in small.send(id, large[0]).json()["detail"]
+
+
+def test_photographs_are_limited_as_in_a_stream(guarded: Served) -> None:
+    assert Limits().megapixels == MAX_MEGAPIXELS
+    all_, photo = bearer(ALL), encoded(Image.new("RGB", (6_000, 4_000)), "JPEG")
+    id = guarded.http.post("/sessions", headers=all_, json={"classes": CLASSES}).json()["id"]
+    assert guarded.http.post(f"/sessions/{id}/images", headers=all_, content=photo).status_code == 200
+    assert guarded.http.delete(f"/sessions/{id}", headers=all_).status_code == 204
 
 
 def test_what_waits_is_bounded_and_says_when_to_come_again(small: Served) -> None:

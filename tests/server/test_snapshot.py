@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import zlib
 from functools import cache
 
 import pytest
@@ -11,8 +13,9 @@ from torch.nn.functional import normalize
 import ostta
 from helpers.cases import adapter, images
 from helpers.errors import raises
+from ostta import Error
 from ostta.server.sessions.build import restored
-from ostta.server.sessions.snapshot import compact, pack, unpack
+from ostta.server.sessions.snapshot import MAGIC, compact, pack, unpack
 from ostta.server.settings import Limits
 
 WIDTH, CLASSES = 512, 10
@@ -87,3 +90,19 @@ def test_a_damaged_snapshot_is_noticed() -> None:
     snapshot[len(snapshot) // 2] ^= 1
     with raises("snapshot-damaged"):
         unpack(bytes(snapshot))
+
+
+def test_a_damaged_snapshot_with_a_valid_checksum_is_an_error() -> None:
+    body, chance = pack(adapter("rosita").copy_state().to_bytes())[len(MAGIC) + 4 :], random.Random(0)
+    codes: list[str] = []
+    for _ in range(150):
+        damaged = bytearray(body)
+        for _ in range(3):
+            damaged[chance.randrange(len(body))] ^= 1 << chance.randrange(8)
+        damaged = damaged[: chance.choice((len(body), chance.randrange(len(body))))]
+        try:
+            unpack(MAGIC + zlib.crc32(damaged).to_bytes(4, "little") + damaged)
+        except Error as problem:
+            codes.append(problem.code)
+    assert len(codes) > 75
+    assert set(codes) == {"snapshot-damaged"}

@@ -18,7 +18,8 @@ import pytest
 
 from helpers.errors import raises
 from helpers.postgres import PostgresServer, postgres_server
-from ostta.server.sessions.databases import MIGRATIONS
+from helpers.serving import eventually, pngs, served
+from ostta.server.sessions.databases import MIGRATIONS, open_database
 from ostta.server.sessions.store import (
     Entry,
     HeldError,
@@ -220,6 +221,29 @@ def test_leases_are_renewed_in_the_background(stores: Callable[..., SessionStore
     other.load(id)
 
 
+def test_a_lease_is_renewed_while_a_snapshot_is_written(server: PostgresServer) -> None:
+    """The write takes longer than the lease."""
+
+    class Slow(SessionStore):
+        def _write(self, cursor: Any, session: Stored, fence: int) -> None:
+            super()._write(cursor, session, fence)
+            cursor.execute("SELECT pg_sleep(2)::text")
+
+    place, id = server.new_database(), new_id()
+    one, other = Slow(place, lease_seconds=0.5), SessionStore(place, lease_seconds=0.5)
+    one.create(Stored(id, b"1", {}))
+    writing = threading.Thread(target=one.save, args=(Stored(id, b"2", {}),))
+    writing.start()
+    while writing.is_alive():
+        with raises("session-held"):
+            other.load(id)
+    writing.join()
+    assert one.is_held(id)
+    one.close()
+    assert other.load(id).state == b"2"
+    other.close()
+
+
 def test_a_server_of_one_process_keeps_others_out(place: Place) -> None:
     one = SessionStore(place, exclusive=True)
     for exclusive in (True, False):
@@ -228,12 +252,12 @@ def test_a_server_of_one_process_keeps_others_out(place: Place) -> None:
     id = new_id()
     one.create(Stored(id, b"1", {}))
     one.close()
-    shared = [SessionStore(place), SessionStore(place)]
+    shared = [SessionStore(place, lease_seconds=1), SessionStore(place, lease_seconds=1)]
     with raises("store-in-use"):
         SessionStore(place, exclusive=True)
     shared[0].load(id)
     shared[0]._stop.set()
-    shared[0]._database.close()  # killed
+    shared[0]._close()  # killed
     shared[1].close()
     last = SessionStore(place, exclusive=True)
     assert last.load(id).state == b"1"
@@ -248,7 +272,9 @@ def test_a_closed_store_can_be_opened_at_once(place: Place) -> None:
 def test_the_lock_of_a_killed_server_is_awaited(server: PostgresServer) -> None:
     place = server.new_database()
     for _ in range(20):
-        killed = SessionStore(place, exclusive=True)
+        killed = SessionStore(place, exclusive=True, lease_seconds=0.1)
+        killed._stop.set()
+        killed._thread.join()  # type: ignore[union-attr]
         killed._database._connection.close()  # type: ignore[attr-defined]
     SessionStore(place, exclusive=True).close()
 
@@ -304,6 +330,36 @@ def test_a_database_that_is_restarted_is_found_again(server: PostgresServer) -> 
     store.save(Stored(id, b"3", {}))
     store.release(id)
     assert store.load(id).state == b"3"
+    store.close()
+
+
+def test_a_server_keeps_others_out_after_its_database_was_restarted(server: PostgresServer) -> None:
+    """It saves nothing in between. A server that was killed keeps others out until its lease expires."""
+    place = server.new_database()
+    one = SessionStore(place, exclusive=True, lease_seconds=2)
+    server.kill()
+    server.start()
+    with raises("store-in-use"):
+        SessionStore(place, exclusive=True, lease_seconds=2)
+    one._stop.set()
+    one._close()  # killed
+    other = SessionStore(place, exclusive=True, lease_seconds=2)
+    other.close()
+
+
+def test_a_server_that_lost_the_lock_of_its_store_stops_answering(server: PostgresServer) -> None:
+    place = server.new_database()
+    store = SessionStore(place, exclusive=True, lease_seconds=0.5)
+    with served(store=store) as running:
+        id = running.session()
+        with store._database._lock:  # type: ignore[attr-defined] # the other one is the first after the restart
+            server.kill()
+            server.start()
+            other = open_database(place, exclusive=True)
+        eventually(lambda: running.http.get("/ready").status_code == 503)
+        assert running.send(id, pngs()[0]).status_code == 503
+        other.close()
+        eventually(lambda: running.send(id, pngs()[0]).status_code == 200)
     store.close()
 
 

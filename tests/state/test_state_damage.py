@@ -195,6 +195,36 @@ def test_options_of_a_file_ask_for_no_more_than_it_holds(
     assert restored(tmp_path / "x.ostta", good.file(FORMAT)) is None
 
 
+def test_a_state_that_its_adapter_cannot_have_written_is_refused_before_anything_is_built(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a state would be taken and could not be saved, or be saved and could not be read again."""
+
+    def built(*_: object) -> None:
+        raise AssertionError("built")
+
+    monkeypatch.setattr(ostta.Adapter, "__init__", built)
+    for name, step in {"field": 3, "tda": 2**53, "rosita": 2**53}.items():
+        good = damage.Parts.of(files[name])
+        good.content["step"] = step
+        assert restored(tmp_path / "x.ostta", good.file(FORMAT)) is None, name
+    good = damage.Parts.of(files["onzeta"])
+    good.tensors["method/images"].fill_(2**53)
+    assert restored(tmp_path / "x.ostta", good.file(FORMAT)) is None
+    for name in ("field", "onzeta", "cliptta"):
+        good = damage.Parts.of(files[name])
+        good.content["classes"] = [f"class {number}" for number in range(100_000)]
+        assert restored(tmp_path / "x.ostta", good.file(FORMAT)) is None, name
+
+
+@pytest.mark.parametrize("name", ["rosita", "entropy"])
+def test_trained_values_that_give_no_features_are_refused(name: str, files: dict[str, Path], tmp_path: Path) -> None:
+    good = damage.Parts.of(files[name])
+    bias = next(tensor for key, tensor in good.tensors.items() if key.startswith("method/overlay") and "bias" in key)
+    bias += 1e20
+    assert restored(tmp_path / "x.ostta", good.file(FORMAT)) is None
+
+
 def test_a_bank_that_cannot_be_meant_is_refused_before_it_is_made() -> None:
     model = ostta.backbones.wrap(
         torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * SIZE * SIZE, 512), torch.nn.LayerNorm(512)),

@@ -47,7 +47,7 @@ def serve(
         Path | None,
         typer.Option(
             help="File with one token per line, optionally followed by the ids or name patterns of the sessions that "
-            "the token may use."
+            "the token may use, or by /metrics for a token that only reads the metrics."
         ),
     ] = None,
     device: Device = "auto",
@@ -88,7 +88,7 @@ def serve(
     ] = 128,
     max_waiting: Annotated[int, typer.Option(min=1, help="Maximum number of waiting images of one session.")] = 64,
     max_body_mb: Annotated[int, typer.Option(min=1, help="Maximum size of one request with images in megabytes.")] = 16,
-    max_megapixels: Annotated[float, typer.Option(min=0.01, help="Maximum size of one image in megapixels.")] = 16.0,
+    max_megapixels: Annotated[float, typer.Option(min=0.01, help="Maximum size of one image in megapixels.")] = 64.0,
     engine: Annotated[
         EngineName,
         typer.Option(

@@ -114,6 +114,7 @@ class CLIPTTAOptions(GroupOptions):
             "buffer/labels": (self.buffer - 1,),
             "images/labels": (self.memory,),
             "answers/recent": (self.recent,),
+            "answers/mean": (classes,),
         }
 
 

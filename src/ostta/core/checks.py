@@ -14,6 +14,8 @@ Tensors = Mapping[str, torch.Tensor]
 
 # Largest step count. JSON readers represent all integers up to this number exactly.
 MOST_STEPS = 2**53
+# Largest count in a state file that is read. A count grows after that, and has to stay below `MOST_STEPS`.
+LARGEST_COUNT = 2**52
 LARGEST_SEED = 2**63 - 1
 # Memory limit of one bank or cache of a stream.
 MOST_BYTES = 4 * 2**30

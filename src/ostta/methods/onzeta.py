@@ -59,6 +59,10 @@ class OnZetaOptions(ClosedSetOptions):
         "scaled to the logit scale of the backbone",
     )
 
+    def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of stored tensors that depend on the options, by name."""
+        return {"classifier": (classes, width)}
+
 
 class OnZetaState:
     """The dual variables [C], the second classifier [C, D], and the number of images that the method learned from."""

@@ -91,6 +91,7 @@ class LocalEngine:
     async def ready(self) -> None:
         if self._ticking is None or self.registry.stopping:
             raise ProblemError(503, "The model has not answered yet, or the server is shutting down.", 5)
+        self._require_store()
 
     # --- reading ------------------------------------------------------------------------------------------------------
     async def info(self) -> Json:
@@ -204,9 +205,14 @@ class LocalEngine:
     async def images(
         self, id: str, images: Sequence[Sent], learn: bool, evidence: bool, key: str | None = None
     ) -> list[Json]:
+        self._require_store()
         return await self.registry[id].images(images, learn, evidence, key)
 
     # --- internals ----------------------------------------------------------------------------------------------------
+    def _require_store(self) -> None:
+        if self.store is not None and self.store.locked_out:
+            raise ProblemError(503, "Another server uses the store of this server.", 5)
+
     @property
     def registry(self) -> SessionRegistry:
         """The sessions of this process."""

@@ -27,7 +27,7 @@ KINDS = {
     429: ("too-many", "Too many requests"),
     500: ("internal", "Something went wrong inside the server"),
     503: ("busy", "Not available at this time"),
-    507: ("disk", "The state cannot be stored"),
+    507: ("not-stored", "The state cannot be stored"),
 }
 # The request may have been counted. If it is sent again without an idempotency key, it may be counted twice.
 MAYBE_COUNTED = "maybe-counted"

@@ -26,6 +26,8 @@ from .settings import Clock
 
 # Probes of an orchestrator.
 PROBES = ("/health", "/ready")
+# In the place of a session in the token file: the token may read this path.
+METRICS = "/metrics"
 # Paths without a token: probes, and the page with the sign-in form.
 OPEN = (*PROBES, "/login", "/logout", "/", "/favicon.ico")
 COOKIE = "ostta"
@@ -54,6 +56,8 @@ HEADERS = [
 class Token(BaseUser):
     """One line of the token file. `patterns` are the ids or names of sessions that it gives access to; none means all.
 
+    The pattern `/metrics` stands for the metrics of the server, not for a session.
+
     >>> Token("0123456789abcdef", ("door*",)).allows("a" * 32, "door 3")
     True
     """
@@ -64,7 +68,9 @@ class Token(BaseUser):
     def allows(self, id: str | None, name: str | None) -> bool:
         """Return whether a session with this id and name may be used."""
         return not self.patterns or any(
-            pattern == id or (name is not None and fnmatchcase(name, pattern)) for pattern in self.patterns
+            pattern == id or (name is not None and fnmatchcase(name, pattern))
+            for pattern in self.patterns
+            if pattern != METRICS
         )
 
     @property
@@ -162,7 +168,8 @@ def _signature(token: Token, signed: str) -> str:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Read a token file: one token of at least 16 characters per line, then optional session ids or name patterns.
+    """Read a token file: one token of at least 16 characters per line, then optional session ids or name patterns,
+    or /metrics.
 
     # starts a comment.
     """

@@ -94,8 +94,7 @@ def serve_locally(
         listen(create_app(engine, settings, tokens), settings, host=host, port=port)
     if engine.unsaved:
         raise Error(
-            f"{counted(len(engine.unsaved), 'session')} could not be stored at the end, as the log says: "
-            "the disk is full, or the store cannot be written.",
+            f"{counted(len(engine.unsaved), 'session')} could not be stored at the end: the log says why.",
             code="store-failed",
         )
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..data.images import MAX_MEGAPIXELS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -31,7 +33,7 @@ class Limits:
     login: int = 4096
     # Bytes of all bodies in memory.
     held: int = 256 * 2**20
-    megapixels: float = 16.0
+    megapixels: float = MAX_MEGAPIXELS
     # Images in one request, waiting images of one session, and of all sessions.
     images: int = 64
     waiting: int = 64
@@ -69,7 +71,7 @@ class Settings:
     """Settings of a server with any engine.
 
     >>> Settings(save_every=50).limits.megapixels
-    16.0
+    64.0
     """
 
     limits: Limits = field(default_factory=Limits)

@@ -2,7 +2,7 @@
 
 file.py           file formats and hashes
 description.py    content of the JSON, checked by type and bounds
-stored_shapes.py  check of tensor sizes against the options, before memory is allocated
+stored_shapes.py  check of the tensors against the description, before anything is built
 restore.py        opening a state file together with its backbone
 versions.py       recorded library versions
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 from .description import ComponentClasses, Description, describe_adapter
 from .file import FORMAT, StateCopy, read_state, stored_hash, write_state
 from .restore import open_state
-from .stored_shapes import require_stored_shapes
 from .versions import versions
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "describe_adapter",
     "open_state",
     "read_state",
-    "require_stored_shapes",
     "stored_hash",
     "versions",
     "write_state",

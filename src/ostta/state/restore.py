@@ -14,7 +14,7 @@ from ..core.errors import error_context
 from ..core.types import Error
 from .description import ComponentClasses, Description
 from .file import read_state
-from .stored_shapes import require_stored_shapes
+from .stored_shapes import require_consistent
 
 if TYPE_CHECKING:
     from .schema import BackboneModel
@@ -39,7 +39,7 @@ def open_state(
             code="state-mismatch",
         )
     with error_context(f"{path} cannot be restored"):
-        require_stored_shapes(tensors, stored, model.feature_width)
+        require_consistent(tensors, stored, model.feature_width)
     return tensors, stored, model
 
 

@@ -7,7 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from ..problems import ProblemError
-from ..security import COOKIE, COOKIE_SECONDS
+from ..security import COOKIE, COOKIE_SECONDS, METRICS
 from . import models
 from .dependencies import Context, RequestToken, json_response
 from .openapi import TEXT, media, operation
@@ -33,8 +33,8 @@ async def ready(context: Context) -> Response:
 @router.get("/metrics", **operation((), media("text/plain", TEXT, "ostta_sessions 3.0\n")))
 async def metrics(context: Context, token: RequestToken) -> Response:
     """Metrics for Prometheus."""
-    if token.patterns:
-        raise ProblemError(403, "The metrics of the whole server require a token that is not bound to sessions.")
+    if token.patterns and METRICS not in token.patterns:
+        raise ProblemError(403, "The metrics of the server require a token that is bound to /metrics or to nothing.")
     return Response(context.metrics.text(await context.engine.counts()), 200, {"content-type": CONTENT_TYPE_LATEST})
 
 

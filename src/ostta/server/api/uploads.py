@@ -167,7 +167,10 @@ async def _in_form(kind: str, body: bytes, most: int) -> list[Sent]:
         form = await parser.parse()
     except MultiPartException as problem:
         raise ProblemError(400, f"The form cannot be read: {short_line(problem.message, 200)}") from None
-    return [await part.read() for _, part in form.multi_items() if isinstance(part, UploadFile)]
+    try:
+        return [await part.read() for _, part in form.multi_items() if isinstance(part, UploadFile)]
+    finally:
+        await form.close()
 
 
 class _FormParser(MultiPartParser):

@@ -85,7 +85,7 @@ class ReplicaEngine(LocalEngine):
             if id in self.registry:
                 try:
                     await self.registry.release(id)
-                except LostError:
+                except (LostError, ProblemError):  # lost by this save, or before
                     await self.registry.drop(id)
 
     async def leave_all(self) -> None:

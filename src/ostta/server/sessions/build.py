@@ -23,6 +23,7 @@ from ...field.words import expanded
 from ...state import read_state
 from ...state.stored_shapes import DecidesShapes
 from ..settings import Limits
+from .names import checked_classes
 
 PARTS: tuple[ComponentKind, ...] = ("method", "score", "identifier")
 _WARNINGS = threading.Lock()
@@ -67,6 +68,7 @@ def restored(state: bytes, backbone: Backbone, limits: Limits) -> Adapter:
             # Checked first: prompts of all classes go through the text tower.
             with _without_warnings():
                 _, described = read_state(path)
+                checked_classes(list(described.classes))
                 _require_within_limits(described.classes, described.options, backbone, limits)
                 return Adapter.restore(path, backbone)
         except Error as problem:
@@ -101,7 +103,9 @@ def _require_within_limits(classes: Sequence[str], resolved: Resolved, backbone:
     state = getattr(resolved.method, "stored_images", 0) * 3 * backbone.preprocessing.image_size**2
     for part in (resolved.method, resolved.score):
         if isinstance(part, DecidesShapes):
-            state += 4 * sum(map(math.prod, part.stored_shapes(len(classes), backbone.feature_width).values()))
+            shapes = part.stored_shapes(len(classes), backbone.feature_width).values()
+            # A shape that ends with `...` depends on the backbone too: it is checked when the adapter is built.
+            state += 4 * sum(math.prod(shape) for shape in shapes if ... not in shape)
     _require_memory(state, resolved, limits)
 
 

@@ -178,7 +178,8 @@ class Sqlite:
 class Postgres:
     """A PostgreSQL database. A connection that was lost is made again at the next transaction."""
 
-    blob, real, now = "BYTEA", "DOUBLE PRECISION", "extract(epoch FROM clock_timestamp())::double precision"
+    # The start of the statement: one that waited for the write of another process decides as if it had not waited.
+    blob, real, now = "BYTEA", "DOUBLE PRECISION", "extract(epoch FROM statement_timestamp())::double precision"
 
     def __init__(self, address: str, exclusive: bool) -> None:
         self._library = import_extra("psycopg", "A PostgreSQL store", "postgres")

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+from pydantic import TypeAdapter
+
 from ...core.types import Event, Prediction, finite
 from ..engine import Json, SentEvent
 from ..settings import Clock
@@ -115,6 +117,23 @@ class Counts:
         else:
             self.rejected += 1
         self.undecided += prediction.undecided
+
+
+@dataclass
+class _Kept:
+    """The content of `History.about`."""
+
+    last_image: float | None = None
+    counts: Counts = field(default_factory=Counts)
+    next_number: int = 1
+    dropped: int | None = None
+    warming_up: bool = True
+    shares: list[float] = field(default_factory=list)
+    window: tuple[int, int] = (0, 0)
+
+
+# What is stored may be damaged, and a value of another type would fail much later.
+_KEPT, _POINT, _EVENT = TypeAdapter(_Kept), TypeAdapter(Point), TypeAdapter(Event)
 
 
 class Rate:
@@ -287,27 +306,26 @@ class History:
 
     def restore(self, about: Mapping[str, Any], entries: Sequence[Entry], since: float) -> None:
         """Continue from what an earlier process stored; entries from before the time `since` are dropped."""
-        counts, number = dict(about.get("counts", {})), about.get("next_number", 1)
-        self.last_image, self.warming_up = about.get("last_image"), about.get("warming_up", True)
-        self.counts = Counts(**{**counts, "classes": Counter(counts.get("classes", {}))})
+        kept = _KEPT.validate_json(json.dumps(about), strict=True)
+        number = kept.next_number
+        self.last_image, self.warming_up, self.counts = kept.last_image, kept.warming_up, kept.counts
         self.next_number = number + NUMBER_GAP
         self._lost = (number, self.next_number - 1)
-        self._shares.extend(about.get("shares", ()))
-        images, accepted = about.get("window", (0, 0))
-        self._window = images, accepted
+        self._shares.extend(kept.shares)
+        self._window = kept.window
         # Version 0.2 stored no entries.
-        self._dropped = about.get("dropped", number - 1)
+        self._dropped = number - 1 if kept.dropped is None else kept.dropped
         for entry in entries:
-            content = json.loads(entry.content)
             if entry.time < since:
                 self._dropped = max(self._dropped, entry.number)
             elif entry.kind == POINT:
                 self._drop_oldest(self.points)
-                self.points.append(Point(*content))
+                self.points.append(_POINT.validate_json(entry.content))
             else:
                 self._drop_oldest(self.events)
-                step = content.pop("step")
-                self.events.append(PastEvent(entry.number, step, entry.time, Event(**content), entry.kind))
+                content = json.loads(entry.content)
+                step, event = int(content.pop("step")), _EVENT.validate_python(content)
+                self.events.append(PastEvent(entry.number, step, entry.time, event, entry.kind))
 
     # --- following ----------------------------------------------------------------------------------------------------
     def events_after(self, number: int) -> list[SentEvent]:

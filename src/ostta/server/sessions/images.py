@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from ...core.types import Error, Prediction, finite
-from ...data.images import OpenedImage
+from ...data.images import OpenedImage, TooLargeError
 from ..engine import Json, Sent
 from ..problems import ProblemError, short_line
 from ..settings import Limits, Settings
@@ -133,6 +133,10 @@ def opened_image(content: bytes, megapixels: float) -> OpenedImage:
         raise Error("The image is not a JPEG, PNG or WebP file.", code="image-unreadable")
     try:
         return OpenedImage(io.BytesIO(content), "The image", megapixels, FORMATS)
+    except TooLargeError as problem:
+        raise Error(
+            f"The image has too many pixels: this server accepts at most {megapixels:g} megapixels.", code=problem.code
+        ) from None
     except Error as problem:
         # Pillow imports its readers on first use, which may fail without file descriptors.
         if isinstance(problem.__cause__, OSError) and problem.__cause__.errno in (errno.EMFILE, errno.ENFILE):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ...adapter import Adapter
+from ...core.errors import translate_errors
 from ...core.types import Error
 from ...live.pool import StreamPool
 from ..logs import log
@@ -75,9 +76,7 @@ class SessionRegistry:
             except Error as problem:
                 log("new session could not be stored", level="error", problem=str(problem))
                 raise ProblemError(
-                    507,
-                    "The new session could not be stored: the disk is full, or the store cannot be written.",
-                    30,
+                    507, "The new session could not be stored: the log of the server says why.", 30
                 ) from None
             await self._add(session)
         finally:
@@ -123,13 +122,9 @@ class SessionRegistry:
                 adapter = await self.work(lambda: restored(unpack(stored.state), self.pool.backbone, limits))
                 name = stored.about.get("name")
                 session = Session(id, name if isinstance(name, str) else f"session {id[:6]}", adapter, self._shared)
-                try:
+                message = f"What is stored about the session {id} is damaged: restore the store from a backup."
+                with translate_errors("snapshot-damaged", message):
                     session.restore(stored)
-                except (ValueError, TypeError, KeyError) as problem:
-                    raise Error(
-                        f"What is stored about the session {id} is damaged: restore the store from a backup.",
-                        code="snapshot-damaged",
-                    ) from problem
                 await self._add(session)
             except BaseException:
                 await self.work(lambda: store.release(id))

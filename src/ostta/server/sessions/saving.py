@@ -270,7 +270,7 @@ class SavedSession(ABC):
     def _note_failure(self, problem: BaseException) -> None:
         self._shared.totals.save_failures_total += 1
         if self._saving.failed_at is None:
-            sentence = "The state of this session is not stored: the disk is full, or the store cannot be written."
+            sentence = "The state of this session is not stored: the log of the server says why."
             self.history.add_event(Event("not_stored", sentence), self.steps)
             self.problem = sentence
             log("session could not be saved", level="error", session=self.id, problem=str(problem))

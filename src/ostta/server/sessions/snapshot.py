@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ...core.types import Error
+from ...core.errors import translate_errors
 from ...state import StateCopy
 
 MAGIC = b"ostta-snapshot-1"
@@ -86,12 +86,14 @@ def unpack(snapshot: bytes) -> bytes:
     if not snapshot.startswith(MAGIC):
         return snapshot
     body = snapshot[len(MAGIC) + 4 :]
-    if zlib.crc32(body) != int.from_bytes(snapshot[len(MAGIC) : len(MAGIC) + 4], "little"):
-        raise Error(
-            "The stored snapshot of this session is damaged: its checksum does not match. Restore the store from a "
-            "backup.",
-            code="snapshot-damaged",
-        )
+    message = "The stored snapshot of this session is damaged: {reason}. Restore the store from a backup."
+    with translate_errors("snapshot-damaged", message):
+        if zlib.crc32(body) != int.from_bytes(snapshot[len(MAGIC) : len(MAGIC) + 4], "little"):
+            raise ValueError("its checksum does not match")
+        return _unpacked(body)
+
+
+def _unpacked(body: bytes) -> bytes:
     parts = _parts(body)
     header, rest = next(parts), np.frombuffer(zlib.decompress(next(parts)), np.uint8)
     tensors = _tensors(json.loads(header[8:]))

@@ -11,6 +11,7 @@ import json
 import re
 import secrets
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -129,20 +130,28 @@ class SessionStore:
         self.name, self.holder, self._seconds = name, secrets.token_hex(8), lease_seconds
         # Folders of an earlier version of ostta that could not be read.
         self.unreadable: list[str] = []
-        self._database = open_database(place, exclusive)
+        self._database = self._leases = open_database(place, exclusive)
         # The fencing number of each session whose lease this process has. Threads share it, in single operations.
         self._fences: dict[str, int] = {}
         self._stop = threading.Event()
         self._published = "{}"
-        # Nobody else can take a lease from a store that is exclusive, so leases need no renewal there.
-        self._thread = None if exclusive else threading.Thread(target=self._renew_on, name="ostta-lease", daemon=True)
+        # Another server has the lock of this exclusive store, which was lost with the connection.
+        self.locked_out = False
+        # Nobody else can take a lease from an exclusive SQLite file, so leases need no renewal there.
+        renews = not exclusive or not isinstance(place, Path)
+        self._thread = threading.Thread(target=self._renew_on, name="ostta-lease", daemon=True) if renews else None
         try:
+            if not exclusive:
+                # Leases have a connection of their own, so that a renewal does not wait for the write of a snapshot.
+                self._leases = open_database(place, exclusive)
             migrate(self._database)
+            if exclusive and renews:
+                self._await_leases()
             if exclusive:
                 self._run("DELETE FROM holders")
             self.renew()
         except BaseException:
-            self._database.close()
+            self._close()
             raise
         if self._thread is not None:
             self._thread.start()
@@ -330,7 +339,7 @@ class SessionStore:
             )
             cursor.execute(f"DELETE FROM holders WHERE expires < {now} - ?", (10 * self._seconds,))
 
-        self._database.run(work)
+        self._leases.run(work)
 
     def close(self) -> None:
         """Give all leases back and close the database."""
@@ -347,9 +356,23 @@ class SessionStore:
         except Error as problem:
             log("leases could not be given back", level="warning", problem=str(problem))
         self._fences.clear()
-        self._database.close()
+        self._close()
 
     # --- internals ----------------------------------------------------------------------------------------------------
+    def _close(self) -> None:
+        for database in {self._database, self._leases}:
+            database.close()
+
+    def _await_leases(self) -> None:
+        """Wait until the leases of a server that was killed have expired; refuse a store whose server runs."""
+        until = time.monotonic() + self._seconds
+        while rows := self._run(f"SELECT name FROM holders WHERE expires > {self._database.now}"):
+            if time.monotonic() > until:
+                raise Error(f"The store is in use by {rows[0][0]}: stop that server first.", code="store-in-use")
+            # A server lost its lock if the database was restarted, and takes it again while the connection is closed.
+            self._database.close()
+            time.sleep(0.1)
+
     def _acquire(self, id: str) -> int:
         if not is_id(id):
             raise _missing(id)
@@ -377,7 +400,9 @@ class SessionStore:
         while not self._stop.wait(self._seconds / RENEWALS):
             try:
                 self.renew()
+                self.locked_out = False
             except Error as problem:
+                self.locked_out = problem.code == "store-in-use"
                 log("leases could not be renewed", level="warning", problem=str(problem))
 
 
