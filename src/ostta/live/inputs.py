@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +17,7 @@ from ..feature_files import PREFIX, features_path, read_features
 from ..io import readable
 from ..sources import Source
 from ..sources import open as open_source
+from ..sources.files import SkippedFiles
 from .answers import LiveStream, open_stream
 from .outputs import OutputOptions
 from .state_keeper import AdapterSettings
@@ -78,9 +80,26 @@ def open_inputs(
         for name in sources:
             if name.startswith(PREFIX):
                 raise Error(f"--sort and --draw need images, but {name} has only features.", code="images-missing")
+    for name in sources:
+        if output is not None and output.contains_picture(os.path.join(name, "")):
+            raise Error(
+                f"{readable(name)} is in the output folder {output.path}, so the stream would process its own output: "
+                "give another --out.",
+                code="output-mismatch",
+            )
     streams: list[LiveStream] = []
+    own = SkippedFiles()
+
     # The source asks which images to skip only after the stream is open.
-    source = open_source(*sources, every=every, follow=follow, skip=lambda key: streams[0].journal.knows(key))
+    def skip(key: str) -> bool:
+        if output is None or not output.contains_picture(key.rsplit("|", 2)[0]):
+            return streams[0].journal.knows(key)
+        if not own.outputs:
+            own.outputs.add(str(output.path))
+            own.report(source)
+        return True
+
+    source = open_source(*sources, every=every, follow=follow, skip=skip)
     about = {"title": f"ostta stream: {readable(source.name)}", "sources": [readable(name) for name in sources]}
     check = partial(check_features, sources)
     with source, open_stream(settings, state, output, about=about, check=check, **options) as live:
