@@ -29,7 +29,7 @@ def choose_inputs(
     """Return the classes, the backbone and a note about the choice.
 
     Feature files define their classes and backbone. Otherwise, "auto" and new streams without a backbone use the
-    included backbone that supports the class names. Values of an existing state file are not selected here.
+    suggested backbone. Values of an existing state file are not selected here.
     """
     is_new = state is None or not state.exists()
     stored = [name for name in sources if name.startswith(PREFIX)]
@@ -44,15 +44,10 @@ def choose_inputs(
                 )
         if classes is None and is_new:
             classes = list(read_features(features_path(backbone)).classes)
-    if not classes or not (backbone == "auto" or (backbone is None and is_new)):
+    if not classes or not (backbone == backbones.AUTO or (backbone is None and is_new)):
         return classes, backbone, ""
     names, descriptions = described(classes)
-    try:
-        suggestion = backbones.suggest(names, described=bool(descriptions))
-    except Error:
-        if backbone is not None:
-            raise
-        return classes, None, ""
+    suggestion = backbones.suggest(names, described=bool(descriptions))
     return classes, suggestion.backbone, f"Backbone {suggestion.backbone}: {suggestion.reason}."
 
 
