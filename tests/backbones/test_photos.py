@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import re
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -225,6 +226,12 @@ def test_a_name_that_photos_does_not_know_is_never_given_to_another_model(
     assert (done.code, done.lines, len(done.told.splitlines())) == (2, [], 1)
     assert all(word in done.told for word in words), done.told
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_example_of_the_dashboard_is_accepted() -> None:
+    text = (ROOT / "src/ostta/server/dashboard/new_session.js").read_text(encoding="utf-8")
+    (example,) = re.findall(r'^const EXAMPLE = "(.*)";$', text, flags=re.MULTILINE)
+    assert backbones.suggest(example.split(r"\n")).backbone == "photos"
 
 
 def test_a_folder_of_photographs_becomes_a_sorted_folder_in_one_command(tmp_path: Path) -> None:
