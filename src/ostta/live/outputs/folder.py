@@ -149,7 +149,8 @@ class OutputFolder:
                 code="output-mismatch",
             )
         written = [self.path / name for name in (RECORD, "predictions.parquet", "report.html")]
-        folders = [self.path / name for name, used in zip(PICTURES, (self._sorted, self._drawn), strict=True) if used]
+        # With a record, sources leave out both folders.
+        folders = [self.path / name for name in PICTURES if self._sorted or self._drawn]
         files = (path for folder in folders for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
         for path in chain(written, files):
             if os.path.lexists(path):
