@@ -1,6 +1,6 @@
 """Send images to a server over HTTP, and download the state of the session.
 
-    ostta serve --state-dir sessions
+    ostta serve --backbone embedded --state-dir sessions
     python examples/use_server.py http://127.0.0.1:8000
 
 Without an address, the script starts a server in this process.

@@ -185,7 +185,7 @@ def test_commands_take_a_file_of_them(tmp_path: Path) -> None:
     open_dataset("sample:cifar10").image(0).save(image)
     file.write_text("cat: a photo of a house cat; a photo of a small cat\ndog\nship: a photo of a ship.\n")
     done = CliRunner().invoke(
-        app, ["stream", str(image), "--classes", str(file), "--state", str(state), "--device", "cpu"]
+        app, ["stream", str(image), "--classes", str(file), "--state", str(state), "--backbone", "embedded"]
     )
     assert done.exit_code == 0, done.output
     assert ostta.Adapter.restore(state).classifier.equal(load(PROMPTS).classifier)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import re
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -207,12 +208,30 @@ def _stages():
 
 
 # --- the command line -------------------------------------------------------------------------------------------------
-def test_suggest_prefers_photographs_then_the_small_model() -> None:
+@pytest.mark.parametrize(
+    ("classes", "words"),
+    [
+        (["cat", "deer"], ["'deer'", "ruminant", '"embedded"']),
+        (["dog", "elefant", "pigeon"], ["'elefant'", "elephant", "'pigeon'"]),
+    ],
+)
+def test_a_name_that_photos_does_not_know_is_never_given_to_another_model(
+    classes: list[str], words: list[str], tmp_path: Path
+) -> None:
     assert backbones.suggest(["dog", "guitar"]).backbone == "photos"
-    assert backbones.suggest(["cat", "deer"]).backbone == "embedded"
-    assert backbones.suggest(["dog"], described=True).backbone == "embedded"
-    with raises("backbone-none", match=r"'pigeon'.*ostta\[clip\]"):
-        backbones.suggest(["violin", "pigeon"])
+    with raises("class-unknown"):
+        backbones.suggest(["dog"], described=True)
+    # The folder of images is never opened.
+    done = stream(tmp_path, "--classes", ",".join(classes), "--out", tmp_path / "out", "--state", tmp_path / "s.ostta")
+    assert (done.code, done.lines, len(done.told.splitlines())) == (2, [], 1)
+    assert all(word in done.told for word in words), done.told
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_example_of_the_dashboard_is_accepted() -> None:
+    text = (ROOT / "src/ostta/server/dashboard/new_session.js").read_text(encoding="utf-8")
+    (example,) = re.findall(r'^const EXAMPLE = "(.*)";$', text, flags=re.MULTILINE)
+    assert backbones.suggest(example.split(r"\n")).backbone == "photos"
 
 
 def test_a_folder_of_photographs_becomes_a_sorted_folder_in_one_command(tmp_path: Path) -> None:

@@ -195,6 +195,21 @@ def test_a_configuration_is_what_would_be_typed(tmp_path: Path) -> None:
     assert result.records is not None
 
 
+def test_a_name_with_a_comma_in_a_configuration_is_one_name(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(
+        'desired = "sample:cifar10c"\nundesired = "sample:mnist"\nlimit = 4\nprofile = "field"\n'
+        'classes = ["crow, raven", "dog", "a", "b", "c", "d", "e", "f", "g", "h"]\n'
+        f'out = "{tmp_path}"\n[set]\nwords = ["oak, tree", "rose"]\n'
+    )
+    with pytest.warns(UserWarning, match="was not trained on"):
+        done = ostta("--config", path)
+    assert done.exit_code == 0, done.output
+    spec = read_result(Path(done.stdout.splitlines()[-1])).spec
+    assert spec.classes is not None
+    assert (spec.classes[:2], spec.options["words"]) == (["crow, raven", "dog"], ["oak, tree", "rose"])
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -31,7 +31,6 @@ def test_a_good_folder(tmp_path: Path) -> None:
     ("classes", "backbone"),
     [
         (("dog", "grand_piano"), "photos"),
-        (("cat", "deer"), "embedded"),
         (("dog", "Tante Erna"), "openai/clip-vit-base-patch16"),
     ],
 )

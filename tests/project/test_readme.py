@@ -35,6 +35,12 @@ def test_it_is_one_screen_with_few_links() -> None:
     assert len([link for link in links(ROOT / "README.md") if link.startswith("docs/") and link.endswith(".md")]) == 6
 
 
+def test_the_extras_are_enough_for_the_commands() -> None:
+    match = re.search(r"ostta\[([a-z,]+)\]", README)
+    assert match is not None
+    assert {"serve", "stream", "video"} <= set(match[1].split(","))
+
+
 def test_the_commands_of_make_exist_and_do_what_is_said() -> None:
     rules = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"`?make ([a-z-]+)", README):

@@ -39,7 +39,7 @@ KINDS: list[dict[str, Any]] = [{}, {"method": "tda"}, {"method": "rosita"}]
 def process(*options: str) -> Iterator[tuple[Running, str]]:
     """`ostta serve` as a process of its own, and its address."""
     command = [sys.executable, "-c", "from ostta.cli import main; main()", "serve", "--port", "0", "--device", "cpu"]
-    command += ["--save-every", str(SAVE_EVERY), "--save-seconds", "2", *options]
+    command += ["--backbone", "embedded", "--save-every", str(SAVE_EVERY), "--save-seconds", "2", *options]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as running:
         try:

@@ -73,6 +73,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, database: PostgresServer) -
             "-c",
             "from ostta.cli import main; main()",
             "serve",
+            "--backbone",
+            "embedded",
             "--port",
             str(port),
             "--store",

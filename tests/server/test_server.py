@@ -11,7 +11,9 @@ import torch
 
 import ostta
 from helpers.serving import CLASSES, Served, embedded, encoded, events_of, is_problem, pngs, served, state_hash
+from ostta.core.types import Prediction, Verdict
 from ostta.server import Limits, Settings
+from ostta.server.sessions.history import History
 
 
 @pytest.fixture(scope="module")
@@ -293,20 +295,23 @@ def test_rename_and_delete(server: Served) -> None:
 
 
 def test_counts_and_points_of_a_session(server: Served) -> None:
+    """As in `ostta stream`, an undecided image is neither accepted nor rejected."""
     id = server.session()
-    found = [server.send(id, image).json() for image in pngs()[:40]]
+    found = [server.send(id, image).json() for image in [*pngs()[:40], *pngs()[:32]]]
     session = server.http.get(f"/sessions/{id}").json()
-    accepted = sum(one["known"] for one in found)
-    assert (session["images"], session["accepted"], session["rejected"]) == (40, accepted, 40 - accepted)
-    assert sum(session["class_counts"].values()) == accepted
+    decided = [one["known"] for one in found if not one["undecided"]]
+    assert (session["images"], session["undecided"], len(decided)) == (72, 32, 40)
+    assert (session["accepted"], session["rejected"]) == (sum(decided), 40 - sum(decided))
+    assert sum(session["class_counts"].values()) == sum(decided)
     assert session["sparkline"][:28] == [None] * 28
     assert session["sparkline"][28:] == [
-        pytest.approx(sum(one["known"] for one in found[start : start + 20]) / 20, abs=1e-3) for start in (0, 20)
+        pytest.approx(sum(decided[start : start + 20]) / 20, abs=1e-3) for start in (0, 20)
     ]
     recent = server.http.get(f"/sessions/{id}/recent").json()
     # The ring of this server has twenty places.
-    assert [point["step"] for point in recent["points"]] == list(range(21, 41))
-    assert [point["score"] for point in recent["points"]] == [one["score"] for one in found[20:]]
+    assert session["accepted_share"] == pytest.approx(sum(decided[20:]) / 20, abs=1e-3)
+    assert [point["step"] for point in recent["points"]] == list(range(53, 73))
+    assert [point["score"] for point in recent["points"]] == [one["score"] for one in found[52:]]
     assert len(server.http.get(f"/sessions/{id}/recent", params={"limit": 3}).json()["points"]) == 3
     is_problem(server.http.get(f"/sessions/{id}/recent", params={"limit": -1}), 422, "`limit`")
 
@@ -384,7 +389,7 @@ def test_a_session_accepts_at_the_probability_that_it_was_made_with(server: Serv
         "probability": answer["probability"], "undecided": True, "accept": 0.9,
     }  # fmt: skip
     session = server.http.get(f"/sessions/{id}").json()
-    assert (session["undecided"], session["rejected"]) == (1, 1)
+    assert (session["undecided"], session["rejected"], session["accepted_share"]) == (1, 0, None)
 
 
 def test_images_are_kept_only_where_that_was_asked_for(server: Served) -> None:
@@ -400,6 +405,19 @@ def test_images_are_kept_only_where_that_was_asked_for(server: Served) -> None:
         assert abs(most[0]["score"]) == max(map(abs, scores))
         assert abs(least[0]["score"]) == min(map(abs, scores))
         assert base64.b64decode(most[0]["thumbnail"].partition(",")[2]).startswith(b"\xff\xd8\xff")
+
+
+def test_undecided_images_are_the_last_of_the_certain_ones() -> None:
+    history = History(Settings().clock, 20)
+    for step, (probability, undecided) in enumerate([(0.99, True), (0.6, False), (0.02, False), (0.9, False)], 1):
+        prediction = Prediction(
+            label="cat", index=0, known=probability >= 0.5, score=probability, threshold=None, mu_desired=None,
+            mu_undesired=None, verdict=Verdict.RELIABLE_DESIRED, adapted=False, loss=None, reason=None,
+            probability=probability, undecided=undecided, warming_up=undecided,
+        )  # fmt: skip
+        history.add(prediction, step, 0.5, b"")
+    assert [kept["step"] for kept in history.thumbnails("most")] == [3, 4, 2, 1]
+    assert [kept["step"] for kept in history.thumbnails("least")] == [2, 4, 3, 1]
 
 
 def test_the_description_has_an_example_of_everything(server: Served) -> None:

@@ -603,7 +603,8 @@ def test_the_command_line_says_how_to_serve(tmp_path: Path, monkeypatch: pytest.
     result = CliRunner().invoke(app, ["serve", *words, "--state-dir", "s", "--token-file", str(tmp_path / "tokens")])
     assert result.exit_code == 0, result.output
     settings: Settings = asked["settings"]
-    assert (asked["backbone"], asked["host"], asked["port"], asked["folder"]) == ("embedded", "0.0.0.0", 80, Path("s"))
+    assert (asked["backbone"], asked["host"], asked["port"], asked["folder"]) == ("photos", "0.0.0.0", 80, Path("s"))
+    assert "photos" in result.stderr
     assert (settings.save_every, settings.keep_images, settings.limits.sessions) == (7, True, 9)
     assert (settings.hosts, settings.cors) == (("b.example",), ("https://a.example",))
     assert asked["tokens"]

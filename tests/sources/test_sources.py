@@ -467,6 +467,22 @@ def test_a_folder_is_followed_in_the_order_of_arrival(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+def test_the_output_of_a_stream_is_not_followed(tmp_path: Path) -> None:
+    first = photo(tmp_path / "a.png")
+    with open_source(tmp_path, follow=True) as source:
+        waiting = iter(source)
+        assert next(waiting).path == first
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "pictures.jsonl").touch()
+        photo(tmp_path / "out" / "sorted" / "cat" / "000001-a.png")
+        second = photo(tmp_path / "b.png")
+        assert next(waiting).path == second
+        source.close()
+        assert next(waiting, None) is None
+    assert [event.kind for event in source.events] == ["skipped"]
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_file_that_is_being_written_is_left_until_it_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Suggest a shipped backbone for a list of class names."""
+"""Suggest a shipped backbone for a list of class names, as `--backbone auto` does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .embedded import embedded_names
 from .photos.names import load_names
 
 AUTO = "auto"
-# Backbone for class names that no shipped backbone supports.
+# Backbone for class names that `photos` does not know.
 CLIP = "openai/clip-vit-base-patch16"
 
 
@@ -29,13 +29,13 @@ class Suggestion:
 
 
 def suggest(classes: Sequence[str], described: bool = False) -> Suggestion:
-    """Return the shipped backbone that supports all class names: `photos`, otherwise `embedded`.
+    """Return the shipped backbone for class names: `photos`.
 
-    Raise an Error if neither supports them. Set `described` if the classes have descriptions, which `photos` does not
-    support.
+    Raise an Error if `photos` does not know all names. Set `described` if the classes have descriptions, which `photos`
+    does not support. The small backbone `embedded` is never chosen for the user.
 
-    >>> suggest(["dog", "elephant"]).backbone, suggest(["cat", "deer"]).backbone
-    ('photos', 'embedded')
+    >>> suggest(["dog", "elephant"]).backbone
+    'photos'
     """
     names = load_names()
     unknown = [name for name in classes if names.find(name) is None]
@@ -43,18 +43,13 @@ def suggest(classes: Sequence[str], described: bool = False) -> Suggestion:
         meanings = {name: _meaning(name) for name in classes}
         reason = f"it is made for photographs and knows {_all_names(classes)}"
         return Suggestion("photos", reason, {name: text for name, text in meanings.items() if text})
+    problem = names.unknown(unknown)
+    if described:
+        problem = f"The backbone photos reads no descriptions: give names only, or use a CLIP such as {CLIP}."
     known = embedded_names()
-    unknown_too = [name for name in classes if name.lower().replace("_", " ") not in known]
-    if not unknown_too:
-        why = "photos reads no descriptions" if described else f"photos does not know {unknown[0]!r}"
-        return Suggestion("embedded", f"it knows {_all_names(classes)}, for images of 32 pixels; {why}", {})
-    near = [] if described else names.near(unknown[0])
-    offer = f" For photos, use a near name such as {', '.join(near)}." if near else ""
-    raise Error(
-        f"None of the backbones that ship knows all class names: photos lacks {_first(unknown)}, embedded lacks "
-        f'{_first(unknown_too)}.{offer} A CLIP reads any name: pip install "ostta[clip]", then --backbone {CLIP}.',
-        code="backbone-none",
-    )
+    if all(name.lower().replace("_", " ") in known for name in classes):
+        problem += ' The backbone "embedded", for images of 32 pixels, knows all class names.'
+    raise Error(problem, code="class-unknown")
 
 
 def _meaning(name: str) -> str:
@@ -69,7 +64,3 @@ def _meaning(name: str) -> str:
 
 def _all_names(classes: Sequence[str]) -> str:
     return "the one class name" if len(classes) == 1 else f"all {counted(len(classes), 'class name')}"
-
-
-def _first(names: Sequence[str]) -> str:
-    return repr(names[0]) if len(names) == 1 else f"{names[0]!r} and {len(names) - 1} more" if names else "descriptions"

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from ..config.resolve import canonical
 from ..core.types import Error
 from ..evaluation.metrics import NAMES
-from ..io import make_folder, write_atomically
+from ..io import make_folder, parse_json, write_atomically
 from .naming import choice_remark, shown_stream
 from .spec import RunSpec, changed, code_of, fields_of, is_frozen, name_of, parts_of, without_defaults
 
@@ -84,7 +85,8 @@ class Sweep:
 def sweep_of(spec: RunSpec, given: Mapping[str, Sequence[str]], seeds: Sequence[int]) -> Sweep:
     """Return the sweep of the options on the command line.
 
-    `given` has the texts of each option. Commas separate values, except for options that are lists.
+    `given` has the texts of each option. A text has several values as a JSON list or separated by commas, except for
+    options that are lists.
 
     >>> sweep_of(RunSpec(), {"lr": ["1e-3,3e-3"], "losses": ["re,d"]}, [0]).values
     {'lr': [0.001, 0.003]}
@@ -112,7 +114,12 @@ def _read(parts: tuple[Any, Any, Any], option: str, text: str) -> list[Any]:
         return next(iter(canonical(*parts, {option: value}).values()))
 
     whole = read(text)
-    return [whole] if isinstance(whole, list) else [read(value.strip()) for value in text.split(",")]
+    if isinstance(whole, list):
+        return [whole]
+    with suppress(ValueError):
+        if isinstance(values := parse_json(text), list):
+            return [read(value) for value in values]
+    return [read(value.strip()) for value in text.split(",")]
 
 
 def _set_fields(spec: RunSpec) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The command line: parse, call, print.
 
-Exit codes: 0 for success, 1 for a problem that is reported in one sentence, 2 for wrong usage, 130 after Ctrl-C.
+Exit codes: 0 for success, 1 for a problem that is reported in one sentence, 2 for wrong usage, such as an unknown class
+name, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _main() -> None:
             app()
     except Error as problem:
         _print_error(str(problem))
-        sys.exit(1)
+        sys.exit(2 if problem.code == "class-unknown" else 1)
     except KeyboardInterrupt:
         _print_error("Stopped.")
         sys.exit(130)

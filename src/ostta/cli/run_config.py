@@ -11,6 +11,7 @@ lr = [1e-3, 3e-3]
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,14 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
 
 
 def _as_typed(value: Any) -> Any:
-    """Return a value as it is written on the command line."""
+    """Return a value as it is written on the command line. An entry of a list may contain a comma."""
     if isinstance(value, dict):
-        return [f"{name}={_as_typed(each)}" for name, each in value.items()]
+        return [f"{name}={_json(each) if isinstance(each, list) else _as_typed(each)}" for name, each in value.items()]
     if isinstance(value, list):
-        return ",".join(str(_as_typed(each)) for each in value)
+        texts = [str(_as_typed(each)) for each in value]
+        return _json(texts) if any("," in text for text in texts) else ",".join(texts)
     return value if isinstance(value, bool) else str(value)
+
+
+def _json(values: list[Any]) -> str:
+    return json.dumps(values, ensure_ascii=False, default=str)

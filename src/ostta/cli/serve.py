@@ -24,7 +24,7 @@ def serve(
         typer.Option(
             help="A name of `ostta ls backbones`, a local folder, onnx:FOLDER, file.py:Name, or auto, which is photos."
         ),
-    ] = "embedded",
+    ] = "auto",
     host: Annotated[
         str, typer.Option(help="Address to listen on. All addresses except loopback require --token-file.")
     ] = "127.0.0.1",
@@ -121,8 +121,9 @@ def serve(
 
     Each session has its own classes. All sessions share one backbone.
 
-    Example: ostta serve --backbone embedded --state-dir sessions
+    Example: ostta serve --backbone photos --state-dir sessions
     """
+    from ..backbones.choice import AUTO, suggest
     from ..server import Limits, Settings
     from ..server.serving import hosts_of, proxies_of, serve_locally, serve_on_ray, tokens_for
 
@@ -144,9 +145,10 @@ def serve(
         cors=tuple(cors or ()),
         proxies=proxies_of(proxy_headers or []),
     )
-    if backbone == "auto":
-        backbone = "photos"
-        typer.echo("Backbone photos: it is for photographs and refuses class names that it does not know.", err=True)
+    if backbone == AUTO:
+        backbone = suggest(()).backbone
+        reason = "it is made for photographs and refuses class names that it does not know"
+        typer.echo(f"Backbone {backbone}: {reason}.", err=True)
     if engine is EngineName.ray:
         serve_on_ray(
             backbone, settings, tokens, host=host, port=port, folder=state_dir, store=store, device=device, dtype=dtype,

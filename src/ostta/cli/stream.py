@@ -48,8 +48,8 @@ def stream(
     backbone: Annotated[
         str | None,
         typer.Option(
-            help="A name of `ostta ls backbones`, a local folder, onnx:FOLDER, features:FILE, file.py:Name, or auto: "
-            "photos if it knows all class names, otherwise embedded. Default: that of the state file, otherwise auto."
+            help="A name of `ostta ls backbones`, a local folder, onnx:FOLDER, features:FILE, file.py:Name, or auto, "
+            "which is photos. Default: that of the state file, otherwise auto."
         ),
     ] = None,
     method: Method = None,

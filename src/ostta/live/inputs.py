@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +17,7 @@ from ..feature_files import PREFIX, features_path, read_features
 from ..io import readable
 from ..sources import Source
 from ..sources import open as open_source
+from ..sources.files import SkippedFiles
 from .answers import LiveStream, open_stream
 from .outputs import OutputOptions
 from .state_keeper import AdapterSettings
@@ -27,7 +29,7 @@ def choose_inputs(
     """Return the classes, the backbone and a note about the choice.
 
     Feature files define their classes and backbone. Otherwise, "auto" and new streams without a backbone use the
-    included backbone that supports the class names. Values of an existing state file are not selected here.
+    suggested backbone. Values of an existing state file are not selected here.
     """
     is_new = state is None or not state.exists()
     stored = [name for name in sources if name.startswith(PREFIX)]
@@ -42,15 +44,10 @@ def choose_inputs(
                 )
         if classes is None and is_new:
             classes = list(read_features(features_path(backbone)).classes)
-    if not classes or not (backbone == "auto" or (backbone is None and is_new)):
+    if not classes or not (backbone == backbones.AUTO or (backbone is None and is_new)):
         return classes, backbone, ""
     names, descriptions = described(classes)
-    try:
-        suggestion = backbones.suggest(names, described=bool(descriptions))
-    except Error:
-        if backbone is not None:
-            raise
-        return classes, None, ""
+    suggestion = backbones.suggest(names, described=bool(descriptions))
     return classes, suggestion.backbone, f"Backbone {suggestion.backbone}: {suggestion.reason}."
 
 
@@ -78,9 +75,26 @@ def open_inputs(
         for name in sources:
             if name.startswith(PREFIX):
                 raise Error(f"--sort and --draw need images, but {name} has only features.", code="images-missing")
+    for name in sources:
+        if output is not None and output.contains_picture(os.path.join(name, "")):
+            raise Error(
+                f"{readable(name)} is in the output folder {output.path}, so the stream would process its own output: "
+                "give another --out.",
+                code="output-mismatch",
+            )
     streams: list[LiveStream] = []
+    own = SkippedFiles()
+
     # The source asks which images to skip only after the stream is open.
-    source = open_source(*sources, every=every, follow=follow, skip=lambda key: streams[0].journal.knows(key))
+    def skip(key: str) -> bool:
+        if output is None or not output.contains_picture(key.rsplit("|", 2)[0]):
+            return streams[0].journal.knows(key)
+        if not own.outputs:
+            own.outputs.add(str(output.path))
+            own.report(source)
+        return True
+
+    source = open_source(*sources, every=every, follow=follow, skip=skip)
     about = {"title": f"ostta stream: {readable(source.name)}", "sources": [readable(name) for name in sources]}
     check = partial(check_features, sources)
     with source, open_stream(settings, state, output, about=about, check=check, **options) as live:

@@ -15,7 +15,7 @@ from ..core.types import Error
 from ..feature_files import PREFIX as FEATURES
 from ..io import check_regular
 from .addresses import HTTP, RTSP, camera, check_address, rtsp, scheme_of, web, without_password
-from .files import Archive, File, Folder, ImageList, SkippedFiles, StoredFeatures, is_image
+from .files import Archive, File, Folder, ImageList, SkippedFiles, StoredFeatures, is_image, output_of
 from .following import FollowedFolders
 from .source import Item, Skip, Source, missing_item, unreadable
 from .video import SUFFIXES, Video
@@ -150,12 +150,15 @@ def _expand(source: SourceName, skipped: SkippedFiles) -> Sequence[str | int]:
     if not os.path.lexists(name) and glob.has_magic(name):
         paths = []
         for path in glob.iglob(name, recursive=True):
-            if _is_source(Path(path)):
+            output = output_of(path)
+            if output is not None and output != output_of(name):
+                skipped.outputs.add(str(output))
+            elif _is_source(Path(path)):
                 paths.append(path)
             else:
                 skipped.add(path)
         if not paths:
-            raise unreadable(f"No file that can be read matches {name}.{f' {skipped}' if skipped.count else ''}")
+            raise unreadable(f"No file that can be read matches {name}. {skipped}".rstrip())
         return sorted(paths)
     if not os.path.exists(name):
         raise Error(f"{name} is neither a folder nor a file.", code="file-not-found")

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
@@ -31,6 +31,9 @@ MARKUP = (b"<", b"%PDF")
 NAMED_FILES = 10
 # Maximum size of one image in an archive, in bytes.
 MAX_BYTES = 256 * 1024 * 1024
+# A folder with the file RECORD is the output of `ostta stream`, which writes pictures to the folders PICTURES in it.
+RECORD, PICTURES = "pictures.jsonl", ("sorted", "drawn")
+OUTPUT = {RECORD, "predictions.csv", "predictions.parquet", "report.html", *PICTURES}
 
 
 def has_image_name(name: str | Path) -> bool:
@@ -49,16 +52,38 @@ def is_image(path: Path) -> bool:
         return False
 
 
+def output_of(path: str) -> Path | None:
+    """Return the output folder of `ostta stream` to which a picture, or a folder of pictures, belongs."""
+    folders = (folder for folder in (Path(path), *Path(path).parents) if folder.name in PICTURES)
+    return next((folder.parent for folder in folders if (folder.parent / RECORD).exists()), None)
+
+
 class SkippedFiles:
-    """Number and first names of the files that were skipped because they are not images."""
+    """Number and first names of the files that were skipped because they are not images, and folders of output."""
 
     def __init__(self) -> None:
         self.count, self._names = 0, list[str]()
+        self.outputs: set[str] = set()
 
     def __str__(self) -> str:
-        names = [shown(readable(name)) for name in self._names]
-        more = [f"{self.count - len(names)} more"] if self.count > len(names) else []
-        return f"{counted(self.count, 'file')} skipped, not an image by name or content: {', '.join(names + more)}."
+        sentences = []
+        if self.count:
+            names = [shown(readable(name)) for name in self._names]
+            more = [f"{self.count - len(names)} more"] if self.count > len(names) else []
+            files = f"{counted(self.count, 'file')} skipped, not an image by name or content"
+            sentences.append(f"{files}: {', '.join(names + more)}.")
+        if self.outputs:
+            folders = ", ".join(shown(readable(folder)) for folder in sorted(self.outputs)[:NAMED_FILES])
+            sentences.append(f"The output of `ostta stream` in {folders} was left out.")
+        return " ".join(sentences)
+
+    def without_output(self, folder: str, entries: Iterable[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
+        """Return the entries of a folder without those that `ostta stream` has written."""
+        listed = list(entries)
+        if all(entry.name != RECORD for entry in listed):
+            return listed
+        self.outputs.add(folder)
+        return [entry for entry in listed if entry.name not in OUTPUT]
 
     def add(self, name: str) -> None:
         """Count a file."""
@@ -68,12 +93,12 @@ class SkippedFiles:
 
     def report(self, source: Source) -> None:
         """Add an event to `source` if files were skipped."""
-        if self.count:
-            source.add_event("skipped", str(self), {"files": self.count})
+        if sentence := str(self):
+            source.add_event("skipped", sentence, {"files": self.count})
 
     def no_images(self, where: object) -> Error:
         """Return the error for a source without images."""
-        return unreadable(f"There are no images in {where}.{f' {self}' if self.count else ''}")
+        return unreadable(f"There are no images in {where}. {self}".rstrip())
 
 
 class File(Source):
@@ -256,7 +281,7 @@ def _walk(folder: Path, skipped: SkippedFiles) -> Iterator[Item]:
             left.pop()
         elif is_folder:
             try:
-                left.append(iter(_listing(path)))
+                left.append(iter(_listing(path, skipped)))
             except OSError as problem:
                 yield missing_item(path, f"The folder '{path}' cannot be read: {problem.strerror}.", Path(path))
         elif is_image(Path(path)):
@@ -265,11 +290,12 @@ def _walk(folder: Path, skipped: SkippedFiles) -> Iterator[Item]:
             skipped.add(os.path.relpath(path, folder))
 
 
-def _listing(folder: str) -> list[tuple[str, bool]]:
+def _listing(folder: str, skipped: SkippedFiles) -> list[tuple[str, bool]]:
     """Return the sorted entries of a folder and whether each is a folder, without ignored entries."""
     with os.scandir(folder) as entries:
+        read = [entry for entry in skipped.without_output(folder, entries) if not _is_ignored(entry)]
         # Like `Path.rglob`, do not follow links to folders, which may be circular.
-        items = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries if not _is_ignored(entry))
+        items = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in read)
     return [(os.path.join(folder, name), is_folder) for name, is_folder in items]
 
 

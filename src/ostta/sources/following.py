@@ -70,7 +70,7 @@ class FollowedFolders(Source):
             start = time.monotonic()
             present: set[int] = set()
             new: list[_Seen] = []
-            for seen in self._scan():
+            for seen in self._scan(skipped):
                 if hash(seen) in yielded:
                     present.add(hash(seen))
                 else:
@@ -95,11 +95,11 @@ class FollowedFolders(Source):
                     return
             self._closed.wait(max(SCAN_INTERVAL, SCAN_FACTOR * took))
 
-    def _scan(self) -> Iterator[_Seen]:
+    def _scan(self, skipped: SkippedFiles) -> Iterator[_Seen]:
         for folder in self._folders:
             exists = True
             try:
-                yield from _scan_folder(str(folder))
+                yield from _scan_folder(str(folder), skipped)
             except OSError:
                 exists = False
             if not exists and folder not in self._missing:
@@ -125,7 +125,7 @@ class FollowedFolders(Source):
         return Item(path if image is None else image, str(path), key, status.st_mtime, path=path)
 
 
-def _scan_folder(folder: str) -> Iterator[_Seen]:
+def _scan_folder(folder: str, skipped: SkippedFiles) -> Iterator[_Seen]:
     """Yield the files below a folder.
 
     Raise an OSError if `folder` itself cannot be read. Entries that disappear during the scan are skipped.
@@ -140,7 +140,7 @@ def _scan_folder(folder: str) -> Iterator[_Seen]:
                 raise
             continue
         with entries:
-            for entry in entries:
+            for entry in skipped.without_output(here, entries):
                 try:
                     if entry.is_dir(follow_symlinks=False):
                         left.append(entry.path)

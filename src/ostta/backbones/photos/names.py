@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
+from ...core.checks import shown
 from ...core.types import Error
 
 FILE = Path(__file__).parent / "model" / "names.txt"
@@ -99,7 +100,7 @@ class NameLookup:
         """Return the numbers of the ImageNet classes that `name` covers. Raise an Error if there are none."""
         place = self.find(name)
         if place is None:
-            raise Error(self.unknown(name), code="class-unknown")
+            raise Error(self.unknown([name]), code="class-unknown")
         return self._covered[place]
 
     def _title(self, place: int) -> str:
@@ -125,14 +126,19 @@ class NameLookup:
         below = [self.class_titles[number] for number in self._covered[place]]
         return list(dict.fromkeys([self._title(place), *below]))[:OFFERED]
 
-    def unknown(self, name: str) -> str:
-        """Return the error message for a name without an embedding."""
-        near = self.near(name)
-        offer = f"use a name that it knows, such as {', '.join(near)}, or" if near else "use"
+    def unknown(self, names: Sequence[str]) -> str:
+        """Return the error message for names without an embedding, each with its nearest known names.
+
+        >>> load_names().unknown(["deer", "elefant"])[:70]
+        "The backbone photos does not know 'deer' (nearest: ruminant, ox, water"
+        """
+        nearest = {name: ", ".join(self.near(name)) for name in names[:OFFERED]}
+        found = [f"{shown(name)} (nearest: {near or 'none'})" for name, near in nearest.items()]
+        more = [f"{len(names) - len(found)} more"] if len(names) > len(found) else []
         return (
-            f"The backbone photos does not know {name!r}: it knows the names of the 1,000 ImageNet classes and of "
-            f'groups of them. {offer[0].upper()}{offer[1:]} a CLIP such as "openai/clip-vit-base-patch16", which reads '
-            "any name."
+            f"The backbone photos does not know {'; '.join([*found, *more])}. It knows the names of the 1,000 ImageNet "
+            'classes and of groups of them. Use such a name, or a CLIP such as "openai/clip-vit-base-patch16", which '
+            "reads any name."
         )
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ from PIL import Image
 from ...core.types import Error
 from ...data.images import read_image
 from ...io import make_folder, write_atomically
+from ...sources.files import PICTURES, RECORD
 from ..digest import Digest
 from ..journal import Examples, Journal, Progress, Row
 from ..memory import Memory
 from .pictures import REJECTED, UNDECIDED_EXAMPLES, DrawnPictures, ExamplePictures, Sort, SortedFiles
+from .record import MOST_DRAWN, PictureRecord, foreign
 from .table import Table
 
 # Interval between updates of the page, in seconds.
@@ -35,6 +37,12 @@ class OutputOptions:
     sort: Sort | None = None
     draw: bool = False
 
+    def contains_picture(self, path: str) -> bool:
+        """Return whether a path is in one of the folders to which pictures are written."""
+        # The file itself is not resolved, because a sorted picture may be a link.
+        folder = Path(os.path.realpath(os.path.dirname(path)))
+        return any(folder.is_relative_to(os.path.realpath(self.path / name)) for name in PICTURES)
+
 
 class OutputFolder:
     """The files of one folder.
@@ -43,6 +51,7 @@ class OutputFolder:
     predictions.parquet   the same rows, written at the end
     report.html           a page about the stream, updated about every minute and at the end
     sorted/ drawn/        pictures by row number, written immediately; pictures of lost rows are removed at the start
+    pictures.jsonl        row, path and size of these pictures; no other file is removed or overwritten
     """
 
     def __init__(
@@ -64,14 +73,16 @@ class OutputFolder:
         self.digest = Digest(accept=accept)
         self._about, self._journal, self._memory = about, journal, memory
         self._table = Table(options.path / "predictions.csv")
-        self._sorted = SortedFiles(options.path / "sorted", classes, options.sort) if options.sort else None
-        self._drawn = DrawnPictures(options.path / "drawn") if options.draw else None
-        self._progress = self._opened()
+        known = journal.progress(self.name)
+        record = PictureRecord(options.path, min(known.number, journal.last - MOST_DRAWN) if known else 0)
+        folders = [options.path / name for name in PICTURES]
+        self._sorted = SortedFiles(folders[0], classes, options.sort, record) if options.sort else None
+        self._drawn = DrawnPictures(folders[1], record) if options.draw else None
+        self._check(known, record)
+        self._progress = self._opened(known)
+        record.forget(journal.last)
         counts = {REJECTED: self.digest.rejected, UNDECIDED_EXAMPLES: self.digest.undecided, **self.digest.classes}
         self._examples = ExamplePictures(journal.examples(), counts if self.digest.seen else {})
-        for part in (self._sorted, self._drawn):
-            if part is not None:
-                part.forget(journal.last)
         # Rows from before this folder was created.
         for row in journal.rows(after=self._progress.number):
             self.show(row, None)
@@ -124,18 +135,30 @@ class OutputFolder:
         text = self._page(self.digest, self._examples, self._about, self._memory())
         write_atomically(self.path / "report.html", text.encode())
 
-    def _opened(self) -> Progress:
-        known = self._journal.progress(self.name)
+    def _check(self, known: Progress | None, record: PictureRecord) -> None:
+        """Raise an Error if the journal is damaged or a file of somebody else is in the way, before any change."""
         for _ in self._journal.rows(after=0 if known is None else known.number):
-            pass  # a damaged journal raises an Error before anything is written
+            pass
+        if known is not None:
+            record.check(self._journal.last)
+            return
+        if not self._table.is_empty():
+            raise Error(
+                f"{self.path} has the predictions of another stream: give another folder, or the --state of that "
+                "stream.",
+                code="output-mismatch",
+            )
+        written = [self.path / name for name in (RECORD, "predictions.parquet", "report.html")]
+        # With a record, sources leave out both folders.
+        folders = [self.path / name for name in PICTURES if self._sorted or self._drawn]
+        files = (path for folder in folders for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+        for path in chain(written, files):
+            if os.path.lexists(path):
+                raise foreign(path)
+
+    def _opened(self, known: Progress | None) -> Progress:
         make_folder(self.path)
         if known is None or not self._table.path.exists():
-            if not self._table.is_empty():
-                raise Error(
-                    f"{self.path} has the predictions of another stream: give another folder, or the --state of that "
-                    "stream.",
-                    code="output-mismatch",
-                )
             progress = self._table.begin()
             self._journal.note(self.name, progress)
             return progress

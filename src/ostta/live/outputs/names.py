@@ -65,16 +65,6 @@ def numbered(number: int, image: str, suffix: str | None = None) -> str:
     return f"{number:06d}-{safe_name(stem)}{FORBIDDEN.sub('_', readable(ending))[:16].rstrip('. ')}"
 
 
-def number_of(name: str) -> int | None:
-    """Return the number at the start of a file name from `numbered`, or None for other files.
-
-    >>> number_of("000007-cat.jpg"), number_of("000008.jpg"), number_of("cat.jpg")
-    (7, 8, None)
-    """
-    match = re.match(r"([0-9]{6,18})[-.]", name)
-    return int(match[1]) if match else None
-
-
 def _folded(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold()
 

@@ -14,18 +14,15 @@ from typing import Any, Literal
 
 from PIL import Image, ImageDraw, ImageFont
 
-from ...core.errors import translate_errors
-from ...core.types import Error
-from ...io import make_folder
+from ...io import read_regular
 from ..digest import is_undecided
 from ..journal import Example, Examples, Row
-from .names import UNDECIDED, UNKNOWN, folder_names, number_of, numbered
+from .names import UNDECIDED, UNKNOWN, folder_names, numbered
+from .record import MOST_DRAWN, PictureRecord
 
 Sort = Literal["copy", "link"]
 # Largest side and smallest width of a drawn picture in pixels.
 LARGEST, NARROWEST = 1280, 320
-# Maximum number of drawn pictures; the oldest are deleted.
-MOST_DRAWN = 10_000
 # Maximum number of examples per answer, maximum number of classes with examples, and their side in pixels.
 EXAMPLES, MOST_CLASSES, THUMBNAIL = 8, 200, 96
 # Keys of example pictures without a class. No class has an empty or blank name.
@@ -38,8 +35,8 @@ class SortedFiles:
     Undecided images, whose answers are provisional, are in the folder `undecided`.
     """
 
-    def __init__(self, folder: Path, classes: tuple[str, ...], how: Sort) -> None:
-        self._folder, self._how = folder, how
+    def __init__(self, folder: Path, classes: tuple[str, ...], how: Sort, record: PictureRecord) -> None:
+        self._folder, self._how, self._record = folder, how, record
         self._names = folder_names(classes)
 
     def add(self, row: Row, picture: Image.Image | None) -> None:
@@ -47,43 +44,29 @@ class SortedFiles:
         answer: str = row.content.get("label") or ""
         # A damaged journal may name a class that the state does not have.
         place = self._folder / (UNDECIDED if is_undecided(row.content) else self._names.get(answer, UNKNOWN))
-        make_folder(place)
         if row.path is None:
             if picture is not None:
-                _save(picture, place / numbered(row.number, row.content["image"], ".jpg"))
+                self._record.add(row.number, place / numbered(row.number, row.content["image"], ".jpg"), _jpeg(picture))
             return
         target = place / numbered(row.number, os.fspath(row.path))
-        try:
-            target.unlink(missing_ok=True)
-            if self._how == "link":
-                target.symlink_to(row.path.absolute())
-            else:
-                shutil.copy2(row.path, target)
-        except OSError as problem:
-            if row.path.exists():  # otherwise the image was deleted in the meantime
-                raise Error(f"{target} could not be written ({problem.strerror}).", code="file-not-written") from None
-
-    def forget(self, after: int) -> None:
-        """Remove files with a number above `after`: these images will be processed again after a crash."""
-        for place in _folders(self._folder):
-            _remove(place, after)
+        if self._how == "link":
+            self._record.add(row.number, target, row.path.absolute())
+        elif row.path.exists():  # otherwise the image was deleted in the meantime
+            self._record.add(row.number, target, read_regular(row.path, "image file"))
+            with suppress(OSError):
+                shutil.copystat(row.path, target)
 
 
 class DrawnPictures:
     """`drawn/`: the last ten thousand images with their answers below, at a limited size."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, record: PictureRecord) -> None:
+        self._folder, self._record = folder, record
 
     def add(self, row: Row, picture: Image.Image) -> None:
         """Draw one picture."""
-        make_folder(self._folder)
-        _save(drawn(picture, row.content), self._folder / f"{row.number:06d}.jpg")
-        (self._folder / f"{row.number - MOST_DRAWN:06d}.jpg").unlink(missing_ok=True)
-
-    def forget(self, after: int) -> None:
-        """Remove pictures with a number above `after`."""
-        _remove(self._folder, after)
+        self._record.add(row.number, self._folder / f"{row.number:06d}.jpg", _jpeg(drawn(picture, row.content)))
+        self._record.remove(self._folder / f"{row.number - MOST_DRAWN:06d}.jpg")
 
 
 class ExamplePictures:
@@ -192,21 +175,7 @@ def _answer(content: Mapping[str, Any]) -> str:
     return UNDECIDED_EXAMPLES if is_undecided(content) else content.get("label") or REJECTED
 
 
-def _save(picture: Image.Image, path: Path) -> None:
-    with translate_errors("file-not-written", f"{path} could not be written ({{reason}}).", OSError, ValueError):
-        picture.save(path, "JPEG", quality=88)
-
-
-def _folders(folder: Path) -> list[Path]:
-    with suppress(OSError):
-        return [place for place in folder.iterdir() if place.is_dir() and not place.is_symlink()]
-    return []
-
-
-def _remove(folder: Path, after: int) -> None:
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            number = number_of(entry.name)
-            if number is not None and number > after:
-                with suppress(OSError):
-                    os.unlink(entry.path)
+def _jpeg(picture: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=88)
+    return buffer.getvalue()

@@ -277,7 +277,7 @@ class KeptImages(BaseModel):
 _EVENT = {"kind": "freeze", "sentence": "Frozen by hand.", "evidence": {}}
 _SESSION: dict[str, Any] = {
     "id": EXAMPLE_ID, "name": "door", "classes": ["cat", "dog"], "method": "zero_shot", "score": "field",
-    "identifier": "field", "profile": "field", "guard": True, "steps": 120, "images": 121, "accepted": 70,
+    "identifier": "field", "profile": "field", "guard": True, "steps": 152, "images": 153, "accepted": 70,
     "rejected": 50, "refused": 1, "undecided": 32,
     "accepted_share": 0.6,
     "images_per_second": 2.5, "frozen": False, "guard_light": "green", "warming_up": False,

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { html } from "./dom.js";
 import { optionFields } from "./option_fields.js";
 
-const EXAMPLE = "cat: a photo of a house cat; a kitten\ndog\nship";
+const EXAMPLE = "cat\ndog\nship";
 
 /** Parses classes, one per line or separated by commas, with descriptions after a colon and a space: returns names, or descriptions by name. */
 export function readClasses(text) {
@@ -89,7 +89,7 @@ export function newSession(info, { run, go, say }) {
     html("h1", {}, "New session"),
     html("form", { submit, "aria-label": "New session" },
       field("name", "Name (may be left empty)", name, "For example, the location of the camera."),
-      field("classes", "Classes, one per line", classes, "Names may also be separated by commas. Descriptions may stand behind a name: a colon and a space, then one or more with semicolons between them. Images of anything else are answered with “unknown”."),
+      field("classes", "Classes, one per line", classes, "Names may also be separated by commas. If the backbone has a text tower, descriptions may follow a name: a colon and a space, then one or more with semicolons between them. Images of anything else are answered with “unknown”."),
       html("details", {},
         html("summary", {}, "Method, score, identifier and options"),
         html("p", { class: "note" }, "By default, the profile “field” chooses them. If you choose a method, a score or an identifier, the default profile is “reference”."),

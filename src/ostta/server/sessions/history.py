@@ -45,7 +45,7 @@ class Totals:
     def add(self, prediction: Prediction) -> None:
         """Count an image that was judged with learning."""
         self.images_judged_total += 1
-        self.images_undecided_total += prediction.undecided
+        self.images_undecided_total += prediction.warming_up
         if prediction.probability is not None:
             self.images_with_probability_total += 1
             self.probability_sum_total += prediction.probability
@@ -110,13 +110,14 @@ class Counts:
     classes: Counter[str] = field(default_factory=Counter)
 
     def add(self, prediction: Prediction) -> None:
-        """Count a prediction with a verdict; an undecided one also counts as accepted or rejected."""
-        if prediction.known:
+        """Count a prediction with a verdict, as `ostta stream` does: undecided, accepted or rejected."""
+        if prediction.warming_up:
+            self.undecided += 1
+        elif prediction.known:
             self.accepted += 1
             self.classes[str(prediction.label)] += 1
         else:
             self.rejected += 1
-        self.undecided += prediction.undecided
 
 
 @dataclass
@@ -193,7 +194,9 @@ class History:
             self.changed()
             return
         counts.add(prediction)
-        images, accepted = self._window[0] + 1, self._window[1] + prediction.known
+        images, accepted = self._window
+        if not prediction.warming_up:
+            images, accepted = images + 1, accepted + prediction.known
         if images == WINDOW:
             self._shares.append(round(accepted / images, 3))
             images = accepted = 0
@@ -246,7 +249,7 @@ class History:
     # --- showing ------------------------------------------------------------------------------------------------------
     def to_json(self) -> Json:
         """Return the fields of a session that come from its history."""
-        counts, recent = self.counts, list(self.points)[-RECENT:]
+        counts, recent = self.counts, [point for point in self.points if not point.warming_up][-RECENT:]
         shares: list[float | None] = list(self._shares)
         return {
             "images": counts.images,
@@ -270,10 +273,9 @@ class History:
         }
 
     def thumbnails(self, which: str) -> list[Json]:
-        """Return the "most" or "least" certain of the last images, by the distance of score and threshold."""
-        ordered = sorted(
-            self._thumbnails, key=lambda kept: abs(kept[1].score - (kept[1].threshold or 0.0)), reverse=which == "most"
-        )
+        """Return the "most" or "least" certain of the last images; undecided images come last."""
+        sign = -1 if which == "most" else 1
+        ordered = sorted(self._thumbnails, key=lambda kept: (kept[1].warming_up, sign * _certainty(kept[1])))
         return [
             {
                 "step": step,
@@ -354,6 +356,13 @@ class History:
 
     def unfollow(self, event: asyncio.Event) -> None:
         self._followers.discard(event)
+
+
+def _certainty(prediction: Prediction) -> float:
+    """Return the distance of the probability from 0.5, or without a probability that of score and threshold."""
+    if prediction.probability is not None:
+        return abs(prediction.probability - 0.5)
+    return abs(prediction.score - (prediction.threshold or 0.0))
 
 
 def _after(kept: deque[Any], number: int) -> list[Any]:
