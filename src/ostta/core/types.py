@@ -205,6 +205,7 @@ class Look(Generic[Plan]):
     logits:    final logits of the method, from which score and answer are computed.
     plan:      what the method computed for `propose` and `commit`.
     scores:    values whose maximum is the score `max`, if they are not the logits.
+    scale:     the factor that the logits contain: 1 for cosines, the logit scale of the backbone if it is included.
     """
 
     views: ViewSource
@@ -213,6 +214,7 @@ class Look(Generic[Plan]):
     logits: torch.Tensor
     plan: Plan
     scores: torch.Tensor | None = None
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

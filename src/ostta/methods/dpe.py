@@ -152,7 +152,8 @@ class DPE(Plain):
             confident = count > 1 and float(entropy(final)) / math.log2(count) < self.options.confident
             z = cosines(features, self.classifier)
         plan = DPEPlan(label, spread, place, text, float(loss.detach()), confident)
-        return Look(views, features, z, final, plan, z if self.options.score_of == "cosine" else None)
+        scores = z if self.options.score_of == "cosine" else None
+        return Look(views, features, z, final, plan, scores, self.logit_scale)
 
     def propose(self, state: DPEState, look: Look[DPEPlan], decision: Decision) -> Proposal:
         return Proposal(loss=look.plan.loss, adapted=True)

@@ -118,7 +118,7 @@ class OGA(ClosedSet):
         likelihoods = self.tau * (state.weights @ features + state.biases)
         # The maximum is subtracted first, because likelihoods are large if the cached features are close together.
         logits = torch.log_softmax(zero_shot + (likelihoods - likelihoods.max()), dim=-1)
-        return Look(views, features, z, logits, plan, self.options.scores(z, logits))
+        return Look(views, features, z, logits, plan, self.options.scores(z, logits), self.logit_scale)
 
     @torch.no_grad()
     def commit(self, state: OGAState, look: Look[OGAPlan], decision: Decision, trained: Trained | None) -> None:

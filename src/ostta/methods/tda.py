@@ -159,7 +159,8 @@ class TDA(Plain):
             similar, filled = state.negative.similarities(features, plan.label, plan.negative)
             weights = _weights(similar, self.options.negative_beta) * filled
             final = final - self.negative_alpha * _weights_against(state, weights, plan)
-        return Look(views, features, z, final, plan, z if self.options.score_of == "cosine" else None)
+        scores = z if self.options.score_of == "cosine" else None
+        return Look(views, features, z, final, plan, scores, self.logit_scale)
 
     def propose(self, state: TDAState, look: Look[TDAPlan], decision: Decision) -> Proposal:
         if self._enters(decision):
