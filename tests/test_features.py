@@ -230,6 +230,10 @@ def test_a_file_is_a_backbone_with_its_classes_and_words(photos: FeatureFile) ->
         ("sample:cifar10", LIMIT),
         ("sample:mnist", LIMIT),
     ]
+    assert ostta.load(stored, ["cat", "dog"], words=["apple", "violin", "shark"]).score.words.names == (
+        "apple",
+        "shark",
+    )
     with raises("class-not-stored"):
         stored.classifier(["violin"])
     with raises("templates-not-stored"):
