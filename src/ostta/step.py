@@ -178,7 +178,7 @@ class Pipeline:
         if keep:
             self.memory.undo_last_step()
             if self.guard is not None:
-                self.guard.signals.stepped(failed=True)
+                self.guard.signals.stepped(self.memory.steps, failed=True)
             warnings.warn(
                 f"The update of step {self.memory.steps} made the features of images not finite and was undone: "
                 "use a lower learning rate.",
