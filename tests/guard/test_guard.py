@@ -17,6 +17,7 @@ from helpers.cases import CLASSES, FixedVerdict, adapter, backbone, images, same
 from helpers.cases import content as everything
 from helpers.errors import raises
 from ostta import Verdict
+from ostta.backbones.siglip import SIGMOID_DEFAULTS
 from ostta.core.optimisers import DiscardedStep
 from ostta.core.overlay import distance
 from ostta.core.types import EVENTS
@@ -24,6 +25,7 @@ from ostta.guard import GuardOptions, Rung, Snapshot
 from ostta.guard.guard import MESSAGES
 from ostta.guard.shadow import Shadow
 from ostta.guard.signals import ACCEPTED, CHECKS, RARE, Check, Signals, effective_classes
+from ostta.identifiers.lda import LDAOptions
 from ostta.live import StreamPool
 
 TEXTS = torch.eye(10, 16)
@@ -237,13 +239,30 @@ def test_prompts_of_the_text_tower_drift_too() -> None:
 # --- the frozen model beside ------------------------------------------------------------------------------------------
 def test_the_shadow_is_the_frozen_classifier_to_the_bit() -> None:
     frozen = ostta.load(ostta.backbones.wrap(None, TEXTS), NAMES, "zero_shot", features=True)
-    shadow = Shadow(frozen.classifier)
+    shadow = Shadow(frozen.classifier, LDAOptions())
     for step, image in enumerate(usual(600), 1):
         found = frozen.step_features(image)
         judged = shadow.judge(torch.tensor(found.features), step)
         shadow.remember(judged, step)
         told = (judged.scored.value, judged.decision.threshold, judged.decision.verdict, judged.index)
         assert told == (found.score, found.threshold, found.verdict, found.index)
+
+
+@pytest.mark.parametrize("identifier", ["field", "lda"])
+def test_the_frozen_model_decides_with_the_options_of_the_backbone_and_of_the_identifier(identifier: str) -> None:
+    """All cosines are negative, as those of SigLIP may be, and outside the grid of the default search."""
+    texts = torch.cat([0.6 * TEXTS, torch.full((10, 1), -0.8)], dim=1)
+    negative = ostta.backbones.wrap(None, texts)
+    if identifier == "field":
+        negative.defaults = SIGMOID_DEFAULTS
+        one = ostta.load(negative, NAMES, guard=True)
+    else:
+        one = ostta.load(negative, NAMES, "zero_shot", guard=True, search="exact", window=64)
+    one.guard.rung = Rung.FROZEN
+    found = [one.step_features(torch.cat([0.6 * image, torch.tensor([0.8])])) for image in usual(200)]
+    assert max(prediction.score for prediction in found) < 0
+    assert 40 < sum(prediction.known for prediction in found[100:]) < 65
+    assert len(one.guard.tensors()["shadow/scores"]) == (200 if identifier == "field" else 64)
 
 
 def test_a_resting_adapter_answers_as_the_frozen_classifier() -> None:

@@ -24,6 +24,7 @@ from ..core.checks import MOST_STEPS, Tensors, require_intact, require_names, sh
 from ..core.optimisers import Trained
 from ..core.overlay import Overlay, distance
 from ..core.types import Error, Event, ViewSource
+from ..identifiers.lda import LDAOptions
 from ..memory import Memory, Turn
 from .options import GuardOptions
 from .shadow import Shadow
@@ -106,22 +107,26 @@ class Snapshot:
 
 
 class Guard:
-    """The signals, snapshots and rung of one stream. `initial` has the trained values at the start.
+    """The signals, snapshots and rung of one stream.
+
+    `lda` are the options of the frozen model's LDA, and `initial` has the trained values at the start.
 
     >>> adapter = ostta.load("embedded", ["cat", "dog", "ship"])
     >>> adapter.step(image).events, adapter.guard.resting
     ((), False)
     """
 
-    def __init__(self, options: GuardOptions, classifier: torch.Tensor, initial: Overlay | None = None) -> None:
-        self.options, self._classifier, self._initial = options, classifier, initial
+    def __init__(
+        self, options: GuardOptions, classifier: torch.Tensor, lda: LDAOptions, initial: Overlay | None = None
+    ) -> None:
+        self.options, self._classifier, self._lda, self._initial = options, classifier, lda, initial
         self.signals = Signals(options, len(classifier))
         self.reset()
 
     def reset(self) -> None:
         """Forget the stream, as `Adapter.reset` does."""
         self.signals.reset()
-        self.shadow = Shadow(self._classifier)
+        self.shadow = Shadow(self._classifier, self._lda)
         self.snapshots: list[Snapshot] = []
         self.rung = Rung.CALM
         # Number of images since the last check, and number of consecutive images without a signal out of its band.
