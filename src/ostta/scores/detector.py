@@ -202,7 +202,7 @@ def _noise_features(setting: Setting) -> Floats:
         raise Error(
             "The score `detector` is trained on noise images, and this backbone has no image tower to encode them: "
             "use `noise_every=0` or another score.",
-            code="option-conflict",
+            code=problem.code,
         ) from None
     doubts = [1 - max_softmax_score(row @ setting.classifier.T, setting.logit_scale) for row in features]
     return np.concatenate([features.double().cpu().numpy(), np.array(doubts)[:, None]], 1)
