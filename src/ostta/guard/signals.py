@@ -230,8 +230,8 @@ class Signals:
             require_intact((records <= limits).all(), f"list {name!r} of the guard", "a number is out of range")
             loaded[name] = records.tolist()
         self.reset()
-        for name, records in loaded.items():
-            self._records[name].extend(map(tuple, records))
+        for name, rows in loaded.items():
+            self._records[name].extend(map(tuple, rows))
         self._fast, self._slow, self._separated, self._rare = fast, slow, int(separated), bool(rare)
 
 
