@@ -14,7 +14,19 @@ import pytest
 import torch
 
 import ostta
-from helpers.cases import CLASSES, FixedVerdict, SmallTower, adapter, backbone, content, images, learned, same, trace
+from helpers.cases import (
+    CLASSES,
+    FixedVerdict,
+    SmallTower,
+    adapter,
+    backbone,
+    class_scores,
+    content,
+    images,
+    learned,
+    same,
+    trace,
+)
 from helpers.errors import raises
 from ostta import Error, ImageError, InUseError, Verdict
 from ostta.config.registry import ALL_IDENTIFIERS as IDENTIFIERS
@@ -207,6 +219,21 @@ def test_prediction_json_is_complete() -> None:
     assert len(content["features"]) == 16
     assert "features" not in json.loads(adapter("rosita").step(images(1)[0]).to_json())
     assert set(content["ms"]) == {"encode", "decide", "update"}
+
+
+@pytest.mark.parametrize(
+    ("method", "scaled"), [("rosita", False), *((name, True) for name in ("tda", "dpe", "oga", "onzeta"))]
+)
+def test_class_probabilities_are_the_softmax_of_the_scaled_cosines_or_of_scaled_logits(
+    method: str, scaled: bool
+) -> None:
+    options = {"score_of": "cosine"} if scaled else {}
+    one = adapter(method, "field", score="field", class_scores=True, class_probabilities=True, **options)
+    for image in images(5):
+        found = one.step(image)
+        shares = torch.softmax(class_scores(found) * (1 if scaled else one.backbone.logit_scale), dim=0)
+        expected = (found.probability * shares).tolist()
+        assert list(found.class_probabilities.values()) == pytest.approx(expected, abs=1e-6)
 
 
 def test_wrapped_backbone_must_be_given_again(tmp_path) -> None:

@@ -14,6 +14,8 @@ from helpers.cases import (
     adapter,
     backbone,
     combinations,
+    images,
+    same,
     subject,
     usual,
 )
@@ -84,3 +86,15 @@ def test_a_prompt_without_a_text_tower_is_refused_in_one_sentence(method: str) -
 def test_backbones_are_all_covered() -> None:
     assert {kind for _, kind in CASES} == set(BACKBONES)
     assert len(CLASSES) == 10
+
+
+@pytest.mark.parametrize("method", ["zero_shot", "tda", "oga", "onzeta", "dpe"])
+def test_adapted_says_whether_the_image_changed_a_method_without_gradient_steps(method: str) -> None:
+    one, adapted = adapter(method), []
+    for image in images(80):
+        before = one.state.tensors()
+        found = one.step(image)
+        adapted.append(not same(before, one.state.tensors()))
+        assert found.adapted == adapted[-1]
+        assert (found.reason is None) == found.adapted
+    assert set(adapted) == ({False} if method == "zero_shot" else {False, True})

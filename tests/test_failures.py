@@ -44,6 +44,14 @@ def test_mixed_precision_lasts_longer_than_one_step(method: str, options: dict[s
     assert one.state.overlay.classifier.dtype == torch.float32
 
 
+@pytest.mark.parametrize("method", ["zero_shot", "tda", "dpe", "rosita"])
+def test_the_guard_compares_features_in_half_precision(method: str) -> None:
+    one = adapter(method, "field", "embedded", score="field", precision="mixed", guard=True)
+    found = [one.step(image) for image in images(30)]
+    assert all(math.isfinite(prediction.score) for prediction in found)
+    assert len(one.guard.tensors()["shadow/scores"]) > 0
+
+
 # --- the caller's mode ------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("method", ["zero_shot", "rosita", "tda", "dpe", "tpt_c"])

@@ -239,6 +239,10 @@ def test_a_file_is_a_backbone_with_its_classes_and_words(photos: FeatureFile) ->
         ("sample:cifar10", LIMIT),
         ("sample:mnist", LIMIT),
     ]
+    assert ostta.load(stored, ["cat", "dog"], words=["apple", "violin", "shark"]).score.words.names == (
+        "apple",
+        "shark",
+    )
     with raises("class-not-stored"):
         stored.classifier(["violin"])
     with raises("templates-not-stored"):
@@ -374,10 +378,16 @@ def test_changed_bytes_and_bombs_are_noticed(tmp_path: Path) -> None:
         read_features(bad)
     # A file with a wrong row of features replaces no good one.
     good = (tmp_path / "good.npz").read_bytes()
-    with raises("features-damaged"):
-        write_features(
-            tmp_path / "good.npz", np.ones((1, 4), "f4"), np.zeros(1), ["cat"], unit_rows(1, 4), 1.0, Metadata("mine")
-        )
+    one = {"labels": np.zeros(1), "classes": ["cat"], "class_embeddings": unit_rows(1, 4), "logit_scale": 1.0}
+    for changes in (
+        {"features": np.ones((1, 4), "f4")},
+        {"features": np.full((1, 4), np.nan, "f4")},
+        {"words": ["pear", "pear"], "word_embeddings": unit_rows(2, 4)},
+    ):
+        with raises("features-invalid"):
+            write_features(
+                tmp_path / "good.npz", **{"features": unit_rows(1, 4), **one, "metadata": Metadata("mine"), **changes}
+            )
     assert (tmp_path / "good.npz").read_bytes() == good
 
 

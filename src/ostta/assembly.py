@@ -9,13 +9,14 @@ import torch
 from .backbones.prompts import classifier_of, words_of
 from .backbones.protocol import Backbone
 from .backbones.wrapped import Texts
-from .config.registry import Components
-from .config.resolve import Resolved
+from .config.registry import Components, find_components
+from .config.resolve import Resolved, resolve
 from .core.levels import Levels
 from .core.overlay import encode, learning, lock_of
 from .core.types import Error
 from .guard import Guard
 from .identifiers import Identifier
+from .identifiers.lda import LDAOptions
 from .memory import Memory
 from .methods.base import Method, Restarts
 from .scores import Score, Setting
@@ -58,8 +59,19 @@ def build_pipeline(
             f"{choice.method.name} keeps no trained values, so `reset_every` has no effect: leave it out.",
             code="option-conflict",
         )
-    guard = None if resolved.guard is None else Guard(resolved.guard, classifier, memory.trained)
+    guard = None
+    if resolved.guard is not None:
+        guard = Guard(resolved.guard, classifier, _lda_options(backbone, resolved), memory.trained)
     return Pipeline(backbone, classes, classifier, memory, guard, options, seed)
+
+
+def _lda_options(backbone: Backbone, resolved: Resolved) -> LDAOptions:
+    """Return the options of the adapter's LDA; with another identifier, those that the backbone recommends for LDA."""
+    if isinstance(resolved.identifier, LDAOptions):
+        return resolved.identifier
+    of_lda = resolve(find_components("zero_shot", "max", "lda"), "reference", {}, backbone.defaults).identifier
+    assert isinstance(of_lda, LDAOptions)
+    return of_lda
 
 
 def score_setting(

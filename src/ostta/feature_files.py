@@ -182,7 +182,7 @@ def write_features(
     words: Sequence[str] = (),
     word_embeddings: Array | None = None,
 ) -> FeatureFile:
-    """Write a feature file in one step, and read it back to check it."""
+    """Write a feature file in one step; raise an Error if the content is not that of a feature file."""
     if path.suffix != SUFFIX:
         raise Error(f"The name of a {WHAT} must end in {SUFFIX}, and '{path}' does not.", code="file-name-invalid")
     arrays: dict[str, Array] = {
@@ -196,12 +196,12 @@ def write_features(
         arrays |= {"words": np.array(words, np.str_), "word_embeddings": np.ascontiguousarray(word_embeddings)}
     content = {"format": FORMAT, **asdict(metadata), "sha256": {name: _hash(array) for name, array in arrays.items()}}
     arrays["metadata"] = np.asarray(json.dumps(content, sort_keys=True))
+    # Invalid content must not replace a file.
+    with translate_errors("features-invalid", f"The {WHAT} '{path}' cannot be written: {{reason}}."):
+        _checked(path, arrays)
     make_folder(path.parent)
-    with file_in_one_step(path) as partial:
-        with open(partial, "xb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        # Content that cannot be read back must not replace a file.
-        _checked(path, _arrays(partial))
+    with file_in_one_step(path) as partial, open(partial, "xb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
     return read_features(path)
 
 
@@ -209,12 +209,12 @@ def write_features(
 @lru_cache(maxsize=2)
 def _read(path: Path, size: int, changed: int) -> FeatureFile:
     """Read a file, which a run needs up to three times. `size` and `changed` are part of the cache key."""
-    return _checked(path, _arrays(path))
+    with _reading(path):
+        return _checked(path, _arrays(path))
 
 
 def _arrays(path: Path) -> dict[str, Array]:
-    # zipfile and numpy raise many types of exceptions for damaged content.
-    with _reading(path), open_regular(path, WHAT) as file, zipfile.ZipFile(file) as archive:
+    with open_regular(path, WHAT) as file, zipfile.ZipFile(file) as archive:
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
         size = sum(member.file_size for member in members.values())
         limit = _MOST_GROWTH * os.fstat(file.fileno()).st_size + 2**16
@@ -246,27 +246,26 @@ def _array(content: IO[bytes], name: str, size: int) -> Array:
 
 
 def _checked(path: Path, arrays: Mapping[str, Array]) -> FeatureFile:
-    with _reading(path):
-        metadata, hashes, digest = _metadata(arrays["metadata"])
-        for name in _ARRAYS:
-            if name in arrays:
-                _require(hashes.get(name) == _hash(arrays[name]), f"the SHA-256 of `{name}` is not the stored one")
-        features = arrays["features"]
-        _require(features.ndim == 2 and features.size > 0, f"`features` has the shape {list(features.shape)}")
-        for name in _MATRICES:
-            if name in arrays:
-                _check_matrix(name, arrays[name], features.shape[1])
-        texts = {name: _texts(name, arrays[name]) for name in _TEXTS if name in arrays}
-        for name, rows in (("classes", "class_embeddings"), ("words", "word_embeddings")):
-            if name in texts:
-                _require(len(texts[name]) == len(arrays[rows]), f"`{name}` and `{rows}` differ in length")
-        labels = arrays["labels"]
-        _require(labels.dtype.kind == "i" and labels.shape == (len(features),), "`labels` needs one integer a row")
-        count = len(texts["classes"])
-        _require(bool(((labels >= -1) & (labels < count)).all()), f"labels must be from -1 to {count - 1}")
-        scale = arrays["logit_scale"]
-        _require(scale.dtype.kind == "f" and scale.shape == (), "`logit_scale` is not a number")
-        _require(math.isfinite(float(scale)) and float(scale) > 0, f"`logit_scale` is {float(scale)}, not positive")
+    metadata, hashes, digest = _metadata(arrays["metadata"])
+    for name in _ARRAYS:
+        if name in arrays:
+            _require(hashes.get(name) == _hash(arrays[name]), f"the SHA-256 of `{name}` is not the stored one")
+    features = arrays["features"]
+    _require(features.ndim == 2 and features.size > 0, f"`features` has the shape {list(features.shape)}")
+    for name in _MATRICES:
+        if name in arrays:
+            _check_matrix(name, arrays[name], features.shape[1])
+    texts = {name: _texts(name, arrays[name]) for name in _TEXTS if name in arrays}
+    for name, rows in (("classes", "class_embeddings"), ("words", "word_embeddings")):
+        if name in texts:
+            _require(len(texts[name]) == len(arrays[rows]), f"`{name}` and `{rows}` differ in length")
+    labels = arrays["labels"]
+    _require(labels.dtype.kind == "i" and labels.shape == (len(features),), "`labels` needs one integer a row")
+    count = len(texts["classes"])
+    _require(bool(((labels >= -1) & (labels < count)).all()), f"labels must be from -1 to {count - 1}")
+    scale = arrays["logit_scale"]
+    _require(scale.dtype.kind == "f" and scale.shape == (), "`logit_scale` is not a number")
+    _require(math.isfinite(float(scale)) and float(scale) > 0, f"`logit_scale` is {float(scale)}, not positive")
     words = arrays.get("word_embeddings", np.zeros((0, features.shape[1])))
     return FeatureFile(
         path,
@@ -283,7 +282,10 @@ def _checked(path: Path, arrays: Mapping[str, Array]) -> FeatureFile:
 
 
 def _reading(path: Path) -> AbstractContextManager[None]:
-    """Convert all exceptions inside a block to the error of a damaged file."""
+    """Convert all exceptions inside a block to the error of a damaged file.
+
+    zipfile and numpy raise many types of exceptions for damaged content.
+    """
     message = f"The {WHAT} '{path}' is damaged or was not written by ostta ({{reason}}): extract it again."
     return translate_errors("features-damaged", message)
 

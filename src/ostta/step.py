@@ -178,7 +178,7 @@ class Pipeline:
         if keep:
             self.memory.undo_last_step()
             if self.guard is not None:
-                self.guard.signals.stepped(failed=True)
+                self.guard.signals.stepped(self.memory.steps, failed=True)
             warnings.warn(
                 f"The update of step {self.memory.steps} made the features of images not finite and was undone: "
                 "use a lower learning rate.",
@@ -303,7 +303,7 @@ class Pipeline:
             probability=probability,
             undecided=probability is not None and turn.warming_up,
             explanation=None if probability is None or explain is None else explain(scored, self.classes[index]),
-            class_probabilities=self._class_probabilities(probability, logits),
+            class_probabilities=self._class_probabilities(probability, logits, look.scale),
             most_like=scored.most_like,
         )
 
@@ -404,12 +404,13 @@ class Pipeline:
     def _by_class(self, values: torch.Tensor) -> dict[str, float]:
         return dict(zip(self.classes, values.cpu().tolist(), strict=True))
 
-    def _class_probabilities(self, probability: float | None, logits: torch.Tensor) -> dict[str, float] | None:
-        """Return P(known), distributed over the classes by the softmax of the scaled logits."""
+    def _class_probabilities(
+        self, probability: float | None, logits: torch.Tensor, scale: float
+    ) -> dict[str, float] | None:
+        """Return P(known), divided among the classes by the softmax of `logits`, which contain the factor `scale`."""
         if probability is None or not self.options.class_probabilities:
             return None
-        scale = self.backbone.logit_scale if self.method.score_scale == 1 else 1.0
-        shares = torch.softmax(scale * logits.float(), dim=-1)
+        shares = torch.softmax(self.backbone.logit_scale / scale * logits.float(), dim=-1)
         return {name: probability * share for name, share in self._by_class(shares).items()}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,15 @@ from helpers.cases import CLASSES, FixedVerdict, adapter, backbone, images, same
 from helpers.cases import content as everything
 from helpers.errors import raises
 from ostta import Verdict
+from ostta.backbones.siglip import SIGMOID_DEFAULTS
 from ostta.core.optimisers import DiscardedStep
 from ostta.core.overlay import distance
 from ostta.core.types import EVENTS
-from ostta.guard import GuardOptions, Rung
+from ostta.guard import GuardOptions, Rung, Snapshot
 from ostta.guard.guard import MESSAGES
 from ostta.guard.shadow import Shadow
 from ostta.guard.signals import ACCEPTED, CHECKS, RARE, Check, Signals, effective_classes
+from ostta.identifiers.lda import LDAOptions
 from ostta.live import StreamPool
 
 TEXTS = torch.eye(10, 16)
@@ -87,7 +90,7 @@ def pairs(own: Any, frozen: Any, classes: int = 10, every: bool = True) -> Signa
     """Signals of accepted images with the classes that the adapter and the frozen model assign."""
     signals = seen(classes)
     for index, frozen_index in zip(own, frozen, strict=True):
-        signals.checked(Check(1, int(index), 1, int(frozen_index), 1.0), every=every)
+        signals.checked(0, Check(1, int(index), 1, int(frozen_index), 1.0), every=every)
     return signals
 
 
@@ -104,7 +107,7 @@ def test_one_class_where_the_frozen_model_sees_all_is_uneven_once_enough_was_acc
         few, enough = (
             pairs([1] * count, [n % classes for n in range(count)], classes, every) for count in (least - 1, least)
         )
-        few.checked(Check(0, 1, 0, 1, 0.0), every=every)  # a rejected image counts for no class
+        few.checked(0, Check(0, 1, 0, 1, 0.0), every=every)  # a rejected image counts for no class
         assert "evenness" not in few.values()
         assert "evenness" in out(enough)
 
@@ -124,7 +127,7 @@ def checks(count: int, every: bool, probability: float | None = None, **limits: 
     signals = seen(**limits)
     for n in range(count):
         share = 1.0 if probability is None else probability
-        signals.checked(Check(1, n % 10, int(n % 3 == 0), n % 10, share), every=every)
+        signals.checked(0, Check(1, n % 10, int(n % 3 == 0), n % 10, share), every=every)
     return signals
 
 
@@ -156,7 +159,7 @@ def test_a_check_takes_the_probability_of_the_decision_and_leaves_undecided_imag
     # The frozen model follows all images.
     assert len(content["shadow/scores"]) == young + CHECKS[1]
     expected = [prediction.probability for prediction in found[young:]]
-    assert content["signals/probabilities"].tolist() == expected
+    assert content["signals/checks"][:, -1].tolist() == expected
     assert one.guard.signals.values()["share"] == pytest.approx(np.mean(expected))
 
 
@@ -164,24 +167,24 @@ def test_few_classes_stop_a_method_from_training_and_nothing_else() -> None:
     one = training(patience=1, cool_down=10**6)
     guard = one.guard
     for _ in range(ACCEPTED[1]):
-        guard.signals.trained_on(0)
-        guard.signals.checked(Check(1, 0, 1, 0, 1.0), every=True)
+        guard.signals.trained_on(0, 0)
+        guard.signals.checked(0, Check(1, 0, 1, 0, 1.0), every=True)
     assert out(guard.signals) == {"diversity"}
-    events = [event for n in range(200) for event in guard.climb(n)]
+    events = [event for n in range(200) for event in guard.climb()]
     assert [event.kind for event in events] == ["warn", "skip"]
     assert "`min_diversity=0` trains nevertheless." in events[1].sentence
     assert guard.rung == Rung.SKIPPING
     for n in range(ACCEPTED[0]):
-        guard.signals.trained_on(n % 10)
-    assert [event.kind for n in range(16) for event in guard.climb(n)] == ["thaw"]
+        guard.signals.trained_on(0, n % 10)
+    assert [event.kind for n in range(16) for event in guard.climb()] == ["thaw"]
 
 
 def test_a_collapse_that_the_frozen_model_does_not_share_lowers_the_estimate() -> None:
     both, own = seen(), seen()
     for number in range(CHECKS[0]):
         agreed = number % 4 > 0
-        both.checked(Check(int(agreed), 0, 1, 0, float(agreed)), every=True)
-        own.checked(Check(1, 0 if agreed else 1, 1, number % 10 if agreed else 2, 1.0), every=True)
+        both.checked(0, Check(int(agreed), 0, 1, 0, float(agreed)), every=True)
+        own.checked(0, Check(1, 0 if agreed else 1, 1, number % 10 if agreed else 2, 1.0), every=True)
     assert both.values()["estimate"] == pytest.approx(0.75)
     assert own.values()["estimate"] < 0.2
     assert "estimate" in out(own)
@@ -190,20 +193,20 @@ def test_a_collapse_that_the_frozen_model_does_not_share_lowers_the_estimate() -
 def test_a_few_checks_suffice_where_they_are_rare_and_kinds_are_not_mixed() -> None:
     signals = seen()
     for _ in range(RARE[1]):
-        signals.checked(Check(1, 0, 0, 0, 1.0), every=False)
+        signals.checked(0, Check(1, 0, 0, 0, 1.0), every=False)
     assert "gap" in out(signals)
-    signals.checked(Check(1, 0, 0, 0, 1.0), every=True)
+    signals.checked(0, Check(1, 0, 0, 0, 1.0), every=True)
     assert "gap" not in out(signals)
 
 
 def test_long_steps_drift_and_values_that_are_not_finite() -> None:
     signals = seen()
     for _ in range(4):
-        signals.moved(0.01)
+        signals.moved(0, 0.01)
     assert out(signals) == {"step"}
-    signals.drifted(0.5)
+    signals.drifted(0, 0.5)
     for _ in range(3):
-        signals.stepped(True, None)
+        signals.stepped(0, True, None)
     assert out(signals) == {"step", "drift", "not_finite"}
     signals.forget()
     assert out(signals) == set()
@@ -212,10 +215,10 @@ def test_long_steps_drift_and_values_that_are_not_finite() -> None:
 def test_means_that_close_in_are_a_warning_only() -> None:
     one = remembering(min_separation=0.9, patience=1)
     for _ in range(200):
-        one.guard.signals.stepped(False, 1.0)
+        one.guard.signals.stepped(0, False, 1.0)
     for _ in range(60):
-        one.guard.signals.stepped(False, 0.1)
-    warned = [event for _ in range(3) for event in one.guard.climb(1)]
+        one.guard.signals.stepped(0, False, 0.1)
+    warned = [event for _ in range(3) for event in one.guard.climb()]
     assert [event.kind for event in warned] == ["warn"]
     assert warned[0].evidence["separation"] < 0.9
     assert one.guard.rung == Rung.CALM
@@ -236,13 +239,30 @@ def test_prompts_of_the_text_tower_drift_too() -> None:
 # --- the frozen model beside ------------------------------------------------------------------------------------------
 def test_the_shadow_is_the_frozen_classifier_to_the_bit() -> None:
     frozen = ostta.load(ostta.backbones.wrap(None, TEXTS), NAMES, "zero_shot", features=True)
-    shadow = Shadow(frozen.classifier)
+    shadow = Shadow(frozen.classifier, LDAOptions())
     for step, image in enumerate(usual(600), 1):
         found = frozen.step_features(image)
         judged = shadow.judge(torch.tensor(found.features), step)
         shadow.remember(judged, step)
         told = (judged.scored.value, judged.decision.threshold, judged.decision.verdict, judged.index)
         assert told == (found.score, found.threshold, found.verdict, found.index)
+
+
+@pytest.mark.parametrize("identifier", ["field", "lda"])
+def test_the_frozen_model_decides_with_the_options_of_the_backbone_and_of_the_identifier(identifier: str) -> None:
+    """All cosines are negative, as those of SigLIP may be, and outside the grid of the default search."""
+    texts = torch.cat([0.6 * TEXTS, torch.full((10, 1), -0.8)], dim=1)
+    negative = ostta.backbones.wrap(None, texts)
+    if identifier == "field":
+        negative.defaults = SIGMOID_DEFAULTS
+        one = ostta.load(negative, NAMES, guard=True)
+    else:
+        one = ostta.load(negative, NAMES, "zero_shot", guard=True, search="exact", window=64)
+    one.guard.rung = Rung.FROZEN
+    found = [one.step_features(torch.cat([0.6 * image, torch.tensor([0.8])])) for image in usual(200)]
+    assert max(prediction.score for prediction in found) < 0
+    assert 40 < sum(prediction.known for prediction in found[100:]) < 65
+    assert len(one.guard.tensors()["shadow/scores"]) == (200 if identifier == "field" else 64)
 
 
 def test_a_resting_adapter_answers_as_the_frozen_classifier() -> None:
@@ -382,6 +402,61 @@ def test_a_roll_back_returns_all_that_images_have_taught() -> None:
         one.roll_back()
 
 
+def test_a_collapse_is_undone_to_before_the_images_that_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One image in 20 is compared, so `disagreement` covers 480 images when it leaves its band."""
+    one, collapse = training(), 600
+    guard, restored = one.guard, list[int]()
+
+    def record(turn: Any, memory: Any, *_: Any) -> None:
+        step, label = memory.steps, memory.steps // 20 % 10
+        if step % 20 == 0:
+            guard.signals.checked(step, Check(1, label if step < collapse else 0, 1, label, 1.0), every=False)
+
+    monkeypatch.setattr(guard, "_record", record)
+    monkeypatch.setattr(guard, "_restore", lambda snapshot, memory: restored.append(snapshot.step))
+    while not restored:
+        one.memory.steps += 1
+        guard.watch(SimpleNamespace(failed=False), one.memory, 0, None, False)
+        assert one.memory.steps < 2 * collapse
+    covered = guard.signals.first_step(["disagreement"])
+    assert one.memory.steps - 480 <= covered <= collapse
+    assert covered - 480 < restored[0] < covered
+
+
+@pytest.mark.parametrize("accepted", [1, 3])
+def test_snapshots_reach_beyond_all_images_that_the_signals_cover(accepted: int) -> None:
+    guard, most = training().guard, GuardOptions().snapshots
+    for step in range(1, 10_000):
+        if step % 20 == 0:
+            known = int(step // 20 % accepted == 0)
+            guard.signals.checked(step, Check(known, 0, 1, 0, 1.0), every=False)
+        if step % 128 == 0:
+            guard._keep(Snapshot(step, {}))
+            covered = 20 * RARE[0] * accepted  # images between the first and the last comparison of `evenness`
+            kept = [snapshot.step for snapshot in guard.snapshots]
+            assert kept[-1] == step
+            assert len(kept) <= most
+            if step > 3 * covered:
+                assert step - 3 * covered < kept[0] < guard.signals.first_step() <= step - covered + 20 * accepted
+
+
+def test_a_signal_tells_from_which_image_on_it_was_computed() -> None:
+    signals = seen()
+    assert signals.first_step() == np.inf
+    for step in range(1, 201):
+        signals.stepped(step, failed=False)
+        signals.trained_on(step, 0)
+        signals.moved(step, 0.1)
+        signals.drifted(step, 0.1)
+        signals.checked(step, Check(step % 2, 0, 1, 0, 1.0), every=True)
+    first = {name: signals.first_step([name]) for name in MESSAGES}
+    assert first == {
+        "evenness": 9, "diversity": 105, "disagreement": 73, "gap": 73, "estimate": 9, "step": 185, "drift": 200,
+        "not_finite": 137,
+    }  # fmt: skip
+    assert signals.first_step() == 9
+
+
 def test_failed_updates_do_not_replace_the_snapshots() -> None:
     """A failed update is not counted as a step.
 
@@ -391,7 +466,7 @@ def test_failed_updates_do_not_replace_the_snapshots() -> None:
     stream = images(17)
     for image in stream[:4]:
         one.step(image)
-    one.memory.steps += ACCEPTED[0]  # as if the first snapshot were older than all that the signals cover
+    one.guard.signals.reset()  # as if the first snapshot were older than all that the signals cover
     for image in stream[4:8]:
         one.step(image)
     kept = [snapshot.step for snapshot in one.guard.snapshots]

@@ -30,6 +30,7 @@ LISTS = {
     "trained_on": 96,
     "checks": 128,
     "updates": 16,
+    "drift": 1,
     "failed": 64,
     "waiting": 32,
 }

@@ -147,6 +147,19 @@ def test_the_smallest_accepted_probability_is_an_argument(photos: Path) -> None:
     assert [line["known"] for line in same.lines] == [line["known"] for line in done.lines]
 
 
+def test_a_state_goes_on_with_another_smallest_accepted_probability(photos: Path, tmp_path: Path) -> None:
+    state = ["--state", str(tmp_path / "s.ostta"), "--out", str(tmp_path / "out"), "--classes", "cat,dog,ship"]
+    files = sorted(photos.glob("0*.png"))
+    assert stream(*files[:20], *state, "--accept", "0.9").code == 0
+    one = stream(*files[:36], *state, "--accept", "0.6")
+    assert one.code == 0, one.told
+    assert all(line["known"] == (line["probability"] >= 0.6) for line in one.lines[-16:])
+    assert ostta.restore(tmp_path / "s.ostta").resolved.adapter.accept == ("0.6",)
+    refused = stream(*files, *state, "--accept", "cow: 0.6")
+    assert refused.code == 1
+    assert "which is none of the classes" in refused.told
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

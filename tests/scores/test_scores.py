@@ -190,7 +190,7 @@ def test_the_detector_is_the_published_one() -> None:
 
 def test_the_detector_needs_a_tower() -> None:
     without = ostta.backbones.wrap(None, torch.randn(3, 8))
-    with raises("image-tower-missing"):
+    with raises("image-tower-missing", match="use `noise_every=0`"):
         ostta.load(without, ["a", "b", "c"], "zero_shot", score="detector")
     assert ostta.load(without, ["a", "b", "c"], "zero_shot", score="detector", noise_every=0)
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 
 import ostta
@@ -87,7 +86,6 @@ KEPT["format2-tda_cosine"] = [
     (2, "reliable_desired", 0.565043),
     (2, "unreliable_desired", 0.334244),
 ]
-KEPT["format3-levelled"] = KEPT["format1-tda"]
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -107,19 +105,6 @@ def test_files_of_earlier_formats_load_with_a_remark_and_go_on(name: str, tmp_pa
         prediction = new.step(image)
         assert (prediction.index, str(prediction.verdict)) == (index, verdict)
         assert prediction.score == pytest.approx(score, rel=1e-4)
-
-
-def test_the_comparisons_of_an_earlier_guard_are_kept() -> None:
-    path = TESTS / "states" / "format3-levelled.ostta"
-    with safe_open(str(path), framework="pt") as file:
-        checks = file.get_tensor("guard/signals/checks")
-    guard = ostta.Adapter.restore(path, steady_backbone()).guard
-    assert guard is not None
-    found = guard.signals.tensors()
-    assert found["checks"].tolist() == checks.tolist()
-    assert found["classes"].tolist() == [[own, frozen] for known, own, _, frozen in checks.tolist() if known]
-    assert found["probabilities"].tolist() == checks[:, 0].tolist()
-    assert len(found["classes"]) > 5
 
 
 def test_options_of_earlier_names_are_read() -> None:

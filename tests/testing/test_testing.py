@@ -17,6 +17,7 @@ from ostta.config import plugins
 from ostta.core.types import NO_EVIDENCE, Error
 from ostta.identifiers import LDA
 from ostta.methods import Proposal
+from ostta.scores import MaxSoftmax
 from ostta.testing import Violation, check_backbone, check_identifier, check_method, check_score
 
 OUTSIDE = TESTS / "outside" / "class_means.py"
@@ -38,6 +39,19 @@ def test_the_examples_of_the_docs_conform_and_are_the_files(example: str, most: 
     assert f"```python\n{text}```" in page.read_text()
     assert len([line for line in text.splitlines() if line]) <= most
     check(plugins.from_file(f"{path.parent / example}"), steps=50)
+
+
+def test_a_score_is_checked_on_the_given_backbone() -> None:
+    class OfEight(MaxSoftmax):
+        def __init__(self, options: Any, setting: Any) -> None:
+            if setting.classifier.shape[1] != 8:
+                raise Error("This score needs features of 8 numbers.")
+            super().__init__(options, setting)
+
+    narrow = ostta.backbones.wrap(SmallTower(8), torch.randn(len(CLASSES), 8), image_size=32)
+    check_score(OfEight, backbone=narrow, steps=50)
+    with raises("error"):
+        check_score(OfEight, steps=50)
 
 
 def test_a_plug_in_with_the_former_name_of_remember_works() -> None:

@@ -119,6 +119,10 @@ class StoredClasses:
                 )
         return torch.stack([self._rows[name] for name in classes])
 
+    def encode_words(self, names: Sequence[str]) -> Mapping[str, torch.Tensor]:
+        """Return the stored embedding of each name that has one."""
+        return {name: self._rows[name] for name in names if name in self._rows}
+
     def unfamiliar(self, classes: Sequence[str]) -> list[str]:
         return [name for name in classes if name in self._stored.unfamiliar]
 

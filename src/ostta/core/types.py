@@ -205,6 +205,7 @@ class Look(Generic[Plan]):
     logits:    final logits of the method, from which score and answer are computed.
     plan:      what the method computed for `propose` and `commit`.
     scores:    values whose maximum is the score `max`, if they are not the logits.
+    scale:     the factor that the logits contain: 1 for cosines, the logit scale of the backbone if it is included.
     """
 
     views: ViewSource
@@ -213,6 +214,7 @@ class Look(Generic[Plan]):
     logits: torch.Tensor
     plan: Plan
     scores: torch.Tensor | None = None
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +234,8 @@ class Prediction:
                     even then. They are from after the update if the image was accepted and updated the method.
     score, threshold, verdict, mu_desired, mu_undesired:  from before the update. `accept` changes `known`, not the
                                                           verdict, which is the identifier's.
-    adapted, loss, reason:  whether the image updated the method, the loss, or the reason why there was no update.
+    adapted, loss, reason:  whether the image changed what the method has learned (trained values, or the cache of a
+                            method without gradient steps), the loss, or the reason why there was no update.
     probability:    calibrated probability that the image is known. `undecided` marks images that come too early in a
                     stream, `explanation` is a sentence about the evidence, and `class_probabilities` (an option) divide
                     the probability among the classes. None or False if the score is not `field`.

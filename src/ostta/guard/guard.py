@@ -5,7 +5,7 @@ one rung:
 
     warn        report an event
     skip        skip all updates of the method and store no images
-    roll back   restore the newest snapshot that is older than the window of the signals
+    roll back   restore the newest snapshot from before the images that the signals out of their bands cover
     freeze      restart the adapter and use the predictions of the frozen model, while score and identifier adapt to the
                 stream; the guard is resting
     thaw        resume after `cool_down` images without a signal out of its band
@@ -13,8 +13,7 @@ one rung:
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -25,10 +24,11 @@ from ..core.checks import MOST_STEPS, Tensors, require_intact, require_names, sh
 from ..core.optimisers import Trained
 from ..core.overlay import Overlay, distance
 from ..core.types import Error, Event, ViewSource
+from ..identifiers.lda import LDAOptions
 from ..memory import Memory, Turn
 from .options import GuardOptions
 from .shadow import Shadow
-from .signals import ACCEPTED, Check, Signals
+from .signals import Check, Signals
 
 EncodeFrozen = Callable[[ViewSource], torch.Tensor]
 
@@ -107,23 +107,27 @@ class Snapshot:
 
 
 class Guard:
-    """The signals, snapshots and rung of one stream. `initial` has the trained values at the start.
+    """The signals, snapshots and rung of one stream.
+
+    `lda` are the options of the frozen model's LDA, and `initial` has the trained values at the start.
 
     >>> adapter = ostta.load("embedded", ["cat", "dog", "ship"])
     >>> adapter.step(image).events, adapter.guard.resting
     ((), False)
     """
 
-    def __init__(self, options: GuardOptions, classifier: torch.Tensor, initial: Overlay | None = None) -> None:
-        self.options, self._classifier, self._initial = options, classifier, initial
+    def __init__(
+        self, options: GuardOptions, classifier: torch.Tensor, lda: LDAOptions, initial: Overlay | None = None
+    ) -> None:
+        self.options, self._classifier, self._lda, self._initial = options, classifier, lda, initial
         self.signals = Signals(options, len(classifier))
         self.reset()
 
     def reset(self) -> None:
         """Forget the stream, as `Adapter.reset` does."""
         self.signals.reset()
-        self.shadow = Shadow(self._classifier)
-        self.snapshots: deque[Snapshot] = deque(maxlen=self.options.snapshots)
+        self.shadow = Shadow(self._classifier, self._lda)
+        self.snapshots: list[Snapshot] = []
         self.rung = Rung.CALM
         # Number of images since the last check, and number of consecutive images without a signal out of its band.
         self._since = self._calm = 0
@@ -151,50 +155,49 @@ class Guard:
         `index` is the predicted class. While the user has paused the adapter, the guard records but does not act.
         """
         if turn.failed:
-            self.signals.stepped(failed=True)
+            self.signals.stepped(memory.steps, failed=True)
         else:
             self._record(turn, memory, index, encode_frozen)
         if paused:
             return ()
-        events = self.climb(memory.steps)
+        events = self.climb()
         for event in events:
             self._act(event, memory)
         # A failed update leaves the step count as it was, so the snapshot of this step is stored already.
         if not turn.failed and self.rung == Rung.CALM and memory.steps % self.options.snapshot_every == 0:
-            self.snapshots.append(Snapshot(memory.steps, memory.snapshot()))
+            self._keep(Snapshot(memory.steps, memory.snapshot()))
         return tuple(events)
 
     def _record(self, turn: Turn, memory: Memory, index: int, encode_frozen: EncodeFrozen) -> None:
-        decision, separation = turn.decision, None
+        decision, step, separation = turn.decision, memory.steps, None
         assert decision is not None
         if decision.mu_desired is not None and decision.mu_undesired is not None:
             separation = decision.mu_desired - decision.mu_undesired
-        self.signals.stepped(failed=False, separation=separation)
-        overlay, due = memory.trained, memory.steps % self.options.check_every == 0
+        self.signals.stepped(step, failed=False, separation=separation)
+        overlay, due = memory.trained, step % self.options.check_every == 0
         if overlay is not None and decision.desired:
-            self.signals.trained_on(index)
+            self.signals.trained_on(step, index)
         if overlay is not None and self._initial is not None and due and not self.pristine:
-            self.signals.drifted(distance(overlay, self._initial))
+            self.signals.drifted(step, distance(overlay, self._initial))
         every, features = self.pristine or memory.method.overlay(memory.state) is None, turn.look.features
         if every or due:
             # The frozen model needs a separate pass only if the method uses other values.
             if not every:
                 with torch.no_grad():
                     features = encode_frozen(turn.look.views)
-            frozen = turn.frozen or self.shadow.judge(features, memory.steps)
-            self.shadow.remember(frozen, memory.steps)
+            frozen = turn.frozen or self.shadow.judge(features, step)
+            self.shadow.remember(frozen, step)
             undecided = decision.probability is not None and turn.warming_up
             if not undecided:
-                self.signals.checked(Check.of(decision, index, frozen.decision, frozen.index), every)
+                self.signals.checked(step, Check.of(decision, index, frozen.decision, frozen.index), every)
         gradient = turn.proposal.gradient
         if isinstance(turn.outcome, Trained) and overlay is turn.outcome.overlay and gradient is not None:
             self.pristine = False
-            self.signals.moved(distance(turn.outcome.overlay, gradient.overlay))
+            self.signals.moved(step, distance(turn.outcome.overlay, gradient.overlay))
 
     def _act(self, event: Event, memory: Memory) -> None:
         if event.kind == "roll_back":
-            while self.snapshots[-1].step > memory.steps - ACCEPTED[0]:
-                self.snapshots.pop()  # newer than the window of the signals
+            self.snapshots = self._snapshots_before(event.evidence)
             self._restore(self.snapshots.pop(), memory)
         elif event.kind == "freeze":
             memory.restart()
@@ -202,6 +205,26 @@ class Guard:
             self._freezes += 1
             self._since = self._calm = 0
             self.returned(to_start=True)
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        """Store a snapshot. If there are too many, the gaps between the older ones grow.
+
+        At least one snapshot stays from before all images that the signals cover, so that a rollback can reach it.
+        """
+        self.snapshots.append(snapshot)
+        steps = [kept.step for kept in self.snapshots]
+        if len(steps) <= self.options.snapshots:
+            return
+        if self.options.snapshots < 3 or steps[1] < self.signals.first_step():
+            del self.snapshots[0]
+        else:
+            gaps = [later - earlier for earlier, later in zip(steps, steps[2:], strict=False)]
+            del self.snapshots[1 + gaps.index(min(gaps))]
+
+    def _snapshots_before(self, signals: Iterable[str]) -> list[Snapshot]:
+        """Return the snapshots from before the images that `signals` cover."""
+        first = self.signals.first_step(signals)
+        return [snapshot for snapshot in self.snapshots if snapshot.step < first]
 
     def _restore(self, snapshot: Snapshot, memory: Memory) -> None:
         memory.load(dict(snapshot.tensors))
@@ -219,8 +242,8 @@ class Guard:
         self._restore(snapshot, memory)
         return Event("roll_back", f"Rolled back by hand, to the state after step {snapshot.step}.")
 
-    def climb(self, step: int) -> list[Event]:
-        """Count the image of this step; return the events of the check that is due after it."""
+    def climb(self) -> list[Event]:
+        """Count an image; return the events of the check that is due after it."""
         self._since += 1
         if self._since < self.options.patience:
             return []
@@ -233,7 +256,7 @@ class Guard:
         if out.keys() == {"diversity"} and self.skipping:
             return events
         if out and not self.resting:
-            return [*events, self._next_rung(step, out, values)]
+            return [*events, self._next_rung(out, values)]
         if not out and self.rung > Rung.CALM and self._calm >= self._until_thaw():
             return [*events, *self._thawed(values)]
         return events
@@ -257,9 +280,9 @@ class Guard:
         times: int = 2 ** min(max(self._freezes - 1, 0), MAX_DOUBLINGS)
         return self.options.cool_down * times
 
-    def _next_rung(self, step: int, out: Mapping[str, float], values: Mapping[str, float]) -> Event:
+    def _next_rung(self, out: Mapping[str, float], values: Mapping[str, float]) -> Event:
         self.rung = Rung(self.rung + 1)
-        if self.rung == Rung.ROLLED_BACK and not any(kept.step <= step - ACCEPTED[0] for kept in self.snapshots):
+        if self.rung == Rung.ROLLED_BACK and not self._snapshots_before(out):
             self.rung = Rung.FROZEN
         kind, action = ACTIONS[self.rung]
         reasons = " and ".join(MESSAGES[name][0].format(**values) for name in out)

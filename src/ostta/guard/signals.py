@@ -23,14 +23,15 @@ known images.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from ..core.checks import require_names, stored, stored_length
+from ..core.checks import MOST_STEPS, require_intact, require_names, stored, stored_length
 from ..core.types import Decision
 from .options import GuardOptions
 
@@ -44,6 +45,18 @@ FAST, SLOW = 1 / 32, 1 / 512
 # Factor of `s` in the definition of evenness. Without `s`, the ratio of two small numbers would be mostly noise.
 SMOOTHING = 0.1
 LARGEST = 1e30
+# Records that each signal is computed from.
+RECORDS_OF = {
+    "evenness": ("classes",),
+    "diversity": ("trained_on",),
+    "disagreement": ("checks",),
+    "gap": ("checks",),
+    "estimate": ("checks", "classes"),
+    "step": ("updates",),
+    "drift": ("drift",),
+    "not_finite": ("failed",),
+}
+Records = NDArray[np.float64]
 
 
 class Check(NamedTuple):
@@ -63,75 +76,94 @@ class Check(NamedTuple):
 
 
 class Signals:
-    """The statistics of recent images that the signals need."""
+    """The records of recent images that the signals need. The first number of each record is its step.
+
+    classes:     classes of accepted images that were compared, from the adapter and from the frozen model.
+    trained_on:  classes of images that a method may have been trained on.
+    checks:      comparisons with the frozen model.
+    updates:     relative changes of the parameters.
+    drift:       the last distance of the parameters from their initial values.
+    failed:      whether updates failed.
+    """
 
     def __init__(self, options: GuardOptions, classes: int) -> None:
         self.options, self._classes = options, classes
+        last = classes - 1
+        # Largest number of records, and largest value of each number after the step.
+        self._limits: dict[str, tuple[int, tuple[float, ...]]] = {
+            "classes": (ACCEPTED[0], (last, last)),
+            "trained_on": (ACCEPTED[0], (last,)),
+            "checks": (CHECKS[0], (1, last, 1, last, 1)),
+            "updates": (UPDATES[0], (LARGEST,)),
+            "drift": (1, (LARGEST,)),
+            "failed": (FAILURES, (1,)),
+        }
         self.reset()
 
     def reset(self) -> None:
-        # Classes of accepted images that were compared, from the adapter and from the frozen model.
-        self._classes_given: deque[tuple[int, int]] = deque(maxlen=ACCEPTED[0])
-        # Classes of images that a method may have been trained on.
-        self._trained_on: deque[int] = deque(maxlen=ACCEPTED[0])
-        self._checks: deque[Check] = deque(maxlen=CHECKS[0])
-        self._updates: deque[float] = deque(maxlen=UPDATES[0])
-        self._failed: deque[int] = deque(maxlen=FAILURES)
+        self._records = {name: deque[tuple[float, ...]](maxlen=most) for name, (most, _) in self._limits.items()}
         self._rare = False
-        self._drift = self._fast = self._slow = 0.0
+        self._fast = self._slow = 0.0
         self._separated = 0
 
     # --- recording ---------------------------------------------------------------------------------------------------
-    def stepped(self, failed: bool, separation: float | None = None) -> None:
+    def stepped(self, step: int, failed: bool, separation: float | None = None) -> None:
         """Record one image: whether its update failed, and the distance between the two means of the scores."""
-        self._failed.append(int(failed))
+        self._records["failed"].append((step, failed))
         if separation is not None and 0 < separation < LARGEST:
             self._separated += 1
             self._fast += (separation - self._fast) * max(FAST, 1 / self._separated)
             self._slow += (separation - self._slow) * max(SLOW, 1 / self._separated)
 
-    def trained_on(self, index: int) -> None:
+    def trained_on(self, step: int, index: int) -> None:
         """Record the class of an accepted image, for a method that trains."""
-        self._trained_on.append(index)
+        self._records["trained_on"].append((step, index))
 
-    def checked(self, check: Check, every: bool) -> None:
+    def checked(self, step: int, check: Check, every: bool) -> None:
         """Record the comparison on one image. `every` is whether all images are currently compared."""
         if every == self._rare:  # the two modes cover different numbers of images, so they are not mixed
-            self._checks.clear()
-            self._classes_given.clear()
+            self._records["checks"].clear()
+            self._records["classes"].clear()
             self._rare = not every
-        self._checks.append(check)
+        self._records["checks"].append((step, *check))
         if check.known:
-            self._classes_given.append((check.class_index, check.frozen_class_index))
+            self._records["classes"].append((step, check.class_index, check.frozen_class_index))
 
-    def moved(self, step: float) -> None:
+    def moved(self, step: int, distance: float) -> None:
         """Record the change of the parameters by an update, relative to their norm."""
-        self._updates.append(min(step, LARGEST))
+        self._records["updates"].append((step, min(distance, LARGEST)))
 
-    def drifted(self, drift: float) -> None:
+    def drifted(self, step: int, distance: float) -> None:
         """Record the distance of the parameters from their initial values, relative to the norm of these values."""
-        self._drift = min(drift, LARGEST)
+        self._records["drift"].append((step, min(distance, LARGEST)))
 
     # --- signals -----------------------------------------------------------------------------------------------------
+    def first_step(self, signals: Iterable[str] = RECORDS_OF) -> float:
+        """Return the step of the first image that one of `signals` covers; infinity if there is none."""
+        recent = [self._recent(name) for signal in signals for name in RECORDS_OF[signal]]
+        return min((float(records[0, 0]) for records in recent if len(records)), default=np.inf)
+
     def values(self) -> dict[str, float]:
         """Return the signals that have enough images, and further numbers for messages."""
-        values = {"not_finite": float(sum(self._failed)), "drift": self._drift}
-        if len(self._updates) >= UPDATES[1]:
-            values["step"] = float(np.mean(self._updates))
+        recent = {name: self._recent(name)[:, 1:] for name in self._records}
+        values = {"not_finite": float(recent["failed"].sum()), "drift": float(recent["drift"].sum())}
+        if len(recent["updates"]) >= UPDATES[1]:
+            values["step"] = float(recent["updates"].mean())
         if self._separated >= 1 / FAST and self._slow:
             values["separation"] = self._fast / self._slow
-        if len(self._trained_on) >= ACCEPTED[1] and self._classes > 1:
-            used = effective_classes(np.bincount(list(self._trained_on), minlength=self._classes))
-            values["diversity"] = (used - 1) / (_usual(len(self._trained_on), self._classes) - 1)
+        trained_on = recent["trained_on"]
+        if len(trained_on) >= ACCEPTED[1] and self._classes > 1:
+            used = effective_classes(self._counts(trained_on[:, 0]))
+            values["diversity"] = (used - 1) / (_usual(len(trained_on), self._classes) - 1)
             values["classes_trained_on"] = used
-        window, minimum = RARE if self._rare else ACCEPTED
-        if len(self._classes_given) >= minimum and self._classes > 1:
-            values |= _evenness(list(self._classes_given)[-window:], self._classes)
+        minimum = (RARE if self._rare else ACCEPTED)[1]
+        if len(recent["classes"]) >= minimum and self._classes > 1:
+            values |= self._evenness(recent["classes"])
         window, minimum = RARE if self._rare else CHECKS
-        if len(self._checks) >= minimum:
-            values |= _compared(list(self._checks)[-window:], trains=self._rare)
+        if len(recent["checks"]) >= minimum:
+            values |= _compared(recent["checks"], trains=self._rare)
             # The evenness of two small samples is unreliable.
-            if len(self._checks) >= window and "evenness" in values:
+            if len(recent["checks"]) >= window and "evenness" in values:
                 wrong = values["disagreement"] / min(values["evenness"], 1.0) ** 3
                 values["estimate"] = 1 - min(wrong, 1 - 1 / self._classes)
         return values
@@ -154,75 +186,62 @@ class Signals:
         }
 
     def forget(self) -> None:
-        """Clear the statistics of a state that was undone, because they do not describe the restored state."""
-        self._classes_given.clear()
-        self._checks.clear()
-        self._updates.clear()
-        self._failed.clear()
-        self._drift = 0.0
+        """Clear the records of a state that was undone, because they do not describe the restored state."""
+        for name, records in self._records.items():
+            if name != "trained_on":
+                records.clear()
+
+    def _recent(self, name: str) -> Records:
+        """Return the records [N, 1 + numbers] that the signals use."""
+        most, numbers = self._limits[name]
+        if self._rare and name in ("classes", "checks"):
+            most = RARE[0]
+        return np.array(list(self._records[name])[-most:], np.float64).reshape(-1, 1 + len(numbers))
+
+    def _counts(self, classes: Records) -> NDArray[np.int64]:
+        return np.bincount(classes.astype(np.int64), minlength=self._classes)
+
+    def _evenness(self, given: Records) -> dict[str, float]:
+        """Return the evenness of pairs of classes (adapter, frozen model), and the two effective numbers of classes."""
+        own, frozen = (effective_classes(self._counts(classes)) for classes in given.T)
+        smoothing = SMOOTHING * (_usual(len(given), self._classes) - 1)
+        return {
+            "evenness": (own - 1 + smoothing) / (frozen - 1 + smoothing),
+            "classes_used": own,
+            "frozen_classes_used": frozen,
+        }
 
     # --- state files --------------------------------------------------------------------------------------------------
     def tensors(self) -> dict[str, torch.Tensor]:
-        return {
-            "classes": torch.tensor(list(self._classes_given), dtype=torch.int64).reshape(-1, 2),
-            "trained_on": torch.tensor(list(self._trained_on), dtype=torch.int64),
-            "checks": torch.tensor([check[:4] for check in self._checks], dtype=torch.int64).reshape(-1, 4),
-            "probabilities": torch.tensor([check.probability for check in self._checks], dtype=torch.float64),
-            "updates": torch.tensor(list(self._updates), dtype=torch.float64),
-            "failed": torch.tensor(list(self._failed), dtype=torch.int64),
-            "numbers": torch.tensor(
-                [self._drift, self._fast, self._slow, float(self._separated), float(self._rare)], dtype=torch.float64
-            ),
+        numbers = (self._fast, self._slow, self._separated, self._rare)
+        return {"numbers": torch.tensor(numbers, dtype=torch.float64)} | {
+            name: torch.tensor(list(records), dtype=torch.float64).reshape(-1, 1 + len(self._limits[name][1]))
+            for name, records in self._records.items()
         }
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        require_names(tensors, ("classes", "trained_on", "checks", "probabilities", "updates", "failed", "numbers"))
-        sizes = {
-            "classes": ACCEPTED[0],
-            "trained_on": ACCEPTED[0],
-            "checks": CHECKS[0],
-            "updates": UPDATES[0],
-            "failed": FAILURES,
-        }
-        count = {name: stored_length(tensors, name, most) for name, most in sizes.items()}
-        last = self._classes - 1
-        classes = stored(tensors, "classes", torch.int64, (count["classes"], 2), 0, last).tolist()
-        trained_on = stored(tensors, "trained_on", torch.int64, (count["trained_on"],), 0, last).tolist()
-        checks = stored(tensors, "checks", torch.int64, (count["checks"], 4), 0, max(last, 1)).tolist()
-        probabilities = stored(tensors, "probabilities", torch.float64, (count["checks"],), 0, 1).tolist()
-        updates = stored(tensors, "updates", torch.float64, (count["updates"],), 0, LARGEST).tolist()
-        failed = stored(tensors, "failed", torch.int64, (count["failed"],), 0, 1).tolist()
-        drift, fast, slow, separated, rare = stored(tensors, "numbers", torch.float64, (5,), 0, LARGEST).tolist()
+        require_names(tensors, ("numbers", *self._limits))
+        fast, slow, separated, rare = stored(tensors, "numbers", torch.float64, (4,), 0, LARGEST).tolist()
+        loaded = {}
+        for name, (most, largest) in self._limits.items():
+            shape = (stored_length(tensors, name, most), 1 + len(largest))
+            records = stored(tensors, name, torch.float64, shape, 0, LARGEST)
+            limits = torch.tensor((MOST_STEPS, *largest), dtype=torch.float64)
+            require_intact((records <= limits).all(), f"list {name!r} of the guard", "a number is out of range")
+            loaded[name] = records.tolist()
         self.reset()
-        self._classes_given.extend((own, frozen) for own, frozen in classes)
-        self._trained_on.extend(trained_on)
-        self._checks.extend(
-            Check._make((*check, probability)) for check, probability in zip(checks, probabilities, strict=True)
-        )
-        self._updates.extend(updates)
-        self._failed.extend(failed)
-        self._drift, self._fast, self._slow = drift, fast, slow
-        self._separated, self._rare = int(separated), bool(rare)
+        for name, rows in loaded.items():
+            self._records[name].extend(map(tuple, rows))
+        self._fast, self._slow, self._separated, self._rare = fast, slow, int(separated), bool(rare)
 
 
-def _compared(checks: list[Check], trains: bool) -> dict[str, float]:
-    known, index, frozen_known, frozen_index, probability = np.array(checks).T
+def _compared(checks: Records, trains: bool) -> dict[str, float]:
+    known, index, frozen_known, frozen_index, probability = checks.T
     counted = known != frozen_known if trains else known < frozen_known
     differs = counted | ((known == 1) & (frozen_known == 1) & (index != frozen_index))
     share, frozen_share = float(probability.mean()), float(frozen_known.mean())
     gap = abs(frozen_share - share) if trains else max(frozen_share - share, 0.0)
     return {"disagreement": float(differs.mean()), "gap": gap, "share": share, "frozen_share": frozen_share}
-
-
-def _evenness(given: list[tuple[int, int]], classes: int) -> dict[str, float]:
-    """Return the evenness of pairs of classes (adapter, frozen model), and the two effective numbers of classes."""
-    own, frozen = (effective_classes(np.bincount(answers, minlength=classes)) for answers in np.array(given).T)
-    smoothing = SMOOTHING * (_usual(len(given), classes) - 1)
-    return {
-        "evenness": (own - 1 + smoothing) / (frozen - 1 + smoothing),
-        "classes_used": own,
-        "frozen_classes_used": frozen,
-    }
 
 
 def effective_classes(counts: np.ndarray) -> float:

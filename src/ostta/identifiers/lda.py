@@ -84,7 +84,11 @@ class LDA(Identifier):
         self._warned = False
 
     def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
-        threshold, mu_undesired, mu_desired = self.search(self.bank.sorted_with(score))
+        return self.decide(score, self.bank.sorted_with(score))
+
+    def decide(self, score: float, scores: Floats) -> Decision:
+        """Return the decision for `score` among sorted `scores`, which include it."""
+        threshold, mu_undesired, mu_desired = self.search(scores)
         return Decision(self._verdict(score, threshold, mu_undesired, mu_desired), threshold, mu_desired, mu_undesired)
 
     def remember(self, score: float, evidence: Evidence = NO_EVIDENCE) -> None:

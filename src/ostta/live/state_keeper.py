@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ import torch
 from .. import backbones
 from ..adapter import Adapter, load
 from ..config.registry import ComponentKind, find_component
-from ..config.resolve import UserOptions, resolve
+from ..config.resolve import Resolved, UserOptions, resolve
+from ..core.errors import error_context
+from ..core.overlay import learning
 from ..core.types import Error
 from ..data.class_names import Classes, described
-from ..state import stored_hash
+from ..state import ComponentClasses, open_state, stored_hash
 from .journal import Examples, Journal, Progress
 from .outputs import OutputFolder
 
@@ -143,7 +145,14 @@ def _resumed(
     }  # fmt: skip
     parts = {kind: find_component(kind, part) for kind, part in given.items() if part is not None}
     unregistered: dict[str, Any] = {kind: part.given for kind, part in parts.items()}
-    kept = Adapter.restore(path, settings.backbone, device, dtype, **unregistered)
+    tensors, stored, model = open_state(path, settings.backbone, device, dtype, ComponentClasses(**unregistered))
+    requested = resolve(
+        stored.choice, stored.profile, settings.options, model.defaults, guard=stored.options.guard is not None
+    )
+    with error_context(f"{path} cannot be restored"), learning():
+        options = _with_requested_accept(stored.options, requested)
+        kept = Adapter(model, stored.classes, stored.choice, stored.profile, stored.seed, options)
+        kept.pipeline.load(tensors, stored.step)
     names, descriptions = (None, ()) if settings.classes is None else described(settings.classes)
     for name, old, new in (
         ("classes", kept.classes, names),
@@ -152,7 +161,7 @@ def _resumed(
         ("profile", kept.profile, settings.profile),
         ("seed", kept.seed, settings.seed),
         ("guard", *(_on_off(on) for on in (kept.resolved.guard is not None, settings.guard))),
-        *_options(kept, settings.options),
+        *_options(kept.resolved, requested),
     ):
         if new is not None and old != new:
             raise Error(
@@ -163,13 +172,20 @@ def _resumed(
     return kept
 
 
-def _options(kept: Adapter, given: UserOptions) -> Iterator[tuple[str, str, str]]:
+def _with_requested_accept(stored: Resolved, requested: Resolved) -> Resolved:
+    """Return the stored options with a requested `accept`, which may change because the state does not depend on it."""
+    if requested.sources["adapter"]["accept"] != "explicit":
+        return stored
+    sources = {**stored.sources, "adapter": {**stored.sources["adapter"], "accept": "explicit"}}
+    return replace(stored, adapter=replace(stored.adapter, accept=requested.adapter.accept), sources=sources)
+
+
+def _options(stored: Resolved, requested: Resolved) -> Iterator[tuple[str, str, str]]:
     """Yield each option set by the user, with its stored value and the requested value."""
-    requested = resolve(kept.choice, kept.profile, given, kept.backbone.defaults, guard=kept.resolved.guard is not None)
     for owner, names in requested.sources.items():
         for name, source in names.items():
             if source == "explicit":
-                old, new = kept.resolved.values()[owner][name], requested.values()[owner][name]
+                old, new = stored.values()[owner][name], requested.values()[owner][name]
                 yield "options", f"{name} {old!r}", f"{name} {new!r}"
 
 

@@ -50,8 +50,8 @@ class Proposal:
 
     gradient:     the gradient step, or None.
     reason:       why nothing is adapted, or None.
-    loss:         the loss of a method that adapts without a gradient step on an overlay. Such a method also sets
-                  `adapted`.
+    loss:         the loss of a method that adapts without a gradient step on an overlay.
+    adapted:      whether the image changes the memory of a method that adapts without a gradient step on an overlay.
     diagnostics:  numbers about the step by name, for the prediction.
     """
 

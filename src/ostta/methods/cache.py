@@ -21,6 +21,7 @@ from ..core.checks import require_intact, require_kind, require_names, require_r
 PUBLISHED_SCALE = 100.0
 CacheWeights = Literal["published", "scaled"]
 ScoreOf = Literal["logits", "cosine"]
+NO_PLACE = "the cache has only images of this class that are more certain"
 
 
 def cache_weights_option() -> CacheWeights:

@@ -46,7 +46,6 @@ class ClosedSet(Plain):
     options: ClosedSetOptions
 
     def propose(self, state: Any, look: Look[Any], decision: Decision) -> Proposal:
-        name = type(self).__name__.lower()
         if self.options.learns(decision):
-            return Proposal(reason=f"{name} takes no gradient step")
-        return Proposal(reason=f"{name} does not learn from an image with this verdict")
+            return Proposal(adapted=True)
+        return Proposal(reason=f"{type(self).__name__.lower()} does not learn from an image with this verdict")

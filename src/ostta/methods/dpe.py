@@ -23,7 +23,7 @@ from ..core.losses import cosines, entropy, mixed_unit_entropy, unit
 from ..core.optimisers import Trained
 from ..core.types import Decision, Look, ViewSource
 from .base import Facts, Plain, Proposal
-from .cache import CacheWeights, ClassCache, ScoreOf, cache_factor, cache_weights_option, score_of_option
+from .cache import NO_PLACE, CacheWeights, ClassCache, ScoreOf, cache_factor, cache_weights_option, score_of_option
 
 
 @dataclass(frozen=True)
@@ -152,10 +152,12 @@ class DPE(Plain):
             confident = count > 1 and float(entropy(final)) / math.log2(count) < self.options.confident
             z = cosines(features, self.classifier)
         plan = DPEPlan(label, spread, place, text, float(loss.detach()), confident)
-        return Look(views, features, z, final, plan, z if self.options.score_of == "cosine" else None)
+        scores = z if self.options.score_of == "cosine" else None
+        return Look(views, features, z, final, plan, scores, self.logit_scale)
 
     def propose(self, state: DPEState, look: Look[DPEPlan], decision: Decision) -> Proposal:
-        return Proposal(loss=look.plan.loss, adapted=True)
+        adapted = look.plan.confident or look.plan.place is not None
+        return Proposal(loss=look.plan.loss, adapted=adapted, reason=None if adapted else NO_PLACE)
 
     def commit(self, state: DPEState, look: Look[DPEPlan], decision: Decision, trained: Trained | None) -> None:
         plan = look.plan

@@ -31,8 +31,8 @@ from ..core.checks import split
 from ..core.losses import cosines, entropy
 from ..core.optimisers import Trained
 from ..core.types import Decision, Look, ViewSource
-from .base import Facts
-from .cache import CacheWeights, ClassCache, cache_factor, cache_weights_option
+from .base import Facts, Proposal
+from .cache import NO_PLACE, CacheWeights, ClassCache, cache_factor, cache_weights_option
 from .closed_set import ClosedSet, ClosedSetOptions
 
 # Features per class from which the mean of the class is used, and from which the covariance is estimated.
@@ -118,7 +118,10 @@ class OGA(ClosedSet):
         likelihoods = self.tau * (state.weights @ features + state.biases)
         # The maximum is subtracted first, because likelihoods are large if the cached features are close together.
         logits = torch.log_softmax(zero_shot + (likelihoods - likelihoods.max()), dim=-1)
-        return Look(views, features, z, logits, plan, self.options.scores(z, logits))
+        return Look(views, features, z, logits, plan, self.options.scores(z, logits), self.logit_scale)
+
+    def propose(self, state: OGAState, look: Look[OGAPlan], decision: Decision) -> Proposal:
+        return Proposal(reason=NO_PLACE) if look.plan.place is None else super().propose(state, look, decision)
 
     @torch.no_grad()
     def commit(self, state: OGAState, look: Look[OGAPlan], decision: Decision, trained: Trained | None) -> None:

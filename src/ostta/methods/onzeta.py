@@ -129,7 +129,7 @@ class OnZeta(ClosedSet):
         # In the log domain, so that no probability of the answer is rounded to zero.
         logits = torch.logaddexp(vision + _log(weight), text + _log(1 - weight))
         plan = OnZetaPlan(text.exp(), vision.exp())
-        return Look(views, features, z, logits, plan, self.options.scores(z, logits))
+        return Look(views, features, z, logits, plan, self.options.scores(z, logits), self.logit_scale)
 
     @torch.no_grad()
     def commit(self, state: OnZetaState, look: Look[OnZetaPlan], decision: Decision, trained: Trained | None) -> None:

@@ -21,7 +21,7 @@ from ..core.losses import cosines, mixed_unit_entropy
 from ..core.optimisers import Trained
 from ..core.types import Decision, Error, Look, ViewSource
 from .base import Facts, Plain, Proposal
-from .cache import CacheWeights, ClassCache, ScoreOf, cache_factor, cache_weights_option, score_of_option
+from .cache import NO_PLACE, CacheWeights, ClassCache, ScoreOf, cache_factor, cache_weights_option, score_of_option
 
 
 @dataclass(frozen=True)
@@ -159,12 +159,15 @@ class TDA(Plain):
             similar, filled = state.negative.similarities(features, plan.label, plan.negative)
             weights = _weights(similar, self.options.negative_beta) * filled
             final = final - self.negative_alpha * _weights_against(state, weights, plan)
-        return Look(views, features, z, final, plan, z if self.options.score_of == "cosine" else None)
+        scores = z if self.options.score_of == "cosine" else None
+        return Look(views, features, z, final, plan, scores, self.logit_scale)
 
     def propose(self, state: TDAState, look: Look[TDAPlan], decision: Decision) -> Proposal:
-        if self._enters(decision):
-            return Proposal(reason="tda trains nothing")
-        return Proposal(reason="an undesired image stays out of the caches")
+        if not self._enters(decision):
+            return Proposal(reason="an undesired image stays out of the caches")
+        if look.plan.positive is None and look.plan.negative is None:
+            return Proposal(reason=NO_PLACE)
+        return Proposal(adapted=True)
 
     def commit(self, state: TDAState, look: Look[TDAPlan], decision: Decision, trained: Trained | None) -> None:
         plan = look.plan

@@ -27,7 +27,7 @@ from ..core.banks import ScoreBank, feature_row, named
 from ..core.checks import require_names, split, stored, stored_count, stored_length
 from ..core.losses import max_softmax_score
 from ..core.otsu import Floats, grid_split
-from ..core.types import Decision, Look, Preprocessing, Scored
+from ..core.types import Decision, Error, Look, Preprocessing, Scored
 from .base import Score, Setting
 
 WINDOW, NOISES, NOISE_SEED = 512, 64, 0
@@ -194,7 +194,16 @@ def _noise_features(setting: Setting) -> Floats:
     images = torch.from_numpy(np.round(255 * (drawn - low) / (high - low)) / np.float32(255))
     # In small batches, because the tower may be large.
     few = (images[start : start + 8] for start in range(0, NOISES, 8))
-    features = torch.cat([setting.encode(_normalised(some, setting.preprocessing)) for some in few])
+    try:
+        features = torch.cat([setting.encode(_normalised(some, setting.preprocessing)) for some in few])
+    except Error as problem:
+        if problem.code != "image-tower-missing":
+            raise
+        raise Error(
+            "The score `detector` is trained on noise images, and this backbone has no image tower to encode them: "
+            "use `noise_every=0` or another score.",
+            code=problem.code,
+        ) from None
     doubts = [1 - max_softmax_score(row @ setting.classifier.T, setting.logit_scale) for row in features]
     return np.concatenate([features.double().cpu().numpy(), np.array(doubts)[:, None]], 1)
 

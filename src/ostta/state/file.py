@@ -168,7 +168,7 @@ def _from_format_2(
 def _from_format_3(
     path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], _: ComponentClasses
 ) -> Content:
-    """Convert the levels, the checks of the guard, and the former decision rule of `field`."""
+    """Convert the levels and the former decision rule of `field`."""
     if [content.get(name) for name in ("profile", "score", "identifier")] == ["field", "neighbours", "adaptive"]:
         tensors, content = _with_new_rule(path, tensors, content)
     compact = dict(tensors)
@@ -181,12 +181,6 @@ def _from_format_3(
             and rows.shape == (*count.shape, *count.shape)
         ):
             compact[name] = rows[count > 0]
-    checks = compact.get("guard/signals/checks")
-    if "guard/signals/answers" in compact and checks is not None and checks.shape[1:] == (4,):
-        compact["guard/signals/trained_on"] = compact.pop("guard/signals/answers")
-        # Columns of a check: accepted and class of the adapter, accepted and class of the frozen model.
-        compact["guard/signals/classes"] = checks[checks[:, 0] == 1][-96:][:, [1, 3]]
-        compact["guard/signals/probabilities"] = checks[:, 0].double()
     return compact, content
 
 

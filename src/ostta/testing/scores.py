@@ -10,31 +10,49 @@ from typing import Any
 import torch
 
 from ..adapter import Adapter
+from ..backbones.protocol import Backbone
 from ..core.overlay import learning
 from ..core.types import Decision, Look, Scored, Verdict
 from .methods import repeatable_and_restorable, resets, survives_bad_input, works_in_a_pool
-from .subject import Subject, cloned, differing, images, refuses, require, require_bounded, require_declared
+from .subject import (
+    Subject,
+    cloned,
+    differing,
+    images,
+    refuses,
+    require,
+    require_bounded,
+    require_declared,
+    small_backbone,
+)
 
 # Enough images for a score that waits for a few images of each kind.
 IMAGES = 40
 
 
 def check_score(
-    score: type[Any], *, options: Mapping[str, Any] | None = None, warm: int = 300, steps: int = 100
+    score: type[Any],
+    *,
+    backbone: Backbone | None = None,
+    options: Mapping[str, Any] | None = None,
+    warm: int = 300,
+    steps: int = 100,
 ) -> None:
     """Check all requirements of a score; raise a `Violation` for the first that is not met.
 
-    The banks must be full after `warm` images, so that the next `steps` images use no additional memory.
+    The score runs on `backbone`, by default a small tower, also with a method that trains if the backbone permits. The
+    banks must be full after `warm` images, so that the next `steps` images use no additional memory.
 
     >>> from ostta.scores import MaxSoftmax
     >>> check_score(MaxSoftmax)
     """
     require_declared(score, "score", ("value", "remember", "memories", "reset", "tensors", "load"))
-    for method in ("zero_shot", "tda", "rosita"):
-        subject = Subject(method, options=options or {}, score=score)
+    backbone = backbone or small_backbone()
+    for method in ("zero_shot", "tda", "rosita") if backbone.trainable else ("zero_shot", "tda"):
+        subject = Subject(method, backbone=backbone, options=options or {}, score=score)
         values_without_a_trace(subject)
         comes_back(subject)
-    subject = Subject("zero_shot", options=options or {}, score=score)
+    subject = Subject("zero_shot", backbone=backbone, options=options or {}, score=score)
     for check in (repeatable_and_restorable, resets, survives_bad_input, works_in_a_pool):
         check(subject)
     adapter, pictures = subject.adapter(), itertools.cycle(images(IMAGES))
