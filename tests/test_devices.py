@@ -18,6 +18,7 @@ from helpers import pretended
 from helpers.cases import CLASSES, EARLY, SmallTower, content, images
 from helpers.errors import raises
 from ostta import Error
+from ostta.centre import centre_of
 from ostta.config.registry import ALL_IDENTIFIERS as IDENTIFIERS
 from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.core.devices import device_named, dtype_named
@@ -144,6 +145,15 @@ def test_token_statistics(device: torch.device) -> None:
     expected, _ = measure_statistics(backbone("embedded+maple", CPU), views, 2)
     found, _ = measure_statistics(backbone("embedded+maple", device), views, 2)
     torch.testing.assert_close(found.means.cpu(), expected.means, atol=1e-5, rtol=1e-4)
+
+
+def test_prior_centre(device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    wrapped = ostta.backbones.wrap(SmallTower().to(device), torch.eye(3, 16), image_size=32, centre=torch.zeros(16))
+    for one in (backbone("embedded", device), wrapped):
+        centre = centre_of(one)
+        assert centre is not None
+        assert (centre.device, centre.dtype) == (one.device, torch.float32)
 
 
 def test_a_forgotten_device_is_noticed(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:

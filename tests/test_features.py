@@ -29,6 +29,7 @@ from ostta.bench.runner import missing_for
 from ostta.bench.spec import RunSpec
 from ostta.bench.stream import compose
 from ostta.bench.suite import expand, load_suite
+from ostta.centre import centre_of
 from ostta.config.registry import ALL_METHODS as METHODS
 from ostta.data import open_dataset, read_image
 from ostta.data.dataset import Dataset
@@ -211,6 +212,15 @@ def test_the_identity_of_a_stream_has_the_content_of_its_feature_files(tmp_path:
         identities.append(compose(spec, None).stream.identity)
     assert identities[0] == identities[1]
     assert len(set(identities)) == 3
+
+
+def test_a_file_has_the_centre_of_the_backbone_that_encoded_it(photos: FeatureFile, tmp_path: Path) -> None:
+    found = centre_of(backbones.load(f"features:{photos.path}"))
+    assert torch.equal(found, centre_of(backbone("embedded")))
+    assert centre_of(backbones.load(f"features:{small_file(tmp_path / 'small.npz')}")) is None
+    for wrong in (np.zeros(3, "f4"), np.zeros(4), np.full(4, np.nan, "f4")):
+        with raises("features-damaged"):
+            read_features(small_file(tmp_path / "wrong.npz", centre=wrong))
 
 
 def test_look_ahead_lets_features_through(photos: FeatureFile, tmp_path: Path) -> None:

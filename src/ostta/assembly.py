@@ -9,6 +9,7 @@ import torch
 from .backbones.prompts import classifier_of, words_of
 from .backbones.protocol import Backbone
 from .backbones.wrapped import Texts
+from .centre import centre_of
 from .config.registry import Components, find_components
 from .config.resolve import Resolved, resolve
 from .core.levels import Levels
@@ -94,5 +95,12 @@ def score_setting(
         known = words.known(names)
         return dict(zip(known, words.rows(known), strict=True)) if known else {}
 
-    scale, preprocessing = backbone.logit_scale, backbone.preprocessing
-    return Setting(classifier, scale, method.score_scale, preprocessing, encode_frozen, encode_words)
+    return Setting(
+        classifier,
+        backbone.logit_scale,
+        method.score_scale,
+        backbone.preprocessing,
+        encode_frozen,
+        encode_words,
+        lambda: centre_of(backbone),
+    )

@@ -6,6 +6,7 @@
     class_embeddings  [C, D] float16 or float32, unit rows
     words             [W] strings: names of things that are not classes (optional)
     word_embeddings   [W, D] float16 or float32, unit rows (optional)
+    centre            [D] float32, the prior centre of the backbone: the mean unit feature of other images (optional)
     logit_scale       one positive number, the logit scale of the backbone
     metadata          one string, the JSON form of `Metadata`, with the SHA-256 of every other array
 
@@ -53,8 +54,8 @@ WHAT = "feature file"
 
 _TEXTS = ("classes", "words")
 _MATRICES = ("features", "class_embeddings", "word_embeddings")
-_OPTIONAL = frozenset(["words", "word_embeddings"])
-_ARRAYS = (*_MATRICES, *_TEXTS, "labels", "logit_scale")
+_OPTIONAL = frozenset(["words", "word_embeddings", "centre"])
+_ARRAYS = (*_MATRICES, *_TEXTS, "labels", "logit_scale", "centre")
 # Features hardly compress, so a file that expands by more than this factor is damaged or malicious.
 _MOST_GROWTH = 32
 
@@ -96,6 +97,7 @@ class FeatureFile:
     logit_scale: float
     metadata: Metadata
     hash: str
+    centre: NDArray[np.float32] | None
 
     @property
     def width(self) -> int:
@@ -181,6 +183,7 @@ def write_features(
     metadata: Metadata,
     words: Sequence[str] = (),
     word_embeddings: Array | None = None,
+    centre: Array | None = None,
 ) -> FeatureFile:
     """Write a feature file in one step; raise an Error if the content is not that of a feature file."""
     if path.suffix != SUFFIX:
@@ -194,6 +197,8 @@ def write_features(
     }
     if words:
         arrays |= {"words": np.array(words, np.str_), "word_embeddings": np.ascontiguousarray(word_embeddings)}
+    if centre is not None:
+        arrays["centre"] = np.asarray(centre, np.float32)
     content = {"format": FORMAT, **asdict(metadata), "sha256": {name: _hash(array) for name, array in arrays.items()}}
     arrays["metadata"] = np.asarray(json.dumps(content, sort_keys=True))
     # Invalid content must not replace a file.
@@ -266,6 +271,11 @@ def _checked(path: Path, arrays: Mapping[str, Array]) -> FeatureFile:
     scale = arrays["logit_scale"]
     _require(scale.dtype.kind == "f" and scale.shape == (), "`logit_scale` is not a number")
     _require(math.isfinite(float(scale)) and float(scale) > 0, f"`logit_scale` is {float(scale)}, not positive")
+    centre = arrays.get("centre")
+    if centre is not None:
+        _require(centre.dtype == np.float32, f"`centre` is of type {centre.dtype}, not float32")
+        _require(centre.shape == features.shape[1:], f"`centre` has the shape {list(centre.shape)}")
+        _require(bool(np.isfinite(centre).all()), "`centre` is not finite")
     words = arrays.get("word_embeddings", np.zeros((0, features.shape[1])))
     return FeatureFile(
         path,
@@ -278,6 +288,7 @@ def _checked(path: Path, arrays: Mapping[str, Array]) -> FeatureFile:
         float(scale),
         metadata,
         digest,
+        centre,
     )
 
 

@@ -628,6 +628,8 @@ class Odd(nn.Module):
         ({"logit_scale": float("inf")}, "wrap-invalid"),
         ({"mean": [0.5]}, "wrap-invalid"),
         ({"std": [1.0, 0.0, 1.0]}, "wrap-invalid"),
+        ({"centre": torch.zeros(15)}, "wrap-invalid"),
+        ({"centre": torch.full((16,), float("nan"))}, "wrap-invalid"),
         ({"vision": Odd()}, "image-tower-invalid"),
         ({"vision": torch.zeros}, "wrap-invalid"),
     ],

@@ -18,7 +18,7 @@ from ostta.feature_files import Metadata, _hash, write_features
 from .engine import Kind, PromiseError
 from .mutate import ODD, damaged, damaged_tree, json_text
 
-NAMES = ("features", "labels", "classes", "class_embeddings", "logit_scale", "words", "word_embeddings")
+NAMES = ("features", "labels", "classes", "class_embeddings", "logit_scale", "words", "word_embeddings", "centre")
 
 
 class FeatureFiles(Kind):
@@ -35,8 +35,9 @@ class FeatureFiles(Kind):
                 "mine", "0" * 64, ("a photo of a {}.",), {"lda": {"search": "exact"}}, "", ("dog",), ({"name": "x"},)
             )
             write_features(
-                path, rows, np.array([0, 1, 0, 1, -1, -1]), ["cat", "dog"], rows[:2], 100.0, about, ["pear"], rows[2:3]
-            )
+                path, rows, np.array([0, 1, 0, 1, -1, -1]), ["cat", "dog"], rows[:2], 100.0, about, ["pear"], rows[2:3],
+                rows.mean(0),
+            )  # fmt: skip
             self.content = path.read_bytes()
         with np.load(io.BytesIO(self.content)) as stored:
             self.arrays: dict[str, Any] = {name: stored[name] for name in stored.files}

@@ -36,6 +36,7 @@ from .protocol import (
     DEFAULT_TEMPLATES,
     Backbone,
     EncodesWords,
+    HasCentre,
     HasTextTower,
     HasTokenStatistics,
     ReadsPrompts,
@@ -45,7 +46,7 @@ from .protocol import (
 from .wrapped import wrap
 
 __all__ = [
-    "AUTO", "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "BackboneSource", "EncodesWords", "HasTextTower",
+    "AUTO", "DEFAULT_TEMPLATES", "SHIPPED", "Backbone", "BackboneSource", "EncodesWords", "HasCentre", "HasTextTower",
     "HasTokenStatistics", "ReadsPrompts", "RelatesNames", "Suggestion", "TunesPrompts", "as_backbone", "backbone_names",
     "check_name", "export", "from_open_clip", "from_transformers", "load", "require", "suggest", "wrap",
 ]  # fmt: skip

@@ -40,6 +40,7 @@ class FeaturesBackbone(StoredClasses):
         self.preprocessing = Preprocessing(NO_TOWERS_SIZE, CLIP_MEAN, CLIP_STD)
         self.logit_scale = file.logit_scale
         self.remark = metadata.remark
+        self.centre = None if file.centre is None else torch.tensor(file.centre, device=device)
         self.words = _by_name(file.words, file.word_embeddings, device)
         super().__init__(metadata, {**self.words, **_by_name(file.classes, file.class_embeddings, device)})
 

@@ -122,6 +122,20 @@ class EncodesWords(Protocol):
 
 
 @runtime_checkable
+class HasCentre(Protocol):
+    """A backbone with a given prior centre. Other backbones encode images that ship with ostta (`ostta.centre`).
+
+    centre: mean unit feature [D] of some hundred images, float32 on `device`; None if there is no prior centre.
+
+    >>> isinstance(ostta.backbones.wrap(None, torch.eye(2), centre=[0.1, 0.2]), ostta.backbones.HasCentre)
+    True
+    """
+
+    @property
+    def centre(self) -> torch.Tensor | None: ...
+
+
+@runtime_checkable
 class RelatesNames(Protocol):
     """A backbone with a name hierarchy, so that a subtype of a class is not treated as another object.
 

@@ -70,6 +70,7 @@ class Wrapped:
         trainable: bool,
         device: torch.device,
         words: Texts,
+        centre: Numbers | None = None,
     ) -> None:
         self.vision = vision
         self.trainable = trainable
@@ -78,6 +79,9 @@ class Wrapped:
         self.device = device
         self._texts, self._words = texts, words
         self._weights = {**vision.state_dict(), **texts.weights}
+        self.centre: torch.Tensor | None = None
+        if centre is not None:
+            self._weights["centre"] = self.centre = _checked_centre(centre, self.feature_width).to(device)
 
     def __repr__(self) -> str:
         images = "no image tower" if isinstance(self.vision, NoTower) else self.preprocessing.images
@@ -115,6 +119,7 @@ def wrap(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     word_features: Mapping[str, Numbers] | Callable[[list[str]], Numbers] | None = None,
+    centre: Numbers | None = None,
 ) -> Wrapped:
     """Build a backbone from `vision`, which maps normalised images [B, 3, image_size, image_size] to features [B, D].
 
@@ -124,8 +129,9 @@ def wrap(
 
     Images are resized to `image_size` on the short side, cropped at the centre and normalised with `mean` and `std`, by
     default those of CLIP. `word_features` are embeddings of words other than the class names (docs/words.md), as a
-    dictionary or a function. By default, `text_features` is used if it is a dictionary or a function. A state file
-    stores a hash of the tower and the embeddings. A function cannot be hashed.
+    dictionary or a function. By default, `text_features` is used if it is a dictionary or a function. `centre` is the
+    prior centre: the mean unit feature [D] of some hundred images that the tower encoded and that are not those of the
+    stream. A state file stores a hash of the tower, the embeddings and the centre. A function cannot be hashed.
 
     >>> import torch
     >>> tower = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 16))
@@ -150,13 +156,22 @@ def wrap(
         words = texts if word_features is None else texts_of(word_features)
         if vision is None:
             device = next((rows.device for rows in texts.weights.values()), torch.device("cpu"))
-            return Wrapped(NoTower(), texts, preprocessing, float(logit_scale), False, device, words)
+            return Wrapped(NoTower(), texts, preprocessing, float(logit_scale), False, device, words, centre)
         tower, trainable, device = _probed(vision, size, texts)
-    return Wrapped(tower, texts, preprocessing, float(logit_scale), trainable, device, words)
+    return Wrapped(tower, texts, preprocessing, float(logit_scale), trainable, device, words, centre)
 
 
 def _invalid(name: str, expected: str, value: object) -> Error:
     return Error(f"`{name}` of `wrap` must be {expected}, not {value!r}.", code="wrap-invalid")
+
+
+def _checked_centre(given: Numbers, width: int) -> torch.Tensor:
+    centre = _tensor(given, "`centre`")
+    if centre.shape != (width,):
+        raise _invalid("centre", f"of shape [{width}], as wide as the text features", list(centre.shape))
+    if not bool(torch.isfinite(centre).all()):
+        raise _invalid("centre", "finite", centre[~torch.isfinite(centre)][0].item())
+    return centre
 
 
 def _check_image_size(vision: object, image_size: object) -> int:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..backbones.protocol import DEFAULT_TEMPLATES, Backbone
 from ..backbones.wrapped import Wrapped
+from ..centre import centre_of
 from ..core.overlay import encode
 from ..core.types import Error
 from ..data.by_name import open_dataset
@@ -75,6 +76,7 @@ def extract(
     with torch.no_grad():
         class_embeddings = _texts(backbone, classes, templates)
         word_embeddings = _texts(backbone, words, templates)
+    centre = centre_of(backbone)
     parts = out.parent / f".{out.name}.parts"
     done, total = 0, sum(len(side.source) for side in sides)
 
@@ -98,6 +100,7 @@ def extract(
         _metadata(spec, backbone, sides, classes, templates),
         tuple(words),
         word_embeddings.astype(dtype),
+        None if centre is None else centre.cpu().numpy(),
     )
     shutil.rmtree(parts, ignore_errors=True)
     return written

@@ -30,6 +30,7 @@ class Setting:
     encode:         unit features [N, D] of preprocessed images [N, 3, H, W] under the frozen tower; raises an Error if
                     there is no tower.
     encode_words:   unit text features [D] by name, for the names that the backbone can encode.
+    centre:         prior centre of the backbone, float32 [D], or None if it has none. The first call may encode images.
     """
 
     classifier: torch.Tensor
@@ -38,6 +39,7 @@ class Setting:
     preprocessing: Preprocessing
     encode: Callable[[torch.Tensor], torch.Tensor]
     encode_words: Callable[[Sequence[str]], Mapping[str, torch.Tensor]] = lambda names: {}
+    centre: Callable[[], torch.Tensor | None] = lambda: None
 
 
 class Score:
