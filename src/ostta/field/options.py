@@ -19,16 +19,19 @@ class FieldOptions(Options):
     20
     """
 
-    recent_images: int = option(512, bounds=(32, 65_536), about="number of recent images that the model is fitted to")
-    fit_every: int = option(
-        64, bounds=(1, 65_536), about="number of images between two fits; fewer while the window is filling"
+    memory_images: int = option(
+        512, bounds=(32, 65_536), about="number of remembered images that the model is fitted to"
     )
-    nearest_images: int = option(20, bounds=(1, 200), about="number of nearest recent images that vote on an image")
+    fit_every: int = option(
+        32, bounds=(1, 65_536), about="number of images between two fits; fewer while there are few images"
+    )
+    nearest_images: int = option(20, bounds=(3, 200), about="number of nearest images that vote on an image")
     votes: float = option(
         3.0, bounds=(0, 100), about="number of independent votes that the votes of the neighbours count as"
     )
-    known_spread: float = option(1.7, bounds=(0.1, 10), about="smallest standard deviation of the fit of known images")
-    known_distance: float = option(1.5, bounds=(0, 10), about="smallest mean fit of the known images of a class")
+    known_distance: float = option(
+        1.5, bounds=(0, 10), about="smallest distance of the mean fits of the known images of a class and of unknown images"
+    )
     prior_images: float = option(8.0, bounds=(0.5, 1000), about="weight of each prior, in images")
     undecided_images: int = option(
         32, bounds=(0, 32), about="number of images at the start of a stream that are marked as undecided"
@@ -53,4 +56,4 @@ class FieldOptions(Options):
 
     def stored_shapes(self, classes: int, width: int) -> dict[str, tuple[int, ...]]:
         """Shapes of the stored tensors whose size these options determine."""
-        return {"window/rows": (self.recent_images, width)}
+        return {"memory/rows": (self.memory_images, width)}

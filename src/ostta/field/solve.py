@@ -5,24 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..core.otsu import otsu_split
 from .arrays import TINY, Floats, Indices, clipped, log_normal, logit, sigmoid
 from .options import FieldOptions
 from .side_evidence import SideModel, fit_side
 
-# Iterations of one fit; the share of known images keeps its value of the start during the first ones.
-ITERATIONS, SHARE_HELD = 10, 4
+# Iterations of one fit, and of a rough one; the share of known images keeps its value of the start during the first ones.
+ITERATIONS, ROUGH, SHARE_HELD = 10, 6, 4
 # Share of known images before anything is known about the stream, and in the prior of the estimated share.
 USUAL_SHARE = 0.75
-# Quantile of the fits that is the prior mean of the fit of known images.
-TOP = 0.8
+# Prior mean of the fit of known images: this quantile of the fits, but at least the second number.
+TOP, USUAL_FIT = 0.8, 2.5
+# Share of unknown images that fit worse than their mean. It is below one half, because one kind of unknown images may
+# fit better than the others.
+BELOW_MEAN = 0.35
 # Bounds of the estimated share of unknown images: they are never excluded, and never taken for certain.
 SHARES = (0.02, 0.95)
 # Smallest deviation of the fit of unknown images, in deviations of the second-best class of known images.
 NARROWEST = 0.8
 # Largest slope of the second-best fit on the best fit; a slope of 1 has no point where the two meet.
 STEEPEST = 0.9
+# Prior of the share of known images whose best class is wrong, and its weight in images; number of nearest images that
+# are compared to estimate it.
+USUAL_ERRORS, ERRORS_WEIGHT, COMPARED = 0.05, 32.0, 3
 
 Graph = tuple[Indices, Floats]
 
@@ -36,6 +42,7 @@ class Parameters:
     class_means:  mean fit of the known images of each class [S, C].
     spread:       standard deviation of the fit of known images [S, 1].
     agreement:    share of known images among the neighbours of known and of unknown images, both [S, 1].
+    errors:       share of known images whose best class is wrong [S, 1].
     nearness:     evidence from the distance to the centre of the known images.
     """
 
@@ -44,11 +51,12 @@ class Parameters:
     class_means: Floats
     spread: Floats
     agreement: tuple[Floats, Floats]
+    errors: Floats
     nearness: SideModel
 
     def text_evidence(self, fit: Floats, best: Indices) -> Floats:
-        """Log-likelihood ratio of the fit [S, N]; constant beyond the two means, zero if known images fit no better."""
-        return _text_evidence(fit, self.class_means[:, best], self.spread, *self.unknown)
+        """Log-likelihood ratio of the fit [S, N]; constant beyond the two means."""
+        return _named_or_not(_text_evidence(fit, self.class_means[:, best], self.spread, *self.unknown), self.errors)[0]
 
     def row(self, number: int) -> Parameters:
         """The parameters of one solution."""
@@ -61,6 +69,7 @@ class Parameters:
             self.class_means[one],
             self.spread[one],
             (of_known[one], of_unknown[one]),
+            self.errors[one],
             self.nearness.row(number),
         )
 
@@ -73,6 +82,11 @@ class Solutions:
     known: Floats
     parameters: Parameters
 
+    def best(self) -> tuple[Floats, Parameters]:
+        """P(known) and parameters of the solution with the largest objective."""
+        number = int(self.objective.argmax())
+        return self.known[number], self.parameters.row(number)
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -82,7 +96,8 @@ class Window:
     second:    fit to the second-best class [N].
     best:      best class [N].
     nearness:  negative distance to the centre of the known images [N].
-    graph:     indices [N, k] and weights [N, k] of the nearest images. If None, neighbours and nearness are left out.
+    graph:     indices [N, k] and weights [N, k] of the nearest images.
+    closest:   the same of the COMPARED nearest images. Without these three, the fit is to the text alone.
     """
 
     fit: Floats
@@ -90,58 +105,70 @@ class Window:
     best: Indices
     classes: int
     options: FieldOptions
-    nearness: Floats
+    nearness: Floats | None = None
     graph: Graph | None = None
+    closest: Graph | None = None
 
-    def text_alone(self) -> Floats:
-        """P(known) of each image by its fit, with parameters that are not estimated."""
-        share = 1 - unknown_share(float(np.mean(self.fit < 0)) + 1 / len(self.fit))
-        top = np.maximum(np.quantile(self.fit, TOP), self.options.known_distance)
-        text = _text_evidence(self.fit, np.full_like(self.fit, top), self.options.known_spread, 0.0, 1.0)
-        return sigmoid(logit(share) + text)
+    def starts(self) -> Floats:
+        """P(known) [2, N] of each image by its fit: by parameters that are not estimated, and by Otsu's threshold."""
+        below = clipped((np.mean(self.fit < 0) + 1 / len(self.fit)) / 0.5, *SHARES)
+        text = _text_evidence(self.fit, np.full_like(self.fit, self._usual_fit()), 1.0, 0.0, 1.0)
+        divided = np.where(self.fit > otsu_split(self.fit).threshold, 0.9, 0.1)
+        return np.stack([sigmoid(logit(1 - below) + text), divided])
 
-    def solve(self, starts: Floats, free: NDArray[np.bool_] | None = None) -> Solutions:
-        """Iterate from the given P(known) [S, N] of each image.
+    def _usual_fit(self) -> float:
+        return max(float(np.quantile(self.fit, TOP)), USUAL_FIT)
 
-        Where `free` [S, 1] is true, unknown images may fit better than chance: their mean fit and their share are
-        estimated from their own probabilities.
-        """
+    def solve(self, starts: Floats, iterations: int = ITERATIONS) -> Solutions:
+        """Iterate from the given P(known) [S, N] of each image."""
         fit, best, prior, images = self.fit, self.best, self.options.prior_images, len(self.fit)
+        usual_fit = self._usual_fit()
         known, share = starts, starts.mean(1, keepdims=True)
-        free = np.zeros(share.shape, bool) if free is None else free
-        members, highest = np.eye(self.classes)[best], np.quantile(fit, TOP)
-        for iteration in range(ITERATIONS):
-            totals = known.sum(1, keepdims=True)
-            *unknown, chance = self._unknown_fits(known, free)
-            floor, narrowest = chance + self.options.known_distance * unknown[1], self.options.known_spread * unknown[1]
-            sums, top = known * fit, np.maximum(highest, floor)
+        members = np.eye(self.classes)[best]
+        errors, named = np.zeros_like(share), np.ones_like(known)
+        for iteration in range(iterations):
+            mean, deviation = unknown = self._unknown_fits(known)
+            # The mean and the spread of the known images are those of the images whose best class is right.
+            weights = known * named
+            totals = weights.sum(1, keepdims=True)
+            floor = mean + self.options.known_distance * deviation
+            sums, top = weights * fit, np.maximum(usual_fit, floor)
             overall = (sums.sum(1, keepdims=True) + prior * top) / (totals + prior)
-            class_means = np.maximum((sums @ members + prior * overall) / (known @ members + prior), floor)
+            class_means = np.maximum((sums @ members + prior * overall) / (weights @ members + prior), floor)
             means = class_means[:, best]
-            squares = (known * (fit - means) ** 2).sum(1, keepdims=True)
-            spread = np.maximum(np.sqrt((squares + prior * narrowest**2) / (totals + prior)), narrowest)
-            estimated = (totals + USUAL_SHARE * prior) / (images + prior)
+            squares = (weights * (fit - means) ** 2).sum(1, keepdims=True)
+            spread = np.sqrt((squares + prior * deviation**2) / (totals + prior))
+            estimated = (known.sum(1, keepdims=True) + USUAL_SHARE * prior) / (images + prior)
             if iteration >= SHARE_HELD:
-                below = ((fit < chance).sum(1, keepdims=True) + 1) / images
-                known_below = (known * _below_zero((means - chance) / spread)).sum(1, keepdims=True) / totals
+                below = ((fit < mean).sum(1, keepdims=True) + 1) / images
+                known_below = (weights * _below_zero((means - mean) / spread)).sum(1, keepdims=True) / totals
+                known_below = errors * BELOW_MEAN + (1 - errors) * known_below
                 share = np.maximum(estimated, 1 - unknown_share(below, known_below))
-            share = np.where(free, estimated, share)
             odds, agreement, nearness = logit(share) + np.zeros_like(known), (share, share), SideModel.none(share)
-            if self.graph is not None:
-                votes = votes_of(self.graph, known)
+            if self.nearness is not None and self.graph is not None and self.closest is not None:
+                votes, errors = votes_of(self.graph, known), self._errors(self.closest, known)
                 agreement = _agreement(votes, known, share, prior)
                 nearness = fit_side(self.nearness, fit, known, prior)
                 odds += self.options.votes * vote_evidence(votes, *agreement) + nearness.evidence(self.nearness, fit)
-            known = sigmoid(odds + _text_evidence(fit, means, spread, *unknown))
+            text, named = _named_or_not(_text_evidence(fit, means, spread, *unknown), errors)
+            known = sigmoid(odds + text)
         # The variational objective: likelihood of the fits, probability of the labels given their neighbours, entropy.
         of_known = log_normal(fit, means, spread) - np.logaddexp(0, -odds)
         of_unknown = log_normal(fit, *unknown) - np.logaddexp(0, odds)
         entropy = -known * np.log(known + TINY) - (1 - known) * np.log(1 - known + TINY)
         objective: Floats = (known * of_known + (1 - known) * of_unknown + entropy).sum(1)
-        parameters = Parameters(share, (unknown[0], unknown[1]), class_means, spread, agreement, nearness)
+        parameters = Parameters(share, unknown, class_means, spread, agreement, errors, nearness)
         return Solutions(objective, known, parameters)
 
-    def _lowest_chance(self, known: Floats) -> Floats:
+    def _errors(self, closest: Graph, known: Floats) -> Floats:
+        """Share of known images whose best class is wrong: half of the share of nearest pairs with different classes."""
+        nearest, weights = closest
+        pairs = known[..., None] * known[..., nearest] * weights
+        different = (pairs * (self.best[nearest] != self.best[:, None])).sum((-1, -2))
+        share: Floats = (different / 2 + ERRORS_WEIGHT * USUAL_ERRORS / 2) / (pairs.sum((-1, -2)) + ERRORS_WEIGHT)
+        return share[:, None]
+
+    def _lowest_mean(self, known: Floats) -> Floats:
         """Lowest mean fit that unknown images may have, given the P(known) [S, N] of the images; 0 or less [S, 1].
 
         It is 0 unless the second-best fit of known images rises with their best fit, as it does if classes are alike.
@@ -152,31 +179,30 @@ class Window:
         lowest: Floats = slope * (second - fit) / (1 - slope)
         return lowest
 
-    def _unknown_fits(self, known: Floats, free: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
-        """Mean and standard deviation of the fit of unknown images, and the fit that counts as chance, each [S, 1].
+    def _unknown_fits(self, known: Floats) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of the fit of unknown images, both [S, 1].
 
-        Mean and deviation are 0 and 1, or lower: if classes are alike, the second-best class of a known image fits
-        better than any class fits an unknown image. Free solutions have the deviation 1 and a mean of 0 or higher.
+        They are 0 and 1, or lower: if classes are alike, the second-best class of a known image fits better than any
+        class fits an unknown image.
         """
         unknown = 1 - known
         prior, totals = self.options.prior_images, unknown.sum(1, keepdims=True)
-        mean = (unknown @ self.fit)[:, None] / (totals + prior)
-        chance = np.where(free, 0.0, clipped(mean, self._lowest_chance(known), 0.0))
-        squares = (unknown * (self.fit - chance) ** 2).sum(1, keepdims=True)
-        deviation = clipped(np.sqrt((squares + prior) / (totals + prior)), np.where(free, 1.0, NARROWEST), 1.0)
-        return np.where(free, np.maximum(mean, 0.0), chance), deviation, chance
+        mean = clipped((unknown @ self.fit)[:, None] / (totals + prior), self._lowest_mean(known), 0.0)
+        squares = (unknown * (self.fit - mean) ** 2).sum(1, keepdims=True)
+        return mean, clipped(np.sqrt((squares + prior) / (totals + prior)), NARROWEST, 1.0)
 
 
 def unknown_share(below: Floats | float, known_below: Floats | float = 0.0) -> Floats:
     """Largest share of unknown images that the fits allow.
 
-    `below` is the share of all images that fit worse than chance, `known_below` that of known images. Half of the
-    unknown images fit worse than chance.
+    `below` is the share of all images that fit worse than the mean of unknown images, `known_below` that of known
+    images.
 
-    >>> round(float(unknown_share(0.3)), 2), round(float(unknown_share(0.3, 0.1)), 2)
-    (0.6, 0.5)
+    >>> round(float(unknown_share(0.14)), 2), round(float(unknown_share(0.2, 0.1)), 2)
+    (0.4, 0.4)
     """
-    share: Floats = clipped((below - known_below) / (0.5 - np.minimum(known_below, 0.4)), *SHARES)
+    known_below = np.minimum(known_below, 0.8 * BELOW_MEAN)
+    share: Floats = clipped((below - known_below) / (BELOW_MEAN - known_below), *SHARES)
     return share
 
 
@@ -201,6 +227,16 @@ def _agreement(votes: Floats, known: Floats, share: Floats, prior: float) -> tup
         for weights in (known, 1 - known)
     )
     return np.maximum(of_known, of_unknown + TINY), of_unknown
+
+
+def _named_or_not(text: Floats, errors: Floats) -> tuple[Floats, Floats]:
+    """The evidence if some known images fit like unknown ones because their best class is wrong.
+
+    Also returns the probability that the best class of a known image is right.
+    """
+    right = (1 - errors) * np.exp(np.minimum(text, 30.0))
+    evidence: Floats = np.log(right + errors)
+    return evidence, right / (right + errors)
 
 
 def _text_evidence(
