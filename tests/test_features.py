@@ -454,23 +454,39 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def recipe(known, labels, unknown, ratio: float, order: int, most: int):
+def recipe(known, labels, unknown, kinds, ratio: float, order: int, most: int, arrangement: str):
     """The published recipe of the streams, without ostta."""
     rng = np.random.default_rng([7, order])
     first = rng.permutation(len(known))[:most]
     second = rng.permutation(len(unknown))[: round(len(first) * ratio)]
     features = np.concatenate([known[first], unknown[second]])
     wanted = np.concatenate([labels[first], np.full(len(second), -1)])
-    shuffled = rng.permutation(len(features))
-    return features[shuffled], wanted[shuffled]
+    places = rng.permutation(len(features))
+    if arrangement != "shuffled":
+        what = np.concatenate([labels[first], 100 + kinds[second]])
+        rng = np.random.default_rng([11, order])
+        left = {kind: list(rng.permutation(np.flatnonzero(what == kind))) for kind in np.unique(what)}
+        if arrangement == "ordered":
+            places = [place for kind in rng.permutation(list(left)) for place in left[kind]]
+        else:
+            places = []
+            while left:
+                kind = rng.choice(list(left))
+                length = int(rng.integers(5, 41))
+                places += left[kind][:length]
+                left[kind] = left[kind][length:]
+                left = {each: queue for each, queue in left.items() if queue}
+    return features[places], wanted[places]
 
 
-def test_the_suite_has_the_published_streams(given: Path, tmp_path: Path) -> None:
-    written = converter().convert(given, tmp_path)
+@pytest.mark.parametrize("suite", ["decide/real", "decide/order"])
+def test_the_suites_have_the_published_streams(suite: str, given: Path, tmp_path: Path) -> None:
+    written, most = converter().convert(given, tmp_path), 25
     assert written[0].words == ("pear", "fig")
-    suite, most = load_suite("decide/real"), 25
     clip, effnet = np.load(given / "clip_b32_imagenette.npz"), np.load(given / "effnet0_imagenette.npz")
-    for cell in expand(suite, seeds=[0, 3], only={"method": ["zero_shot"]}):
+    for cell in expand(load_suite(suite), seeds=[0, 3], only={"method": ["zero_shot"]}):
+        if cell.spec.backbone == "embedded":
+            continue
         spec = cell.spec.model_copy(update={"scenario": cell.spec.scenario.model_copy(update={"images": most})})
         composed = compose(spec, tmp_path)
         name, ratio = cell.column[0], float(cell.column[1])
@@ -478,12 +494,13 @@ def test_the_suite_has_the_published_streams(given: Path, tmp_path: Path) -> Non
             known = sorted(np.random.default_rng(int(name.split()[1])).permutation(10)[:5].tolist())
             labels = np.array([known.index(label) if label in known else -1 for label in clip["labels"]])
             features = clip["features"]
-            sides = features[labels >= 0], labels[labels >= 0], features[labels < 0]
+            others = labels < 0
+            sides = features[~others], labels[~others], features[others], clip["labels"][others]
             assert composed.classes == tuple(clip["classes"][known])
         else:
             condition, unknown = name.split()[1].split("/")
-            sides = effnet[condition], effnet["labels"], effnet[unknown]
-        expected, wanted = recipe(*sides, ratio, cell.seed, most)
+            sides = effnet[condition], effnet["labels"], effnet[unknown], np.zeros(20, int)
+        expected, wanted = recipe(*sides, ratio, cell.seed, most, spec.arrangement)
         samples = list(composed.stream)
         assert [sample.label for sample in samples] == wanted.tolist()
         assert np.array_equal(np.stack([sample.image.values for sample in samples]), expected.astype("f4"))
@@ -505,6 +522,17 @@ def test_the_suite_runs_on_the_files_that_are_there(given: Path, tmp_path: Path)
         records = evaluate(prepared.adapter, prepared.stream)
         assert (records.labels >= 0).sum() == 30
         assert (records.labels < 0).sum() == 3
+
+
+def test_the_suite_of_arrangements_runs(given: Path, tmp_path: Path) -> None:
+    converter().convert(given, tmp_path)
+    cells = expand(load_suite("decide/order"))
+    assert not [cell for cell in cells if cell.spec.method == "rosita" and cell.spec.backbone != "embedded"]
+    column = {"stream": ["EfficientNet snow/svhn"], "ratio": ["0.1"], "arrangement": ["bursts"]}
+    for cell in expand(load_suite("decide/order"), only=column):
+        result = read_result(ensure_result(prepare(cell.spec, tmp_path), tmp_path / "runs").path)
+        assert (result.counts["desired"], result.counts["undesired"]) == (30, 3)
+        assert result.spec.arrangement == "bursts"
 
 
 def test_the_converter_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

@@ -1,7 +1,7 @@
-"""Convert feature arrays of real backbones to the feature files of the suite decide/real.
+"""Convert feature arrays of real backbones to the feature files of the suites decide/real and decide/order.
 
     python tools/real_features.py FOLDER DATA
-    ostta bench run decide/real --data DATA
+    ostta bench run decide/real --data DATA  # or decide/order
 
 FOLDER has one or both of these files, whose arrays are unit rows:
 
@@ -11,7 +11,7 @@ FOLDER has one or both of these files, whose arrays are unit rows:
                               others, svhn: features of unknown
                               images; words, word_names (EfficientNet-lite0)
 
-DATA/features receives one file for the CLIP images, of which the suite makes 20 splits in five known and five unknown
+DATA/features receives one file for the CLIP images, of which decide/real makes 20 splits in five known and five unknown
 classes, and one file for each of the four sets of EfficientNet features.
 
 The streams can be composed without ostta: with rng = numpy.random.default_rng([7, seed]), rng.permutation(known)[:1000]

@@ -165,7 +165,7 @@ def read_features(path: Path | str) -> FeatureFile:
     if not os.path.lexists(path):
         raise Error(
             f"There is no {WHAT} '{path}': `ostta features extract` writes such files, and tools/real_features.py "
-            "writes those of the suite decide/real.",
+            "writes those of the suites decide/real and decide/order.",
             code="file-not-found",
         )
     check_regular(path, WHAT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -16,15 +17,16 @@ from typer.testing import CliRunner
 
 from helpers.cases import images
 from helpers.errors import raises
+from helpers.image_sets import fill
 from ostta.bench.compare import compare, open_sides
 from ostta.bench.figures import figures_of
 from ostta.bench.folder import ResultFolder
 from ostta.bench.footnotes import footnotes
-from ostta.bench.naming import run_command
+from ostta.bench.naming import run_command, shown_stream, stream_name
 from ostta.bench.result import read_result
 from ostta.bench.run import ensure_result, prepare, run
 from ostta.bench.runner import ReusableResults, Streams, plan
-from ostta.bench.spec import DomainsScenario, RunSpec, run_key
+from ostta.bench.spec import DomainsScenario, RunSpec, ShuffledScenario, checked_spec, run_key, stream_key
 from ostta.bench.stream import compose
 from ostta.bench.suite import load_suite
 from ostta.cli.app import app
@@ -180,6 +182,36 @@ def test_corruption_severity_and_seed_belong_to_the_identity() -> None:
     assert identity_of() == identity_of(method="tda", options={"lr": 1.0})
 
 
+def test_the_arrangement_belongs_to_the_identity(here: Path) -> None:
+    variants: list[dict] = [
+        {"arrangement": "shuffled"}, {"arrangement": "ordered"}, {"arrangement": "bursts"},
+        {"arrangement": "bursts", "burst_lengths": (2, 3)},
+    ]  # fmt: skip
+    specs = [RunSpec(**SAMPLES, **fields) for fields in variants]
+    assert (specs[0], run_key(specs[0])) == (RunSpec(**SAMPLES), run_key(RunSpec(**SAMPLES)))
+    for key in (run_key, stream_key, stream_name, shown_stream, run_command):
+        assert len({key(spec) for spec in specs}) == len(specs)
+    assert len({identity_of(**fields) for fields in variants}) == len(variants)
+    assert identity_of(**variants[0]) == identity_of()
+    assert all(RunSpec.model_validate_json(spec.model_dump_json()) == spec for spec in specs)
+    for refused in (
+        {"arrangement": "ordered", "scenario": {"kind": "frequent"}}, {"arrangement": "sideways"},
+        {"burst_lengths": (9, 3)}, {"burst_lengths": (0, 3)},
+    ):  # fmt: skip
+        with raises("run-invalid"):
+            checked_spec(**refused)
+
+
+def test_a_folder_of_ones_own_is_arranged(here: Path) -> None:
+    fill(here / "own", fox=9, hen=8, cow=7)
+    name = f"folder:{here / 'own'}"
+    for scenario in (RunSpec().scenario, ShuffledScenario()):
+        spec = RunSpec(desired=name, undesired_classes=["hen"], arrangement="ordered", scenario=scenario)
+        shown = [sample.label for sample in compose(spec, None).stream]
+        assert sorted(shown) == [-1] * 8 + [0] * 7 + [1] * 9
+        assert len([*itertools.groupby(shown)]) == 3
+
+
 def test_origin_and_condition_belong_to_the_identity() -> None:
     made, numbers = open_dataset("sample:cifar10c", limit=4), np.arange(4)
     assert made.fingerprint(numbers) == open_dataset("sample:cifar10c", limit=4).fingerprint(numbers)
@@ -304,7 +336,8 @@ def test_every_field_of_a_spec_is_in_the_command_of_its_run() -> None:
         "backbone": "photos", "method": "tda", "score": "msp", "identifier": "daf", "profile": "field",
         "options": {"k": 3}, "desired": "sample:photosc", "undesired": "sample:svhn", "corruption": "fog",
         "severity": 3, "ratio": 0.5, "limit": 7, "classes": ["cat", "dog"], "seed": 4, "draw": "images",
-        "undesired_classes": ["ship"], "scenario": {"kind": "ordered"}, "guard": True, "device": "cuda",
+        "undesired_classes": ["ship"], "scenario": {"kind": "ordered"}, "arrangement": "ordered",
+        "burst_lengths": (3, 9), "guard": True, "device": "cuda",
         "dtype": "bfloat16", "ahead": 4,
     }  # fmt: skip
     # Only `ostta run` computes the hashes of code.

@@ -20,7 +20,19 @@ from hypothesis import strategies as st
 from helpers.errors import raises
 from helpers.image_sets import NumberedImages
 from ostta import Error
-from ostta.streams import Continual, Domain, Frequent, Ordered, Sample, SingleDomain, Smooth, Stream, prefetched
+from ostta.streams import (
+    Arranged,
+    Continual,
+    Domain,
+    Frequent,
+    Ordered,
+    Sample,
+    SingleDomain,
+    Smooth,
+    Stream,
+    prefetched,
+)
+from ostta.streams.arranged import in_runs
 from ostta.streams.mixing import cycled, generator, interleaved, shuffled, visit_orders
 from ostta.streams.smooth import leg, walk
 
@@ -46,12 +58,18 @@ def smooth(desired: int = 20, undesired: int = 7, **options) -> Smooth:
     )
 
 
+def arranged(arrangement: str = "bursts", lengths: tuple[int, int] = (2, 4), **options) -> Arranged:
+    stream = SingleDomain(NumberedImages("known", 12), NumberedImages("unknown", 30), **options)
+    return Arranged(stream, arrangement, lengths, seed=options.get("seed", 0))
+
+
 SCENARIOS: dict[str, Callable[..., Stream]] = {
     "single": lambda **o: SingleDomain(NumberedImages("known", 12), NumberedImages("unknown", 30), **o),
     "continual": lambda **o: Continual(domains(3), **o),
     "frequent": lambda **o: Frequent(domains(3), 5, **o),
     "ordered": lambda **o: Ordered(domains(1)[0], **o),
     "smooth": lambda **o: smooth(**o),
+    "arranged": arranged,
 }
 each_scenario = pytest.mark.parametrize("make", SCENARIOS.values(), ids=SCENARIOS)
 
@@ -143,6 +161,43 @@ def test_ordered_keeps_the_order_and_repeats_undesired_images_in_rounds() -> Non
     assert sides != "".join("d" if s.label >= 0 else "u" for s in Ordered(domains(1, 50, 20)[0], seed=2))
 
 
+def test_an_arrangement_shows_the_same_images_in_runs_of_one_class() -> None:
+    for ratio, unknown in ((0.0, 0), (0.5, 6), (9.0, 30)):
+        plain = SingleDomain(NumberedImages("known", 12), NumberedImages("unknown", 30), ratio=ratio)
+        for arrangement in ("ordered", "bursts"):
+            stream = arranged(arrangement, ratio=ratio)
+            assert sorted(places(stream)) == sorted(places(plain))
+            assert (stream.undesired_count, stream.short_of, stream.notes) == (unknown, plain.short_of, plain.notes)
+        shown = [(s.label >= 0, s.index % 3) for s in arranged("ordered", ratio=ratio)]
+        assert len([*itertools.groupby(shown)]) == len(set(shown))
+
+    class Unlabelled(NumberedImages):
+        labels = np.full(30, -1)
+
+    stream = Arranged(SingleDomain(NumberedImages("known", 12), Unlabelled("unknown", 30)), "ordered", (5, 40))
+    assert len([*itertools.groupby(s.label for s in stream)]) == 4
+
+
+@given(
+    sizes=st.lists(st.integers(1, 90), min_size=1, max_size=6),
+    lengths=st.tuples(st.integers(1, 9), st.integers(0, 9)).map(lambda pair: (pair[0], sum(pair))),
+    seed=st.integers(0, 1000),
+)
+def test_runs_have_the_lengths(sizes: list[int], lengths: tuple[int, int], seed: int) -> None:
+    classes = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    for bounds in (None, lengths):
+        order = in_runs(classes, bounds, np.random.default_rng(seed))
+        assert order.tolist() == in_runs(classes, bounds, np.random.default_rng(seed)).tolist()
+        assert sorted(order) == list(range(len(classes)))
+        runs = [(kind, len([*run])) for kind, run in itertools.groupby(classes[order].tolist())]
+        if bounds is None:
+            assert len(runs) == len(sizes)
+        # The last run of a class may be shorter, and two runs of one class may be neighbours.
+        for number, (kind, length) in enumerate(runs):
+            if bounds is not None and kind in (later for later, _ in runs[number + 1 :]):
+                assert any(count * bounds[0] <= length <= count * bounds[1] for count in range(1, length + 1))
+
+
 def test_smooth_walks_its_path_with_speed_images_a_cell() -> None:
     stream = smooth(desired=20, undesired=7, ratio=0.5)
     samples = list(stream)
@@ -179,6 +234,7 @@ def test_orders_are_the_same_on_every_machine() -> None:
         "frequent": "c6a75b4a1e4828b4",
         "ordered": "3f27defab69e42a7",
         "smooth": "d7c763e2f573e5b4",
+        "arranged": "7b1087ce3c6478e2",
     }
     assert {name: make(seed=7).hash[:16] for name, make in SCENARIOS.items()} == stored
 
@@ -210,6 +266,7 @@ HASHED = {
     "continual": [{"ratio": 0.5}, {"seed": 1}],
     "frequent": [{"ratio": 0.5}, {"seed": 1}],
     "ordered": [{"ratio": 0.5}, {"seed": 1}],
+    "arranged": [{"ratio": 0.5}, {"seed": 1}, {"arrangement": "ordered"}, {"lengths": (2, 5)}],
     "smooth": [
         {"ratio": 0.5},
         {"seed": 1},

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 # Fields of the spec in the order of the columns. Options have columns after all others.
 _SPEC = (
     "backbone", "method", "score", "identifier", "profile", "guard", "desired", "undesired", "classes",
-    "undesired_classes", "corruption", "severity", "ratio", "limit", "draw", "seed", "device", "dtype",
+    "undesired_classes", "corruption", "severity", "ratio", "limit", "draw", "arrangement", "seed", "device",
+    "dtype",
 )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from .spec import (
 
 # Scenarios with a list of corruptions.
 _LISTED = ("continual", "frequent", "smooth")
+_BURST_LENGTHS = RunSpec.model_fields["burst_lengths"].default
 
 
 def short(name: str) -> str:
@@ -68,11 +69,21 @@ def stream_name(spec: RunSpec) -> str:
     parts = [f"{desired} / {unknown}"]
     if spec.scenario.kind != "single":
         parts.append(spec.scenario.kind)
+    parts += _arrangement(spec)
     if spec.ratio != 1.0 and spec.undesired is not None:
         parts.append(f"ratio {spec.ratio:g}")
     if spec.limit is not None:
         parts.append(f"limit {spec.limit}")
     return ", ".join(parts)
+
+
+def _arrangement(spec: RunSpec) -> list[str]:
+    """Return the arrangement of a stream in words; nothing for a shuffled one."""
+    if spec.arrangement == "shuffled":
+        return []
+    low, high = spec.burst_lengths
+    lengths = f" of {low} to {high}" if spec.arrangement == "bursts" and (low, high) != _BURST_LENGTHS else ""
+    return [f"arrangement {spec.arrangement}{lengths}"]
 
 
 def seeds_text(seeds: Collection[int]) -> str:
@@ -193,7 +204,10 @@ def run_command(spec: RunSpec) -> str | None:
     # Without a name, the identifier is that of the profile.
     parts += _flag("identifier", spec.identifier) if spec.profile != "reference" else flags("identifier")
     parts += flags("profile") + sides + flags("corruption", "severity") + _flag("ratio", f"{spec.ratio:g}", "1")
-    parts += flags("limit") + scenario + _flag("draw", spec.draw, draw) + flags("seed", "device", "dtype", "ahead")
+    parts += flags("limit") + scenario + flags("arrangement")
+    if spec.burst_lengths != _BURST_LENGTHS:
+        parts.append(f"--burst-lengths {_option_text(spec.burst_lengths)}")
+    parts += _flag("draw", spec.draw, draw) + flags("seed", "device", "dtype", "ahead")
     parts += ["--guard"] if spec.guard else []
     parts += [f"--set {shlex.quote(f'{name}={value}')}" for name, value in options.items()]
     return " ".join(parts)
@@ -290,6 +304,7 @@ def shown_stream(spec: RunSpec) -> str:
         if spec.scenario.kind == "single" and parse_name(known).corrupted:
             known += f" under {spec.corruption} {spec.severity}"
     kind = "" if spec.scenario.kind == "single" else f", scenario {spec.scenario.kind}"
+    kind += "".join(f", {text}" for text in _arrangement(spec))
     images = "" if spec.limit is None else f", {spec.limit:,} desired images"
     unknown = "no undesired images" if spec.undesired is None else spec.undesired
     return f"{known} against {unknown}{kind}{images}"

@@ -203,6 +203,9 @@ SCENARIOS: dict[str, type[Mixed]] = {
     model.model_fields["kind"].default: model for model in get_args(get_args(Scenario)[0])
 }
 
+# Scenarios of one domain in random order, whose images can be arranged in another order.
+ARRANGED = ("single", "shuffled")
+
 
 # --- the spec of a run ------------------------------------------------------------------------------------------------
 def _field(role: Role, default: Any = None, **more: Any) -> Any:
@@ -223,6 +226,8 @@ class RunSpec(FileModel):
         "dtype",
         "plugins",
         "draw",
+        "arrangement",
+        "burst_lengths",
         "score",
         "undesired_classes",
         "guard",
@@ -251,6 +256,10 @@ class RunSpec(FileModel):
     # augmentation.
     draw: Literal["order", "images", "orders"] = _field("stream", "order")
     scenario: Scenario = _field("stream", default_factory=SingleScenario)
+    # The order of the images of the scenarios in `ARRANGED`: in random order ("shuffled"), class by class ("ordered"),
+    # or in runs of one class ("bursts"), with the smallest and the largest length of a run (streams/arranged.py).
+    arrangement: Literal["shuffled", "ordered", "bursts"] = _field("stream", "shuffled")
+    burst_lengths: tuple[Annotated[int, Field(ge=1)], int] = _field("stream", (5, 40))
     # Off in benchmarks, for every profile, unless a run requests it.
     guard: bool = _field("method", False)
     device: Annotated[str, Field(pattern=r"^(cpu|mps|cuda(:\d+)?)$")] = _field("machine", "cpu")
@@ -271,6 +280,22 @@ class RunSpec(FileModel):
         if filled.get("undesired_classes") is not None:
             filled.setdefault("undesired", filled.get("desired", cls.model_fields["desired"].default))
         return filled
+
+    @model_validator(mode="after")
+    def _can_be_arranged(self) -> RunSpec:
+        if self.arrangement != "shuffled" and self.scenario.kind not in ARRANGED:
+            raise ValueError(
+                f"the scenario {self.scenario.kind} has its own order of images: "
+                f"arrangement {self.arrangement!r} needs the scenario {' or '.join(ARRANGED)}"
+            )
+        return self
+
+    @field_validator("burst_lengths")
+    @classmethod
+    def _in_order(cls, lengths: tuple[int, int]) -> tuple[int, int]:
+        if lengths[0] > lengths[1]:
+            raise ValueError(f"the smallest length comes first, not {lengths[0]} before {lengths[1]}")
+        return lengths
 
     @field_validator("options")
     @classmethod

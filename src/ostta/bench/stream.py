@@ -170,7 +170,7 @@ def _stream(spec: RunSpec, sets: Sets, backbone: Backbone | None) -> Stream:
                 # Opened for a closed set too: the number of its images is part of the draw.
                 dataset = sets.open_undesired(spec.undesired, spec.corruption, spec.severity)
                 undesired = sets.shown(dataset, None, desired=False)
-            return streams.Shuffled(domain, undesired, scenario.images, ratio=ratio, seed=seed)
+            return _arranged(spec, streams.Shuffled(domain, undesired, scenario.images, ratio=ratio, seed=seed))
         case "ordered":
             if spec.draw != "order":
                 raise Error(
@@ -190,7 +190,13 @@ def _stream(spec: RunSpec, sets: Sets, backbone: Backbone | None) -> Stream:
         case "sorted":
             return streams.SortedClasses(domain, ratio=ratio, seed=seed)
         case _:
-            return streams.SingleDomain(domain.desired, domain.undesired, ratio=ratio, seed=seed)
+            return _arranged(spec, streams.SingleDomain(domain.desired, domain.undesired, ratio=ratio, seed=seed))
+
+
+def _arranged(spec: RunSpec, stream: streams.SingleDomain | streams.Shuffled) -> Stream:
+    if spec.arrangement == "shuffled":
+        return stream
+    return streams.Arranged(stream, spec.arrangement, spec.burst_lengths, seed=spec.seed)
 
 
 def _smooth(spec: RunSpec, scenario: SmoothScenario, sets: Sets) -> Stream:

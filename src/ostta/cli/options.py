@@ -214,6 +214,11 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def parse_seeds(text: str | None) -> list[int] | None:
-    """Return integers from a text such as "0,1,2"."""
-    with translate_errors("option-unreadable", f"--seeds takes integers such as 0,1,2, not {text!r}.", ValueError):
-        return None if text is None else [int(part) for part in text.split(",")]
+    """Return integers from a text such as "0,1,2"; None if there is no text."""
+    return None if text is None else parse_integers("--seeds", text)
+
+
+def parse_integers(option: str, text: str) -> list[int]:
+    """Return integers from the text of an option, such as "0,1,2"."""
+    with translate_errors("option-unreadable", f"{option} takes integers such as 0,1,2, not {text!r}.", ValueError):
+        return [int(part) for part in text.split(",")]

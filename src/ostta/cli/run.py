@@ -27,6 +27,7 @@ from .options import (
     Severity,
     Workers,
     parse_device,
+    parse_integers,
     parse_seeds,
     parse_values,
 )
@@ -83,6 +84,16 @@ def run(
     undesired_corruption: Annotated[
         str | None, typer.Option(help="Corruption of the unknown images, if it differs from that of the known ones.")
     ] = None,
+    arrangement: Annotated[
+        str,
+        typer.Option(
+            help="For single and shuffled: the order of the images. shuffled: random. ordered: class by class. bursts: "
+            "in runs of one class. Unknown images come in runs of their classes too."
+        ),
+    ] = "shuffled",
+    burst_lengths: Annotated[
+        str, typer.Option(help="For bursts: the smallest and the largest number of images in a run.")
+    ] = "5,40",
     ratio: Annotated[float, typer.Option(help="Unknown images per known image; 0 for known images only.")] = 1.0,
     seed: Seed = 0,
     seeds: Annotated[
@@ -155,6 +166,8 @@ def run(
 
     Example: ostta run --config run.toml --seed 3
 
+    Example: ostta run --method tda --arrangement bursts --burst-lengths 10,20
+
     Example: ostta run --scenario frequent --images-per-domain 250 --corruptions snow,fog,jpeg --data DATA
     """
     from ..bench.log import check_log
@@ -185,6 +198,8 @@ def run(
             speed=speed,
             undesired_corruption=undesired_corruption,
         ),
+        arrangement=arrangement,
+        burst_lengths=parse_integers("--burst-lengths", burst_lengths),
         limit=limit,
         ratio=ratio,
         seed=seed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .arranged import Arranged
 from .changing import Continual, Frequent
 from .hostile import Covered, Fooling, OneClassFirst, SortedClasses, UnknownFirst, fooling_identity
 from .mixing import Drawn, Ordered, Shuffled, SingleDomain, draw
@@ -9,6 +10,7 @@ from .smooth import Smooth
 from .stream import Domain, Sample, Source, Stream, prefetched
 
 __all__ = [
+    "Arranged",
     "Continual",
     "Covered",
     "Domain",

@@ -147,16 +147,16 @@ _PURPOSE = 7
 class SingleDomain(Stream):
     """All known images, and `ratio` times as many unknown images, in one seeded permutation.
 
-    The unknown images are the first ones of their set.
+    The unknown images are the first ones of their set. `drawn` are the images before the permutation.
     """
 
     def __init__(self, desired: Source, undesired: Source | None, *, ratio: float = 1.0, seed: int = 0) -> None:
         required, available = unknown_counts(desired, undesired, ratio)
         shown = min(required, available)
         self.ratio, self.seed = ratio, seed
-        self._numbers = generator(seed).permutation(len(desired) + shown)
-        order = np.where(self._numbers < len(desired), self._numbers, ~(self._numbers - len(desired)))
-        visit = Visit(0, desired, undesired, order)
+        self.drawn = np.concatenate([np.arange(len(desired)), ~np.arange(shown)])
+        self._numbers = generator(seed).permutation(len(self.drawn))
+        visit = Visit(0, desired, undesired, self.drawn[self._numbers])
         super().__init__((desired.name,), (visit,), {}, short_of=required - shown)
 
     @property
@@ -191,7 +191,7 @@ class Shuffled(SingleVisit):
     The generator is `numpy.random.default_rng([7, seed])`. Its first permutation draws the known images, the second the
     unknown images, and the third is the order, so that scripts without ostta can reproduce the stream. If there are
     fewer unknown images than the ratio requires, all of them are shown. The second permutation covers `undesired` even
-    if the ratio is 0.
+    if the ratio is 0. `drawn` are the images before the third permutation.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class Shuffled(SingleVisit):
         known = chance.permutation(len(domain.desired))[:images]
         required = 0 if undesired is None else round(len(known) * ratio)
         unknown = chance.permutation(0 if undesired is None else len(undesired))[:required]
-        order = np.concatenate([known, ~unknown])
-        order = order[chance.permutation(len(order))]
+        self.drawn = np.concatenate([known, ~unknown])
+        order = self.drawn[chance.permutation(len(self.drawn))]
         domain = replace(domain, undesired=undesired)
         super().__init__("shuffled", domain, order, ratio, seed, short_of=required - len(unknown), images=images)

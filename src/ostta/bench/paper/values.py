@@ -47,13 +47,16 @@ def filters_of(run: Mapping[str, Any]) -> Filters:
         "desired": run["desired"],
         # The paper does not name the split; the published code uses the training split.
         "undesired": (run["undesired"] or "").partition(":")[0],
-        "scenario": _scenario(run["scenario"], run["ratio"]),
+        "scenario": _scenario(run),
         "method": run["method"],
         "setting": _setting(run),
     }
 
 
-def _scenario(scenario: Mapping[str, Any], ratio: float) -> str:
+def _scenario(run: Mapping[str, Any]) -> str:
+    scenario, ratio, arrangement = run["scenario"], run["ratio"], str(run.get("arrangement", "shuffled"))
+    if arrangement != "shuffled":
+        return arrangement  # The paper has no figure.
     kind: str = scenario.get("kind", "single")
     if kind == "frequent":
         return f"frequent/{scenario.get('images', FrequentScenario.model_fields['images'].default)}"
