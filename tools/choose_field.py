@@ -1,18 +1,20 @@
-"""Choose the constants of the rule `field` on development streams of four backbones.
+"""Choose the constants of the rule `field` on development streams of five sets of features, in three arrangements.
 
     python tools/choose_field.py encode --work WORK --mnist DIR --caltech caltech101/dev.parquet --out embedded.npz
     python tools/choose_field.py measure --real data/real --golden golden/veil --embedded embedded.npz --set votes=2,3,4
     python tools/choose_field.py measure ... --sensitivity                     # every number at -20 % and +20 %
     python tools/choose_field.py measure ... --orders 10 --save field.npz      # ten orders; probabilities for diagrams
+    python tools/choose_field.py measure ... --set-at-once                     # one fit to all images of a stream
 
 `encode` computes features of held-out training images (see `choose.py`) under the ten development corruptions.
-`measure` runs the rule on CLIP (20 splits of Imagenette), EfficientNet (4 streams), the embedded model and the
-recorded model at the ratios 0, 0.1 and 1 of unknown to known images; `alike` is the embedded model on known classes
-that are alike, which take no part in the choice and have few images. Without `--embedded`, both are left out. The
-figure of a stream is the harmonic mean at ratio 1 and the (C+1)-way accuracy elsewhere; a backbone's figure is the mean
-over its streams and orders, with a 95 % interval of the difference to the frozen classifier (bootstrap over streams).
-With several values, the value that is best on the mean of the *other* backbones is reported for each backbone. ECE has
-15 bins of equal mass. The guard is off; `tests/project/test_choose.py` compares the decisions with those of an adapter.
+`measure` runs the rule on CLIP (the first splits of Imagenette; `near`: splits of CIFAR-10, whose unknown images
+resemble the classes), EfficientNet (4 streams), the embedded model and the recorded model at the ratios 0, 0.1 and 1 of
+unknown to known images: shuffled, in bursts and class by class. Without `--embedded`, the embedded model is left out.
+The prior centre of a set of features is the mean of others of the same backbone: thumbnails for CLIP's photographs and
+the reverse, and the images that ship for the photographs of EfficientNet and for the embedded model. The figure of a
+stream is the harmonic mean at ratio 1 and the (C+1)-way accuracy elsewhere; a cell is the mean over its streams and
+orders, with a 95 % interval of the difference to the frozen classifier (bootstrap over streams). ECE has 15 bins of
+equal mass. The guard is off; `tests/project/test_choose.py` compares the decisions with those of an adapter.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -37,40 +40,32 @@ from transformers import CLIPVisionModelWithProjection
 
 import ostta
 from choose import CIFAR10, CORRUPTIONS, HeldOut
+from ostta.centre import centre_of
 from ostta.core.levels import Levels
 from ostta.core.overlay import encode
-from ostta.data.class_names import class_list
 from ostta.data.views import canonical
-from ostta.field import FieldOptions, FieldScore, solve
-from ostta.field.model import fit
-from ostta.field.score import PRIOR
+from ostta.field import FieldOptions, FieldScore, fit_to_text, solve
+from ostta.scores.base import Setting
 
 RATIOS = (1.0, 0.1, 0.0)
 UNKNOWNS = ("mnist", "numbers", "caltech", "cifar100")
 # The text tower is wrong more often than right there, and no rule can tell anything.
 HOPELESS = ("contrast", "impulse_noise")
-# Known classes that are alike, in CIFAR-100; its other classes are unknown.
-ALIKE = {
-    "animals": ("bear", "elephant", "leopard", "lion", "tiger", "wolf"),
-    "vehicles": ("bicycle", "bus", "motorcycle", "pickup truck", "tractor", "train"),
-    "small mammals": ("hamster", "mouse", "possum", "rabbit", "raccoon", "shrew", "skunk", "squirrel"),
-    "flowers": ("orchid", "poppy", "rose", "sunflower", "tulip"),
-}
-# Numbers of `ostta.field.solve` that are not options.
-FIXED = ("NARROWEST", "TOP", "USUAL_SHARE")
+# Numbers of `ostta.field.solve` and `ostta.field.fit_to_text` that are not options.
+FIXED = ("NARROWEST", "TOP", "USUAL_SHARE", "USUAL_FIT", "BELOW_MEAN", "USUAL_ERRORS", "ERRORS_WEIGHT", "PRIOR_WEIGHT")
 FROZEN = "frozen, LDA"
-Stream = tuple[str, str, np.ndarray, np.ndarray, np.ndarray, float]
-Figures = dict[str, dict[tuple[str, float], list[dict[str, Any]]]]
+Stream = tuple[str, str, np.ndarray, np.ndarray, np.ndarray, float, np.ndarray | None]
+Figures = dict[str, dict[tuple[str, str, float], list[dict[str, Any]]]]
+NO_PREPROCESSING: Any = None
+NO_DECISION: Any = None
 
 
 def encode_embedded(given: argparse.Namespace) -> None:
     backbone = ostta.backbones.load("embedded")
     held_out = HeldOut(given.work, given.mnist, given.caltech)
     frozen = ostta.load(backbone, CIFAR10, "zero_shot")
-    names = class_list("cifar100").names
     content: dict[str, np.ndarray] = {
         "text": frozen.classifier.numpy(),
-        "cifar100_text": ostta.load(backbone, names, "zero_shot").classifier.numpy(),
         "cifar100_labels": held_out.source("cifar100", "clean").labels - len(CIFAR10),
         "labels": held_out.source("cifar10", "clean").labels[: given.images],
     }
@@ -84,8 +79,6 @@ def encode_embedded(given: argparse.Namespace) -> None:
                 rows.append(encode(backbone.vision, torch.stack(batch), None).numpy())
         return np.concatenate(rows)
 
-    content["cifar100_all"] = features("cifar100", "clean", len(content["cifar100_labels"]))
-
     for name in UNKNOWNS[:3]:
         content[name] = features(name, "clean")
     for corruption in CORRUPTIONS:
@@ -95,36 +88,61 @@ def encode_embedded(given: argparse.Namespace) -> None:
     np.savez(given.out, **content)
 
 
-def streams(given: argparse.Namespace, ratio: float, order: int) -> Iterator[Stream]:
-    """Backbone, name, class embeddings, features, labels (-1 for unknown images) and logit scale."""
-    spec = importlib.util.spec_from_file_location("real_streams", given.real / "streams.py")
+def streams(given: argparse.Namespace, ratio: float, order: int, arrangement: str) -> Iterator[Stream]:
+    """Backbone, name, class embeddings, features, labels (-1: unknown), logit scale and prior centre of each stream."""
+    real = _real_streams(given.real)
+    centres = {
+        "clip": _mean(given.real / "clip_b32_cifar500.npz"),
+        "near": _mean(given.real / "clip_b32_imagenette.npz"),
+    }
+    centres["effnet"] = centre_of(ostta.backbones.load("photos")).numpy()
+    counts: dict[str, int] = defaultdict(int)
+    for name, text, _, rows, labels, scale in real.streams(ratio, order, ("clip", "near", "effnet"), arrangement):
+        backbone = name.split()[0]
+        counts[backbone] += 1
+        if counts[backbone] <= given.splits or backbone != "clip":
+            yield backbone, name, text, rows, labels, scale, centres[backbone]
+    if given.embedded is not None:
+        centre = centre_of(ostta.backbones.load("embedded")).numpy()
+        for stream in _embedded_streams(np.load(given.embedded), real.mixed, ratio, order, arrangement):
+            yield *stream, centre
+    if given.golden is not None:
+        text, rows, labels = recorded(given.golden)
+        known = labels >= 0
+        made = real.mixed(rows[known], labels[known], rows[~known], ratio, order, arrangement=arrangement)
+        yield "recorded", "recorded", text, *made, 100.0, None
+
+
+def _real_streams(folder: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("real_streams", folder / "streams.py")
     assert spec is not None
     assert spec.loader is not None
     real = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(real)
-    for name, text, _, rows, labels, scale in real.streams(ratio, order):
-        yield name.split()[0], name, text, rows, labels, scale
-    if given.embedded is not None:
-        yield from _embedded_streams(np.load(given.embedded), real.mixed, ratio, order)
-    if given.golden is not None:
-        text, rows, labels = recorded(given.golden)
-        made = real.mixed(rows[labels >= 0], labels[labels >= 0], rows[labels < 0], ratio, order)
-        yield "recorded", "recorded", text, *made, 100.0
+    return real
 
 
-def _embedded_streams(stored: Any, mixed: Callable[..., Any], ratio: float, order: int) -> Iterator[Stream]:
-    """Streams of the embedded model, and those of classes that are alike."""
-    for corruption in CORRUPTIONS:
-        for unknown in UNKNOWNS if corruption not in HOPELESS else ():
-            others = stored[f"cifar100_{corruption}"] if unknown == "cifar100" else stored[unknown]
-            made = mixed(stored[f"known_{corruption}"], stored["labels"], others, ratio, order)
-            yield "embedded", f"{corruption}/{unknown}", stored["text"], *made, 100.0
-    for name, classes in ALIKE.items() if ratio == 1 else ():
-        numbers = [class_list("cifar100").names.index(title) for title in classes]
-        labels = np.array([numbers.index(label) if label in numbers else -1 for label in stored["cifar100_labels"]])
-        rows = stored["cifar100_all"]
-        made = mixed(rows[labels >= 0], labels[labels >= 0], rows[labels < 0], ratio, order)
-        yield "alike", name, stored["cifar100_text"][numbers], *made, 100.0
+def _mean(path: Path) -> np.ndarray:
+    rows: np.ndarray = np.load(path)["features"].astype(np.float32).mean(0)
+    return rows
+
+
+def _embedded_streams(
+    stored: Any, mixed: Callable[..., Any], ratio: float, order: int, arrangement: str
+) -> Iterator[tuple[Any, ...]]:
+    for corruption, unknown in itertools.product(CORRUPTIONS, UNKNOWNS):
+        if corruption in HOPELESS or (ratio == 0 and unknown != UNKNOWNS[0]):
+            continue
+        kinds = None
+        if unknown == "cifar100":
+            others = stored[f"cifar100_{corruption}"]
+            kinds = stored["cifar100_labels"][: len(others)]
+        else:
+            others = stored[unknown]
+        made = mixed(
+            stored[f"known_{corruption}"], stored["labels"], others, ratio, order, kinds=kinds, arrangement=arrangement
+        )
+        yield "embedded", f"{corruption}/{unknown}", stored["text"], *made, 100.0
 
 
 @cache
@@ -139,31 +157,31 @@ def recorded(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return text, encode(backbone.vision, torch.stack(pixels), None).numpy(), stored["labels"]
 
 
-def decide(text: np.ndarray, rows: np.ndarray, options: FieldOptions) -> tuple[np.ndarray, np.ndarray]:
-    """Log-odds and class of each image, as the profile `field` gives them, in blocks between two fits."""
-    cosines, levels = (rows @ text.T).astype(np.float64), Levels(len(text))
-    odds, classes = np.full(len(rows), PRIOR), np.zeros(len(rows), int)
-    model, fitted = None, 0
-    while fitted < len(rows):
-        due = FieldScore.first if fitted == 0 else max(1, min(options.fit_every, fitted // 4))
-        block = slice(fitted, min(len(rows), fitted + due))
-        if model is not None:
-            centred, own, nearness = model.units.centred(rows[block], cosines[block])
-            parts = model.log_odds(model.units.fit(own), own.argmax(1), model.votes(centred), nearness)
-            odds[block] = np.sum(parts, axis=0)
-        for place in range(block.start, block.stop):
-            logits = torch.from_numpy(cosines[place])
-            classes[place] = int(levels.without(logits).argmax())
-            levels.remember(logits, bool(odds[place] >= 0))
-        fitted = block.stop
-        window = slice(max(0, fitted - options.recent_images), fitted)
-        if fitted < len(rows):
-            model = fit(rows[window], cosines[window], options)
+def decide(
+    text: np.ndarray, rows: np.ndarray, options: FieldOptions, centre: np.ndarray | None = None, at_once: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log-odds and class of each image, as the profile `field` gives them."""
+    prior = None if centre is None else torch.from_numpy(centre)
+    texts = torch.from_numpy(np.ascontiguousarray(text))
+    score = FieldScore(options, Setting(texts, 100.0, 1.0, NO_PREPROCESSING, encode_nothing, centre=lambda: prior))
+    if at_once:
+        odds = np.array([scored.value for scored in score.fit_set(rows)])
+    else:
+        odds = np.zeros(len(rows))
+        for place, row in enumerate(rows):
+            look: Any = SimpleNamespace(features=torch.from_numpy(row))
+            scored = score.value(look)
+            odds[place] = scored.value
+            score.remember(look, scored, NO_DECISION)
+    levels, classes = Levels(len(text)), np.zeros(len(rows), int)
+    for place, logits in enumerate(torch.from_numpy((rows @ text.T).astype(np.float64))):
+        classes[place] = int(levels.without(logits).argmax())
+        levels.remember(logits, bool(odds[place] >= 0))
     return odds, classes
 
 
-def run(stream: Stream, **options: Any) -> dict[str, Any]:
-    _, _, text, rows, labels, scale = stream
+def run(stream: Stream, at_once: bool = False, **options: Any) -> dict[str, Any]:
+    _, _, text, rows, labels, scale, centre = stream
     if "method" in options:
         wrapped = ostta.backbones.wrap(None, torch.from_numpy(np.ascontiguousarray(text)), logit_scale=scale)
         adapter = ostta.load(wrapped, [f"class {number}" for number in range(len(text))], **options)
@@ -171,15 +189,16 @@ def run(stream: Stream, **options: Any) -> dict[str, Any]:
         accepted, classes = np.array([each.known for each in found]), np.array([each.index for each in found])
         odds = None
     else:
-        with patch.dict(vars(solve), options.pop("fixed", {})):
-            odds, classes = decide(text, rows, FieldOptions(**options))
+        fixed = options.pop("fixed", {})
+        with patch.dict(vars(solve), fixed), patch.dict(vars(fit_to_text), fixed):
+            odds, classes = decide(text, rows, FieldOptions(**options), centre, at_once)
         accepted = odds >= 0
     known, right = labels >= 0, accepted & (classes == labels)
     desired, undesired = right[known].mean(), (~accepted)[~known].mean() if (~known).any() else 1.0
-    figure = 200 * desired * undesired / max(desired + undesired, 1e-9)
-    if (~known).mean() < 0.3:
-        figure = 100 * (right | (~accepted & ~known)).mean()
-    result = {"figure": figure, "accepted": 100 * accepted[known].mean(), "rejected": 100 * undesired}
+    harmonic = 200 * desired * undesired / max(desired + undesired, 1e-9)
+    accuracy = 100 * (right | (~accepted & ~known)).mean()
+    result = {"figure": harmonic if (~known).mean() >= 0.3 else accuracy, "hm": harmonic}
+    result |= {"accepted": 100 * accepted[known].mean(), "rejected": 100 * undesired}
     if odds is not None:
         probability = 1 / (1 + np.exp(-odds))
         bins = np.array_split(np.argsort(probability, kind="stable"), 15)
@@ -191,31 +210,29 @@ def run(stream: Stream, **options: Any) -> dict[str, Any]:
 def measure(given: argparse.Namespace) -> None:
     choices = _choices(given)
     figures: Figures = {name: defaultdict(list) for name in choices}
-    for order, ratio in itertools.product(range(given.orders), RATIOS):
-        for stream in streams(given, ratio, order):
+    for order, ratio, arrangement in itertools.product(range(given.orders), RATIOS, given.arrangements.split(",")):
+        for stream in streams(given, ratio, order, arrangement):
             if given.only and stream[0] not in given.only:
                 continue
-            if ratio == 0 and stream[0] == "embedded" and not stream[1].endswith("mnist"):
-                continue
             for name, options in choices.items():
-                figures[name][stream[0], ratio].append(run(stream, **options) | {"stream": stream[1]})
-        print(f"order {order}, ratio {ratio} is done", file=sys.stderr, flush=True)
+                found = run(stream, given.set_at_once, **options) | {"stream": stream[1]}
+                figures[name][stream[0], arrangement, ratio].append(found)
+        print(f"order {order}, ratio {ratio}, {arrangement} is done", file=sys.stderr, flush=True)
     for name, cells in figures.items():
-        for (backbone, ratio), rows in cells.items():
+        for (backbone, arrangement, ratio), rows in sorted(cells.items(), key=lambda item: (*item[0][:2], -item[0][2])):
             values = np.sort([row["figure"] for row in rows])
             tenth = values[: max(1, len(values) // 10)].mean()
             shown = [key for key in rows[0] if key not in ("figure", "pairs", "stream")]
             others = "  ".join(f"{key} {np.mean([row[key] for row in rows]):.3g}" for key in shown)
-            against = "" if name == FROZEN else _difference(rows, figures[FROZEN][backbone, ratio])
-            print(
-                f"{name:24} {backbone:9} {ratio:4}  {values.mean():6.2f}  worst tenth {tenth:6.2f}  {others}  {against}"
-            )
+            against = "" if name == FROZEN else _difference(rows, figures[FROZEN][backbone, arrangement, ratio])
+            cell = f"{backbone:9} {arrangement:9} {ratio:4}"
+            print(f"{name:20} {cell}  {values.mean():6.2f}  worst tenth {tenth:6.2f}  {others}  {against}")
     if len(choices) > 2:
         _left_out(figures)
     if given.save is not None:
         pairs: dict[str, list[np.ndarray]] = defaultdict(list)
-        for (backbone, ratio), rows in figures["field"].items():
-            for row in rows:
+        for (backbone, arrangement, ratio), rows in figures["field"].items():
+            for row in rows if arrangement == "shuffled" else ():
                 unknown = row["stream"].partition("/")[2]
                 pairs[f"{backbone} {ratio} {unknown}".strip()].append(row["pairs"])
         np.savez(given.save, **{key: np.concatenate(parts, 1) for key, parts in pairs.items()})
@@ -233,21 +250,20 @@ def _difference(rows: list[dict[str, Any]], frozen: list[dict[str, Any]]) -> str
 
 
 def _left_out(figures: Figures) -> None:
+    """For each backbone, the choice that is best on the mean of the others, and its figures."""
     means = {
         name: {key: float(np.mean([row["figure"] for row in rows])) for key, rows in cells.items()}
         for name, cells in figures.items()
         if name != FROZEN
     }
-    backbones = sorted({backbone for backbone, _ in next(iter(means.values()))} - {"alike"})
-    for left in backbones:
-        best = max(
-            means,
-            key=lambda name: np.mean(
-                [value for (backbone, _), value in means[name].items() if backbone not in (left, "alike")]
-            ),
-        )
-        own = {ratio: round(value, 2) for (backbone, ratio), value in means[best].items() if backbone == left}
+    for left in sorted({key[0] for key in next(iter(means.values()))}):
+        best = max(means, key=lambda name: np.mean([value for key, value in means[name].items() if key[0] != left]))
+        own = {key[1:]: round(value, 2) for key, value in means[best].items() if key[0] == left}
         print(f"without {left}: {best}; on {left}: {own}")
+
+
+def encode_nothing(views: torch.Tensor) -> torch.Tensor:
+    raise AssertionError("the rule encodes no image")
 
 
 def _choices(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -260,7 +276,9 @@ def _choices(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
                 value = type(field.default)(field.default * factor)
                 choices[f"{field.name}={value:g}"] = {field.name: value}
         for name, factor in itertools.product(FIXED, (0.8, 1.2)):
-            value = getattr(solve, name) * factor
+            module = solve if hasattr(solve, name) else fit_to_text
+            value = getattr(module, name) * factor
+            value = int(value) if isinstance(getattr(module, name), int) else value
             choices[f"{name}={value:g}"] = {"fixed": {name: value}}
     kinds = {field.name: type(field.default) for field in fields(FieldOptions)}
     lines = [[(text.partition("=")[0], value) for value in text.partition("=")[2].split(",")] for text in given.set]
@@ -285,6 +303,9 @@ def main(arguments: list[str] | None = None) -> None:
     measuring.add_argument("--set", action="append", default=[], metavar="NAME=A,B")
     measuring.add_argument("--only", action="append", default=[], help="a backbone; again for another")
     measuring.add_argument("--orders", type=int, default=1)
+    measuring.add_argument("--splits", type=int, default=6, help="number of splits of CLIP's photographs, up to 20")
+    measuring.add_argument("--arrangements", default="shuffled,bursts,ordered")
+    measuring.add_argument("--set-at-once", action="store_true", help="one fit to all images of a stream")
     measuring.add_argument("--sensitivity", action="store_true")
     measuring.add_argument("--save", type=Path, help="probabilities and truth of the rule, for draw_deciding.py")
     given = parser.parse_args(arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,9 +14,12 @@ import ostta
 from helpers.errors import raises
 from helpers.paths import SHARED
 from ostta import Error
-from ostta.field import FieldIdentifier, FieldOptions
+from ostta.core.types import Scored
+from ostta.field import FieldIdentifier, FieldOptions, FieldScore
+from ostta.field.memory import OLDEST, kept
 from ostta.field.model import fit
 from ostta.field.solve import Window, unknown_share
+from ostta.scores.base import Setting
 
 REAL = SHARED / "data" / "real"
 
@@ -45,6 +49,14 @@ def run(texts: np.ndarray, rows: np.ndarray, **options) -> list[ostta.Prediction
     return [adapter.step_features(torch.from_numpy(row)) for row in rows]
 
 
+def setting(texts: np.ndarray) -> Setting:
+    return Setting(torch.from_numpy(texts), 100.0, 1.0, None, None)
+
+
+def look(row: np.ndarray) -> SimpleNamespace:
+    return SimpleNamespace(features=torch.from_numpy(row))
+
+
 def fitted(texts: np.ndarray, rows: np.ndarray):
     return fit(rows, (rows @ texts.T).astype(np.float64), FieldOptions())
 
@@ -56,7 +68,7 @@ def test_the_null_distribution_moves_only_if_classes_are_alike() -> None:
         rng = np.random.default_rng(0)
         best = np.concatenate([rng.normal(3, 1, 400), rng.normal(-1, 1, 100)])
         second = slope * (best - 3) + 0.1 * rng.normal(size=500)
-        return Window(best, second, np.zeros(500, int), 5, FieldOptions(), np.zeros(500))
+        return Window(best, second, np.zeros(500, int), 5, FieldOptions())
 
     known = (np.arange(500) < 400).astype(float)[None]
     moved = window(0.5).solve(known).parameters.unknown[0]
@@ -69,7 +81,7 @@ def test_the_null_distribution_moves_only_if_classes_are_alike() -> None:
 def test_unknown_images_fit_as_well_as_the_second_best_class_of_known_ones() -> None:
     texts, rows, labels = world(300, 200, classes=10)
     model = fitted(texts, rows)
-    _, own, _ = model.units.centred(rows, (rows @ texts.T).astype(np.float64))
+    own = model.units.centre.own_cosines(rows, (rows @ texts.T).astype(np.float64))
     excess = model.units.fit(own)
     assert abs(excess[labels < 0].mean()) < 0.6
     assert 0.6 < excess[labels < 0].std() < 1.6
@@ -91,20 +103,6 @@ def test_neighbours_that_tell_nothing_count_for_nothing() -> None:
     assert of_known - of_unknown < 0.05
     evidence = model.log_odds(np.array([1.0]), np.array([0]), np.array([0.98]), np.array([-1.0]))[2]
     assert abs(float(evidence[0])) < 0.5
-
-
-def test_unknown_images_that_fit_a_class_are_found_by_their_appearance() -> None:
-    rng = np.random.default_rng(0)
-    texts, labels = _unit(rng.normal(size=(10, 64))), np.concatenate([np.arange(250) % 10, np.full(250, -1)])
-    # Unknown images look alike, and each of them fits one of the classes nearly as well as known images do.
-    kind = _unit(rng.normal(size=(1, 64)))
-    centres = np.where(labels[:, None] >= 0, texts[labels], 1.2 * kind + 0.75 * texts[np.arange(500) % 10])
-    rows = _unit(centres + 0.9 * _unit(rng.normal(size=(500, 64)))).astype(np.float32)
-    cosines = (rows @ texts.T).astype(np.float64)
-    model = fit(rows, cosines, FieldOptions())
-    fits = model.units.fit(model.units.centred(rows, cosines)[1])
-    assert fits[labels < 0].mean() > 1.5
-    assert ((model.known > 0.5) == (labels >= 0)).mean() > 0.95
 
 
 def test_two_kinds_of_known_images_are_not_taken_for_unknown_ones() -> None:
@@ -134,10 +132,55 @@ def test_the_fit_depends_on_the_window_alone_and_on_no_scale_of_the_cosines() ->
 
 
 def test_the_bound_on_unknown_images() -> None:
-    assert unknown_share(0.3) == pytest.approx(0.6)
-    assert unknown_share(0.3, 0.1) == pytest.approx(0.5)
-    assert unknown_share(0.05, 0.2) == 0.02
-    assert unknown_share(0.9) == 0.95
+    for below, known_below, share in ((0.16, 0.0, 0.4), (0.25, 0.1, 0.5), (0.05, 0.2, 0.02), (0.9, 0.0, 0.95)):
+        assert unknown_share(below, known_below) == pytest.approx(share)
+
+
+def test_a_long_run_displaces_no_other_class() -> None:
+    texts, rows, labels = world(400, 0, classes=5)
+    order = np.argsort(labels, kind="stable")
+    score = FieldScore(FieldOptions(memory_images=64), setting(texts))
+    for row in rows[order]:
+        score.remember(look(row), Scored(0.0), None)
+    remembered = (score._rows @ texts.T).argmax(1)
+    assert len(remembered) <= 64
+    assert np.bincount(remembered, minlength=5).min() >= 8
+
+
+def test_old_images_are_forgotten() -> None:
+    groups, steps = np.zeros(100, np.intp), np.arange(100)
+    assert kept(groups, steps, 10, 100).min() >= 100 - OLDEST * 10
+
+
+def test_a_prior_centre_helps_if_the_classes_come_one_after_the_other() -> None:
+    """With one class in the memory, the mean of its images takes the class away; the prior centre does not."""
+    texts, rows, labels = world(300, 100, classes=5, noise=1.6)
+    shift = _unit(np.random.default_rng(5).normal(size=(1, rows.shape[1]))).astype(np.float32)
+    rows = _unit(rows + 1.5 * shift).astype(np.float32)
+    order = np.argsort(labels, kind="stable")
+    right = {}
+    for centre in (None, (0.8 * shift[0]).tolist()):
+        wrapped = ostta.backbones.wrap(None, torch.from_numpy(texts), centre=centre)
+        adapter = ostta.load(wrapped, [f"class {number}" for number in range(5)], guard=False)
+        known = np.array([adapter.step_features(torch.from_numpy(row)).known for row in rows[order]])
+        right[centre is None] = (known == (labels[order] >= 0)).mean()
+    assert right[False] > 0.85
+    assert right[False] > right[True] + 0.05
+
+
+def test_a_set_is_decided_whatever_the_order() -> None:
+    texts, rows, labels = world(300, 150, classes=5)
+    order = np.random.default_rng(1).permutation(len(rows))
+    ones, others = (FieldScore(FieldOptions(), setting(texts)).fit_set(each) for each in (rows, rows[order]))
+    assert [ones[number].value for number in order] == [scored.value for scored in others]
+    assert np.mean([(scored.value > 0) == (label >= 0) for scored, label in zip(ones, labels, strict=True)]) > 0.95
+
+
+def test_a_large_set_is_fitted_to_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ostta.field.score.LARGEST_SAMPLE", 100)
+    texts, rows, labels = world(300, 150, classes=5)
+    scores = FieldScore(FieldOptions(), setting(texts)).fit_set(rows)
+    assert np.mean([(scored.value > 0) == (label >= 0) for scored, label in zip(scores, labels, strict=True)]) > 0.95
 
 
 @pytest.mark.parametrize("classes", [1, 2, 3])

@@ -204,7 +204,7 @@ def test_an_unknown_image_is_named_by_the_word_that_fits_better_than_every_class
 
 # --- state files ------------------------------------------------------------------------------------------------------
 def test_a_restored_state_has_its_words(tmp_path):
-    adapter = ostta.load(wrap(None, EMBEDDINGS), CLASSES, words=list(WORDS), recent_images=32)
+    adapter = ostta.load(wrap(None, EMBEDDINGS), CLASSES, words=list(WORDS), memory_images=32)
     rows = torch.from_numpy(stream(75)[0])
     for row in rows[:50]:
         adapter.step_features(row)

@@ -154,9 +154,9 @@ def test_decisions_of_the_tool_are_those_of_an_adapter(choose: ModuleType, monke
     rows = text[rng.integers(4, size=150)] + 0.25 * rng.normal(size=(150, 32)).astype(np.float32)
     rows[::3] = rng.normal(size=(50, 32))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    odds, classes = choose_field.decide(text, rows, FieldOptions(recent_images=64))
+    odds, classes = choose_field.decide(text, rows, FieldOptions(memory_images=64))
     backbone = ostta.backbones.wrap(None, torch.from_numpy(text), logit_scale=100.0)
-    adapter = ostta.load(backbone, ["a", "b", "c", "d"], guard=False, recent_images=64)
+    adapter = ostta.load(backbone, ["a", "b", "c", "d"], guard=False, memory_images=64)
     found = [adapter.step_features(torch.from_numpy(row)) for row in rows]
     assert [each.score for each in found] == pytest.approx(odds.tolist(), abs=1e-3)
     assert [each.index for each in found] == classes.tolist()

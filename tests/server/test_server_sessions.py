@@ -450,7 +450,7 @@ def test_sessions_are_adopted_and_released(disk: Disk, tmp_path: Path) -> None:
     [
         {"method": "prototypes", "options": {"pool": 1_000_000}},
         {"method": "prototypes", "options": {"pool": 1_000_000}, "guard": False},
-        {"options": {"snapshots": 16, "recent_images": 16_384}},
+        {"options": {"snapshots": 16, "memory_images": 16_384}},
         {"score": "dictionary", "options": {"capacity": 65_536}},
         {"method": "cliptta", "options": {"memory": 1024, "snapshots": 16}},
     ],

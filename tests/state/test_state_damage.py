@@ -31,7 +31,7 @@ STATES = {
     "oga": {"method": "oga", "shots": 3},
     "onzeta": {"method": "onzeta"},
     # With a guard that has lists in part filled and a snapshot, and images that wait to be looked at.
-    "field": {"profile": "field", "recent_images": 32, "undecided_images": 0, "snapshot_every": 16},
+    "field": {"profile": "field", "memory_images": 32, "undecided_images": 0, "snapshot_every": 16},
 }
 
 

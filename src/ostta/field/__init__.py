@@ -21,8 +21,8 @@ best class is right have the mean m_c > m_0 and a common deviation s. Of the kno
 class, and fits like unknown images. It is estimated from the images that look most alike: half of the share of pairs of
 nearest known images whose best classes differ.
 
-**The centre** is the mean over the classes of (sum of P(known) x + 8 c_0) / (sum of P(known) + 8), with the sums over the
-images x of that best class and the prior centre c_0 of the backbone: the mean feature of images that are not the
+**The centre** is the mean over the classes of (sum of P(known) x + 8 c_0) / (sum of P(known) + 8), with the sums over
+the images x of that best class and the prior centre c_0 of the backbone: the mean feature of images that are not the
 stream's. Thus a class that was not seen yet counts as the prior centre, and a frequent class does not move the centre.
 Without a prior centre, it is the mean of the known images.
 
@@ -30,8 +30,8 @@ Without a prior centre, it is the mean of the known images.
 weighted by similarity. Known images have known neighbours at the rate a, unknown images at the rate b; both rates are
 estimated. Neighbours that tell nothing (a = b) count for nothing.
 
-**The distance to the known images.** r is the negative distance of the image to the centre before the scaling. Part of r
-only repeats u. With the slope of r on u among images of one kind, x = r - slope u is the rest, with means and
+**The distance to the known images.** r is the negative distance of the image to the centre before the scaling. Part of
+r only repeats u. With the slope of r on u among images of one kind, x = r - slope u is the rest, with means and
 deviations x1, s1 for known and x0, s0 for unknown images, estimated with the probabilities of the images as weights.
 The log-odds gain
 
@@ -41,21 +41,20 @@ The log-odds gain
 side(d) is added in the same way. A text tower that does not know the words gives both kinds the same x, so that the
 term vanishes.
 
-**How many unknown images there seem to be.** p is the share of known images. About a third of the unknown images have
+**How many unknown images there seem to be.** p is the share of known images. About 40 % of the unknown images have
 u < m_0, so the share of images with u < m_0, less what the known ones contribute, limits 1 - p.
 
-**Together**, with n votes that the neighbours are worth, and the temperature T = 1.5, because the pieces of evidence
-repeat each other:
+**Together**, with n votes that the neighbours are worth:
 
-    T log-odds = log p/(1-p)                                       the share of known images
-               + log [(1-e) N(u; m_c, s) / N(u; m_0, s_0) + e]     the text; constant below m_0 and above m_c
-               + n [v log a/b + (1-v) log (1-a)/(1-b)]             the neighbours
-               + side(r) + side(d)                                 the distance, and the words
+    log-odds = log p/(1-p)                                       the share of known images
+             + log [(1-e) N(u; m_c, s) / N(u; m_0, s_0) + e]     the text; constant below m_0 and above m_c
+             + n [v log a/b + (1-v) log (1-a)/(1-b)]             the neighbours
+             + side(r) + side(d)                                 the distance, and the words
 
 An image is known if its log-odds are positive; their logistic function is `Prediction.probability`.
 
-**Estimation.** Every few images, the model is fitted anew by expectation-maximisation: the parameters are estimated from
-the probabilities of the images, and the probabilities from the parameters, in turn. There are two starts: the text
+**Estimation.** Every few images, the model is fitted anew by expectation-maximisation: the parameters are estimated
+from the probabilities of the images, and the probabilities from the parameters, in turn. There are two starts: the text
 alone, and the images divided in two by their fit. The solution with the larger variational likelihood is used. Words
 enter after that, in one more iteration. Nothing is carried over from one fit to the next but the images.
 

@@ -30,7 +30,9 @@ class FieldOptions(Options):
         3.0, bounds=(0, 100), about="number of independent votes that the votes of the neighbours count as"
     )
     known_distance: float = option(
-        1.5, bounds=(0, 10), about="smallest distance of the mean fits of the known images of a class and of unknown images"
+        1.5,
+        bounds=(0, 10),
+        about="smallest distance of the mean fit of the known images of a class from that of unknown images",
     )
     prior_images: float = option(8.0, bounds=(0.5, 1000), about="weight of each prior, in images")
     undecided_images: int = option(

@@ -31,8 +31,6 @@ from .words import Words, expanded
 
 # Log-odds before the first fit, and the number of images before it.
 PRIOR, FIRST_FIT = math.log(USUAL_SHARE / (1 - USUAL_SHARE)), 4
-# The pieces of evidence repeat each other: their sum is divided by this number. See docs/experiments/deciding.md.
-TEMPERATURE = 1.5
 # Largest number of images of a set that the model is fitted to; the others are compared with these.
 LARGEST_SAMPLE = 2_000
 
@@ -138,10 +136,10 @@ class FieldScore(Score):
         fits = model.units.fit(own)
         votes = model.member_votes if members else model.votes(centred)
         advantages, most_like = self._over_words(rows, cosines)
-        parts = np.stack(model.log_odds(fits, own.argmax(1), votes, nearness))
+        parts = model.log_odds(fits, own.argmax(1), votes, nearness)
         if model.words is not None:
-            parts = np.concatenate([parts, model.words.evidence(advantages, fits)])
-        totals, above = parts.sum(0) / TEMPERATURE, model.above_chance(fits)
+            parts = (*parts, model.words.evidence(advantages, fits))
+        totals, above = np.sum(parts, axis=0), model.above_chance(fits)
         names = ("from_text", "from_neighbours", "from_distance", "from_words")
         return [
             Scored(
@@ -152,7 +150,7 @@ class FieldScore(Score):
                     "neighbours": float(neighbour_count(len(model.known), self.options.nearest_images)),
                     "share_known": float(model.parameters.share[0, 0]),
                     "images": float(self.seen),
-                    **dict(zip(names, parts[1:, number].tolist(), strict=False)),
+                    **dict(zip(names, (float(part[number]) for part in parts[1:]), strict=False)),
                 }
                 | ({} if model.words is None else {"over_words": float(advantages[number])}),
                 most_like[number],
@@ -241,8 +239,8 @@ class FieldScore(Score):
         known = round(evidence["known_neighbours"] * count)
         side = "better" if fits >= 0 else "worse"
         return (
-            f"Fits {label} {side} than chance by {abs(fits):.1f} deviations; {known} of the {count} most similar images "
-            f"were known.{most_like}"
+            f"Fits {label} {side} than chance by {abs(fits):.1f} deviations; {known} of the {count} most similar "
+            f"images were known.{most_like}"
         )
 
 

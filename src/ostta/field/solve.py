@@ -11,15 +11,15 @@ from .arrays import TINY, Floats, Indices, clipped, log_normal, logit, sigmoid
 from .options import FieldOptions
 from .side_evidence import SideModel, fit_side
 
-# Iterations of one fit, and of a rough one; the share of known images keeps its value of the start during the first ones.
-ITERATIONS, ROUGH, SHARE_HELD = 10, 6, 4
+# Iterations of a fit and of a rough one; the share of known images keeps its value of the start during the first ones.
+ITERATIONS, ROUGH, SHARE_HELD = 10, 5, 4
 # Share of known images before anything is known about the stream, and in the prior of the estimated share.
 USUAL_SHARE = 0.75
 # Prior mean of the fit of known images: this quantile of the fits, but at least the second number.
 TOP, USUAL_FIT = 0.8, 2.5
 # Share of unknown images that fit worse than their mean. It is below one half, because one kind of unknown images may
 # fit better than the others.
-BELOW_MEAN = 0.35
+BELOW_MEAN = 0.4
 # Bounds of the estimated share of unknown images: they are never excluded, and never taken for certain.
 SHARES = (0.02, 0.95)
 # Smallest deviation of the fit of unknown images, in deviations of the second-best class of known images.
@@ -161,7 +161,7 @@ class Window:
         return Solutions(objective, known, parameters)
 
     def _errors(self, closest: Graph, known: Floats) -> Floats:
-        """Share of known images whose best class is wrong: half of the share of nearest pairs with different classes."""
+        """Share of known images whose best class is wrong: half of the share of nearest pairs of different classes."""
         nearest, weights = closest
         pairs = known[..., None] * known[..., nearest] * weights
         different = (pairs * (self.best[nearest] != self.best[:, None])).sum((-1, -2))
@@ -198,8 +198,8 @@ def unknown_share(below: Floats | float, known_below: Floats | float = 0.0) -> F
     `below` is the share of all images that fit worse than the mean of unknown images, `known_below` that of known
     images.
 
-    >>> round(float(unknown_share(0.14)), 2), round(float(unknown_share(0.2, 0.1)), 2)
-    (0.4, 0.4)
+    >>> round(float(unknown_share(0.16)), 2), round(float(unknown_share(0.2, 0.1)), 2)
+    (0.4, 0.33)
     """
     known_below = np.minimum(known_below, 0.8 * BELOW_MEAN)
     share: Floats = clipped((below - known_below) / (BELOW_MEAN - known_below), *SHARES)
