@@ -98,7 +98,7 @@ def fit(
     # The solution without words says what words tell about each kind; their evidence is then included once.
     advantage = cosines.max(1) - word_cosines
     words = fit_side(advantage, window.fit, known, options.prior_images)
-    odds = np.sum(model.log_odds(window.fit, window.best, votes_of(graph, known), window.nearness), axis=0)
+    odds = np.sum(model.log_odds(window.fit, window.best, votes_of(graph, known), nearness), axis=0)
     known = sigmoid(odds + words.evidence(advantage, window.fit))
     return replace(model, known=known, words=fit_side(advantage, window.fit, known, options.prior_images))
 

@@ -191,7 +191,7 @@ class FieldScore(Score):
     # --- state --------------------------------------------------------------------------------------------------------
     def tensors(self) -> dict[str, torch.Tensor]:
         waiting = np.stack(self._waiting) if self._waiting else np.zeros((0, self._rows.shape[1]), np.float32)
-        arrays = {"rows": self._rows, "steps": self._steps, "waiting": waiting}
+        arrays: dict[str, NDArray[Any]] = {"rows": self._rows, "steps": self._steps, "waiting": waiting}
         if self._centre is not None:
             arrays["centre"] = self._centre.features
         counts = {"seen": self.seen, "words": 0 if self.words is None else len(self.words.names)}

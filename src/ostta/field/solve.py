@@ -111,10 +111,10 @@ class Window:
 
     def starts(self) -> Floats:
         """P(known) [2, N] of each image by its fit: by parameters that are not estimated, and by Otsu's threshold."""
-        below = clipped((np.mean(self.fit < 0) + 1 / len(self.fit)) / 0.5, *SHARES)
+        share = 2 * (np.mean(self.fit < 0, keepdims=True) + 1 / len(self.fit))
         text = _text_evidence(self.fit, np.full_like(self.fit, self._usual_fit()), 1.0, 0.0, 1.0)
         divided = np.where(self.fit > otsu_split(self.fit).threshold, 0.9, 0.1)
-        return np.stack([sigmoid(logit(1 - below) + text), divided])
+        return np.stack([sigmoid(logit(1 - clipped(share, *SHARES)) + text), divided])
 
     def _usual_fit(self) -> float:
         return max(float(np.quantile(self.fit, TOP)), USUAL_FIT)
