@@ -13,6 +13,7 @@ from ..core.checks import split, stored_count
 from ..core.types import Error, Look, Scored
 from ..scores.base import Setting
 from ..scores.window import Floats, Singles, WindowScore
+from .arrays import logit
 from .model import StreamModel, fit, neighbour_count
 from .options import FieldOptions
 from .solve import USUAL_SHARE
@@ -53,6 +54,25 @@ class FieldScore(WindowScore):
 
     def fit(self, rows: Singles, cosines: Floats) -> None:
         self._model = fit(rows, cosines, self.options, self._cosines_to_words(rows))
+
+    def fit_set(self, rows: Singles) -> list[Scored]:
+        cosines = self.cosines(rows)
+        words = None if self.words is None else self.words.cosines(rows)
+        self.reset()
+        for row in rows:
+            self._window.push(row)
+        self._fitted = len(rows)
+        self._fit()
+        if len(rows) < self.first:
+            return [Scored(PRIOR, {"images": float(len(rows))}) for _ in rows]
+        model = fit(rows, cosines, self.options, words)
+        centred, own, _ = model.units.centred(rows, cosines)
+        fits, votes = model.above_chance(model.units.fit(own)), model.votes(centred)
+        count = neighbour_count(len(rows), self.options.nearest_images)
+        return [
+            Scored(odds, {"fit": fits[n], "known_neighbours": votes[n], "neighbours": count, "images": len(rows)})
+            for n, odds in enumerate(logit(np.clip(model.known, 1e-9, 1 - 1e-9)).tolist())
+        ]
 
     def _cosines_to_words(self, rows: Singles) -> Floats | None:
         """Largest cosine of each image of the window to a word; only images that are new in the window are compared."""
