@@ -46,11 +46,12 @@ def classify(backbone: backbones.BackboneSource, classes: Classes, images: Image
     An image that cannot be read gives a prediction with the `reason`. Only features are kept in memory.
 
     >>> found = ostta.classify("embedded", ["cat", "dog"], [image] * 8)
-    >>> found.predictions[0].label, found.predictions[0].undecided
+    >>> found.predictions[0].best, found.predictions[0].undecided
     ('cat', False)
     """
     adapter = load(backbone, classes, **options)
-    pipeline, origins = adapter.pipeline, []
+    pipeline = adapter.pipeline
+    origins: list[dict[str, Any]] = []
     pipeline.features_only(adapter.classifier[0])  # an Error now if the method needs more than features
     encoded: list[FeaturesOnly | str] = []
     if isinstance(images, torch.Tensor | np.ndarray) and images.ndim == 2:

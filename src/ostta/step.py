@@ -113,7 +113,8 @@ class Pipeline:
         on their features, and every answer is computed after all images were seen. The guard does not watch.
         """
         reasons = [image if isinstance(image, str) else unseen_reason(image.features) for image in images]
-        seen = [image for image in images if not isinstance(image, str) and unseen_reason(image.features) is None]
+        pairs = zip(images, reasons, strict=True)
+        seen = [image for image, reason in pairs if reason is None and not isinstance(image, str)]
         memory, answers = self.memory, []
         with self.in_use(), learning():
             if seen:
@@ -126,6 +127,7 @@ class Pipeline:
                     turn = Turn(self.look_now(seen[number]), self.clock(), scored=scores[place])
                     turn.encoded = turn.decided = turn.began
                     turn.decision = memory.identifier.peek(turn.scored.value, turn.scored.evidence)
+                    self.propose(turn)
                     answers.append(self.prediction(turn, self._without_levels(turn.look.logits)))
         remaining = iter(answers)
         return [next(remaining) if reason is None else unseen_prediction(reason) for reason in reasons]
