@@ -12,8 +12,10 @@ import ostta.lookahead
 import ostta.step
 from helpers.cases import images
 from helpers.command import run_main
+from helpers.errors import raises
 from helpers.streaming import contents, stream
 from ostta.live.outputs import OutputFolder
+from ostta.live.outputs.record import PictureRecord
 from ostta.live.outputs.table import Table
 
 
@@ -106,6 +108,11 @@ def test_files_of_others_are_neither_removed_nor_overwritten(photos: Path, tmp_p
         assert (code, contents(out), encoded) == (1, before, []), name
         (out / name).unlink()
         assert sort(photos, "--out", out, classes="truck,frog")[0] == 0
+    # A file that appears during the run.
+    record = PictureRecord(tmp_path / "out")
+    (tmp_path / "out" / "sorted" / "mine.txt").write_bytes(b"mine")
+    raises(lambda: record.add(1, tmp_path / "out" / "sorted" / "mine.txt", b"1234"))
+    assert (tmp_path / "out" / "sorted" / "mine.txt").read_bytes() == b"mine"
     done = stream(photos, "--classes", "cat,dog", "--backbone", "embedded", "--out", tmp_path / "stream")
     assert "ostta sort" in done.told
     before = contents(tmp_path / "stream")

@@ -56,15 +56,15 @@ class FieldScore(WindowScore):
         self._model = fit(rows, cosines, self.options, self._cosines_to_words(rows))
 
     def fit_set(self, rows: Singles) -> list[Scored]:
-        cosines = self.cosines(rows)
-        words = None if self.words is None else self.words.cosines(rows)
         self.reset()
+        if len(rows) < self.first:
+            self._waiting = list(rows)
+            return [Scored(PRIOR, {"images": float(len(rows))}) for _ in rows]
         for row in rows:
             self._window.push(row)
         self._fitted = len(rows)
         self._fit()
-        if len(rows) < self.first:
-            return [Scored(PRIOR, {"images": float(len(rows))}) for _ in rows]
+        cosines, words = self.cosines(rows), None if self.words is None else self.words.cosines(rows)
         model = fit(rows, cosines, self.options, words)
         centred, own, _ = model.units.centred(rows, cosines)
         fits, votes = model.above_chance(model.units.fit(own)), model.votes(centred)

@@ -122,11 +122,17 @@ def _stored(path: Path, adapter: Adapter) -> dict[str, Halves]:
     if not os.path.lexists(path):
         return {}
     file = read_features(path)
-    names = next((entry["files"] for entry in file.metadata.sets if "files" in entry), None)
-    if names is None:
+    stored = next((entry for entry in file.metadata.sets if "files" in entry), None)
+    if stored is None:
         raise foreign(path)
-    same = (file.metadata.backbone, file.metadata.weight_hash) == (adapter.backbone.id, adapter.backbone.weight_hash)
-    return dict(zip(names, file.features, strict=True)) if same else {}
+    same = stored.get("encoder") == _encoder(adapter)
+    return dict(zip(stored["files"], file.features, strict=True)) if same else {}
+
+
+def _encoder(adapter: Adapter) -> list[str]:
+    """Return everything that features depend on, apart from the image."""
+    backbone = adapter.backbone
+    return [backbone.id, backbone.weight_hash, str(backbone.preprocessing), str(backbone.dtype)]
 
 
 def _store(path: Path, adapter: Adapter, rows: dict[str, Halves]) -> None:
@@ -137,5 +143,9 @@ def _store(path: Path, adapter: Adapter, rows: dict[str, Halves]) -> None:
         adapter.classes,
         adapter.classifier.detach().float().cpu().numpy(),
         float(adapter.backbone.logit_scale),
-        Metadata(adapter.backbone.id, adapter.backbone.weight_hash, sets=({"files": list(rows)},)),
+        Metadata(
+            adapter.backbone.id,
+            adapter.backbone.weight_hash,
+            sets=({"files": list(rows), "encoder": _encoder(adapter)},),
+        ),
     )

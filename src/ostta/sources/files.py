@@ -75,7 +75,7 @@ class SkippedFiles:
             sentences.append(f"{files}: {', '.join(names + more)}.")
         if self.outputs:
             folders = ", ".join(shown(readable(folder)) for folder in sorted(self.outputs)[:NAMED_FILES])
-            sentences.append(f"Earlier output of ostta in {folders} was left out.")
+            sentences.append(f"The output of `ostta sort` and `ostta stream` in {folders} was left out.")
         return " ".join(sentences)
 
     def without_output(self, folder: str, entries: Iterable[os.DirEntry[str]]) -> list[os.DirEntry[str]]:

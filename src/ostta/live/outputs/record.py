@@ -59,6 +59,7 @@ class PictureRecord:
                 with suppress(OSError):  # other files are in the folder
                     path.parent.rmdir()
         self._path.unlink(missing_ok=True)
+        self._last = ""
         self.add_results(finished=False)
 
     def add_results(self, *, finished: bool) -> None:
@@ -115,8 +116,9 @@ class PictureRecord:
         return path.relative_to(self._folder).as_posix()
 
     def _is_own(self, name: str) -> bool:
-        _, size = self._entries.get(name, (0, -1))
-        found = _size(self._folder / name)
+        if name not in self._entries:
+            return False
+        size, found = self._entries[name][1], _size(self._folder / name)
         return found == size or (found >= 0 and (size == ANY_SIZE or (name == self._last and found < size)))
 
 
