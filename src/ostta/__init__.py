@@ -12,6 +12,7 @@ from .config import plugins
 from .config import resolve as options
 from .core.types import Decision, Error, Event, ImageError, InUseError, Prediction, Verdict
 from .data.images import ImageSource
+from .image_set import Classified, classify
 
 _aliases.install()
 restore = Adapter.restore
@@ -22,8 +23,8 @@ except metadata.PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
 __all__ = [
-    "Adapter", "Decision", "Error", "Event", "ImageError", "ImageSource", "InUseError", "Prediction", "StreamPool",
-    "Verdict", "__version__", "backbones", "bench",
+    "Adapter", "Classified", "Decision", "Error", "Event", "ImageError", "ImageSource", "InUseError", "Prediction",
+    "StreamPool", "Verdict", "__version__", "backbones", "bench", "classify",
     "identifiers", "load", "options", "plugins", "restore", "scores", "sources", "testing",
 ]  # fmt: skip
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 from PIL import Image
@@ -20,7 +20,7 @@ from .core.checks import shown
 from .core.overlay import answering, encode
 from .core.types import Error, ImageError, Prediction
 from .data.images import ImageFeatures, ImageSource, read_image
-from .data.views import canonical
+from .data.views import FeaturesOnly, canonical
 from .sources import Item as SourceItem
 from .sources import Source
 from .step import unseen_prediction
@@ -69,6 +69,19 @@ class UpcomingImage(Generic[Item]):
         self.picture = None if isinstance(image, ImageFeatures) else image
         return self._adapter.step(image)
 
+    def encoded(self) -> FeaturesOnly | str:
+        """Return the features of the image without deciding it; the reason if it cannot be read."""
+        pipeline = self._adapter.pipeline
+        try:
+            if self._problem is not None:
+                raise self._problem
+            if self.features is not None:
+                return FeaturesOnly(self.features)
+            with answering():
+                return FeaturesOnly(pipeline.encode(pipeline.read(self._read()), None))
+        except ImageError as problem:
+            return str(problem)
+
     def answer(self) -> Prediction:
         """Return the prediction of `step` with the name, time and frame of the item.
 
@@ -78,9 +91,13 @@ class UpcomingImage(Generic[Item]):
             prediction = self.step()
         except ImageError as problem:
             prediction = unseen_prediction(str(problem))
-        if not isinstance(self.item, SourceItem):
-            return prediction
-        return replace(prediction, name=self.item.name, time=self.item.time, frame=self.item.frame)
+        return replace(prediction, **self.origin)
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Name, time and frame of the item of a source; empty for any other item."""
+        item = self.item
+        return {"name": item.name, "time": item.time, "frame": item.frame} if isinstance(item, SourceItem) else {}
 
     def prepare(self) -> None:
         """Read the image and compute its canonical view, unless it is already encoded; `step` raises any Error."""

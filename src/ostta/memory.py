@@ -124,6 +124,15 @@ class Memory:
             self.levels.remember(look.logits, decision.desired)
         self.steps += 1
 
+    def remember_scored(self, look: Look[Any], scored: Scored) -> None:
+        """Store what was learned from an image of a set that the score was fitted to, and count the step."""
+        decision = self.identifier.peek(scored.value, scored.evidence)
+        self.method.commit(self.state, look, decision, None)
+        self.identifier.remember(scored.value, scored.evidence)
+        if self.levels is not None:
+            self.levels.remember(look.logits, decision.desired)
+        self.steps += 1
+
     def expect_trial(self, gradient: Gradient | None) -> None:
         """Keep the values before `gradient`, which no image has been seen through yet; None clears them."""
         self.previous = None

@@ -18,6 +18,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import torch
 
 from .acceptance import Acceptance
@@ -104,6 +105,32 @@ class Pipeline:
             self.propose(turn)
             self.train(turn)
             return self.conclude(turn)
+
+    def step_all(self, images: Sequence[FeaturesOnly | str]) -> list[Prediction]:
+        """Fit to a whole set of images at once, and answer each. A string is the reason why an image is missing.
+
+        The order of the images does not matter: score, method, identifier and levels see them in an order that depends
+        on their features, and every answer is computed after all images were seen. The guard does not watch.
+        """
+        reasons = [image if isinstance(image, str) else unseen_reason(image.features) for image in images]
+        pairs = zip(images, reasons, strict=True)
+        seen = [image for image, reason in pairs if reason is None and not isinstance(image, str)]
+        memory, answers = self.memory, []
+        with self.in_use(), learning():
+            if seen:
+                rows = torch.stack([image.features for image in seen]).float().cpu().numpy()
+                order = np.random.default_rng(0).permutation(np.lexsort(rows.T))
+                scores = memory.score.fit_set(rows[order])
+                for place, scored in zip(order, scores, strict=True):
+                    memory.remember_scored(self.look_now(seen[place]), scored)
+                for number, place in enumerate(np.argsort(order)):
+                    turn = Turn(self.look_now(seen[number]), self.clock(), scored=scores[place])
+                    turn.encoded = turn.decided = turn.began
+                    turn.decision = memory.identifier.peek(turn.scored.value, turn.scored.evidence)
+                    self.propose(turn)
+                    answers.append(self.prediction(turn, self._without_levels(turn.look.logits)))
+        remaining = iter(answers)
+        return [next(remaining) if reason is None else unseen_prediction(reason) for reason in reasons]
 
     def predict(self, views: ViewSource) -> Prediction:
         """Answer from the current state. Changes nothing."""

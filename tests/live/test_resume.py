@@ -439,7 +439,7 @@ def test_a_full_disk_keeps_the_last_save(
     with monkeypatch.context() as patch:
         patch.setattr(journal_module, "_connected", small)
         done = stream(*arguments)
-    choice, problem = done.told.splitlines()
+    choice, *_, problem = done.told.splitlines()
     assert (done.code, "database or disk is full" in problem, choice[:9]) == (1, True, "Backbone ")
     steps = Adapter.restore(tmp_path / "s.ostta").steps
     assert 0 < steps < COUNT
@@ -489,7 +489,7 @@ def test_files_that_are_spoiled_while_a_stream_runs(
 
     monkeypatch.setattr(Pipeline, "conclude", spoiling)
     done = stream(photos, *CLASSES, "--state", state, "--out", tmp_path / "out", "--save-every", 2)
-    choice, problem = done.told.splitlines()
+    choice, *_, problem = done.told.splitlines()
     assert (done.code, sentence in problem, choice[:9]) == (1, True, "Backbone ")
     # What was saved before is whole, and a table that is gone is made again.
     assert Adapter.restore(state).steps >= 4

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-COMMANDS = "demo stream serve run compare"
+COMMANDS = "demo sort stream serve run compare"
 GROUPS = {
     "bench": (
         "Run suites of experiments and show results.",

@@ -54,8 +54,8 @@ Ahead = Annotated[
     typer.Option(
         min=1,
         max=1_024,
-        help="Number of images that are encoded in one batch before they are decided one by one; `ostta stream` uses "
-        "16 by default. Ignored for live sources and for methods that train the image tower. Scores change by less "
+        help="Number of images that are encoded in one batch before they are decided; `ostta stream` and `ostta sort` "
+        "use 16 by default. Ignored for live sources and for methods that train the image tower. Scores change by less "
         "than 1e-5.",
     ),
 ]

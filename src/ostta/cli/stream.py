@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,6 +30,23 @@ class Sort(StrEnum):
 
     copy = "copy"
     link = "link"
+
+
+Accept = Annotated[
+    list[str] | None,
+    typer.Option(
+        help='Minimum probability of being known at which an image is assigned a class, such as 0.8, or "person: '
+        '0.9" for one class; repeat it for several classes.  [default: 0.5]'
+    ),
+]
+
+
+def parse_settings(set_: list[str] | None, accept: list[str] | None) -> dict[str, Any]:
+    """Return the options by name; an Error if `accept` is given twice."""
+    options = parse_options(set_ or [])
+    if accept and {"accept", "adapter.accept"} & options.keys():
+        raise Error("`accept` is given twice, by --accept and by --set: use one of them.", code="option-conflict")
+    return {**options, **({"accept": accept} if accept else {})}
 
 
 def stream(
@@ -67,13 +85,7 @@ def stream(
     dtype: Dtype = "float32",
     guard: Guard = None,
     set_: Set = None,
-    accept: Annotated[
-        list[str] | None,
-        typer.Option(
-            help='Minimum probability of being known at which an image is assigned a class, such as 0.8, or "person: '
-            '0.9" for one class; repeat it for several classes.  [default: 0.5]'
-        ),
-    ] = None,
+    accept: Accept = None,
     state: Annotated[
         Path | None,
         typer.Option(
@@ -139,9 +151,7 @@ def stream(
 
     if (sort is not None or draw) and out is None:
         raise Error("--sort and --draw write to a folder: name it with --out.", code="option-missing")
-    options = parse_options(set_ or [])
-    if accept and {"accept", "adapter.accept"} & options.keys():
-        raise Error("`accept` is given twice, by --accept and by --set: use one of them.", code="option-conflict")
+    options = parse_settings(set_, accept)
     given, chosen, note = choose_inputs(sources, None if classes is None else parse_classes(classes), backbone, state)
     settings = AdapterSettings(
         classes=given,
@@ -152,7 +162,7 @@ def stream(
         profile=profile,
         seed=seed,
         guard=guard,
-        options={**options, **({"accept": accept} if accept else {})},
+        options=options,
     )
     output = None
     if out is not None:
@@ -163,4 +173,6 @@ def stream(
     ) as (live, source):  # fmt: skip
         if note:
             typer.echo(note, err=True)
+        if not follow and any(map(os.path.isdir, sources)):
+            typer.echo("`ostta sort` classifies a folder at once: the order of its images does not matter.", err=True)
         show_stream(live, source, panel=panel)

@@ -168,6 +168,7 @@ class FieldScore(Score):
         self.reset()
         self.seen = len(rows)
         if len(rows) < FIRST_FIT:
+            self._waiting = list(rows)
             return [Scored(PRIOR, {"images": float(self.seen)})] * len(rows)
         order = np.lexsort(rows.T[:8])
         rows = rows[order]

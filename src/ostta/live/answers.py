@@ -112,7 +112,7 @@ class LiveStream:
             answer["events"] = [*answer.get("events", ()), *events]
         # A video frame is not a file.
         path = item.path if item.frame is None and "error" not in answer else None
-        return self.journal.add(self.adapter.steps, item.key, path, _named(item, answer))
+        return self.journal.add(self.adapter.steps, item.key, path, with_name(item, answer))
 
 
 @contextmanager
@@ -172,7 +172,7 @@ def _image_of(arrival: Arrival) -> ImageSource:
     return arrival.item.require_image()
 
 
-def _named(item: Item, answer: dict[str, Any]) -> dict[str, Any]:
+def with_name(item: Item, answer: dict[str, Any]) -> dict[str, Any]:
     """Add the image name, its bytes if it is not valid Unicode, and the video frame to the answer."""
     name = item.name
     content: dict[str, Any] = {"image": name}

@@ -18,6 +18,7 @@ from ..io import readable
 from ..sources import Source
 from ..sources import open as open_source
 from ..sources.files import SkippedFiles
+from ..sources.source import Skip
 from .answers import LiveStream, open_stream
 from .outputs import OutputOptions
 from .state_keeper import AdapterSettings
@@ -59,6 +60,39 @@ def check_features(sources: Sequence[str], adapter: Adapter) -> None:
             file.require_encoder(name, adapter.backbone, adapter.features_suffice, adapter.method_name)
 
 
+def open_outside(
+    sources: Sequence[str], output: OutputOptions | None, knows: Skip | None = None, **options: Any
+) -> Source:
+    """Open the sources without the pictures of the output folder, and without the items that `knows` selects.
+
+    Raise an Error if a source is in the output folder. `options` are those of `ostta.sources.open`.
+    """
+    for name in sources:
+        if output is not None and output.contains_picture(os.path.join(name, "")):
+            raise Error(
+                f"{readable(name)} is in the output folder {output.path}, so the stream would process its own output: "
+                "give another --out.",
+                code="output-mismatch",
+            )
+    own = SkippedFiles()
+
+    def skip(key: str) -> bool:
+        if output is None or not output.contains_picture(key.rsplit("|", 2)[0]):
+            return knows is not None and knows(key)
+        if not own.outputs:
+            own.outputs.add(str(output.path))
+            own.report(source)
+        return True
+
+    source = open_source(*sources, skip=skip, **options)
+    return source
+
+
+def description(command: str, source: Source, sources: Sequence[str]) -> dict[str, Any]:
+    """Return the title of the page, and the sources."""
+    return {"title": f"ostta {command}: {readable(source.name)}", "sources": [readable(name) for name in sources]}
+
+
 @contextmanager
 def open_inputs(
     sources: Sequence[str],
@@ -75,27 +109,10 @@ def open_inputs(
         for name in sources:
             if name.startswith(PREFIX):
                 raise Error(f"--sort and --draw need images, but {name} has only features.", code="images-missing")
-    for name in sources:
-        if output is not None and output.contains_picture(os.path.join(name, "")):
-            raise Error(
-                f"{readable(name)} is in the output folder {output.path}, so the stream would process its own output: "
-                "give another --out.",
-                code="output-mismatch",
-            )
     streams: list[LiveStream] = []
-    own = SkippedFiles()
-
     # The source asks which images to skip only after the stream is open.
-    def skip(key: str) -> bool:
-        if output is None or not output.contains_picture(key.rsplit("|", 2)[0]):
-            return streams[0].journal.knows(key)
-        if not own.outputs:
-            own.outputs.add(str(output.path))
-            own.report(source)
-        return True
-
-    source = open_source(*sources, every=every, follow=follow, skip=skip)
-    about = {"title": f"ostta stream: {readable(source.name)}", "sources": [readable(name) for name in sources]}
+    source = open_outside(sources, output, lambda key: streams[0].journal.knows(key), every=every, follow=follow)
+    about = description("stream", source, sources)
     check = partial(check_features, sources)
     with source, open_stream(settings, state, output, about=about, check=check, **options) as live:
         streams.append(live)

@@ -9,14 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ..config.declare import Options, option
 from ..config.plugins import accept_former_name
 from ..core.banks import FeatureMemory
 from ..core.checks import require_names
 from ..core.losses import energy_score, max_score, max_softmax_score
-from ..core.types import Decision, Look, Preprocessing, Scored
+from ..core.types import Decision, Error, Look, Preprocessing, Scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Score:
 
     A score without a memory implements only `__init__` and `value`. Any class with the same functions works as well.
 
-    Only `remember`, `reset` and `load` change a score.
+    Only `remember`, `fit_set`, `reset` and `load` change a score.
 
     Options:     a frozen dataclass with defaults; optional.
     about:       one line for `ostta ls scores`.
@@ -79,6 +81,16 @@ class Score:
 
     def remember(self, look: Look[Any], scored: Scored, decision: Decision) -> None:
         """Store the image in the memory, after its step succeeded. `scored` is the result of `value`."""
+
+    def fit_set(self, rows: NDArray[np.float32]) -> list[Scored]:
+        """Fit to the unit features [N, D] of a whole set of images at once, and return the score of each.
+
+        The memory then holds a balanced sample of the set, so that a stream can go on from it.
+        """
+        raise Error(
+            f"{type(self).__name__} scores images one by one: use the score 'field' for a whole set of images.",
+            code="option-conflict",
+        )
 
     def memories(self) -> Mapping[str, FeatureMemory]:
         """Return banks of features by name; banks of known and unknown images are called desired and undesired."""

@@ -31,9 +31,10 @@ MARKUP = (b"<", b"%PDF")
 NAMED_FILES = 10
 # Maximum size of one image in an archive, in bytes.
 MAX_BYTES = 256 * 1024 * 1024
-# A folder with the file RECORD is the output of `ostta stream`, which writes pictures to the folders PICTURES in it.
-RECORD, PICTURES = "pictures.jsonl", ("sorted", "drawn")
-OUTPUT = {RECORD, "predictions.csv", "predictions.parquet", "report.html", *PICTURES}
+# A folder with the file RECORD is the output of `ostta stream` or `ostta sort`, which write pictures to the folders
+# PICTURES in it; `ostta sort` also writes FEATURES.
+RECORD, PICTURES, FEATURES = "pictures.jsonl", ("sorted", "drawn"), "features.npz"
+OUTPUT = {RECORD, FEATURES, "predictions.csv", "predictions.parquet", "report.html", *PICTURES}
 
 
 def has_image_name(name: str | Path) -> bool:
@@ -74,7 +75,7 @@ class SkippedFiles:
             sentences.append(f"{files}: {', '.join(names + more)}.")
         if self.outputs:
             folders = ", ".join(shown(readable(folder)) for folder in sorted(self.outputs)[:NAMED_FILES])
-            sentences.append(f"The output of `ostta stream` in {folders} was left out.")
+            sentences.append(f"The output of `ostta sort` and `ostta stream` in {folders} was left out.")
         return " ".join(sentences)
 
     def without_output(self, folder: str, entries: Iterable[os.DirEntry[str]]) -> list[os.DirEntry[str]]:

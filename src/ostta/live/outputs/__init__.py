@@ -9,6 +9,6 @@ names.py      file names that are valid on every system
 
 from __future__ import annotations
 
-from .folder import OutputFolder, OutputOptions
+from .folder import OutputFolder, OutputOptions, check_unused
 
-__all__ = ["OutputFolder", "OutputOptions"]
+__all__ = ["OutputFolder", "OutputOptions", "check_unused"]

@@ -30,18 +30,41 @@ PAGE_EVERY = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-    """Options of an output folder. `page` returns the content of `report.html`."""
+    """Options of an output folder. `page` returns the content of `report.html`.
+
+    replace: the results are complete, and those of an earlier run with `replace` are replaced.
+    """
 
     path: Path
     page: Callable[[Digest, ExamplePictures, Mapping[str, Any], Memory], str]
     sort: Sort | None = None
     draw: bool = False
+    replace: bool = False
 
     def contains_picture(self, path: str) -> bool:
         """Return whether a path is in one of the folders to which pictures are written."""
         # The file itself is not resolved, because a sorted picture may be a link.
         folder = Path(os.path.realpath(os.path.dirname(path)))
         return any(folder.is_relative_to(os.path.realpath(self.path / name)) for name in PICTURES)
+
+
+def check_unused(options: OutputOptions, record: PictureRecord | None = None) -> None:
+    """Raise an Error if a file of somebody else is where a new stream would write."""
+    own = (record or PictureRecord(options.path)).own_files() if options.replace else set()
+    table = options.path / "predictions.csv"
+    if table not in own and not Table(table).is_empty():
+        raise Error(
+            f"{options.path} has the predictions of another stream: give another folder, or the --state of that "
+            "stream.",
+            code="output-mismatch",
+        )
+    written = [options.path / name for name in (RECORD, "predictions.parquet", "report.html")]
+    # With a record, sources leave out both folders.
+    folders = [options.path / name for name in PICTURES if options.sort or options.draw]
+    files = (path for folder in folders for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    for path in chain(written, files):
+        if path not in own and os.path.lexists(path):
+            raise foreign(path)
 
 
 class OutputFolder:
@@ -51,7 +74,8 @@ class OutputFolder:
     predictions.parquet   the same rows, written at the end
     report.html           a page about the stream, updated about every minute and at the end
     sorted/ drawn/        pictures by row number, written immediately; pictures of lost rows are removed at the start
-    pictures.jsonl        row, path and size of these pictures; no other file is removed or overwritten
+    pictures.jsonl        row, path and size of these pictures, and with `replace` of the three files above; no other
+                          file is removed or overwritten
     """
 
     def __init__(
@@ -63,7 +87,7 @@ class OutputFolder:
         memory: Callable[[], Memory],
         accept: float | None = 0.5,
     ) -> None:
-        self.path, self._page = options.path, options.page
+        self.path, self._page, self._options = options.path, options.page, options
         if find_spec("pyarrow") is None:
             raise Error(
                 '`--out` writes a parquet file, which needs pyarrow: install it with `pip install "ostta[stream]"`.',
@@ -79,6 +103,9 @@ class OutputFolder:
         self._sorted = SortedFiles(folders[0], classes, options.sort, record) if options.sort else None
         self._drawn = DrawnPictures(folders[1], record) if options.draw else None
         self._check(known, record)
+        self._record = record if options.replace else None
+        if self._record is not None:
+            self._record.restart()
         self._progress = self._opened(known)
         record.forget(journal.last)
         counts = {REJECTED: self.digest.rejected, UNDECIDED_EXAMPLES: self.digest.undecided, **self.digest.classes}
@@ -129,6 +156,8 @@ class OutputFolder:
         """Write the page and the parquet file."""
         self.write_page()
         self._table.write_parquet(self.path / "predictions.parquet")
+        if self._record is not None:
+            self._record.add_results(finished=True)
 
     def write_page(self) -> None:
         """Write the current page."""
@@ -142,19 +171,7 @@ class OutputFolder:
         if known is not None:
             record.check(self._journal.last)
             return
-        if not self._table.is_empty():
-            raise Error(
-                f"{self.path} has the predictions of another stream: give another folder, or the --state of that "
-                "stream.",
-                code="output-mismatch",
-            )
-        written = [self.path / name for name in (RECORD, "predictions.parquet", "report.html")]
-        # With a record, sources leave out both folders.
-        folders = [self.path / name for name in PICTURES if self._sorted or self._drawn]
-        files = (path for folder in folders for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-        for path in chain(written, files):
-            if os.path.lexists(path):
-                raise foreign(path)
+        check_unused(self._options, record)
 
     def _opened(self, known: Progress | None) -> Progress:
         make_folder(self.path)

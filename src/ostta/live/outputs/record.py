@@ -16,6 +16,8 @@ from ...sources.files import PICTURES, RECORD
 MOST_DRAWN = 10_000
 # Entries in memory: a row has at most two pictures, and drawn pictures are looked up after MOST_DRAWN rows.
 MOST_ENTRIES = 3 * MOST_DRAWN
+# Files that `ostta sort` records too, because its next run replaces them; any size is valid until they are finished.
+RESULTS, ANY_SIZE = ("predictions.csv", "predictions.parquet", "report.html"), -1
 
 
 class PictureRecord:
@@ -40,8 +42,30 @@ class PictureRecord:
                     entry = parse_json(line)
                     row, name, size = int(entry["row"]), str(entry["file"]), int(entry["size"])
                     parts = PurePosixPath(name).parts
-                    if row > after and parts[0] in PICTURES and ".." not in parts:
-                        self._entries[name], self._last = (row, size), name
+                    if name in RESULTS or (row > after and parts[0] in PICTURES and ".." not in parts):
+                        self._entries[name], self._last = (row, size), "" if name in RESULTS else name
+
+    def own_files(self) -> set[Path]:
+        """Return the recorded files that nobody has changed, and the record itself if it has the results."""
+        own = {self._folder / name for name in self._entries if self._is_own(name)}
+        return own | ({self._path} if any(name in self._entries for name in RESULTS) else set())
+
+    def restart(self) -> None:
+        """Remove all recorded files, and begin a new record with the results that will be written."""
+        make_folder(self._folder)
+        for path in [self._folder / name for name in self._entries]:
+            self.remove(path)
+            if path.parent != self._folder:
+                with suppress(OSError):  # other files are in the folder
+                    path.parent.rmdir()
+        self._path.unlink(missing_ok=True)
+        self._last = ""
+        self.add_results(finished=False)
+
+    def add_results(self, *, finished: bool) -> None:
+        """Record the results, with their sizes if they are finished."""
+        for name in RESULTS:
+            self._note(0, name, _size(self._folder / name) if finished else ANY_SIZE)
 
     def check(self, last: int) -> None:
         """Raise an Error if a picture of a row after `last` was replaced by another file."""
@@ -74,24 +98,28 @@ class PictureRecord:
         with translate_errors("file-not-written", f"{path} could not be written ({{reason}}).", OSError):
             if os.path.lexists(path):
                 raise foreign(path)
-            with open(self._path, "ab") as file:
-                file.write(json.dumps({"row": row, "file": name, "size": size}).encode() + b"\n")
+            self._note(row, name, size)
             if isinstance(content, Path):
                 path.symlink_to(content)
             else:
                 with open(path, "xb") as file:
                     file.write(content)
-        self._entries[name] = (row, size)
         while len(self._entries) > MOST_ENTRIES:
             del self._entries[next(iter(self._entries))]
+
+    def _note(self, row: int, name: str, size: int) -> None:
+        with open(self._path, "ab") as file:
+            file.write(json.dumps({"row": row, "file": name, "size": size}).encode() + b"\n")
+        self._entries[name] = (row, size)
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self._folder).as_posix()
 
     def _is_own(self, name: str) -> bool:
-        _, size = self._entries.get(name, (0, -1))
-        found = _size(self._folder / name)
-        return found == size or (name == self._last and 0 <= found < size)
+        if name not in self._entries:
+            return False
+        size, found = self._entries[name][1], _size(self._folder / name)
+        return found == size or (found >= 0 and (size == ANY_SIZE or (name == self._last and found < size)))
 
 
 def foreign(path: Path) -> Error:
