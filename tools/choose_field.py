@@ -45,6 +45,7 @@ from ostta.core.levels import Levels
 from ostta.core.overlay import encode
 from ostta.data.views import canonical
 from ostta.field import FieldOptions, FieldScore, fit_to_text, solve
+from ostta.identifiers import LDA
 from ostta.scores.base import Setting
 
 RATIOS = (1.0, 0.1, 0.0)
@@ -181,13 +182,11 @@ def decide(
 
 
 def run(stream: Stream, at_once: bool = False, **options: Any) -> dict[str, Any]:
-    _, _, text, rows, labels, scale, centre = stream
-    if "method" in options:
-        wrapped = ostta.backbones.wrap(None, torch.from_numpy(np.ascontiguousarray(text)), logit_scale=scale)
-        adapter = ostta.load(wrapped, [f"class {number}" for number in range(len(text))], **options)
-        found = [adapter.step_features(torch.from_numpy(row)) for row in rows]
-        accepted, classes = np.array([each.known for each in found]), np.array([each.index for each in found])
-        odds = None
+    _, _, text, rows, labels, _, centre = stream
+    if options.get("frozen"):
+        lda = LDA()
+        accepted = np.array([lda.observe(score).desired for score in (rows @ text.T).max(1).tolist()])
+        classes, odds = (rows @ text.T).argmax(1), None
     else:
         fixed = options.pop("fixed", {})
         with patch.dict(vars(solve), fixed), patch.dict(vars(fit_to_text), fixed):
@@ -267,7 +266,7 @@ def encode_nothing(views: torch.Tensor) -> torch.Tensor:
 
 
 def _choices(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    choices: dict[str, dict[str, Any]] = {FROZEN: {"method": "zero_shot"}, "field": {}}
+    choices: dict[str, dict[str, Any]] = {FROZEN: {"frozen": True}, "field": {}}
     if given.sensitivity:
         for field in fields(FieldOptions):
             for factor in (0.8, 1.2):

@@ -14,6 +14,7 @@ from helpers.cases import backbone
 from helpers.errors import raises
 from ostta.backbones import wrap
 from ostta.field.options import FieldOptions
+from ostta.field.score import TEMPERATURE
 from ostta.field.side_evidence import SideModel, fit_side
 from ostta.field.words import MOST_WORDS, everyday
 
@@ -176,7 +177,7 @@ def test_the_evidence_of_a_prediction_adds_up():
     evidence, row = prediction.evidence, rows[-1]
     assert evidence["over_words"] == pytest.approx(float(row[:3].max() - row[3:6].max()), abs=1e-6)
     share = evidence["share_known"]
-    parts = np.log(share / (1 - share)) + sum(
+    parts = np.log(share / (1 - share)) / TEMPERATURE + sum(
         evidence[f"from_{part}"] for part in ("text", "neighbours", "distance", "words")
     )
     assert prediction.score == pytest.approx(parts)

@@ -44,12 +44,13 @@ term vanishes.
 **How many unknown images there seem to be.** p is the share of known images. About 40 % of the unknown images have
 u < m_0, so the share of images with u < m_0, less what the known ones contribute, limits 1 - p.
 
-**Together**, with n votes that the neighbours are worth:
+**Together**, with n votes that the neighbours are worth, and the temperature T = 1.5, because the pieces of evidence
+repeat each other:
 
-    log-odds = log p/(1-p)                                       the share of known images
-             + log [(1-e) N(u; m_c, s) / N(u; m_0, s_0) + e]     the text; constant below m_0 and above m_c
-             + n [v log a/b + (1-v) log (1-a)/(1-b)]             the neighbours
-             + side(r) + side(d)                                 the distance, and the words
+    T log-odds = log p/(1-p)                                       the share of known images
+               + log [(1-e) N(u; m_c, s) / N(u; m_0, s_0) + e]     the text; constant below m_0 and above m_c
+               + n [v log a/b + (1-v) log (1-a)/(1-b)]             the neighbours
+               + side(r) + side(d)                                 the distance, and the words
 
 An image is known if its log-odds are positive; their logistic function is `Prediction.probability`.
 

@@ -31,6 +31,8 @@ from .words import Words, expanded
 
 # Log-odds before the first fit, and the number of images before it.
 PRIOR, FIRST_FIT = math.log(USUAL_SHARE / (1 - USUAL_SHARE)), 4
+# The pieces of evidence repeat each other, so their sum is divided by this number (docs/experiments/deciding.md).
+TEMPERATURE = 1.5
 # Largest number of images of a set that the model is fitted to; the others are compared with these.
 LARGEST_SAMPLE = 2_000
 
@@ -139,6 +141,7 @@ class FieldScore(Score):
         parts = model.log_odds(fits, own.argmax(1), votes, nearness)
         if model.words is not None:
             parts = (*parts, model.words.evidence(advantages, fits))
+        parts = tuple(part / TEMPERATURE for part in parts)
         totals, above = np.sum(parts, axis=0), model.above_chance(fits)
         names = ("from_text", "from_neighbours", "from_distance", "from_words")
         return [
