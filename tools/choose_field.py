@@ -3,7 +3,7 @@
     python tools/choose_field.py encode --work WORK --mnist DIR --caltech caltech101/dev.parquet --out embedded.npz
     python tools/choose_field.py measure --real data/real --golden golden/veil --embedded embedded.npz --set votes=2,3,4
     python tools/choose_field.py measure ... --sensitivity                     # every number at -20 % and +20 %
-    python tools/choose_field.py measure ... --orders 10 --save field.npz      # ten orders; probabilities for diagrams
+    python tools/choose_field.py measure ... --orders 10
     python tools/choose_field.py measure ... --set-at-once                     # one fit to all images of a stream
 
 `encode` computes features of held-out training images (see `choose.py`) under the ten development corruptions.
@@ -202,7 +202,6 @@ def run(stream: Stream, at_once: bool = False, **options: Any) -> dict[str, Any]
         probability = 1 / (1 + np.exp(-odds))
         bins = np.array_split(np.argsort(probability, kind="stable"), 15)
         result["ece"] = sum(len(b) * abs(probability[b].mean() - known[b].mean()) for b in bins) / len(known)
-        result["pairs"] = np.stack([probability, known])
     return result
 
 
@@ -221,20 +220,13 @@ def measure(given: argparse.Namespace) -> None:
         for (backbone, arrangement, ratio), rows in sorted(cells.items(), key=lambda item: (*item[0][:2], -item[0][2])):
             values = np.sort([row["figure"] for row in rows])
             tenth = values[: max(1, len(values) // 10)].mean()
-            shown = [key for key in rows[0] if key not in ("figure", "pairs", "stream")]
+            shown = [key for key in rows[0] if key not in ("figure", "stream")]
             others = "  ".join(f"{key} {np.mean([row[key] for row in rows]):.3g}" for key in shown)
             against = "" if name == FROZEN else _difference(rows, figures[FROZEN][backbone, arrangement, ratio])
             cell = f"{backbone:9} {arrangement:9} {ratio:4}"
             print(f"{name:20} {cell}  {values.mean():6.2f}  worst tenth {tenth:6.2f}  {others}  {against}")
     if len(choices) > 2:
         _left_out(figures)
-    if given.save is not None:
-        pairs: dict[str, list[np.ndarray]] = defaultdict(list)
-        for (backbone, arrangement, ratio), rows in figures["field"].items():
-            for row in rows if arrangement == "shuffled" else ():
-                unknown = row["stream"].partition("/")[2]
-                pairs[f"{backbone} {ratio} {unknown}".strip()].append(row["pairs"])
-        np.savez(given.save, **{key: np.concatenate(parts, 1) for key, parts in pairs.items()})
 
 
 def _difference(rows: list[dict[str, Any]], frozen: list[dict[str, Any]]) -> str:
@@ -306,7 +298,6 @@ def main(arguments: list[str] | None = None) -> None:
     measuring.add_argument("--arrangements", default="shuffled,bursts,ordered")
     measuring.add_argument("--set-at-once", action="store_true", help="one fit to all images of a stream")
     measuring.add_argument("--sensitivity", action="store_true")
-    measuring.add_argument("--save", type=Path, help="probabilities and truth of the rule, for draw_deciding.py")
     given = parser.parse_args(arguments)
     encode_embedded(given) if given.command == "encode" else measure(given)
 

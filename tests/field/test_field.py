@@ -15,6 +15,7 @@ from helpers.errors import raises
 from helpers.paths import SHARED
 from ostta import Error
 from ostta.core.types import Scored
+from ostta.data import open_dataset
 from ostta.field import FieldIdentifier, FieldOptions, FieldScore
 from ostta.field.memory import OLDEST, kept
 from ostta.field.model import fit
@@ -265,3 +266,22 @@ def test_it_holds_on_features_of_real_backbones(backbone: str, least: float) -> 
             desired, undesired = (known & right)[labels >= 0].mean(), (~known)[labels < 0].mean()
             found.append(200 * desired * undesired / (desired + undesired))
     assert np.mean(found) > least
+
+
+@pytest.mark.slow
+def test_photographs_in_name_order() -> None:
+    """The photographs that ship, as a folder has them: class by class, known and unknown ones mixed by their names."""
+    photos, images = ostta.backbones.load("photos"), []
+    for name in ("sample:photos", "sample:photos_unknown"):
+        source = open_dataset(name)
+        images += [(source.classes[source.labels[number]], source.image(number)) for number in range(len(source))]
+    images.sort(key=lambda image: image[0])
+    classes = ["elephant", "laptop", "umbrella"]
+    adapter = ostta.load(photos, classes)
+    whole = ostta.classify(photos, classes, [image for _, image in images]).predictions
+    for predictions, least in ((whole, 90), ([adapter.step(image) for _, image in images], 87)):
+        known = np.array([name in classes for name, _ in images])
+        right = np.array([each.label == name for each, (name, _) in zip(predictions, images, strict=True)])
+        rejected = np.array([not each.known for each in predictions])
+        accuracies = right[known].mean(), rejected[~known].mean()
+        assert 200 * np.prod(accuracies) / np.sum(accuracies) > least

@@ -121,7 +121,7 @@ class FieldScore(Score):
     def _judged(self, model: StreamModel, rows: Singles) -> tuple[NDArray[np.bool_], Indices]:
         """Whether each image is known, and its best class."""
         best = model.units.centre.subtracted(rows, self.cosines(rows))[1].argmax(1)
-        return np.array([scored.value > 0 for scored in self._scored(model, rows)]), best
+        return np.sum(self._evidence(model, rows)[0], axis=0) > 0, best
 
     def _over_words(self, rows: Singles, cosines: Floats) -> tuple[Floats, list[str | None]]:
         """Largest cosine to a class less that to a word [N], and the word of each image that is more like a word."""
@@ -131,8 +131,10 @@ class FieldScore(Score):
         advantages = cosines.max(1) - np.array([cosine for _, cosine in nearest])
         return advantages, [word if over < 0 else None for (word, _), over in zip(nearest, advantages, strict=True)]
 
-    def _scored(self, model: StreamModel, rows: Singles, members: bool = False) -> list[Scored]:
-        """Score images; `members` are the images of the model itself."""
+    def _evidence(
+        self, model: StreamModel, rows: Singles, members: bool = False
+    ) -> tuple[list[Floats], Floats, Floats, Floats, list[str | None]]:
+        """Pieces of the log-odds, fits, votes, advantages over the words, and words that images are more like."""
         cosines = self.cosines(rows)
         centred, own, nearness = model.units.centre.subtracted(rows, cosines)
         fits = model.units.fit(own)
@@ -141,7 +143,11 @@ class FieldScore(Score):
         parts = model.log_odds(fits, own.argmax(1), votes, nearness)
         if model.words is not None:
             parts = (*parts, model.words.evidence(advantages, fits))
-        parts = tuple(part / TEMPERATURE for part in parts)
+        return [part / TEMPERATURE for part in parts], fits, votes, advantages, most_like
+
+    def _scored(self, model: StreamModel, rows: Singles, members: bool = False) -> list[Scored]:
+        """Score images; `members` are the images of the model itself."""
+        parts, fits, votes, advantages, most_like = self._evidence(model, rows, members)
         totals, above = np.sum(parts, axis=0), model.above_chance(fits)
         names = ("from_text", "from_neighbours", "from_distance", "from_words")
         return [
