@@ -6,14 +6,13 @@ import importlib
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from . import _aliases, backbones, identifiers, scores, sources
+from . import backbones, identifiers, scores, sources
 from .adapter import Adapter, load
 from .config import plugins
 from .config import resolve as options
 from .core.types import Decision, Error, Event, ImageError, InUseError, Prediction, Verdict
 from .data.images import ImageSource
 
-_aliases.install()
 restore = Adapter.restore
 
 try:

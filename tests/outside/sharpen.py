@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
+from ostta.config.declare import Options, option
 from ostta.methods import Facts, Proposal, Tuned
-from ostta.options import Options, option
 
 
 @dataclass(frozen=True)
