@@ -176,7 +176,7 @@ class Memory:
 
     def tensors(self) -> Tensors:
         """Return everything except the number of steps, which state files store separately and snapshots ignore."""
-        # Levels and updates are stored only if they are in use, because older state files have neither.
+        # Levels and updates are stored only if they are in use.
         return named(
             method=self.state.tensors(),
             score=self.score.tensors(),

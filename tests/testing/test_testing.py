@@ -54,20 +54,6 @@ def test_a_score_is_checked_on_the_given_backbone() -> None:
         check_score(OfEight, steps=50)
 
 
-def test_a_plug_in_with_the_former_name_of_remember_works() -> None:
-    class Former(LDA):
-        """Written when `remember` was called `take`."""
-
-        def take(self, score: float, evidence: object = None) -> None:
-            self.scores_seen = getattr(self, "scores_seen", 0) + 1
-            super().take(score)  # type: ignore[misc]
-
-    one = ostta.load("embedded", CLASSES, "zero_shot", Former)
-    for image in images(3):
-        one.step(image)
-    assert (one.identifier.scores_seen, len(one.identifier.bank)) == (3, 3)  # type: ignore[attr-defined]
-
-
 def test_the_example_learns_in_a_pool() -> None:
     pool = ostta.StreamPool("embedded")
     pool.add("one", CLASSES, method=ClassMeans)

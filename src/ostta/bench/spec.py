@@ -26,7 +26,7 @@ from pydantic import (
 
 from ..config import plugins
 from ..config.profiles import apply_profile
-from ..config.resolve import canonical, with_old_names
+from ..config.resolve import canonical
 from ..core.types import Error
 from ..data.corruptions import corruption_names
 from ..data.names import is_file, is_own, placed
@@ -391,11 +391,10 @@ def changed(spec: RunSpec, **fields: Any) -> RunSpec:
 
 
 def identity(spec: RunSpec) -> dict[str, Any]:
-    """Return the identity of a run: the spec without the number of the GPU, with the original names of options."""
+    """Return the identity of a run: the spec without the number of the GPU."""
     content: dict[str, Any] = spec.model_dump(mode="json")
     if "device" in content:
         content["device"] = spec.device.partition(":")[0]
-    content["options"] = with_old_names(spec.method, content["options"])
     return content
 
 

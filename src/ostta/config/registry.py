@@ -13,7 +13,7 @@ from ..core.checks import shown
 from ..core.types import Error
 from ..field import FieldIdentifier, FieldScore
 from ..identifiers import IDENTIFIERS, Identifier
-from ..methods import METHODS, Method, Tuned
+from ..methods import METHODS, Method
 from ..scores import SCORES, Score
 from . import plugins
 
@@ -179,10 +179,6 @@ def _by_name(kind: ComponentKind, name: str) -> Component:
 
 
 def _require_parts(kind: ComponentKind, given: type[Any]) -> None:
-    if kind != "method":
-        plugins.accept_former_name(given)
-    elif hasattr(given, "propose") and not hasattr(given, "answer"):  # a method written for version 0.2
-        given.answer = Tuned.answer
     for part in _PARTS[kind]:
         if not hasattr(given, part):
             raise Error(
