@@ -284,8 +284,8 @@ def test_what_is_not_named_comes_from_the_profile() -> None:
     assert parts(profile="field", score="max") == ("zero_shot", "max", "lda")
     # An identifier that can judge one score only brings it along.
     assert parts(profile="field", identifier="msp") == ("zero_shot", "msp", "msp")
-    assert parts(profile="reference", identifier="adaptive") == ("rosita", "max", "adaptive")
-    assert parts(identifier="adaptive") == ("rosita", "max", "adaptive")
+    assert parts(profile="reference", identifier="daf") == ("rosita", "max", "daf")
+    assert parts(identifier="daf") == ("rosita", "max", "daf")
     with raises("identifier-unknown"):
         parts(profile="field", identifier="ldaa")
 

@@ -852,7 +852,7 @@ def test_without_a_state_the_journal_keeps_nothing(photos: Path) -> None:
 
 
 # --- warming up -------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("identifier", ["lda", "daf", "adaptive"])
+@pytest.mark.parametrize("identifier", ["lda", "daf"])
 def test_the_first_images_are_warming_up(identifier: str) -> None:
     one = adapter("zero_shot", identifier)
     found = [prediction.warming_up for prediction in one.stream(images(TRUSTED + 3))]

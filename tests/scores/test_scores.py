@@ -29,7 +29,7 @@ def test_without_a_score_it_is_the_identifiers_or_max() -> None:
     assert find_components("zero_shot", "msp", "lda").score.name == "msp"
 
 
-@pytest.mark.parametrize(("score", "identifier"), [("max", "msp"), ("neighbours", "msp"), ("max", "adand")])
+@pytest.mark.parametrize(("score", "identifier"), [("max", "msp"), ("energy", "msp"), ("max", "adand")])
 def test_an_identifier_that_judges_one_score_refuses_others(score: str, identifier: str) -> None:
     needed = {"msp": "msp", "adand": "detector"}[identifier]
     said = f"^The identifier '{identifier}' requires the score '{needed}', not '{score}'\\.$"

@@ -407,8 +407,8 @@ def is_frozen(spec: RunSpec) -> bool:
 def name_of(spec: RunSpec) -> str:
     """Return the name of a run in tables: its method, and score, identifier and guard if they are not the defaults.
 
-    >>> name_of(RunSpec(method="zero_shot", score="neighbours"))
-    'zero_shot neighbours'
+    >>> name_of(RunSpec(method="zero_shot", score="energy"))
+    'zero_shot energy'
     """
     picked = apply_profile(spec.profile)
     if spec.profile == "field" and all(getattr(spec, part) == getattr(picked, part) for part in PARTS):

@@ -18,7 +18,7 @@ from itertools import chain
 from typing import Any, Literal, get_args, get_origin
 
 from ..acceptance import accept_lines
-from ..contrib import AdaptiveOptions, CLIPTTAOptions, DartOptions, NeighboursOptions
+from ..contrib import CLIPTTAOptions, DartOptions
 from ..core.checks import shown
 from ..core.types import Error
 from ..field import FieldIdentifierOptions, FieldOptions
@@ -48,10 +48,10 @@ from .declare import PROFILES, Options, describe_type, option, profile_values, t
 from .registry import COMPONENT_KINDS, Components, find_components, list_components, require_known, suggest
 
 __all__ = [
-    "AdaNDOptions", "AdapterOptions", "AdaptiveOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions",
+    "AdaNDOptions", "AdapterOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions",
     "DartOptions", "DetectorOptions", "DictionaryOptions", "EnergyOptions", "EntropyOptions",
     "FieldIdentifierOptions", "FieldOptions", "GuardOptions", "LDAOptions", "MCMOptions", "MSPOptions", "MaxOptions",
-    "MaxSoftmaxOptions", "NeighboursOptions", "OGAOptions", "OnZetaOptions", "Options", "PAlignCOptions",
+    "MaxSoftmaxOptions", "OGAOptions", "OnZetaOptions", "Options", "PAlignCOptions",
     "PAlignOptions", "PrototypesOptions", "Resolved", "RositaOptions", "TDAOptions", "TPTCOptions", "TPTOptions",
     "UniEntOptions", "ZeroShotOptions", "option", "resolve",
 ]  # fmt: skip
