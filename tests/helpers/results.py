@@ -20,7 +20,8 @@ def made(spec: RunSpec, hm: float | None, *, origin: str = "official", **changes
         "options": {"method": {"k": 5, "undesired_bank": 64, "lr": 0.001}},
         "option_sources": {"method": {"k": "default", "undesired_bank": "default", "lr": "backbone"}},
         "stream": {
-            "hash": "s", "identity": f"{stream_key(spec)} {spec.seed}", "desired": side, "undesired": side | {"origin": "official"},
+            "hash": "s", "identity": f"{stream_key(spec)} {spec.seed}", "desired": side,
+            "undesired": side | {"origin": "official"},
             "seed": spec.seed,
         },
         "weight_hash": "w" + spec.backbone,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal
 
-from ..contrib import CLIPTTA, Dart
+from .. import rivals
 from ..core.checks import shown
 from ..core.types import Error
 from ..field import FieldIdentifier, FieldScore
@@ -18,9 +18,9 @@ from ..scores import SCORES, Score
 from . import plugins
 
 # Components of the package; the recommended one is first.
-ALL_METHODS: dict[str, type[Method]] = {**METHODS, "cliptta": CLIPTTA}
-ALL_SCORES: dict[str, type[Score]] = {"field": FieldScore, **SCORES, "dart": Dart}
-ALL_IDENTIFIERS: dict[str, type[Identifier]] = {"field": FieldIdentifier, **IDENTIFIERS}
+ALL_METHODS: dict[str, type[Method]] = {**METHODS, **rivals.METHODS}
+ALL_SCORES: dict[str, type[Score]] = {"field": FieldScore, **SCORES, **rivals.SCORES}
+ALL_IDENTIFIERS: dict[str, type[Identifier]] = {"field": FieldIdentifier, **IDENTIFIERS, **rivals.IDENTIFIERS}
 ComponentKind = Literal["method", "score", "identifier"]
 COMPONENT_KINDS: tuple[ComponentKind, ...] = ("identifier", "score", "method")
 BUILT_IN: dict[ComponentKind, Mapping[str, type[Any]]] = {

@@ -18,17 +18,14 @@ from itertools import chain
 from typing import Any, Literal, get_args, get_origin
 
 from ..acceptance import accept_lines
-from ..contrib import CLIPTTAOptions, DartOptions
 from ..core.checks import shown
 from ..core.types import Error
 from ..field import FieldIdentifierOptions, FieldOptions
 from ..guard.options import GuardOptions
-from ..identifiers import AdaNDOptions, AllOptions, DAFOptions, LDAOptions, MSPOptions
+from ..identifiers import AllOptions, DAFOptions, LDAOptions, MSPOptions
 from ..io import is_unicode, parse_json
 from ..methods.dpe import DPEOptions
 from ..methods.entropy import EntropyOptions
-from ..methods.oga import OGAOptions
-from ..methods.onzeta import OnZetaOptions
 from ..methods.palign import PAlignCOptions, PAlignOptions
 from ..methods.prototypes import PrototypesOptions
 from ..methods.rosita import RositaOptions
@@ -36,9 +33,16 @@ from ..methods.tda import TDAOptions
 from ..methods.tpt import TPTCOptions, TPTOptions
 from ..methods.unient import UniEntOptions
 from ..methods.zero_shot import ZeroShotOptions
-from ..scores import (
+from ..rivals import (
+    AdaNDOptions,
+    CLIPTTAOptions,
+    DartOptions,
     DetectorOptions,
     DictionaryOptions,
+    OGAOptions,
+    OnZetaOptions,
+)
+from ..scores import (
     EnergyOptions,
     MaxOptions,
     MaxSoftmaxOptions,

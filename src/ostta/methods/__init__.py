@@ -1,4 +1,4 @@
-"""Built-in methods by name, and base classes for new methods; `config/registry.py` adds the methods of `contrib`."""
+"""Built-in methods by name, and base classes for new methods; `config/registry.py` adds the methods of `rivals`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from ..core.types import Look, ViewSource
 from .base import Facts, Learner, Method, Plain, Proposal, State, TensorState, Tuned, TunedState
 from .dpe import DPE
 from .entropy import Entropy
-from .oga import OGA
-from .onzeta import OnZeta
 from .palign import PAlign, PAlignC
 from .prototypes import Prototypes
 from .rosita import Rosita
@@ -29,8 +27,6 @@ METHODS: dict[str, type[Method]] = {
     "dpe": DPE,
     "unient": UniEnt,
     "entropy": Entropy,
-    "oga": OGA,
-    "onzeta": OnZeta,
 }
 
 __all__ = [

@@ -14,7 +14,7 @@ import torch
 
 from ..config.declare import Options, option
 from ..core.types import Decision, Look, Verdict
-from .base import Plain, Proposal
+from ..methods import Plain, Proposal
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from ..core.checks import require_names, require_unit, stored, stored_count
 from ..core.losses import cosines, unit
 from ..core.optimisers import Trained
 from ..core.types import Decision, Look, ViewSource
-from .base import Facts
-from .cache import CacheWeights, cache_factor
+from ..methods import Facts
+from ..methods.cache import CacheWeights, cache_factor
 from .closed_set import ClosedSet, ClosedSetOptions
 
 

@@ -31,8 +31,8 @@ from ..core.checks import split
 from ..core.losses import cosines, entropy
 from ..core.optimisers import Trained
 from ..core.types import Decision, Look, ViewSource
-from .base import Facts, Proposal
-from .cache import NO_PLACE, CacheWeights, ClassCache, cache_factor, cache_weights_option
+from ..methods import Facts, Proposal
+from ..methods.cache import NO_PLACE, CacheWeights, ClassCache, cache_factor, cache_weights_option
 from .closed_set import ClosedSet, ClosedSetOptions
 
 # Features per class from which the mean of the class is used, and from which the covariance is estimated.

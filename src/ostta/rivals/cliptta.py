@@ -39,7 +39,7 @@ from ..core.otsu import otsu_split
 from ..core.overlay import TrainedOverlay
 from ..core.types import Decision, Error, Look
 from ..data.views import from_levels, to_levels
-from ..methods.base import Facts, Proposal, Tuned, TunedState
+from ..methods import Facts, Proposal, Tuned, TunedState
 from ..methods.groups import Group, GroupOptions, group_option, rank_option
 from .image_memory import ImageBuffer, ImageMemory
 
