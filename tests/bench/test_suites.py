@@ -481,7 +481,7 @@ def test_the_page_lists_every_suite_with_its_runs(suites: dict[str, Suite]) -> N
         name: runs(expand(suite)) for name, suite in suites.items()
     }
     values = paper_values()
-    assert f"all {len(values):,} figures" in page
+    assert f"holds {len(values):,} of" in page
     assert f"for {len([value for value in values if value.doubt])} of them" in page
 
 
