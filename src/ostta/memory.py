@@ -16,7 +16,7 @@ import torch
 from .core.banks import ScoreBank, named
 from .core.checks import require_names, split, stored_count
 from .core.levels import Levels
-from .core.optimisers import DiscardedStep, Gradient, Trained
+from .core.optimisers import DiscardedStep, ProposedStep, Trained
 from .core.overlay import Overlay
 from .core.types import Decision, Look, Scored
 from .identifiers import Identifier
@@ -124,7 +124,7 @@ class Memory:
             self.levels.remember(look.logits, decision.desired)
         self.steps += 1
 
-    def expect_trial(self, gradient: Gradient | None) -> None:
+    def expect_trial(self, gradient: ProposedStep | None) -> None:
         """Keep the values before `gradient`, which no image has been seen through yet; None clears them."""
         self.previous = None
         if gradient is not None and isinstance(self.state, HoldsTrained):

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..adapter import Adapter
-from ..core.optimisers import Gradient, Trained, optimiser_step
+from ..core.optimisers import ProposedStep, Trained, optimiser_step
 from ..core.overlay import TrainedOverlay
 from ..core.types import Look, Prediction
 from ..data.images import ImageSource
@@ -56,7 +56,7 @@ class PendingStep:
     """A seat that waits for the gradient of its proposal; `row` is the row of its image in the record of looks."""
 
     seat: Seat
-    gradient: Gradient
+    gradient: ProposedStep
     row: int
 
     @property

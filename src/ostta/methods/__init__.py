@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.optimisers import Gradient, Trained
+from ..core.optimisers import ProposedStep, Trained
 from ..core.types import Look, ViewSource
 from .base import Facts, Learner, Method, Plain, Proposal, State, TensorState, Tuned, TunedState
 from .dpe import DPE
@@ -30,6 +30,18 @@ METHODS: dict[str, type[Method]] = {
 }
 
 __all__ = [
-    "METHODS", "Facts", "Gradient", "Learner", "Look", "Method", "Plain", "Proposal", "State", "TensorState", "Trained",
-    "Tuned", "TunedState", "ViewSource",
+    "METHODS",
+    "Facts",
+    "Learner",
+    "Look",
+    "Method",
+    "Plain",
+    "Proposal",
+    "ProposedStep",
+    "State",
+    "TensorState",
+    "Trained",
+    "Tuned",
+    "TunedState",
+    "ViewSource",
 ]  # fmt: skip

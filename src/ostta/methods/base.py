@@ -26,7 +26,7 @@ from ..config.declare import Options
 from ..core.banks import FeatureBank, FeatureMemory, named
 from ..core.checks import require_names, split, stored
 from ..core.losses import cosines
-from ..core.optimisers import Gradient, Optimiser, Trained
+from ..core.optimisers import Optimiser, ProposedStep, Trained
 from ..core.overlay import Overlay, TrainedOverlay
 from ..core.types import Decision, Look, Verdict, ViewSource
 from .groups import Group, build_overlay
@@ -55,7 +55,7 @@ class Proposal:
     diagnostics:  numbers about the step by name, for the prediction.
     """
 
-    gradient: Gradient | None = None
+    gradient: ProposedStep | None = None
     reason: str | None = None
     loss: float | None = None
     adapted: bool = False
@@ -320,9 +320,9 @@ class Tuned:
         looks_again: bool = True,
         diagnostics: Mapping[str, float] | None = None,
     ) -> Proposal:
-        """Propose a gradient step on `loss`; the other arguments are those of `Gradient` and `Proposal`."""
+        """Propose a gradient step on `loss`; the other arguments are those of `ProposedStep` and `Proposal`."""
         looks_again = looks_again and state.overlay.trains_vision
-        gradient = Gradient(state.overlay, state.optimiser, loss, augmented, looks_again, pixels)
+        gradient = ProposedStep(state.overlay, state.optimiser, loss, augmented, looks_again, pixels)
         return Proposal(gradient, diagnostics=diagnostics or {})
 
     def answer(self, state: Any, look: Look[Any], trained: Trained, features: torch.Tensor) -> torch.Tensor | None:

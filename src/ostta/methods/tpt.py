@@ -20,7 +20,7 @@ import torch
 from ..backbones.protocol import Backbone
 from ..config.declare import Options, option
 from ..core.losses import cosines, most_certain, selected_entropy
-from ..core.optimisers import FirstAdamW, Gradient, Optimiser, Stepper, Trained
+from ..core.optimisers import FirstAdamW, Optimiser, ProposedStep, Stepper, Trained
 from ..core.overlay import TrainedOverlay, encode
 from ..core.types import Decision, Look, Verdict, ViewSource
 from .base import Facts, Proposal, TensorState, Tuned, TunedState, look_through
@@ -103,7 +103,7 @@ class PromptTuning(Tuned):
         With a CLIP model the features do not change, because only the text tower has prompts.
         """
         loss = partial(self.loss_of_views, prompts)
-        return Proposal(Gradient(prompts, optimiser, loss, looks_again=prompts.trains_vision))
+        return Proposal(ProposedStep(prompts, optimiser, loss, looks_again=prompts.trains_vision))
 
     def loss_of_views(self, prompts: TrainedOverlay, look: Look[None], augmented: torch.Tensor) -> torch.Tensor:
         """Return the loss of the most certain views, with graph.
