@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.optimisers import ProposedStep, Trained
+from ..core.optimisers import ProposedStep, StepResult
 from ..core.types import Look, ViewSource
 from .base import Facts, Learner, Method, Plain, Proposal, State, TensorState, Tuned, TunedState
 from .dpe import DPE
@@ -39,8 +39,8 @@ __all__ = [
     "Proposal",
     "ProposedStep",
     "State",
+    "StepResult",
     "TensorState",
-    "Trained",
     "Tuned",
     "TunedState",
     "ViewSource",

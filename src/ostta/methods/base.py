@@ -26,7 +26,7 @@ from ..config.declare import Options
 from ..core.banks import FeatureBank, FeatureMemory, named
 from ..core.checks import require_names, split, stored
 from ..core.losses import cosines
-from ..core.optimisers import Optimiser, ProposedStep, Trained
+from ..core.optimisers import Optimiser, ProposedStep, StepResult
 from ..core.overlay import Overlay, TrainedOverlay
 from ..core.types import Decision, Look, Verdict, ViewSource
 from .groups import Group, build_overlay
@@ -128,7 +128,7 @@ class HoldsTrained(Protocol):
     overlay: TrainedOverlay
     optimiser: Optimiser
 
-    def keep(self, trained: Trained | None) -> None:
+    def keep(self, trained: StepResult | None) -> None:
         """Continue from the result of a gradient step."""
 
 
@@ -144,7 +144,7 @@ class TunedState:
         self.overlay, self.optimiser, self._banks = overlay, optimiser, banks
         self.__dict__.update(banks)
 
-    def keep(self, trained: Trained | None) -> None:
+    def keep(self, trained: StepResult | None) -> None:
         if trained is not None:
             assert isinstance(trained.optimiser, Optimiser)
             self.overlay, self.optimiser = trained.overlay, trained.optimiser
@@ -215,13 +215,13 @@ class Method(Protocol):
     def propose(self, state: Any, look: Look[Any], decision: Decision) -> Proposal:
         """Return the update for the image of `look`."""
 
-    def answer(self, state: Any, look: Look[Any], trained: Trained, features: torch.Tensor) -> torch.Tensor | None:
+    def answer(self, state: Any, look: Look[Any], trained: StepResult, features: torch.Tensor) -> torch.Tensor | None:
         """Return the logits of the image after its gradient step, from its features under the new values.
 
         None means that the class is predicted from the logits before the step.
         """
 
-    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: StepResult | None) -> None:
         """Store what was learned from the image.
 
         `trained` is the result of the proposed gradient step, with finite values.
@@ -256,10 +256,10 @@ class Plain:
     def propose(self, state: Any, look: Look[Any], decision: Decision) -> Proposal:
         return Proposal(reason="this method trains no parameters")
 
-    def answer(self, state: Any, look: Look[Any], trained: Trained, features: torch.Tensor) -> torch.Tensor | None:
+    def answer(self, state: Any, look: Look[Any], trained: StepResult, features: torch.Tensor) -> torch.Tensor | None:
         return None
 
-    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: StepResult | None) -> None:
         """Store nothing."""
 
 
@@ -275,7 +275,7 @@ class Learner(Plain):
             return Proposal(adapted=True)
         return Proposal(reason="the image is not reliably known")
 
-    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: StepResult | None) -> None:
         if decision.verdict is Verdict.RELIABLE_DESIRED:
             self.learn(state, look)
 
@@ -325,14 +325,14 @@ class Tuned:
         gradient = ProposedStep(state.overlay, state.optimiser, loss, augmented, looks_again, pixels)
         return Proposal(gradient, diagnostics=diagnostics or {})
 
-    def answer(self, state: Any, look: Look[Any], trained: Trained, features: torch.Tensor) -> torch.Tensor | None:
+    def answer(self, state: Any, look: Look[Any], trained: StepResult, features: torch.Tensor) -> torch.Tensor | None:
         if not isinstance(state, HoldsTrained):  # for any other state, only plain cosines can be computed
             return cosines(features, trained.overlay.classifier) if look.logits is look.cosines else None
         after: Any = copy.copy(state)
         after.keep(trained)
         return self.look(after, features, look.views).logits
 
-    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: StepResult | None) -> None:
         state.keep(trained)
 
 

@@ -20,7 +20,7 @@ from ..config.declare import Options, option
 from ..core.banks import FeatureMemory, named
 from ..core.checks import UNIT_TOLERANCE, require_intact, require_names, split, stored, stored_count
 from ..core.losses import cosines, entropy, mixed_unit_entropy, unit
-from ..core.optimisers import Trained
+from ..core.optimisers import StepResult
 from ..core.types import Decision, Look, ViewSource
 from .base import Facts, Plain, Proposal
 from .cache import NO_PLACE, CacheWeights, ClassCache, ScoreOf, cache_factor, cache_weights_option, score_of_option
@@ -159,7 +159,7 @@ class DPE(Plain):
         adapted = look.plan.confident or look.plan.place is not None
         return Proposal(loss=look.plan.loss, adapted=adapted, reason=None if adapted else NO_PLACE)
 
-    def commit(self, state: DPEState, look: Look[DPEPlan], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: DPEState, look: Look[DPEPlan], decision: Decision, trained: StepResult | None) -> None:
         plan = look.plan
         if plan.place is not None:
             state.cache.put(plan.label, plan.place, look.features, plan.entropy)

@@ -17,7 +17,7 @@ from torch.nn import functional
 from ..config.declare import option
 from ..core.banks import FeatureBank
 from ..core.checks import stored_count
-from ..core.optimisers import Trained
+from ..core.optimisers import StepResult
 from ..core.types import Decision, Look, Verdict
 from .base import Facts, Proposal, Tuned, TunedState
 from .groups import Group, GroupOptions, group_option, rank_option
@@ -101,7 +101,7 @@ class Prototypes(Tuned):
             return Proposal(reason="the score is not reliable")
         return self.step(state, partial(self._loss, state, decision))
 
-    def commit(self, state: PrototypesState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: PrototypesState, look: Look[None], decision: Decision, trained: StepResult | None) -> None:
         super().commit(state, look, decision, trained)
         state.seen += 1
         if self._stores(decision):

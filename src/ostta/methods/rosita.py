@@ -27,7 +27,7 @@ from ..backbones.protocol import Backbone
 from ..config.declare import option
 from ..core.banks import FeatureBank
 from ..core.losses import NearestFeatures, cosines, desired_contrast, nearest, reliable_entropy, undesired_contrast
-from ..core.optimisers import Trained
+from ..core.optimisers import StepResult
 from ..core.types import Decision, Error, Look, Verdict
 from .base import Facts, Proposal, Tuned, TunedState
 from .groups import Group, GroupOptions, group_option, rank_option, reaches_vision
@@ -139,7 +139,7 @@ class Rosita(Tuned):
             return self._propose_undesired(state, look)
         return Proposal(reason="the score is not reliable")
 
-    def commit(self, state: RositaState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: RositaState, look: Look[None], decision: Decision, trained: StepResult | None) -> None:
         super().commit(state, look, decision, trained)
         if decision.verdict is Verdict.RELIABLE_DESIRED:
             state.desired.push(look.features, pseudo_label(look))

@@ -18,7 +18,7 @@ from ..config.declare import Options, option
 from ..core.banks import FeatureMemory, named
 from ..core.checks import require_room, split, stored
 from ..core.losses import cosines, mixed_unit_entropy
-from ..core.optimisers import Trained
+from ..core.optimisers import StepResult
 from ..core.types import Decision, Error, Look, ViewSource
 from .base import Facts, Plain, Proposal
 from .cache import NO_PLACE, CacheWeights, ClassCache, ScoreOf, cache_factor, cache_weights_option, score_of_option
@@ -169,7 +169,7 @@ class TDA(Plain):
             return Proposal(reason=NO_PLACE)
         return Proposal(adapted=True)
 
-    def commit(self, state: TDAState, look: Look[TDAPlan], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: TDAState, look: Look[TDAPlan], decision: Decision, trained: StepResult | None) -> None:
         plan = look.plan
         if not self._enters(decision):
             return

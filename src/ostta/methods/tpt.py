@@ -20,7 +20,7 @@ import torch
 from ..backbones.protocol import Backbone
 from ..config.declare import Options, option
 from ..core.losses import cosines, most_certain, selected_entropy
-from ..core.optimisers import FirstAdamW, Optimiser, ProposedStep, Stepper, Trained
+from ..core.optimisers import FirstAdamW, Optimiser, ProposedStep, Stepper, StepResult
 from ..core.overlay import TrainedOverlay, encode
 from ..core.types import Decision, Look, Verdict, ViewSource
 from .base import Facts, Proposal, TensorState, Tuned, TunedState, look_through
@@ -167,10 +167,10 @@ class TPT(PromptTuning):
     def propose(self, state: TensorState, look: Look[None], decision: Decision) -> Proposal:
         return self.tune(self.initial, self.first_step) if decision.desired else UNDESIRED
 
-    def answer(self, state: TensorState, look: Look[None], trained: Trained, features: torch.Tensor) -> torch.Tensor:
+    def answer(self, state: TensorState, look: Look[None], trained: StepResult, features: torch.Tensor) -> torch.Tensor:
         return look_through(trained.overlay, features, look.views).logits
 
-    def commit(self, state: TensorState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: TensorState, look: Look[None], decision: Decision, trained: StepResult | None) -> None:
         """Store nothing: the next image starts from the initial prompts again."""
 
 

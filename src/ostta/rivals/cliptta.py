@@ -34,7 +34,7 @@ from ..config.declare import option
 from ..core.banks import WINDOWS, FeatureMemory, ScoreBank, named
 from ..core.checks import require_intact, require_names, split, stored, stored_count
 from ..core.losses import cosines
-from ..core.optimisers import Optimiser, Trained
+from ..core.optimisers import Optimiser, StepResult
 from ..core.otsu import otsu_split
 from ..core.overlay import TrainedOverlay
 from ..core.types import Decision, Error, Look
@@ -276,7 +276,7 @@ class CLIPTTA(Tuned):
         diagnostics = {"accepted": int(accepted.sum()), "drawn": len(drawn)}
         return self.step(state, loss, pixels=pixels, diagnostics=diagnostics)
 
-    def commit(self, state: CLIPTTAState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: CLIPTTAState, look: Look[None], decision: Decision, trained: StepResult | None) -> None:
         super().commit(state, look, decision, trained)
         label, z = _answer(look), look.cosines.detach()
         score = float(_scores(z))

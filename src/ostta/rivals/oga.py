@@ -29,7 +29,7 @@ from ..config.declare import option
 from ..core.banks import FeatureMemory, named
 from ..core.checks import split
 from ..core.losses import cosines, entropy
-from ..core.optimisers import Trained
+from ..core.optimisers import StepResult
 from ..core.types import Decision, Look, ViewSource
 from ..methods import Facts, Proposal
 from ..methods.cache import NO_PLACE, CacheWeights, ClassCache, cache_factor, cache_weights_option
@@ -124,7 +124,7 @@ class OGA(ClosedSet):
         return Proposal(reason=NO_PLACE) if look.plan.place is None else super().propose(state, look, decision)
 
     @torch.no_grad()
-    def commit(self, state: OGAState, look: Look[OGAPlan], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: OGAState, look: Look[OGAPlan], decision: Decision, trained: StepResult | None) -> None:
         plan = look.plan
         if plan.place is not None and self.options.learns(decision):
             state.cache.put(plan.label, plan.place, look.features, plan.entropy)

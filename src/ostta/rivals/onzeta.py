@@ -26,7 +26,7 @@ from ..config.declare import option
 from ..core.banks import FeatureMemory
 from ..core.checks import require_names, require_unit, stored, stored_count
 from ..core.losses import cosines, unit
-from ..core.optimisers import Trained
+from ..core.optimisers import StepResult
 from ..core.types import Decision, Look, ViewSource
 from ..methods import Facts
 from ..methods.cache import CacheWeights, cache_factor
@@ -132,7 +132,9 @@ class OnZeta(ClosedSet):
         return Look(views, features, z, logits, plan, self.options.scores(z, logits), self.logit_scale)
 
     @torch.no_grad()
-    def commit(self, state: OnZetaState, look: Look[OnZetaPlan], decision: Decision, trained: Trained | None) -> None:
+    def commit(
+        self, state: OnZetaState, look: Look[OnZetaPlan], decision: Decision, trained: StepResult | None
+    ) -> None:
         if not self.options.learns(decision):
             return
         plan, options = look.plan, self.options
