@@ -54,7 +54,7 @@ def test_a_loss_that_is_not_finite_leaves_no_trace(monkeypatch: pytest.MonkeyPat
     one = adapter("rosita")
     for image in images(60):
         one.step(image)
-    monkeypatch.setattr("ostta.methods.rosita.reliable_entropy", lambda z, *_: z.sum() * math.inf)
+    monkeypatch.setattr("ostta.methods.rosita.pseudo_label_loss", lambda z, *_: z.sum() * math.inf)
     before, refused = content(one), 0
     for image in images(60):
         prediction = one.step(image)
@@ -77,7 +77,7 @@ def test_a_step_that_breaks_off_leaves_no_trace(monkeypatch: pytest.MonkeyPatch,
     def loss(*_):
         raise trouble
 
-    monkeypatch.setattr("ostta.methods.rosita.reliable_entropy", loss)
+    monkeypatch.setattr("ostta.methods.rosita.pseudo_label_loss", loss)
     for image in images(60):
         before = content(one)
         try:

@@ -26,7 +26,7 @@ import torch
 from ..backbones.protocol import Backbone
 from ..config.declare import option
 from ..core.banks import FeatureBank
-from ..core.losses import NearestFeatures, cosines, desired_contrast, nearest, reliable_entropy, undesired_contrast
+from ..core.losses import NearestFeatures, cosines, desired_contrast, nearest, pseudo_label_loss, undesired_contrast
 from ..core.optimisers import StepResult
 from ..core.types import Decision, Error, Look, Verdict
 from .base import Facts, Proposal, Tuned, TunedState
@@ -159,7 +159,7 @@ class Rosita(Tuned):
             losses = []
             if entropy:
                 classifier, z = state.overlay.differentiable(look)
-                losses.append(reliable_entropy(z, cosines(augmented[0], classifier), label, options.entropy_scale))
+                losses.append(pseudo_label_loss(z, cosines(augmented[0], classifier), label, options.entropy_scale))
             if contrasted is not None:
                 own = desired_contrast(look.features, contrasted, label, options.temperature, options.normaliser)
                 losses.append(options.contrast_weight * own)
