@@ -335,7 +335,7 @@ def test_an_image_that_cannot_be_read_has_an_error_of_its_own_kind(tmp_path) -> 
 class Scaled(Entropy):
     """A method from outside that trains, with logits of its own: scaled, and with a bonus for the last class."""
 
-    score_scale = 100.0
+    largest_score = 100.0
 
     def look(self, state, features, views):
         z = cosines(features, state.overlay.classifier)

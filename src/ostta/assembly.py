@@ -95,4 +95,4 @@ def score_setting(
         return dict(zip(known, words.rows(known), strict=True)) if known else {}
 
     scale, preprocessing = backbone.logit_scale, backbone.preprocessing
-    return Setting(classifier, scale, method.score_scale, preprocessing, encode_frozen, encode_words)
+    return Setting(classifier, scale, method.largest_score, preprocessing, encode_frozen, encode_words)

@@ -81,7 +81,7 @@ class Nameless(ClassMeans):
 
 
 class Scaleless(ClassMeans):
-    score_scale = 0.0
+    largest_score = 0.0
 
 
 class Peeping(ClassMeans):
@@ -193,7 +193,7 @@ class Wordless(ClassMeans):
         (Thawed, r"^The options of Thawed must be frozen: @dataclass\(frozen=True\)\.$"),
         (Demanding, r"^All options of Demanding must have defaults, and weight has none\.$"),
         (Nameless, r"^The method Nameless must have its line of `ostta ls methods` as `facts`, a Facts\.$"),
-        (Scaleless, r"^`score_scale` of Scaleless must be the largest score"),
+        (Scaleless, r"^`largest_score` of Scaleless must be the largest score"),
         (Wordless, r"^`propose` of Wordless must give a Proposal\.$"),
         (Peeping, r"^`look` or `propose` of Peeping changed method/sums: only `commit` may change the state\.$"),
         (Eager, r"^`look` or `propose` of Eager changed method/.*: only `commit` may change the state\.$"),

@@ -185,7 +185,7 @@ class Method(Protocol):
 
     Options:           a frozen dataclass with defaults.
     views:             the maximum number of views that the method needs, including the canonical view.
-    score_scale:       the largest score: 1 for cosines, 100 for scaled logits.
+    largest_score:       the largest score: 1 for cosines, 100 for scaled logits.
     looks_with_graph:  whether gradient steps differentiate through the look.
     looks_in_half:     whether `precision=mixed` computes the look in half precision, as the published code does (D32);
                        optional.
@@ -194,7 +194,7 @@ class Method(Protocol):
     Options: type[Any]
     facts: Facts
     views: int
-    score_scale: float
+    largest_score: float
     looks_with_graph: bool
 
     def __init__(self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: Any) -> None:
@@ -236,7 +236,7 @@ class Plain:
 
     Options: type[Any] = Options
     views = 1
-    score_scale = 1.0
+    largest_score = 1.0
     looks_with_graph = False
     looks_in_half = False
 
@@ -288,7 +288,7 @@ class Tuned:
     """
 
     views = 1
-    score_scale = 1.0
+    largest_score = 1.0
     looks_with_graph = True
     looks_in_half = False
 

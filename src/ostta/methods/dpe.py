@@ -125,7 +125,7 @@ class DPE(Plain):
     ) -> None:
         super().__init__(backbone, classifier, classes, options)
         self.alpha = cache_factor(options.cache_weights, self.logit_scale) * options.alpha
-        self.score_scale = 1.0 if options.score_of == "cosine" else self.logit_scale
+        self.largest_score = 1.0 if options.score_of == "cosine" else self.logit_scale
 
     def start(self) -> DPEState:
         return DPEState(self.classifier, self.options.shots)

@@ -142,7 +142,7 @@ class TDA(Plain):
         # Scores are scaled logits: with CLIP's scale of 100, the grid of the identifier is 0, 1, ..., 99 (D29).
         factor = cache_factor(options.cache_weights, self.logit_scale)
         self.alpha, self.negative_alpha = factor * options.alpha, factor * options.negative_alpha
-        self.score_scale = 1.0 if options.score_of == "cosine" else self.logit_scale
+        self.largest_score = 1.0 if options.score_of == "cosine" else self.logit_scale
 
     def start(self) -> TDAState:
         classes, width = self.classifier.shape
