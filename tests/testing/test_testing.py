@@ -77,7 +77,7 @@ class Demanding(ClassMeans):
 
 
 class Nameless(ClassMeans):
-    facts = "a line"
+    summary = "a line"
 
 
 class Scaleless(ClassMeans):
@@ -192,7 +192,7 @@ class Wordless(ClassMeans):
     [
         (Thawed, r"^The options of Thawed must be frozen: @dataclass\(frozen=True\)\.$"),
         (Demanding, r"^All options of Demanding must have defaults, and weight has none\.$"),
-        (Nameless, r"^The method Nameless must have its line of `ostta ls methods` as `facts`, a Facts\.$"),
+        (Nameless, r"^The method Nameless must have its line of `ostta ls methods` as `summary`, a MethodSummary\.$"),
         (Scaleless, r"^`largest_score` of Scaleless must be the largest score"),
         (Wordless, r"^`propose` of Wordless must give a Proposal\.$"),
         (Peeping, r"^`look` or `propose` of Peeping changed method/sums: only `commit` may change the state\.$"),

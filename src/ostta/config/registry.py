@@ -30,7 +30,7 @@ BUILT_IN: dict[ComponentKind, Mapping[str, type[Any]]] = {
 }
 # Attributes that a class must have; `ostta.testing` checks the behaviour of the class.
 _PARTS = {
-    "method": ("Options", "facts", "start", "overlay", "look", "propose", "answer", "commit"),
+    "method": ("Options", "summary", "start", "overlay", "look", "propose", "answer", "commit"),
     "score": ("Options", "about", "value", "remember", "memories", "reset", "tensors", "load"),
     "identifier": ("Options", "about", "needs", "peek", "remember", "reset", "tensors", "load"),
 }

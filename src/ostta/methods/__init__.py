@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from ..core.optimisers import ProposedStep, StepResult
 from ..core.types import Look, ViewSource
-from .base import Facts, Learner, Method, Plain, Proposal, State, TensorState, Tuned, TunedState
+from .base import (
+    FrozenMethod,
+    GradientMethod,
+    GradientState,
+    Learner,
+    Method,
+    MethodSummary,
+    Proposal,
+    State,
+    TensorState,
+)
 from .dpe import DPE
 from .entropy import Entropy
 from .palign import PAlign, PAlignC
@@ -30,18 +40,6 @@ METHODS: dict[str, type[Method]] = {
 }
 
 __all__ = [
-    "METHODS",
-    "Facts",
-    "Learner",
-    "Look",
-    "Method",
-    "Plain",
-    "Proposal",
-    "ProposedStep",
-    "State",
-    "StepResult",
-    "TensorState",
-    "Tuned",
-    "TunedState",
-    "ViewSource",
+    "METHODS", "FrozenMethod", "GradientMethod", "GradientState", "Learner", "Look", "Method", "MethodSummary",
+    "Proposal", "ProposedStep", "State", "StepResult", "TensorState", "ViewSource",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Base classes of methods: `Plain`, `Learner` for methods that learn without gradient steps, `Tuned` for those with.
+"""Base classes of methods: `FrozenMethod`, `Learner` (learns without gradient steps) and `GradientMethod`.
 
-A method is a class with an options dataclass, `facts`, and six functions, of which only `commit` changes the state:
+A method is a class with an options dataclass, `summary`, and six functions, of which only `commit` changes the state:
 
     start()                                     a fresh state
     overlay(state)                              the values that replace those of the image tower, or None
@@ -35,7 +35,7 @@ Loss = Callable[[Look[Any], torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class MethodSummary:
     """One line of `ostta ls methods`. Passes are passes of the image tower per image."""
 
     trains: str
@@ -132,7 +132,7 @@ class HoldsTrained(Protocol):
         """Continue from the result of a gradient step."""
 
 
-class TunedState:
+class GradientState:
     """The current overlay, the optimiser for the next step, and banks of features, which are attributes by name.
 
     stores_optimiser:  False if the optimiser has no state, such as plain SGD.
@@ -149,7 +149,7 @@ class TunedState:
             assert isinstance(trained.optimiser, Optimiser)
             self.overlay, self.optimiser = trained.overlay, trained.optimiser
 
-    def restarted(self, fresh: TunedState) -> TunedState:
+    def restarted(self, fresh: GradientState) -> GradientState:
         """Return `fresh`, or this state with fresh trained values if the image tower is not trained.
 
         In the second case the banks stay valid, because their features come from the frozen tower.
@@ -185,14 +185,14 @@ class Method(Protocol):
 
     Options:           a frozen dataclass with defaults.
     views:             the maximum number of views that the method needs, including the canonical view.
-    largest_score:       the largest score: 1 for cosines, 100 for scaled logits.
+    largest_score:     the largest score: 1 for cosines, 100 for scaled logits.
     looks_with_graph:  whether gradient steps differentiate through the look.
     looks_in_half:     whether `precision=mixed` computes the look in half precision, as the published code does (D32);
                        optional.
     """
 
     Options: type[Any]
-    facts: Facts
+    summary: MethodSummary
     views: int
     largest_score: float
     looks_with_graph: bool
@@ -228,7 +228,7 @@ class Method(Protocol):
         """
 
 
-class Plain:
+class FrozenMethod:
     """Base of methods without training: the frozen classifier without a memory.
 
     Subclasses override the functions that differ. The options, the classifier and the logit scale are attributes.
@@ -263,7 +263,7 @@ class Plain:
         """Store nothing."""
 
 
-class Learner(Plain):
+class Learner(FrozenMethod):
     """Base of methods that learn from reliably known images without gradient steps. A method implements `learn`."""
 
     def learn(self, state: Any, look: Look[Any]) -> None:
@@ -280,7 +280,7 @@ class Learner(Plain):
             self.learn(state, look)
 
 
-class Tuned:
+class GradientMethod:
     """Base of methods that train the LayerNorms of the image tower, or the group in the option `group`.
 
     A method implements `propose`, in which `self.step(state, loss)` proposes a gradient step. The optimiser is plain
@@ -302,7 +302,7 @@ class Tuned:
         return Optimiser("sgd", self.options.lr)
 
     def start(self) -> Any:
-        return TunedState(self.initial, self.optimiser())
+        return GradientState(self.initial, self.optimiser())
 
     def overlay(self, state: Any) -> Overlay | None:
         overlay: Overlay = state.overlay

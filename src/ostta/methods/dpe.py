@@ -22,7 +22,7 @@ from ..core.checks import UNIT_TOLERANCE, require_intact, require_names, split, 
 from ..core.losses import cosines, entropy, mixed_unit_entropy, unit
 from ..core.optimisers import StepResult
 from ..core.types import Decision, Look, ViewSource
-from .base import Facts, Plain, Proposal
+from .base import FrozenMethod, MethodSummary, Proposal
 from .cache import NO_PLACE, CacheWeights, ClassCache, ScoreOf, cache_factor, cache_weights_option, score_of_option
 
 
@@ -107,11 +107,11 @@ class DPEPlan:
     confident: bool
 
 
-class DPE(Plain):
+class DPE(FrozenMethod):
     """Logits of evolving prototypes, with separate residuals for each image."""
 
     Options = DPEOptions
-    facts = Facts(
+    summary = MethodSummary(
         "text and image prototypes (residuals, for one image at a time)",
         "text prototypes, 3 features a class, score bank",
         "1 forward",

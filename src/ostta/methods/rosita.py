@@ -29,7 +29,7 @@ from ..core.banks import FeatureBank
 from ..core.losses import NearestFeatures, cosines, desired_contrast, nearest, pseudo_label_loss, undesired_contrast
 from ..core.optimisers import StepResult
 from ..core.types import Decision, Error, Look, Verdict
-from .base import Facts, Proposal, Tuned, TunedState
+from .base import GradientMethod, GradientState, MethodSummary, Proposal
 from .groups import Group, GroupOptions, group_option, rank_option, reaches_vision
 
 Part = Literal["re", "d", "u"]
@@ -90,7 +90,7 @@ class RositaOptions(GroupOptions):
         }
 
 
-class RositaState(TunedState):
+class RositaState(GradientState):
     """The trained values and the two feature banks."""
 
     stores_optimiser = False
@@ -98,11 +98,11 @@ class RositaState(TunedState):
     undesired: FeatureBank
 
 
-class Rosita(Tuned):
+class Rosita(GradientMethod):
     """Learn from reliable images: known ones towards their class, known and unknown ones away from each other."""
 
     Options = RositaOptions
-    facts = Facts(
+    summary = MethodSummary(
         "LayerNorms of the image tower, or another group",
         "LayerNorms, 5 features a class, 64 features, score bank",
         "1 forward; reliable: +1 backward; reliable desired: +2 forwards, +1 backward",

@@ -20,7 +20,7 @@ from ..core.checks import require_room, split, stored
 from ..core.losses import cosines, mixed_unit_entropy
 from ..core.optimisers import StepResult
 from ..core.types import Decision, Error, Look, ViewSource
-from .base import Facts, Plain, Proposal
+from .base import FrozenMethod, MethodSummary, Proposal
 from .cache import NO_PLACE, CacheWeights, ClassCache, ScoreOf, cache_factor, cache_weights_option, score_of_option
 
 
@@ -127,11 +127,11 @@ class TDAPlan:
     against: torch.Tensor
 
 
-class TDA(Plain):
+class TDA(FrozenMethod):
     """Frozen logits, corrected by the caches; nothing is trained."""
 
     Options = TDAOptions
-    facts = Facts("nothing", "3 + 2 features a class, score bank", "1 forward", "Karmanov et al. 2024 (TDA)")
+    summary = MethodSummary("nothing", "3 + 2 features a class, score bank", "1 forward", "Karmanov et al. 2024 (TDA)")
     looks_in_half = True
     options: TDAOptions
 

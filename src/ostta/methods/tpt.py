@@ -23,7 +23,7 @@ from ..core.losses import cosines, most_certain, selected_entropy
 from ..core.optimisers import FirstAdamW, Optimiser, ProposedStep, Stepper, StepResult
 from ..core.overlay import TrainedOverlay, encode
 from ..core.types import Decision, Look, Verdict, ViewSource
-from .base import Facts, Proposal, TensorState, Tuned, TunedState, look_through
+from .base import GradientMethod, GradientState, MethodSummary, Proposal, TensorState, look_through
 from .groups import build_overlay
 
 # Number of views that the image tower encodes at once, to limit the memory.
@@ -80,7 +80,7 @@ class TPTCOptions(Options):
     )
 
 
-class PromptTuning(Tuned):
+class PromptTuning(GradientMethod):
     """Base of methods that tune prompts on the loss of the views of one image."""
 
     views = 64
@@ -141,7 +141,7 @@ class TPT(PromptTuning):
     """Take one step for each desired image, always from the initial prompts."""
 
     Options = TPTOptions
-    facts = Facts(
+    summary = MethodSummary(
         "prompts, for one image at a time",
         "score bank",
         "1 forward; desired: +63 forwards, and of the text tower 2 forwards, 1 backward; "
@@ -178,10 +178,10 @@ class TPTC(PromptTuning):
     """Tune prompts continuously over the whole stream."""
 
     Options = TPTCOptions
-    facts = Facts(
+    summary = MethodSummary(
         "prompts",
         "prompts, score bank",
-        TPT.facts.passes,
+        TPT.summary.passes,
         "Shu et al. 2022 (TPT), without its resets",
     )
 
@@ -190,10 +190,10 @@ class TPTC(PromptTuning):
     def optimiser(self) -> Optimiser:
         return Optimiser(self.options.optimiser, self.options.lr, self.options.momentum)
 
-    def overlay(self, state: TunedState) -> TrainedOverlay | None:
+    def overlay(self, state: GradientState) -> TrainedOverlay | None:
         return state.overlay if state.overlay.trains_vision else None
 
-    def propose(self, state: TunedState, look: Look[None], decision: Decision) -> Proposal:
+    def propose(self, state: GradientState, look: Look[None], decision: Decision) -> Proposal:
         if not decision.desired:
             return UNDESIRED
         if self.options.update == "reliable" and decision.verdict is not Verdict.RELIABLE_DESIRED:

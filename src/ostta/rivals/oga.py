@@ -31,7 +31,7 @@ from ..core.checks import split
 from ..core.losses import cosines, entropy
 from ..core.optimisers import StepResult
 from ..core.types import Decision, Look, ViewSource
-from ..methods import Facts, Proposal
+from ..methods import MethodSummary, Proposal
 from ..methods.cache import NO_PLACE, CacheWeights, ClassCache, cache_factor, cache_weights_option
 from .closed_set import ClosedSet, ClosedSetOptions
 
@@ -98,7 +98,7 @@ class OGA(ClosedSet):
 
     options: OGAOptions
     Options = OGAOptions
-    facts = Facts("nothing", "8 features a class, score bank", "1 forward", "Fuchs et al. 2025 (OGA)")
+    summary = MethodSummary("nothing", "8 features a class, score bank", "1 forward", "Fuchs et al. 2025 (OGA)")
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: OGAOptions

@@ -28,7 +28,7 @@ from ..core.checks import require_names, require_unit, stored, stored_count
 from ..core.losses import cosines, unit
 from ..core.optimisers import StepResult
 from ..core.types import Decision, Look, ViewSource
-from ..methods import Facts
+from ..methods import MethodSummary
 from ..methods.cache import CacheWeights, cache_factor
 from .closed_set import ClosedSet, ClosedSetOptions
 
@@ -103,7 +103,7 @@ class OnZeta(ClosedSet):
 
     options: OnZetaOptions
     Options = OnZetaOptions
-    facts = Facts(
+    summary = MethodSummary(
         "a second classifier, in closed form",
         "dual variables and a second classifier, score bank",
         "1 forward",

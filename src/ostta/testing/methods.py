@@ -21,7 +21,7 @@ from ..config.registry import find_component
 from ..core.overlay import learning
 from ..core.types import Decision, Error, Look, Prediction, Verdict
 from ..live import StreamPool
-from ..methods.base import Facts, Proposal
+from ..methods.base import MethodSummary, Proposal
 from .subject import (
     STEPS,
     Subject,
@@ -37,7 +37,7 @@ from .subject import (
     trace,
 )
 
-# Functions of a method; `answer` is optional for a class that inherits neither `Plain` nor `Tuned`.
+# Functions of a method; `answer` is optional for a class that inherits neither `FrozenMethod` nor `GradientMethod`.
 FUNCTIONS = ("start", "overlay", "look", "propose", "commit")
 # Tolerance for computations in batches of different sizes, which differ only in the last bits.
 CLOSE = 1e-3
@@ -71,10 +71,13 @@ def check_method(
 
 
 def declared(method: type[Any]) -> None:
-    """Check the options, the functions, and the line `facts` of `ostta ls methods`."""
+    """Check the options, the functions, and the line `summary` of `ostta ls methods`."""
     require_declared(method, "method", FUNCTIONS)
-    facts = isinstance(getattr(method, "facts", None), Facts)
-    require(facts, f"The method {method.__qualname__} must have its line of `ostta ls methods` as `facts`, a Facts.")
+    summary = isinstance(getattr(method, "summary", None), MethodSummary)
+    require(
+        summary,
+        f"The method {method.__qualname__} must have its line of `ostta ls methods` as `summary`, a MethodSummary.",
+    )
 
 
 def made_as_declared(subject: Subject) -> None:
