@@ -50,7 +50,7 @@ draw = "images"
 zero_shot = {{ method = "zero_shot" }}
 tda = {{ method = "tda" }}
 rosita = {{ method = "rosita" }}
-field = {{ profile = "field", method = "zero_shot", score = "neighbours", identifier = "adaptive" }}
+field = {{ profile = "field" }}
 [axes.undesired]
 mnist = {{ undesired = "mnist" }}
 tiny = {{ undesired = "tiny_imagenet20" }}

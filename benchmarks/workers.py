@@ -34,7 +34,7 @@ WAYS: list[dict[str, Any]] = [
     {"method": "tda"},
     {"method": "dpe"},
     {"method": "rosita", "identifier": "msp"},
-    {"method": "zero_shot", "score": "neighbours", "identifier": "adaptive", "profile": "field"},
+    {"method": "zero_shot", "score": "field", "identifier": "field", "profile": "field"},
     {"method": "rosita", "guard": True},
     {"method": "rosita", "options": {"k": 3, "group": "full"}},
 ]

@@ -6,11 +6,11 @@ ostta run --method examples/own_method.py:Centred --desired sample:cifar10c --un
 
 import ostta
 from ostta.data import open_dataset
-from ostta.methods import Facts, Look, Plain, TensorState
+from ostta.methods import FrozenMethod, Look, MethodSummary, TensorState
 
 
-class Centred(Plain):
-    facts = Facts("nothing", "a mean feature, score bank", "1 forward", "an example")
+class Centred(FrozenMethod):
+    summary = MethodSummary("nothing", "a mean feature, score bank", "1 forward", "an example")
 
     def start(self):
         return TensorState(mean=self.classifier[0] * 0)

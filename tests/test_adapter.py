@@ -54,7 +54,7 @@ def test_a_loss_that_is_not_finite_leaves_no_trace(monkeypatch: pytest.MonkeyPat
     one = adapter("rosita")
     for image in images(60):
         one.step(image)
-    monkeypatch.setattr("ostta.methods.rosita.reliable_entropy", lambda z, *_: z.sum() * math.inf)
+    monkeypatch.setattr("ostta.methods.rosita.pseudo_label_loss", lambda z, *_: z.sum() * math.inf)
     before, refused = content(one), 0
     for image in images(60):
         prediction = one.step(image)
@@ -77,7 +77,7 @@ def test_a_step_that_breaks_off_leaves_no_trace(monkeypatch: pytest.MonkeyPatch,
     def loss(*_):
         raise trouble
 
-    monkeypatch.setattr("ostta.methods.rosita.reliable_entropy", loss)
+    monkeypatch.setattr("ostta.methods.rosita.pseudo_label_loss", loss)
     for image in images(60):
         before = content(one)
         try:
@@ -284,8 +284,8 @@ def test_what_is_not_named_comes_from_the_profile() -> None:
     assert parts(profile="field", score="max") == ("zero_shot", "max", "lda")
     # An identifier that can judge one score only brings it along.
     assert parts(profile="field", identifier="msp") == ("zero_shot", "msp", "msp")
-    assert parts(profile="reference", identifier="adaptive") == ("rosita", "max", "adaptive")
-    assert parts(identifier="adaptive") == ("rosita", "max", "adaptive")
+    assert parts(profile="reference", identifier="daf") == ("rosita", "max", "daf")
+    assert parts(identifier="daf") == ("rosita", "max", "daf")
     with raises("identifier-unknown"):
         parts(profile="field", identifier="ldaa")
 
@@ -335,7 +335,7 @@ def test_an_image_that_cannot_be_read_has_an_error_of_its_own_kind(tmp_path) -> 
 class Scaled(Entropy):
     """A method from outside that trains, with logits of its own: scaled, and with a bonus for the last class."""
 
-    score_scale = 100.0
+    largest_score = 100.0
 
     def look(self, state, features, views):
         z = cosines(features, state.overlay.classifier)

@@ -65,7 +65,7 @@ def test_identifiers_conform(identifier: str) -> None:
 
 @pytest.mark.parametrize("score", SCORES)
 def test_scores_conform(score: str) -> None:
-    check_score(SCORES[score], warm=600 if score in ("field", "neighbours") else 150, steps=50)
+    check_score(SCORES[score], warm=600 if score == "field" else 150, steps=50)
 
 
 @pytest.mark.parametrize("kind", BACKBONES)

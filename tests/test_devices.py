@@ -205,7 +205,7 @@ def test_every_method_over_a_tower_in_half_precision(method: str, half: Any, tmp
     found = [one.step(image) for image in images(12)]
     assert all(math.isfinite(prediction.score) for prediction in found)
     exact = ostta.load(backbone(own.id, CPU), CLASSES, method=method, **options.get(method, {}))
-    scale = one.method.score_scale
+    scale = one.method.largest_score
     assert [p.score / scale for p in found[:2]] == pytest.approx(
         [exact.step(i).score / scale for i in images(2)], abs=0.02
     )

@@ -163,7 +163,7 @@ def test_a_dead_step_is_given_up_and_said_and_predict_changes_nothing() -> None:
     dead = alive.moved(torch.full_like(value, 1e25) for value in alive.parameters())
     views = torch.randn(1, 3, 32, 32)
     expected = one.predict_views(views).score
-    one.memory.previous = ostta.core.optimisers.Trained(alive, one.state.optimiser, 0.0)
+    one.memory.previous = ostta.core.optimisers.StepResult(alive, one.state.optimiser, 0.0)
     one.state.overlay = dead
     before = content(one)
     assert one.predict_views(views).score == expected

@@ -98,7 +98,7 @@ def test_every_score_gives_the_answers_of_single_steps(score: str) -> None:
 
 @pytest.mark.parametrize("method", ["zero_shot", "tda"])
 def test_the_guard_and_the_recommended_rule_see_the_same(method: str) -> None:
-    options = {"guard": True, "score": "neighbours", "identifier": "adaptive"}
+    options = {"guard": True, "score": "field", "identifier": "field"}
     alone, batched = (ostta.load(backbone("embedded"), CLASSES, method, **options) for _ in range(2))
     require_the_same(list(batched.stream(images(40))), one_by_one(alone, list(images(40))))
 

@@ -137,10 +137,3 @@ def test_no_trained_values_to_reset_is_one_sentence(method: str) -> None:
     sentence = f"^{method} keeps no trained values, so `reset_every` has no effect: leave it out[.]$"
     with raises("option-conflict", match=sentence):
         adapter(method, kind=usual(method), reset_every=10)
-
-
-def test_states_from_before_have_no_count(tmp_path: Path) -> None:
-    one = adapter("unient")
-    one.step(images(1)[0])
-    assert not any(name.startswith("adapter/") for name in one.pipeline.tensors())
-    assert one.memory.updates == 0

@@ -1,7 +1,7 @@
 """Choose options by a grid search on streams of held-out training images.
 
     python tools/choose.py --work WORK --mnist DIR --caltech caltech101/dev.parquet --method zero_shot \\
-        --score max,neighbours
+        --score max,energy
     python tools/choose.py --work WORK --mnist DIR --method rosita --set lr=1e-3,3e-3,1e-2,3e-2,1e-1 \\
         --corruptions defocus_blur,contrast --unknowns mnist,cifar100 \\
         --write lr --out src/ostta/backbones/embedded/model/defaults.json --write-for rosita,prototypes,unient

@@ -51,7 +51,7 @@ SPECS: tuple[dict[str, Any], ...] = (
     {"method": "rosita", "options": {"lr": 0.001, "losses": ["re", "d"]}},
     {"method": "tda", "profile": "paper", "seed": 3},
     {"method": "dpe", "undesired": None, "ratio": 0.0},
-    {"method": "zero_shot", "score": "neighbours", "identifier": "adaptive", "guard": True},
+    {"method": "zero_shot", "score": "energy", "guard": True},
     {"method": "rosita", "scenario": {"kind": "smooth"}},
 )
 

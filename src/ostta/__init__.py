@@ -6,7 +6,7 @@ import importlib
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from . import _aliases, backbones, identifiers, scores, sources
+from . import backbones, identifiers, scores, sources
 from .adapter import Adapter, load
 from .config import plugins
 from .config import resolve as options
@@ -14,7 +14,6 @@ from .core.types import Decision, Error, Event, ImageError, InUseError, Predicti
 from .data.images import ImageSource
 from .image_set import Classified, classify
 
-_aliases.install()
 restore = Adapter.restore
 
 try:

@@ -98,7 +98,7 @@ def score_setting(
     return Setting(
         classifier,
         backbone.logit_scale,
-        method.score_scale,
+        method.largest_score,
         backbone.preprocessing,
         encode_frozen,
         encode_words,

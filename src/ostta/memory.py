@@ -16,7 +16,7 @@ import torch
 from .core.banks import ScoreBank, named
 from .core.checks import require_names, split, stored_count
 from .core.levels import Levels
-from .core.optimisers import DiscardedStep, Gradient, Trained
+from .core.optimisers import DiscardedStep, ProposedStep, StepResult
 from .core.overlay import Overlay
 from .core.types import Decision, Look, Scored
 from .identifiers import Identifier
@@ -60,7 +60,7 @@ class Turn:
     warming_up: bool = False
     frozen: FrozenJudgement | None = None
     proposal: Proposal = NO_UPDATE
-    outcome: Trained | DiscardedStep | None = None
+    outcome: StepResult | DiscardedStep | None = None
     features_after: torch.Tensor | None = None
 
     @property
@@ -71,7 +71,7 @@ class Turn:
     @property
     def adapted(self) -> bool:
         """Whether the image updated the method."""
-        return isinstance(self.outcome, Trained) or (self.proposal.adapted and not self.failed)
+        return isinstance(self.outcome, StepResult) or (self.proposal.adapted and not self.failed)
 
 
 class Memory:
@@ -89,7 +89,7 @@ class Memory:
         self._reset_every = reset_every
         self.state: Any = method.start()
         self.steps = self.updates = 0
-        self.previous: Trained | None = None
+        self.previous: StepResult | None = None
 
     # --- one image ----------------------------------------------------------------------------------------------------
     @property
@@ -116,7 +116,9 @@ class Memory:
         look, scored, decision = turn.look, turn.scored, turn.decision
         assert decision is not None
         if learns:
-            self.method.commit(self.state, look, decision, turn.outcome if isinstance(turn.outcome, Trained) else None)
+            self.method.commit(
+                self.state, look, decision, turn.outcome if isinstance(turn.outcome, StepResult) else None
+            )
         if not paused:
             self.score.remember(look, scored, decision)
         self.identifier.remember(scored.value, scored.evidence)
@@ -133,16 +135,16 @@ class Memory:
             self.levels.remember(look.logits, decision.desired)
         self.steps += 1
 
-    def expect_trial(self, gradient: Gradient | None) -> None:
+    def expect_trial(self, gradient: ProposedStep | None) -> None:
         """Keep the values before `gradient`, which no image has been seen through yet; None clears them."""
         self.previous = None
         if gradient is not None and isinstance(self.state, HoldsTrained):
-            self.previous = Trained(gradient.overlay, gradient.optimiser)
+            self.previous = StepResult(gradient.overlay, gradient.optimiser)
 
     @contextmanager
     def without_last_step(self) -> Iterator[None]:
         """Use the values before the last gradient step within the block."""
-        last = Trained(self.state.overlay, self.state.optimiser)
+        last = StepResult(self.state.overlay, self.state.optimiser)
         self.state.keep(self.previous)
         try:
             yield
@@ -185,7 +187,7 @@ class Memory:
 
     def tensors(self) -> Tensors:
         """Return everything except the number of steps, which state files store separately and snapshots ignore."""
-        # Levels and updates are stored only if they are in use, because older state files have neither.
+        # Levels and updates are stored only if they are in use.
         return named(
             method=self.state.tensors(),
             score=self.score.tensors(),

@@ -26,7 +26,7 @@ from .backbones.protocol import Backbone
 from .config.resolve import AdapterOptions
 from .core.banks import named
 from .core.checks import require_intact, stored_count
-from .core.optimisers import DiscardedStep, Trained, gradient_step
+from .core.optimisers import DiscardedStep, StepResult, gradient_step
 from .core.overlay import Overlay, answering, encode, learning
 from .core.types import Error, Event, InUseError, Look, Prediction, Timing, ViewSource
 from .data.images import ImageFeatures, ImageSource, read_image
@@ -259,7 +259,7 @@ class Pipeline:
         if turn.decision is None or turn.proposal.gradient is None:
             return
         turn.outcome = gradient_step(turn.proposal.gradient, turn.look)
-        if look_again and self.looks_again(turn) and isinstance(turn.outcome, Trained):
+        if look_again and self.looks_again(turn) and isinstance(turn.outcome, StepResult):
             with torch.no_grad(), self._half_precision(True):
                 turn.features_after = self.encode(turn.look.views, turn.outcome.overlay)
 
@@ -267,7 +267,7 @@ class Pipeline:
         """Return whether the answer needs the features of the image under the values after its step."""
         gradient = turn.proposal.gradient
         return (
-            isinstance(turn.outcome, Trained)
+            isinstance(turn.outcome, StepResult)
             and gradient is not None
             and gradient.looks_again
             and self._answers_after(turn)
@@ -316,7 +316,7 @@ class Pipeline:
             mu_undesired=decision.mu_undesired,
             verdict=decision.verdict,
             adapted=turn.adapted,
-            loss=outcome.loss if isinstance(outcome, Trained) else proposal.loss,
+            loss=outcome.loss if isinstance(outcome, StepResult) else proposal.loss,
             reason=outcome.reason if isinstance(outcome, DiscardedStep) else proposal.reason,
             ms=Timing(*(1e3 * span for span in spans)),
             best=self.classes[index],
@@ -395,7 +395,7 @@ class Pipeline:
 
         If the step makes the logits or features invalid, the outcome of the turn becomes `SPOILED`.
         """
-        if not isinstance(turn.outcome, Trained) or not self._answers_after(turn):
+        if not isinstance(turn.outcome, StepResult) or not self._answers_after(turn):
             return None
         after = turn.look.features if turn.features_after is None else turn.features_after
         with torch.no_grad(), self._half_precision(True):

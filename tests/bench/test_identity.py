@@ -18,10 +18,7 @@ from typer.testing import CliRunner
 from helpers.cases import images
 from helpers.errors import raises
 from helpers.image_sets import fill
-from ostta.bench.compare import compare, open_sides
-from ostta.bench.figures import figures_of
 from ostta.bench.folder import ResultFolder
-from ostta.bench.footnotes import footnotes
 from ostta.bench.naming import run_command, shown_stream, stream_name
 from ostta.bench.result import read_result
 from ostta.bench.run import ensure_result, prepare, run
@@ -168,13 +165,6 @@ def identity_of(**fields: object) -> str:
     return compose(RunSpec(**{**SAMPLES, **fields}), None).stream.identity
 
 
-def without_identity(path: Path) -> None:
-    """Turn a result file into one of version 0.2.0."""
-    content = json.loads(path.read_text())
-    del content["stream"]["identity"]
-    path.write_text(json.dumps(content))
-
-
 def test_corruption_severity_and_seed_belong_to_the_identity() -> None:
     variants: list[dict] = [{}, {"corruption": "fog"}, {"severity": 4}, {"seed": 1}, {"desired": "sample:cifar10"}]
     variants += [{"undesired": "sample:mnistc"}, {"undesired": "sample:mnistc", "severity": 2}]
@@ -291,26 +281,6 @@ def test_cached_features_of_a_replaced_image_are_not_used(here: Path) -> None:
 
     scores = [pyarrow.parquet.read_table(path, columns=["score"]).to_pydict() for path in columns]
     assert scores[0] == scores[1]
-
-
-def test_files_of_an_older_version_are_shown_but_neither_reused_nor_paired_with_new_ones(tmp_path: Path) -> None:
-    frozen, other = RunSpec(**SAMPLES, method="zero_shot"), RunSpec(**SAMPLES, method="tda")
-    old, new = run(frozen, None, tmp_path), run(other, None, tmp_path)
-    assert read_result(old).stream_identity == read_result(new).stream_identity
-    without_identity(old)
-    assert not ReusableResults(tmp_path, None, Streams(None)).has(frozen)
-    assert ResultFolder(tmp_path).frozen_for(read_result(new)) is None
-    assert "different streams" in compare(open_sides(old, new)).pairs[0].why_not
-    figures = figures_of(str(tmp_path))
-    (column,) = figures.columns
-    assert [figures.figure(row, column, "hm").mean is not None for row in figures.rows] == [True, True]
-    assert all(figures.figure(row, column, "delta").mean is None for row in figures.rows)
-    assert any("1 run without a difference" in note for note in footnotes(figures))
-    # Two files of the older version are still compared with each other.
-    without_identity(new)
-    assert ResultFolder(tmp_path).frozen_for(read_result(new)) is not None
-    assert compare(open_sides(old, new)).pairs[0].why_not == ""
-    assert ensure_result(prepare(frozen, None), tmp_path).fresh
 
 
 def test_the_choice_of_fooling_images_needs_no_model_to_be_identified(tmp_path: Path, monkeypatch) -> None:

@@ -69,7 +69,7 @@ def test_values_make_a_grid_but_for_options_that_are_lists() -> None:
     "fields",
     [
         {},
-        {"score": "neighbours", "identifier": "adaptive", "profile": "field", "method": "zero_shot"},
+        {"score": "dart", "identifier": "daf", "profile": "field", "method": "zero_shot"},
         {"undesired": None, "ratio": 0.0, "limit": 7, "classes": ['a "quoted", name', "b\\c\x7f"]},
         {"scenario": {"kind": "frequent", "images": 3, "corruptions": ["snow", "fog"]}, "draw": "images"},
         {"undesired": "sample:cifar10c", "undesired_classes": ["cat"], "guard": True, "severity": 3},

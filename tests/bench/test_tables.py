@@ -30,7 +30,7 @@ from ostta.bench.footnotes import why_no_interval
 from ostta.bench.formats import FORMATS
 from ostta.bench.paper.values import find
 from ostta.bench.records import read_records
-from ostta.bench.result import Quantiles, Result, metric_value, number, read_result
+from ostta.bench.result import Quantiles, Result, metric_value, number
 from ostta.bench.spec import RunSpec, changed
 from ostta.bench.suite import Suite, expand, load_suite, read_suite, suite_names
 from ostta.bench.tables import TableCell, sheet
@@ -290,18 +290,6 @@ def test_the_newest_of_two_results_counts_and_strange_files_are_named(suite: Sui
     assert "other.json" in said
 
 
-def test_files_from_before_the_other_conventions_still_load(tmp_path: Path) -> None:
-    path = tmp_path / "r.json"
-    made(RunSpec(), 50.0).write(path)
-    content = json.loads(path.read_text())
-    assert "fpr95_undesired" not in content["metrics"]  # what a file does not have is not written
-    del content["metrics"]["fpr95_strict"]
-    path.write_text(json.dumps(content))
-    old = read_result(path)
-    assert metric_value(old, "fpr95") == 20.0
-    assert metric_value(old, "fpr95", "strict") is None
-
-
 def test_which_number_of_a_result_a_metric_is() -> None:
     analyses = {
         "stream_distances": {
@@ -330,9 +318,9 @@ def test_which_number_of_a_result_a_metric_is() -> None:
     assert {name: metric_value(result, name) for name in expected} == expected
     # With the identifier that rejects nothing, accepted and right means right.
     assert metric_value(made(RunSpec(identifier="all"), None), "accuracy") == 65.4
-    lora = made(RunSpec(method="entropy"), None, options={"group": "lora"}, analyses=analyses)
+    lora = made(RunSpec(method="entropy"), None, options={"method": {"group": "lora"}}, analyses=analyses)
     assert metric_value(lora, "added_parameters") == 39_936
-    layernorm = made(RunSpec(method="entropy"), None, options={"group": "layernorm"}, analyses=analyses)
+    layernorm = made(RunSpec(method="entropy"), None, options={"method": {"group": "layernorm"}}, analyses=analyses)
     assert (metric_value(layernorm, "added_parameters"), metric_value(layernorm, "bank_features")) == (0, None)
     assert metric_value(result, "added_parameters") is None
     assert metric_value(made(RunSpec(), 70.0), "euclidean") is None
@@ -624,7 +612,7 @@ def test_the_page_escapes_what_others_wrote_and_fetches_nothing(tmp_path: Path) 
     results = tmp_path / "results"
     (results / "failed").mkdir(parents=True)
     for place, cell in enumerate(expand(suite)[:6]):
-        options = {"k": HOSTILE}
+        options = {"method": {"k": HOSTILE}}
         made(cell.spec, 50.0, remarks=[HOSTILE], hardware=HOSTILE, options=options).write(results / f"{place}.json")
     failed = expand(suite)[-1].spec.model_dump(mode="json")
     (results / "failed" / "x.json").write_text(json.dumps({"spec": failed, "reason": HOSTILE}))

@@ -12,7 +12,7 @@ from torch import nn
 
 from helpers.errors import raises
 from ostta.core.banks import FeatureBank, ScoreBank
-from ostta.core.losses import NearestFeatures, desired_contrast, nearest, reliable_entropy, undesired_contrast, unit
+from ostta.core.losses import NearestFeatures, desired_contrast, nearest, pseudo_label_loss, undesired_contrast, unit
 from ostta.core.overlay import Overlay, encode
 from ostta.methods.groups import layernorm_names
 
@@ -119,10 +119,10 @@ def test_contrast_numerically() -> None:
     assert torch.autograd.gradcheck(lambda f: undesired_contrast(f, near), features)
 
 
-def test_reliable_entropy_by_hand() -> None:
+def test_pseudo_label_loss_by_hand() -> None:
     z, augmented = torch.tensor([0.3, 0.1]), torch.tensor([0.2, 0.2])
     expected = -math.log(math.exp(0.3) / (math.exp(0.3) + math.exp(0.1))) - math.log(0.5)
-    assert reliable_entropy(z, augmented, 0).item() == pytest.approx(expected, abs=1e-6)
+    assert pseudo_label_loss(z, augmented, 0).item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_nearest_by_cosine_and_without_self() -> None:

@@ -62,9 +62,9 @@ def results(suite: Suite) -> list[dict[str, Any]]:
             {
                 "schema_version": 1,
                 "spec": cell.spec.model_dump(mode="json"),
-                "options": {"k": 5, "lr": 0.001, "losses": ["d", "u"]},
-                "option_sources": {"k": "default", "lr": "backbone", "losses": "default"},
-                "stream": {"hash": "s", "desired": side, "undesired": side, "seed": cell.seed},
+                "options": {"method": {"k": 5, "lr": 0.001, "losses": ["d", "u"]}},
+                "option_sources": {"method": {"k": "default", "lr": "backbone", "losses": "default"}},
+                "stream": {"hash": "s", "identity": "i", "desired": side, "undesired": side, "seed": cell.seed},
                 "weight_hash": "w",
                 "class_names_hash": "c",
                 "unfamiliar_classes": ["unicorn"],

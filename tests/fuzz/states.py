@@ -79,15 +79,12 @@ class DamagedStates(States):
 
 
 class ForgedStates(States):
-    """Deliberately changed content with a recomputed hash, also in format 1, which has no hash."""
+    """Deliberately changed content with a recomputed hash."""
 
     def mutation(self, rng: random.Random) -> bytes:
         header, data = parsed(rng.choice(self.seeds))
         about = header["__metadata__"]
         description = json.loads(about[CONTENT])
-        if rng.random() < 0.2:
-            description["format"] = 1
-            about.pop(SEALED, None)
         match rng.randrange(5):
             case 0:
                 header = damaged_tree(header, rng)

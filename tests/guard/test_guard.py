@@ -385,7 +385,7 @@ def test_the_time_until_a_thaw_doubles() -> None:
 
 
 def test_a_roll_back_returns_all_that_images_have_taught() -> None:
-    one = remembering("tda", score="neighbours", identifier="adaptive", snapshot_every=50)
+    one = remembering("tda", score="dart", snapshot_every=50)
     for image in usual(50):
         one.step_features(image)
     kept = content(one)

@@ -50,26 +50,11 @@ class Parts:
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dict
             return cls(tensors, json.loads(file.metadata()["ostta"]))
 
-    def file(self, number: int) -> bytes:
-        """Return a file of the format `number`. Except in format 1, the hash is recomputed, as an attacker would do."""
-        text = self.text
-        if text is None:
-            # A format that is one of the damages stays.
-            content = self.content if self.content.get("format") != FORMAT else {**self.content, "format": number}
-            text = json.dumps(content if number > 2 else _before_scores(content))
-        metadata = {"ostta": text}
-        if number > 1:
-            metadata["sha256"] = _hash(self.tensors, text)
+    def file(self) -> bytes:
+        """Return the file. The hash is recomputed, as an attacker would do."""
+        text = json.dumps(self.content) if self.text is None else self.text
+        metadata = {"ostta": text, "sha256": _hash(self.tensors, text)}
         return save({name: tensor.contiguous().clone() for name, tensor in self.tensors.items()}, metadata)
-
-
-def _before_scores(content: dict[str, Any]) -> dict[str, Any]:
-    """Convert the content to format 1 or 2, without score and with option names only, unless that is damaged."""
-    flat = {name: value for name, value in content.items() if name != "score"}
-    for name in ("options", "option_sources"):
-        if isinstance(flat.get(name), dict) and all(isinstance(owned, dict) for owned in flat[name].values()):
-            flat[name] = {key: value for owned in flat[name].values() for key, value in owned.items()}
-    return flat
 
 
 Damage = tuple[str, Parts]

@@ -8,18 +8,22 @@ from pathlib import Path
 import pyarrow.parquet
 
 from ostta.bench.result import Result
-from ostta.bench.spec import RunSpec
+from ostta.bench.spec import RunSpec, stream_key
 
 
 def made(spec: RunSpec, hm: float | None, *, origin: str = "official", **changes: object) -> Result:
     """Return a result with the given figures; all other figures are arbitrary numbers."""
-    quantiles = {"p50": 2.0, "p95": 3.0}
+    quantiles = {"p50": 2.0, "p95": 3.0, "mean": 2.5}
     side = {"name": "x", "images": 100, "classes": 10, "origin": origin}
     content = {
         "spec": spec.model_dump(mode="json"),
-        "options": {"k": 5, "undesired_bank": 64, "lr": 0.001},
-        "option_sources": {"k": "default", "undesired_bank": "default", "lr": "backbone"},
-        "stream": {"hash": "s", "desired": side, "undesired": side | {"origin": "official"}, "seed": spec.seed},
+        "options": {"method": {"k": 5, "undesired_bank": 64, "lr": 0.001}},
+        "option_sources": {"method": {"k": "default", "undesired_bank": "default", "lr": "backbone"}},
+        "stream": {
+            "hash": "s", "identity": f"{stream_key(spec)} {spec.seed}", "desired": side,
+            "undesired": side | {"origin": "official"},
+            "seed": spec.seed,
+        },
         "weight_hash": "w" + spec.backbone,
         "class_names_hash": "c",
         "unfamiliar_classes": [],

@@ -1,13 +1,6 @@
-"""A backbone whose every bit is fixed by arithmetic, for state files that are kept in `tests/states`.
-
-Each file there was written by the version of ostta whose state format its name says, and must load for good: a file of
-a new format is added by `python tests/helpers/steady.py FOLDER`, and none is ever replaced.
-"""
+"""A backbone whose every bit is fixed by arithmetic, and its images."""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,17 +10,6 @@ import ostta
 
 SIZE, WIDTH = 8, 8
 CLASSES = ("ant", "bee", "cat", "dog")
-STEPS = 30
-STREAMS: dict[str, dict[str, object]] = {
-    "rosita": {"method": "rosita", "undesired_bank": 16, "lr": 0.05},
-    "tda": {"method": "tda", "identifier": "daf"},
-    "entropy": {"method": "entropy", "optimiser": "adamw", "confidence": 0.3},
-    # Options that have had other names before format 3.
-    "entropy_before": {"method": "entropy", "optimiser": "adamw", "confidence": 0.3, "named_from": "reference"},
-    "tda_cosine": {"method": "tda", "score_of": "cosine"},
-    # Up to format 3 the levels had a row for every class, in the snapshots of a guard too.
-    "levelled": {"method": "tda", "answer": "levelled", "guard": True, "snapshot_every": 8},
-}
 
 
 class SteadyTower(nn.Module):
@@ -61,17 +43,3 @@ def steady_images(count: int, start: int = 0) -> list[np.ndarray]:
         picture[: 1 + number % SIZE, : SIZE // 2] = number * 61 % 256
         pictures.append(picture)
     return pictures
-
-
-def steady_adapter(name: str) -> ostta.Adapter:
-    one = ostta.load(steady_backbone(), CLASSES, seed=7, **STREAMS[name])
-    for image in steady_images(STEPS):
-        one.step(image)
-    return one
-
-
-if __name__ == "__main__":
-    from ostta.state import FORMAT
-
-    for stream in STREAMS:
-        steady_adapter(stream).save(Path(sys.argv[1]) / f"format{FORMAT}-{stream}.ostta")

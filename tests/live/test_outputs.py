@@ -556,15 +556,12 @@ def with_probability(number: int, probability: float, **more: object) -> dict:
 
 def test_a_stream_with_probabilities_shows_them_in_place_of_scores() -> None:
     digest = Digest(accept=0.8)
-    # Rows of an earlier version, whose scores are on another scale.
-    for number in range(1, 5):
-        digest.add(row(number))
-    for number in range(5, 55):
+    for number in range(1, 51):
         digest.add(with_probability(number, 0.98 if number % 2 else 0.03))
-    digest.add(with_probability(55, 0.7, undecided=True, warming_up=False))
-    assert (digest.seen, digest.undecided, digest.threshold) == (55, 1, 0.8)
+    digest.add(with_probability(51, 0.7, undecided=True, warming_up=False))
+    assert (digest.seen, digest.undecided, digest.threshold) == (51, 1, 0.8)
     assert {value for value, _ in digest.recent} == {dot.value for dot in digest.dots} == {0.98, 0.03, 0.7}
-    assert {part.threshold for part in digest.parts} == {None, 0.8}
+    assert {part.threshold for part in digest.parts} == {0.8}
     assert digest.doubt == pytest.approx((25 * 0.02 + 25 * 0.03) / 50)
     text = stream_page(digest, ExamplePictures({}, {}), {"title": "t"}, Memory())
     assert "Probability that each image is known" in text
@@ -852,7 +849,7 @@ def test_without_a_state_the_journal_keeps_nothing(photos: Path) -> None:
 
 
 # --- warming up -------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("identifier", ["lda", "daf", "adaptive"])
+@pytest.mark.parametrize("identifier", ["lda", "daf"])
 def test_the_first_images_are_warming_up(identifier: str) -> None:
     one = adapter("zero_shot", identifier)
     found = [prediction.warming_up for prediction in one.stream(images(TRUSTED + 3))]

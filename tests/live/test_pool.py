@@ -124,7 +124,7 @@ EVERY = (
     ({"method": "rosita"}, True),
     ({"method": "unient"}, True),
     ({"method": "prototypes", "wait": 3}, True),
-    ({"method": "entropy", "confidence": 0.2, "answer": "reference"}, True),
+    ({"method": "entropy", "confidence": 0.2, "named_from": "reference"}, True),
     ({"method": "tda"}, True),
     ({"method": "dpe"}, True),
     ({"method": "oga"}, True),

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from ostta.methods import Facts, Learner, Look, TensorState
-from ostta.options import Options, option
+from ostta.config.declare import Options, option
+from ostta.methods import Learner, Look, MethodSummary, TensorState
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class ClassMeansOptions(Options):
 
 class ClassMeans(Learner):
     Options = ClassMeansOptions
-    facts = Facts("nothing", "a mean feature per class, score bank", "1 forward", "an example")
+    summary = MethodSummary("nothing", "a mean feature per class, score bank", "1 forward", "an example")
 
     def start(self):
         return TensorState(sums=torch.zeros_like(self.classifier))

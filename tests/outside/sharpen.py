@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from ostta.methods import Facts, Proposal, Tuned
-from ostta.options import Options, option
+from ostta.config.declare import Options, option
+from ostta.methods import GradientMethod, MethodSummary, Proposal
 
 
 @dataclass(frozen=True)
@@ -13,9 +13,11 @@ class SharpenOptions(Options):
     lr: float = option(1e-3, above=0, about="learning rate of SGD")
 
 
-class Sharpen(Tuned):
+class Sharpen(GradientMethod):
     Options = SharpenOptions
-    facts = Facts("LayerNorms", "LayerNorms, score bank", "1 forward; known: +2 forwards, +2 backwards", "an example")
+    summary = MethodSummary(
+        "LayerNorms", "LayerNorms, score bank", "1 forward; known: +2 forwards, +2 backwards", "an example"
+    )
     views = 2
 
     def propose(self, state, look, decision):

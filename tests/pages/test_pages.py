@@ -85,6 +85,7 @@ def result_of(spec: RunSpec, composed: Composed, found: dict[str, np.ndarray], *
     }
     stream = {
         "hash": composed.stream.hash,
+        "identity": composed.stream.identity,
         "desired": composed.desired,
         "undesired": composed.undesired,
         "seed": spec.seed,
@@ -357,7 +358,7 @@ def test_a_chart_has_gaps_and_stays_inside_its_axes() -> None:
             "corruption": "fog",
             "severity": 2,
         },
-        {"method": "zero_shot", "score": "neighbours", "identifier": "adaptive", "profile": "field", "guard": True},
+        {"method": "zero_shot", "score": "dart", "identifier": "daf", "profile": "field", "guard": True},
         {
             "method": "tda",
             "scenario": {"kind": "frequent", "images": 250, "corruptions": ["snow", "fog"]},

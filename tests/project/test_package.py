@@ -202,7 +202,7 @@ def test_stream_writes_its_folder_with_the_extra_stream_alone(tmp_path: Path) ->
 
 def test_the_version_is_said_alike_everywhere() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    released = re.findall(r"^## ([\d.]+) \((\S+)\)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.M)
+    released = re.findall(r"^## ([\d.]+) \((\d\S+)\)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.M)
     assert released[0] == (VERSION, cited["date-released"])
     assert str(cited["version"]) == VERSION
     supported = VERSION.rpartition(".")[0]

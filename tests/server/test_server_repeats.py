@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +12,10 @@ import httpx
 import pytest
 
 import ostta
-from helpers.cases import images
 from helpers.serving import Served, eventually, is_problem, pngs, served
 from ostta.client import calls
 from ostta.live import AsyncClient, Client
 from ostta.server import Limits, SessionStore, Settings
-from ostta.server.sessions.idempotency import AnswerCache, ImageKey
-from ostta.server.sessions.images import prediction_json
-from ostta.server.sessions.store import StoredAnswer
 
 
 @pytest.fixture
@@ -92,24 +87,6 @@ def test_without_a_key_it_is_said_that_an_image_may_have_been_counted(slow: Serv
         with pytest.raises(ostta.Error, match="may have been counted") as raised:
             client.freeze(id)
     assert (raised.value.code, len(sent)) == ("maybe-counted", 1)
-
-
-def test_answers_from_before_there_were_probabilities_are_still_known() -> None:
-    key = ImageKey("0" * 32, 7)
-    cache = AnswerCache()
-    cache.add(key, prediction_json(ostta.load("embedded", ["cat", "dog"]).step(images(1)[0]), 1, evidence=False))
-    ((digest, place, content),) = cache.stored(0)
-    stored = json.loads(content)
-
-    def with_values(values: list[Any]) -> AnswerCache:
-        return AnswerCache.of([StoredAnswer(digest, place, json.dumps(values))])
-
-    answer = with_values(stored[:-4]).get(key)
-    assert answer is not None
-    assert {**answer, "probability": 0.75, "undecided": True} == {
-        **(cache.get(key) or {}), "probability": 0.75, "explanation": None,
-    }  # fmt: skip
-    assert (answer["probability"], answer["undecided"]) == (None, False)
 
 
 def test_a_key_is_known_after_a_restart_and_belongs_to_one_image(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from helpers.errors import raises
 from helpers.serving import CLASSES, Served, embedded, events_of, eventually, is_problem, pngs, served
 from ostta.server import Clock, Limits, SessionStore, Settings, Stored
 from ostta.server.sessions.build import restored
-from ostta.server.sessions.snapshot import MAGIC, unpack
+from ostta.server.sessions.snapshot import MAGIC, pack, unpack
 from ostta.server.sessions.store import LostError, new_id
 
 METHODS: list[dict[str, Any]] = [
@@ -491,7 +491,7 @@ def test_a_state_that_can_be_exported_can_be_imported(tmp_path: Path) -> None:
         assert server.http.post("/sessions/import", content=state).status_code == 201
         assert server.http.put(f"/sessions/{id}/state", content=state).status_code == 200
     with opened(tmp_path) as store:
-        store.create(Stored(id, state, {}))
+        store.create(Stored(id, pack(state), {}))
     with opened(tmp_path) as store, served(Settings(limits=Limits(session_bytes=900_000)), store) as server:
         is_problem(server.http.post("/sessions/import", content=state), 422, "may need 1 MB of memory")
         assert server.send(id, pngs()[0]).json()["step"] == 7

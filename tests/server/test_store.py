@@ -1,13 +1,11 @@
 """The store in SQLite and in PostgreSQL.
 
-Leases with fencing numbers, snapshots, failures, and folders of earlier versions.
+Leases with fencing numbers, snapshots, and failures.
 """
 
 from __future__ import annotations
 
-import json
 import random
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -30,7 +28,6 @@ from ostta.server.sessions.store import (
     StoredAnswer,
     new_id,
 )
-from ostta.server.sessions.takeover import take_over
 
 Place = str | Path
 
@@ -371,57 +368,3 @@ def test_places_that_are_no_store(tmp_path: Path) -> None:
     (tmp_path / "sessions.sqlite").write_bytes(b"not a database at all" * 100)
     with raises("store-failed"):
         SessionStore(tmp_path)
-
-
-# --- folders of earlier versions --------------------------------------------------------------------------------------
-def test_sessions_of_earlier_versions_are_taken_over(tmp_path: Path) -> None:
-    plain, leased, both, damaged, empty = (new_id() for _ in range(5))
-    old_answer = ["d" * 32, 7, 1, "cat"]
-    about = {"name": "door", "counts": {"images": 3}, "answers": [old_answer, "damaged"]}
-    for id in (plain, both):
-        (tmp_path / id).mkdir()
-        (tmp_path / id / "session.json").write_text(
-            json.dumps({"format": 1, "state": "0" * 16 + ".ostta", "about": about})
-        )
-        (tmp_path / id / ("0" * 16 + ".ostta")).write_bytes(b"a state")
-    (tmp_path / damaged).mkdir()
-    (tmp_path / damaged / "session.json").write_text("{")
-    folder = tmp_path / "leased" / leased
-    folder.mkdir(parents=True)
-    (folder / "token.0000000007.free.0000000006-0000000021").touch()
-    (folder / "0000000006-0000000021.ostta").write_bytes(b"a later state")
-    (folder / "0000000006-0000000021.json").write_text('{"name": "yard"}')
-    (folder / "0000000006-0000000020.json").write_text("{}")
-    (tmp_path / "leased" / empty).mkdir()
-    (tmp_path / "notes").mkdir()
-    store = SessionStore(tmp_path, exclusive=True)
-    # As a process left it that was killed before it could delete the folder: the stored one counts.
-    store.create(Stored(both, b"newer", {}))
-    store.release(both)
-    assert take_over(tmp_path, store) == 3
-    assert sorted(store.ids()) == sorted([plain, leased, both])
-    assert sorted(store.unreadable) == sorted([damaged, empty])
-    stored = store.load(plain)
-    assert (stored.state, stored.about) == (b"a state", {"name": "door", "counts": {"images": 3}})
-    assert stored.answers == [StoredAnswer("d" * 32, 1, json.dumps([7, 1, "cat"]))]
-    assert store.load(leased).state == b"a later state"
-    assert store.load(both).state == b"newer"
-    left = {path.name for path in tmp_path.iterdir() if path.is_dir()}
-    assert left == {damaged, "leased", "notes"}
-    store.unreadable.clear()
-    assert take_over(tmp_path, store) == 0
-    store.close()
-
-
-def test_a_folder_that_a_server_of_an_earlier_version_uses_is_refused(tmp_path: Path) -> None:
-    (tmp_path / new_id()).mkdir()
-    (next(path for path in tmp_path.iterdir()) / "session.json").write_text("{}")
-    store = SessionStore(tmp_path, exclusive=True)
-    lock = sqlite3.connect(tmp_path / ".lock", isolation_level=None)
-    lock.execute("BEGIN EXCLUSIVE")
-    with raises("store-in-use"):
-        take_over(tmp_path, store)
-    lock.close()
-    assert take_over(tmp_path, store) == 0
-    assert len(store.unreadable) == 1
-    store.close()

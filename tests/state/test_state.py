@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import pytest
@@ -17,16 +16,15 @@ import torch
 from safetensors.torch import save_file
 
 import ostta
-from helpers.cases import adapter, backbone, content, images, same
+from helpers.cases import adapter, backbone, images
 from helpers.errors import raises
 from helpers.paths import ROOT, TESTS
-from helpers.steady import STEPS, steady_backbone, steady_images
+from helpers.steady import CLASSES, steady_backbone
 from helpers.tiny_models import tiny_clip
 from ostta import Error
 from ostta.io import write_atomically
 from ostta.live.state_keeper import AdapterSettings, open_adapter
-from ostta.state import FORMAT, StateCopy, read_state, write_state
-from ostta.state.file import UPGRADES
+from ostta.state import StateCopy, read_state, write_state
 
 
 def test_round_trip_is_safetensors_with_json(tmp_path: Path) -> None:
@@ -60,63 +58,6 @@ def test_other_safetensors_other_version_and_absence(tmp_path: Path) -> None:
         read_state(tmp_path / "old.ostta")
     with raises("file-not-found"):
         read_state(tmp_path / "absent.ostta")
-
-
-# What the adapters of the kept files said next, when they were written: index, verdict and score of three images.
-KEPT = {
-    "format1-rosita": [
-        (2, "unreliable_undesired", 0.171149),
-        (2, "reliable_desired", 0.600388),
-        (2, "unreliable_desired", 0.376152),
-    ],
-    "format1-tda": [
-        (2, "reliable_undesired", 15.865157),
-        (2, "reliable_desired", 58.061893),
-        (2, "unreliable_desired", 33.408154),
-    ],
-    "format1-entropy": [
-        (2, "unreliable_undesired", 0.159360),
-        (2, "reliable_desired", 0.579301),
-        (2, "unreliable_desired", 0.345717),
-    ],
-}
-KEPT |= {f"format2-{name}": KEPT[f"format1-{name.partition('_')[0]}"] for name in ("rosita", "tda", "entropy_before")}
-KEPT["format2-tda_cosine"] = [
-    (2, "unreliable_undesired", 0.152180),
-    (2, "reliable_desired", 0.565043),
-    (2, "unreliable_desired", 0.334244),
-]
-
-
-@pytest.mark.parametrize("name", KEPT)
-def test_files_of_earlier_formats_load_with_a_remark_and_go_on(name: str, tmp_path: Path) -> None:
-    path = TESTS / "states" / f"{name}.ostta"
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        old = ostta.Adapter.restore(path, steady_backbone())
-    remark = f"{path} has state format 1, which has no hash, so some damage cannot be detected; `save` writes format 4."
-    assert [str(each.message) for each in said] == [remark] * name.startswith("format1")
-    assert all(each.filename == __file__ for each in said)
-    assert old.steps == STEPS
-    old.save(tmp_path / "new.ostta")
-    new = ostta.Adapter.restore(tmp_path / "new.ostta", old.backbone)  # without a remark
-    assert same(content(old), content(new))
-    for image, (index, verdict, score) in zip(steady_images(3, STEPS), KEPT[name], strict=True):
-        prediction = new.step(image)
-        assert (prediction.index, str(prediction.verdict)) == (index, verdict)
-        assert prediction.score == pytest.approx(score, rel=1e-4)
-
-
-def test_options_of_earlier_names_are_read() -> None:
-    folder = TESTS / "states"
-    entropy = ostta.Adapter.restore(folder / "format2-entropy_before.ostta", steady_backbone()).resolved
-    tda = ostta.Adapter.restore(folder / "format2-tda_cosine.ostta", steady_backbone()).resolved
-    assert (entropy.method.named_from, entropy.sources["method"]["named_from"]) == ("reference", "explicit")
-    assert (tda.method.score_of, tda.sources["method"]["score_of"]) == ("cosine", "explicit")
-
-
-def test_every_format_has_its_way_to_the_next() -> None:
-    assert list(UPGRADES) == list(range(1, FORMAT))
 
 
 # --- which backbone ---------------------------------------------------------------------------------------------------
@@ -219,13 +160,10 @@ def test_killed_while_saving_never_leaves_a_broken_file(tmp_path: Path) -> None:
     assert any(steps)
 
 
-def test_a_stream_goes_on_as_what_its_state_of_version_0_1_was(tmp_path: Path) -> None:
-    """What is not named comes from the state, not from today's defaults."""
-    path = tmp_path / "old.ostta"
-    path.write_bytes((TESTS / "states" / "format1-rosita.ostta").read_bytes())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        one = open_adapter(AdapterSettings(classes=None, backbone=steady_backbone()), path)
-    assert (one.method_name, one.score_name, one.identifier_name, one.profile) == ("rosita", "max", "lda", "reference")
+def test_a_stream_goes_on_with_the_components_of_its_state(tmp_path: Path) -> None:
+    path = tmp_path / "one.ostta"
+    ostta.load(steady_backbone(), CLASSES, "tda", identifier="daf").save(path)
+    one = open_adapter(AdapterSettings(classes=None, backbone=steady_backbone()), path)
+    assert (one.method_name, one.score_name, one.identifier_name, one.profile) == ("tda", "max", "daf", "reference")
     assert one.guard is None
     assert one.resolved.adapter.answer == "own"

@@ -54,20 +54,6 @@ def test_a_score_is_checked_on_the_given_backbone() -> None:
         check_score(OfEight, steps=50)
 
 
-def test_a_plug_in_with_the_former_name_of_remember_works() -> None:
-    class Former(LDA):
-        """Written when `remember` was called `take`."""
-
-        def take(self, score: float, evidence: object = None) -> None:
-            self.scores_seen = getattr(self, "scores_seen", 0) + 1
-            super().take(score)  # type: ignore[misc]
-
-    one = ostta.load("embedded", CLASSES, "zero_shot", Former)
-    for image in images(3):
-        one.step(image)
-    assert (one.identifier.scores_seen, len(one.identifier.bank)) == (3, 3)  # type: ignore[attr-defined]
-
-
 def test_the_example_learns_in_a_pool() -> None:
     pool = ostta.StreamPool("embedded")
     pool.add("one", CLASSES, method=ClassMeans)
@@ -91,11 +77,11 @@ class Demanding(ClassMeans):
 
 
 class Nameless(ClassMeans):
-    facts = "a line"
+    summary = "a line"
 
 
 class Scaleless(ClassMeans):
-    score_scale = 0.0
+    largest_score = 0.0
 
 
 class Peeping(ClassMeans):
@@ -206,8 +192,8 @@ class Wordless(ClassMeans):
     [
         (Thawed, r"^The options of Thawed must be frozen: @dataclass\(frozen=True\)\.$"),
         (Demanding, r"^All options of Demanding must have defaults, and weight has none\.$"),
-        (Nameless, r"^The method Nameless must have its line of `ostta ls methods` as `facts`, a Facts\.$"),
-        (Scaleless, r"^`score_scale` of Scaleless must be the largest score"),
+        (Nameless, r"^The method Nameless must have its line of `ostta ls methods` as `summary`, a MethodSummary\.$"),
+        (Scaleless, r"^`largest_score` of Scaleless must be the largest score"),
         (Wordless, r"^`propose` of Wordless must give a Proposal\.$"),
         (Peeping, r"^`look` or `propose` of Peeping changed method/sums: only `commit` may change the state\.$"),
         (Eager, r"^`look` or `propose` of Eager changed method/.*: only `commit` may change the state\.$"),

@@ -213,8 +213,8 @@ def _cautions(figures: SuiteFigures) -> list[str]:
             cautions.append(f"The results of {backbone} come from {len(hashes)} different sets of weights.")
     if figures.other_streams:
         cautions.append(
-            f"{counted(figures.other_streams, 'run')} without a difference: the reference row has other images, or one "
-            "of the result files is of an older version. Run both on the same data again."
+            f"{counted(figures.other_streams, 'run')} without a difference: the reference row has other images. Run "
+            "both on the same data again."
         )
     if collected.older:
         cautions.append(f"Older results with the same spec as a newer result are left out: {collected.older}.")

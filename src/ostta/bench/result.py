@@ -7,10 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
-from ..config.registry import find_components
-from ..config.resolve import group_by_owner
 from ..core.types import Error
 from ..evaluation.analyses import BankBytes, Distances, ReliableAccuracy
 from ..evaluation.measures import MEASURES, WINDOW, find_measure
@@ -18,7 +16,7 @@ from ..evaluation.metrics import CONVENTION, FPR95, NAMES, SUPPORTING
 from ..io import read_regular, readable, write_atomically
 from ..schema import first_problem
 from .machine import Load
-from .spec import FileModel, RunSpec, stream_key
+from .spec import FileModel, RunSpec
 
 SCHEMA = 1
 
@@ -36,28 +34,24 @@ class Side(FileModel):
 class StreamInfo(FileModel):
     """The stream of a run. `hash`: hash of its order. `draw`: what the seed drew.
 
-    `identity` also covers origin, corruption, severity and content (`streams.Stream.identity`); None in files of
-    version 0.2.0 and earlier.
+    `identity` also covers origin, corruption, severity and content (`streams.Stream.identity`).
     """
 
-    added_later: ClassVar[tuple[str, ...]] = ("draw", "identity")
+    added_later: ClassVar[tuple[str, ...]] = ("draw",)
 
     hash: str
     desired: Side
     undesired: Side | None
     seed: int
     draw: Literal["order", "images", "orders"] = "order"
-    identity: str | None = None
+    identity: str
 
 
 class Figures(FileModel):
     """Figures in percent; None if the stream has images of one side only.
 
-    FPR95 has three conventions (`ostta.evaluation.metrics`). Older files have one of them; files before version 0.2
-    have no `accepted_desired` and no `accuracy`.
+    FPR95 has three conventions (`ostta.evaluation.metrics`).
     """
-
-    added_later: ClassVar[tuple[str, ...]] = ("fpr95_strict", "fpr95_undesired", "accepted_desired", "accuracy")
 
     auroc: float | None
     fpr95: float | None
@@ -87,11 +81,9 @@ class DomainFigures(FileModel):
 class Quantiles(FileModel):
     """Median, 95th percentile and mean. Steps with an update are much slower than others, which a median hides."""
 
-    added_later: ClassVar[tuple[str, ...]] = ("mean",)
-
     p50: float
     p95: float
-    mean: float | None = None
+    mean: float
 
 
 class Latency(FileModel):
@@ -170,23 +162,15 @@ class Result(FileModel):
     resets: int = 0
     # Number of events of each kind: actions of the guard, and resets.
     events: dict[str, int] = Field(default_factory=dict)
-    # Load of the machine; None in older files.
+    # Load of the machine.
     load: Load | None = None
     # Measures of `ostta.evaluation.measures` and of plug-ins by name; None if the run does not have a value.
     measures: dict[str, float | None] = Field(default_factory=dict)
 
     @property
     def stream_identity(self) -> tuple[str, ...]:
-        """A value that all results on the same images in the same order share.
-
-        A file without an identity equals only other such files, with the same order, spec and origins.
-        """
-        if self.stream.identity is not None:
-            return (self.stream.hash, self.stream.identity)
-        sides = [
-            None if side is None else (side.name, side.origin) for side in (self.stream.desired, self.stream.undesired)
-        ]
-        return (self.stream.hash, "", repr(sides), stream_key(self.spec), str(self.spec.seed))
+        """A value that all results on the same images in the same order share."""
+        return (self.stream.hash, self.stream.identity)
 
     @property
     def shown(self) -> int:
@@ -197,28 +181,6 @@ class Result(FileModel):
     def busy(self) -> bool:
         """Whether other work made the times of the run longer."""
         return self.load is not None and self.load.busy
-
-    @model_validator(mode="before")
-    @classmethod
-    def _by_owner(cls, content: Any) -> Any:
-        """Group the options of files from before scores existed by their owner."""
-        if not isinstance(content, dict) or not isinstance(content.get("options"), dict):
-            return content
-        if content["options"].keys() <= {"method", "score", "identifier", "adapter", "guard"}:
-            return content
-        spec = content.get("spec")
-        named = spec.model_dump() if isinstance(spec, RunSpec) else spec if isinstance(spec, dict) else {}
-        parts = [named.get("method", "rosita"), named.get("score"), named.get("identifier", "lda")]
-        try:
-            choice = find_components(*parts)
-        except Error:  # an unknown method: options without another owner are those of the method
-            choice = find_components("zero_shot", None, "lda")
-        split = {
-            name: group_by_owner(choice, content[name])
-            for name in ("options", "option_sources")
-            if isinstance(content.get(name), dict)
-        }
-        return {**content, **split}
 
     def write(self, path: Path) -> None:
         write_json(self.model_dump(mode="json"), path)

@@ -46,9 +46,6 @@ from .stream import Composed, check_names, compose, is_features, sides_of
 if TYPE_CHECKING:
     from .features import FeatureCache
 
-# The former path `ostta.bench.run.execute` is an alias (`ostta._aliases`), so this module must look like a package.
-__path__: list[str] = []
-
 # Callback for progress: the number of images done, their total number, and the HM so far.
 Watch = Callable[[int, int, float | None], None]
 

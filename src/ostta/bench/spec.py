@@ -26,7 +26,7 @@ from pydantic import (
 
 from ..config import plugins
 from ..config.profiles import apply_profile
-from ..config.resolve import canonical, with_old_names
+from ..config.resolve import canonical
 from ..core.types import Error
 from ..data.corruptions import corruption_names
 from ..data.names import is_file, is_own, placed
@@ -416,11 +416,10 @@ def changed(spec: RunSpec, **fields: Any) -> RunSpec:
 
 
 def identity(spec: RunSpec) -> dict[str, Any]:
-    """Return the identity of a run: the spec without the number of the GPU, with the original names of options."""
+    """Return the identity of a run: the spec without the number of the GPU."""
     content: dict[str, Any] = spec.model_dump(mode="json")
     if "device" in content:
         content["device"] = spec.device.partition(":")[0]
-    content["options"] = with_old_names(spec.method, content["options"])
     return content
 
 
@@ -433,8 +432,8 @@ def is_frozen(spec: RunSpec) -> bool:
 def name_of(spec: RunSpec) -> str:
     """Return the name of a run in tables: its method, and score, identifier and guard if they are not the defaults.
 
-    >>> name_of(RunSpec(method="zero_shot", score="neighbours"))
-    'zero_shot neighbours'
+    >>> name_of(RunSpec(method="zero_shot", score="energy"))
+    'zero_shot energy'
     """
     picked = apply_profile(spec.profile)
     if spec.profile == "field" and all(getattr(spec, part) == getattr(picked, part) for part in PARTS):

@@ -13,7 +13,7 @@ from ..config.plugins import names_file, registered_names
 from ..core.types import Error
 from ..data.names import OWN, parse_name
 from .compare import flat
-from .result import Figures, Result, read_result
+from .result import Result, read_result
 from .runner import GridProgress, run_grid
 from .spec import RunSpec, files_of, sets_of
 
@@ -101,20 +101,9 @@ def _own_names(spec: RunSpec) -> Iterator[str]:
 
 def _differences(stored: Result, now: Result, names: tuple[str, ...]) -> tuple[Difference, ...]:
     before, after = (flat(result.model_dump(mode="json"), lists=True) for result in (stored, now))
-    # Figures that an older file does not have are not compared, nor is the sentence that explains them.
-    for content in (before, after):
-        content.pop("metrics.convention", None)
-    if stored.stream.identity is None:
-        after.pop("stream.identity")
-    after = {field: value for field, value in after.items() if field in before or not _came_later(field)}
     return tuple(
         Difference(field, before.get(field), after.get(field))
         for field in dict.fromkeys([*before, *after])
         if any(field == name or field.startswith(f"{name}.") for name in names)
         and (field not in before or field not in after or before[field] != after[field])
     )
-
-
-def _came_later(field: str) -> bool:
-    group, _, name = field.rpartition(".")
-    return group.endswith("metrics") and name in Figures.added_later

@@ -15,5 +15,5 @@ def methods(files: Files = None) -> None:
     print_table(
         "Methods",
         ("method", "trains", "remembers", "passes of the image tower", "paper"),
-        [(found.name, *dataclasses.astuple(found.of.facts)) for found in components("method", files)],
+        [(found.name, *dataclasses.astuple(found.of.summary)) for found in components("method", files)],
     )

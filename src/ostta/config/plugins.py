@@ -197,12 +197,3 @@ def _foreign_code(message: str) -> Iterator[None]:
         yield
     except Exception as problem:
         raise Error(f"{message}: {type(problem).__name__}: {reason_of(problem)}.", code="plugin-failed") from problem
-
-
-# --- former names -----------------------------------------------------------------------------------------------------
-def accept_former_name(of: type[Any]) -> None:
-    """Accept `take`, the former name of `remember`, in a score or an identifier."""
-    if "remember" in vars(of):
-        of.take = of.remember
-    elif hasattr(of, "take") and ("take" in vars(of) or not hasattr(of, "remember")):
-        of.remember = of.take

@@ -8,19 +8,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal
 
-from ..contrib import CLIPTTA, Adaptive, Dart, Neighbours
+from .. import rivals
 from ..core.checks import shown
 from ..core.types import Error
 from ..field import FieldIdentifier, FieldScore
 from ..identifiers import IDENTIFIERS, Identifier
-from ..methods import METHODS, Method, Tuned
+from ..methods import METHODS, Method
 from ..scores import SCORES, Score
 from . import plugins
 
 # Components of the package; the recommended one is first.
-ALL_METHODS: dict[str, type[Method]] = {**METHODS, "cliptta": CLIPTTA}
-ALL_SCORES: dict[str, type[Score]] = {"field": FieldScore, **SCORES, "dart": Dart, "neighbours": Neighbours}
-ALL_IDENTIFIERS: dict[str, type[Identifier]] = {"field": FieldIdentifier, **IDENTIFIERS, "adaptive": Adaptive}
+ALL_METHODS: dict[str, type[Method]] = {**METHODS, **rivals.METHODS}
+ALL_SCORES: dict[str, type[Score]] = {"field": FieldScore, **SCORES, **rivals.SCORES}
+ALL_IDENTIFIERS: dict[str, type[Identifier]] = {"field": FieldIdentifier, **IDENTIFIERS, **rivals.IDENTIFIERS}
 ComponentKind = Literal["method", "score", "identifier"]
 COMPONENT_KINDS: tuple[ComponentKind, ...] = ("identifier", "score", "method")
 BUILT_IN: dict[ComponentKind, Mapping[str, type[Any]]] = {
@@ -30,7 +30,7 @@ BUILT_IN: dict[ComponentKind, Mapping[str, type[Any]]] = {
 }
 # Attributes that a class must have; `ostta.testing` checks the behaviour of the class.
 _PARTS = {
-    "method": ("Options", "facts", "start", "overlay", "look", "propose", "answer", "commit"),
+    "method": ("Options", "summary", "start", "overlay", "look", "propose", "answer", "commit"),
     "score": ("Options", "about", "value", "remember", "memories", "reset", "tensors", "load"),
     "identifier": ("Options", "about", "needs", "peek", "remember", "reset", "tensors", "load"),
 }
@@ -179,10 +179,6 @@ def _by_name(kind: ComponentKind, name: str) -> Component:
 
 
 def _require_parts(kind: ComponentKind, given: type[Any]) -> None:
-    if kind != "method":
-        plugins.accept_former_name(given)
-    elif hasattr(given, "propose") and not hasattr(given, "answer"):  # a method written for version 0.2
-        given.answer = Tuned.answer
     for part in _PARTS[kind]:
         if not hasattr(given, part):
             raise Error(

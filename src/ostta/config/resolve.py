@@ -18,17 +18,14 @@ from itertools import chain
 from typing import Any, Literal, get_args, get_origin
 
 from ..acceptance import accept_lines
-from ..contrib import AdaptiveOptions, CLIPTTAOptions, DartOptions, NeighboursOptions
 from ..core.checks import shown
 from ..core.types import Error
 from ..field import FieldIdentifierOptions, FieldOptions
 from ..guard.options import GuardOptions
-from ..identifiers import AdaNDOptions, AllOptions, DAFOptions, LDAOptions, MSPOptions
+from ..identifiers import AllOptions, DAFOptions, LDAOptions, MSPOptions
 from ..io import is_unicode, parse_json
 from ..methods.dpe import DPEOptions
 from ..methods.entropy import EntropyOptions
-from ..methods.oga import OGAOptions
-from ..methods.onzeta import OnZetaOptions
 from ..methods.palign import PAlignCOptions, PAlignOptions
 from ..methods.prototypes import PrototypesOptions
 from ..methods.rosita import RositaOptions
@@ -36,9 +33,16 @@ from ..methods.tda import TDAOptions
 from ..methods.tpt import TPTCOptions, TPTOptions
 from ..methods.unient import UniEntOptions
 from ..methods.zero_shot import ZeroShotOptions
-from ..scores import (
+from ..rivals import (
+    AdaNDOptions,
+    CLIPTTAOptions,
+    DartOptions,
     DetectorOptions,
     DictionaryOptions,
+    OGAOptions,
+    OnZetaOptions,
+)
+from ..scores import (
     EnergyOptions,
     MaxOptions,
     MaxSoftmaxOptions,
@@ -48,10 +52,10 @@ from .declare import PROFILES, Options, describe_type, option, profile_values, t
 from .registry import COMPONENT_KINDS, Components, find_components, list_components, require_known, suggest
 
 __all__ = [
-    "AdaNDOptions", "AdapterOptions", "AdaptiveOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions",
+    "AdaNDOptions", "AdapterOptions", "AllOptions", "CLIPTTAOptions", "DAFOptions", "DPEOptions",
     "DartOptions", "DetectorOptions", "DictionaryOptions", "EnergyOptions", "EntropyOptions",
     "FieldIdentifierOptions", "FieldOptions", "GuardOptions", "LDAOptions", "MCMOptions", "MSPOptions", "MaxOptions",
-    "MaxSoftmaxOptions", "NeighboursOptions", "OGAOptions", "OnZetaOptions", "Options", "PAlignCOptions",
+    "MaxSoftmaxOptions", "OGAOptions", "OnZetaOptions", "Options", "PAlignCOptions",
     "PAlignOptions", "PrototypesOptions", "Resolved", "RositaOptions", "TDAOptions", "TPTCOptions", "TPTOptions",
     "UniEntOptions", "ZeroShotOptions", "option", "resolve",
 ]  # fmt: skip
@@ -118,8 +122,6 @@ class AdapterOptions(Options):
 SOURCES = ("explicit", "backbone", "profile", "default")
 # Options by owner ("method", "score", "identifier", "adapter" and, if it is on, "guard") and name.
 OptionsByOwner = dict[str, dict[str, Any]]
-# Renamed options by method: old name to new name.
-RENAMED = {"tda": {"score": "score_of"}, "dpe": {"score": "score_of"}, "entropy": {"answer": "named_from"}}
 
 
 @dataclass(frozen=True)
@@ -195,8 +197,7 @@ def _by_owner(choice: Components, owned: Mapping[str, type[Any]], explicit: Mapp
     by_owner: OptionsByOwner = {owner: {} for owner in owned}
     for full, value in explicit.items():
         prefix, _, name = str(full).rpartition(".")
-        new = name if prefix == "adapter" else _new_name(choice.method.name, name, value)
-        owners = [owner for owner in owned if new in names[owner] and prefix in ("", owner)]
+        owners = [owner for owner in owned if name in names[owner] and prefix in ("", owner)]
         if not owners and prefix in ("", "guard") and name in types_of(GuardOptions):
             raise Error(
                 f"`{name}` is an option of the guard, which is off: give it with `guard=True`.", code="guard-off"
@@ -204,13 +205,13 @@ def _by_owner(choice: Components, owned: Mapping[str, type[Any]], explicit: Mapp
         if not owners:
             raise Error(_unknown_option(choice, full, list(chain(*names.values()))), code="option-unknown")
         if len(owners) > 1:
-            ways = " or ".join(f"`{owner}.{new}`" for owner in owners)
+            ways = " or ".join(f"`{owner}.{name}`" for owner in owners)
             raise Error(
-                f"`{new}` is an option of the {' and of the '.join(owners)}: write {ways}.", code="option-ambiguous"
+                f"`{name}` is an option of the {' and of the '.join(owners)}: write {ways}.", code="option-ambiguous"
             )
-        if new in by_owner[owners[0]]:
-            raise Error(f"`{new}` is given twice.", code="option-repeated")
-        by_owner[owners[0]][new] = value
+        if name in by_owner[owners[0]]:
+            raise Error(f"`{name}` is given twice.", code="option-repeated")
+        by_owner[owners[0]][name] = value
     return by_owner
 
 
@@ -220,18 +221,6 @@ def _unknown_option(choice: Components, name: Any, known: list[str]) -> str:
     hint = f"; it is an option of {', '.join(methods)}: name the method" if methods else suggest(str(name), known)
     components = f"{choice.method.name} with {choice.score.name} and {choice.identifier.name}"
     return f"There is no option {name!r} for {components}{hint}."
-
-
-def _new_name(method: str, name: str, value: Any) -> str:
-    """Return the current name of an option.
-
-    A former name that the adapter uses now belongs to the adapter if the value is one of the adapter's choices.
-    """
-    renamed = RENAMED.get(method, {}).get(name)
-    own = types_of(AdapterOptions).get(name)
-    if renamed is None or (own is not None and value in get_args(own)):
-        return name
-    return renamed
 
 
 def _explicit(classes: Sequence[type[Any]], given: UserOptions, keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,14 +268,7 @@ def canonical(
     for owner, options in reversed(owned.items()):  # components take precedence over the guard, which may be off
         for name, hint in types_of(options).items():
             hints |= {name: hint, f"{owner}.{name}": hint}
-    new_names = {name: _new_name(str(method), name, value) for name, value in given.items()}
-    return {new: _canonical(name, given[name], hints.get(new)) for name, new in new_names.items()}
-
-
-def with_old_names(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `given` with the former names of renamed options."""
-    former_names = {new: former for former, new in RENAMED.get(method, {}).items()}
-    return {former_names.get(name, name): value for name, value in given.items()}
+    return {name: _canonical(name, value, hints.get(name)) for name, value in given.items()}
 
 
 def _canonical(name: str, value: Any, hint: Any) -> Any:
@@ -355,16 +337,6 @@ def _entries(name: str, value: Any, inner: Any) -> list[Any]:
             if inner is not str or all(isinstance(entry, str) for entry in entries):
                 return entries
     return [value] if inner is str else value.split(",")
-
-
-def group_by_owner(choice: Components, flat: Mapping[str, Any]) -> OptionsByOwner:
-    """Group options of earlier file formats, stored by name, by owner; unknown options go to the method."""
-    names = {owner: types_of(options) for owner, options in options_classes(choice).items()}
-    by_owner: OptionsByOwner = {owner: {} for owner in names}
-    for name, value in flat.items():
-        new = RENAMED.get(choice.method.name, {}).get(name, name)
-        by_owner[next((owner for owner in names if new in names[owner]), "method")][new] = value
-    return by_owner
 
 
 def rebuild(choice: Components, values: Mapping[str, Mapping[str, Any]], sources: OptionsByOwner) -> Resolved:

@@ -124,12 +124,6 @@ class ScoreBank:
         values.sort()
         return values
 
-    def mean_with(self, score: float) -> float:
-        """Return the mean as it would be after `push(score)`. Changes nothing."""
-        if self._ring.full:
-            return float(self._scores.sum() - self._scores[self._ring.next] + score) / self.capacity
-        return float(self._scores[: len(self)].sum() + score) / (len(self) + 1)
-
     def stored(self, tensors: dict[str, torch.Tensor], name: str = "scores") -> NDArray[np.float64]:
         """Return the scores in `tensors` for `load`; raise an Error if they do not fit this bank."""
         shape = (stored_length(tensors, name, self.capacity),)

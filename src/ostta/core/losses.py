@@ -85,7 +85,7 @@ def nearest(
     return NearestFeatures(positives, negatives, labels.masked_fill(itself, label))
 
 
-def reliable_entropy(
+def pseudo_label_loss(
     logits: torch.Tensor, augmented_logits: torch.Tensor, label: int, scale: float = 1.0
 ) -> torch.Tensor:
     """Return L_Re: the cross-entropy of both views with the best class of the canonical view."""

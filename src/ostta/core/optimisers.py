@@ -117,7 +117,7 @@ class FirstAdamW:
 
 # --- one step ---------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
-class Gradient:
+class ProposedStep:
     """A proposed gradient step: the values that move, the optimiser and the loss.
 
     loss:         a function of the look at the image, with graph, and of the unit features [N, D] of further images,
@@ -145,7 +145,7 @@ class Gradient:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class StepResult:
     """The result of a gradient step: new values, the optimiser of the next step, and the loss."""
 
     overlay: TrainedOverlay
@@ -164,7 +164,7 @@ NOT_FINITE = DiscardedStep("the loss or its gradient is not finite")
 TOO_FAR = DiscardedStep("the step would make the parameters not finite")
 
 
-def gradient_step(gradient: Gradient, look: Look[Any]) -> Trained | DiscardedStep:
+def gradient_step(gradient: ProposedStep, look: Look[Any]) -> StepResult | DiscardedStep:
     """Compute the loss, its gradient and one step of the optimiser. Nothing is stored."""
     if gradient.further:
         further = encode(gradient.overlay.vision, gradient.further_images(look.views), gradient.overlay)
@@ -179,8 +179,8 @@ def gradient_step(gradient: Gradient, look: Look[Any]) -> Trained | DiscardedSte
 
 
 def optimiser_step(
-    gradient: Gradient, loss: torch.Tensor, gradients: Sequence[torch.Tensor]
-) -> Trained | DiscardedStep:
+    gradient: ProposedStep, loss: torch.Tensor, gradients: Sequence[torch.Tensor]
+) -> StepResult | DiscardedStep:
     """Compute one step of the optimiser from gradients that are known. Nothing is stored."""
     value = float(loss.detach())
     if not math.isfinite(value) or not _finite(gradients):
@@ -188,7 +188,7 @@ def optimiser_step(
     values, optimiser = gradient.optimiser.step(gradient.overlay.parameters(), gradients)
     if not _finite(values):
         return TOO_FAR
-    return Trained(gradient.overlay.moved(values), optimiser, value)
+    return StepResult(gradient.overlay.moved(values), optimiser, value)
 
 
 @torch.no_grad()

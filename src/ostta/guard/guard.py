@@ -21,7 +21,7 @@ import torch
 
 from ..core.banks import named
 from ..core.checks import MOST_STEPS, Tensors, require_intact, require_names, shown, split, stored, stored_count
-from ..core.optimisers import Trained
+from ..core.optimisers import StepResult
 from ..core.overlay import Overlay, distance
 from ..core.types import Error, Event, ViewSource
 from ..identifiers.lda import LDAOptions
@@ -191,7 +191,7 @@ class Guard:
             if not undecided:
                 self.signals.checked(step, Check.of(decision, index, frozen.decision, frozen.index), every)
         gradient = turn.proposal.gradient
-        if isinstance(turn.outcome, Trained) and overlay is turn.outcome.overlay and gradient is not None:
+        if isinstance(turn.outcome, StepResult) and overlay is turn.outcome.overlay and gradient is not None:
             self.pristine = False
             self.signals.moved(step, distance(turn.outcome.overlay, gradient.overlay))
 

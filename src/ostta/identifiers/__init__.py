@@ -1,15 +1,14 @@
-"""Built-in identifiers by name; `config/registry.py` adds those of `field` and `contrib`."""
+"""Built-in identifiers by name; `config/registry.py` adds those of `field` and `rivals`."""
 
 from __future__ import annotations
 
-from .adand import AdaND, AdaNDOptions
 from .base import Identifier
 from .fixed import MSP, All, AllOptions, MSPOptions
 from .lda import LDA, LDAOptions
 from .mixture import DAF, DAFOptions
 
 __all__ = [
-    "DAF", "IDENTIFIERS", "LDA", "MSP", "AdaND", "AdaNDOptions", "All", "AllOptions", "DAFOptions", "Identifier",
+    "DAF", "IDENTIFIERS", "LDA", "MSP", "All", "AllOptions", "DAFOptions", "Identifier",
     "LDAOptions",
     "MSPOptions",
 ]  # fmt: skip
@@ -19,5 +18,4 @@ IDENTIFIERS: dict[str, type[Identifier]] = {
     "daf": DAF,
     "msp": MSP,
     "all": All,
-    "adand": AdaND,
 }

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from ..config.declare import Options
-from ..config.plugins import accept_former_name
 from ..core.banks import ScoreBank
 from ..core.checks import require_names
 from ..core.types import NO_EVIDENCE, Decision, Evidence
@@ -49,10 +48,6 @@ class Identifier:
         if scores are unbounded.
         """
         self.options = options or self.Options()
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        accept_former_name(cls)
 
     def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
         """Return the decision for `score` and its `evidence` as if the score had been remembered. Changes nothing."""

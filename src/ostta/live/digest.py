@@ -129,8 +129,7 @@ class Digest:
         value, threshold, probability = row["score"], row.get("threshold"), row.get("probability")
         if probability is not None:
             value, threshold = probability, self.accept
-            if not self.has_probabilities:
-                self._forget_scores()
+            self.has_probabilities = True
             if known is not None:
                 self.weighed += 1
                 self.doubt_sum += min(probability, 1 - probability)
@@ -144,14 +143,6 @@ class Digest:
         self.recent.append((value, known))
         self._place(value, known)
         self.seen += 1
-
-    def _forget_scores(self) -> None:
-        """Remove values on the scale of scores, which come from rows of earlier versions without probabilities."""
-        self.has_probabilities = True
-        self.recent.clear()
-        self.dots.clear()
-        for part in self.parts:
-            part.thresholds, part.threshold_sum = 0, 0.0
 
     def _place(self, value: float, known: bool | None) -> None:
         if _is_shown(self.seen, self.dot_every):

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..adapter import Adapter
-from ..core.optimisers import Gradient, Trained, optimiser_step
+from ..core.optimisers import ProposedStep, StepResult, optimiser_step
 from ..core.overlay import TrainedOverlay
 from ..core.types import Look, Prediction
 from ..data.images import ImageSource
@@ -56,7 +56,7 @@ class PendingStep:
     """A seat that waits for the gradient of its proposal; `row` is the row of its image in the record of looks."""
 
     seat: Seat
-    gradient: Gradient
+    gradient: ProposedStep
     row: int
 
     @property
@@ -174,7 +174,7 @@ def _conclude(tower: BatchedTower, seats: Sequence[Seat]) -> None:
     asking = {seat: seat.turn.outcome for seat in seats if seat.pipeline.looks_again(seat.turn)}
     if asking:
         pixels = torch.cat([seat.views.canonical for seat in asking])
-        values = [trained.overlay.parameters() for trained in asking.values() if isinstance(trained, Trained)]
+        values = [trained.overlay.parameters() for trained in asking.values() if isinstance(trained, StepResult)]
         for seat, features in zip(asking, tower.look(pixels, values), strict=True):
             seat.turn.features_after = features
     for seat in seats:

@@ -1,14 +1,22 @@
-"""Built-in methods by name, and base classes for new methods; `config/registry.py` adds the methods of `contrib`."""
+"""Built-in methods by name, and base classes for new methods; `config/registry.py` adds the methods of `rivals`."""
 
 from __future__ import annotations
 
-from ..core.optimisers import Gradient, Trained
+from ..core.optimisers import ProposedStep, StepResult
 from ..core.types import Look, ViewSource
-from .base import Facts, Learner, Method, Plain, Proposal, State, TensorState, Tuned, TunedState
+from .base import (
+    FrozenMethod,
+    GradientMethod,
+    GradientState,
+    Learner,
+    Method,
+    MethodSummary,
+    Proposal,
+    State,
+    TensorState,
+)
 from .dpe import DPE
 from .entropy import Entropy
-from .oga import OGA
-from .onzeta import OnZeta
 from .palign import PAlign, PAlignC
 from .prototypes import Prototypes
 from .rosita import Rosita
@@ -29,11 +37,9 @@ METHODS: dict[str, type[Method]] = {
     "dpe": DPE,
     "unient": UniEnt,
     "entropy": Entropy,
-    "oga": OGA,
-    "onzeta": OnZeta,
 }
 
 __all__ = [
-    "METHODS", "Facts", "Gradient", "Learner", "Look", "Method", "Plain", "Proposal", "State", "TensorState", "Trained",
-    "Tuned", "TunedState", "ViewSource",
+    "METHODS", "FrozenMethod", "GradientMethod", "GradientState", "Learner", "Look", "Method", "MethodSummary",
+    "Proposal", "ProposedStep", "State", "StepResult", "TensorState", "ViewSource",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Base classes of methods: `Plain`, `Learner` for methods that learn without gradient steps, `Tuned` for those with.
+"""Base classes of methods: `FrozenMethod`, `Learner` (learns without gradient steps) and `GradientMethod`.
 
-A method is a class with an options dataclass, `facts`, and six functions, of which only `commit` changes the state:
+A method is a class with an options dataclass, `summary`, and six functions, of which only `commit` changes the state:
 
     start()                                     a fresh state
     overlay(state)                              the values that replace those of the image tower, or None
@@ -26,7 +26,7 @@ from ..config.declare import Options
 from ..core.banks import FeatureBank, FeatureMemory, named
 from ..core.checks import require_names, split, stored
 from ..core.losses import cosines
-from ..core.optimisers import Gradient, Optimiser, Trained
+from ..core.optimisers import Optimiser, ProposedStep, StepResult
 from ..core.overlay import Overlay, TrainedOverlay
 from ..core.types import Decision, Look, Verdict, ViewSource
 from .groups import Group, build_overlay
@@ -35,7 +35,7 @@ Loss = Callable[[Look[Any], torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class MethodSummary:
     """One line of `ostta ls methods`. Passes are passes of the image tower per image."""
 
     trains: str
@@ -55,7 +55,7 @@ class Proposal:
     diagnostics:  numbers about the step by name, for the prediction.
     """
 
-    gradient: Gradient | None = None
+    gradient: ProposedStep | None = None
     reason: str | None = None
     loss: float | None = None
     adapted: bool = False
@@ -128,11 +128,11 @@ class HoldsTrained(Protocol):
     overlay: TrainedOverlay
     optimiser: Optimiser
 
-    def keep(self, trained: Trained | None) -> None:
+    def keep(self, trained: StepResult | None) -> None:
         """Continue from the result of a gradient step."""
 
 
-class TunedState:
+class GradientState:
     """The current overlay, the optimiser for the next step, and banks of features, which are attributes by name.
 
     stores_optimiser:  False if the optimiser has no state, such as plain SGD.
@@ -144,12 +144,12 @@ class TunedState:
         self.overlay, self.optimiser, self._banks = overlay, optimiser, banks
         self.__dict__.update(banks)
 
-    def keep(self, trained: Trained | None) -> None:
+    def keep(self, trained: StepResult | None) -> None:
         if trained is not None:
             assert isinstance(trained.optimiser, Optimiser)
             self.overlay, self.optimiser = trained.overlay, trained.optimiser
 
-    def restarted(self, fresh: TunedState) -> TunedState:
+    def restarted(self, fresh: GradientState) -> GradientState:
         """Return `fresh`, or this state with fresh trained values if the image tower is not trained.
 
         In the second case the banks stay valid, because their features come from the frozen tower.
@@ -185,16 +185,16 @@ class Method(Protocol):
 
     Options:           a frozen dataclass with defaults.
     views:             the maximum number of views that the method needs, including the canonical view.
-    score_scale:       the largest score: 1 for cosines, 100 for scaled logits.
+    largest_score:     the largest score: 1 for cosines, 100 for scaled logits.
     looks_with_graph:  whether gradient steps differentiate through the look.
     looks_in_half:     whether `precision=mixed` computes the look in half precision, as the published code does (D32);
                        optional.
     """
 
     Options: type[Any]
-    facts: Facts
+    summary: MethodSummary
     views: int
-    score_scale: float
+    largest_score: float
     looks_with_graph: bool
 
     def __init__(self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: Any) -> None:
@@ -215,20 +215,20 @@ class Method(Protocol):
     def propose(self, state: Any, look: Look[Any], decision: Decision) -> Proposal:
         """Return the update for the image of `look`."""
 
-    def answer(self, state: Any, look: Look[Any], trained: Trained, features: torch.Tensor) -> torch.Tensor | None:
+    def answer(self, state: Any, look: Look[Any], trained: StepResult, features: torch.Tensor) -> torch.Tensor | None:
         """Return the logits of the image after its gradient step, from its features under the new values.
 
         None means that the class is predicted from the logits before the step.
         """
 
-    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: StepResult | None) -> None:
         """Store what was learned from the image.
 
         `trained` is the result of the proposed gradient step, with finite values.
         """
 
 
-class Plain:
+class FrozenMethod:
     """Base of methods without training: the frozen classifier without a memory.
 
     Subclasses override the functions that differ. The options, the classifier and the logit scale are attributes.
@@ -236,7 +236,7 @@ class Plain:
 
     Options: type[Any] = Options
     views = 1
-    score_scale = 1.0
+    largest_score = 1.0
     looks_with_graph = False
     looks_in_half = False
 
@@ -256,14 +256,14 @@ class Plain:
     def propose(self, state: Any, look: Look[Any], decision: Decision) -> Proposal:
         return Proposal(reason="this method trains no parameters")
 
-    def answer(self, state: Any, look: Look[Any], trained: Trained, features: torch.Tensor) -> torch.Tensor | None:
+    def answer(self, state: Any, look: Look[Any], trained: StepResult, features: torch.Tensor) -> torch.Tensor | None:
         return None
 
-    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: StepResult | None) -> None:
         """Store nothing."""
 
 
-class Learner(Plain):
+class Learner(FrozenMethod):
     """Base of methods that learn from reliably known images without gradient steps. A method implements `learn`."""
 
     def learn(self, state: Any, look: Look[Any]) -> None:
@@ -275,12 +275,12 @@ class Learner(Plain):
             return Proposal(adapted=True)
         return Proposal(reason="the image is not reliably known")
 
-    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: StepResult | None) -> None:
         if decision.verdict is Verdict.RELIABLE_DESIRED:
             self.learn(state, look)
 
 
-class Tuned:
+class GradientMethod:
     """Base of methods that train the LayerNorms of the image tower, or the group in the option `group`.
 
     A method implements `propose`, in which `self.step(state, loss)` proposes a gradient step. The optimiser is plain
@@ -288,7 +288,7 @@ class Tuned:
     """
 
     views = 1
-    score_scale = 1.0
+    largest_score = 1.0
     looks_with_graph = True
     looks_in_half = False
 
@@ -302,7 +302,7 @@ class Tuned:
         return Optimiser("sgd", self.options.lr)
 
     def start(self) -> Any:
-        return TunedState(self.initial, self.optimiser())
+        return GradientState(self.initial, self.optimiser())
 
     def overlay(self, state: Any) -> Overlay | None:
         overlay: Overlay = state.overlay
@@ -320,19 +320,19 @@ class Tuned:
         looks_again: bool = True,
         diagnostics: Mapping[str, float] | None = None,
     ) -> Proposal:
-        """Propose a gradient step on `loss`; the other arguments are those of `Gradient` and `Proposal`."""
+        """Propose a gradient step on `loss`; the other arguments are those of `ProposedStep` and `Proposal`."""
         looks_again = looks_again and state.overlay.trains_vision
-        gradient = Gradient(state.overlay, state.optimiser, loss, augmented, looks_again, pixels)
+        gradient = ProposedStep(state.overlay, state.optimiser, loss, augmented, looks_again, pixels)
         return Proposal(gradient, diagnostics=diagnostics or {})
 
-    def answer(self, state: Any, look: Look[Any], trained: Trained, features: torch.Tensor) -> torch.Tensor | None:
+    def answer(self, state: Any, look: Look[Any], trained: StepResult, features: torch.Tensor) -> torch.Tensor | None:
         if not isinstance(state, HoldsTrained):  # for any other state, only plain cosines can be computed
             return cosines(features, trained.overlay.classifier) if look.logits is look.cosines else None
         after: Any = copy.copy(state)
         after.keep(trained)
         return self.look(after, features, look.views).logits
 
-    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: Any, look: Look[Any], decision: Decision, trained: StepResult | None) -> None:
         state.keep(trained)
 
 

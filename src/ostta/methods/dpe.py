@@ -20,9 +20,9 @@ from ..config.declare import Options, option
 from ..core.banks import FeatureMemory, named
 from ..core.checks import UNIT_TOLERANCE, require_intact, require_names, split, stored, stored_count
 from ..core.losses import cosines, entropy, mixed_unit_entropy, unit
-from ..core.optimisers import Trained
+from ..core.optimisers import StepResult
 from ..core.types import Decision, Look, ViewSource
-from .base import Facts, Plain, Proposal
+from .base import FrozenMethod, MethodSummary, Proposal
 from .cache import NO_PLACE, CacheWeights, ClassCache, ScoreOf, cache_factor, cache_weights_option, score_of_option
 
 
@@ -107,11 +107,11 @@ class DPEPlan:
     confident: bool
 
 
-class DPE(Plain):
+class DPE(FrozenMethod):
     """Logits of evolving prototypes, with separate residuals for each image."""
 
     Options = DPEOptions
-    facts = Facts(
+    summary = MethodSummary(
         "text and image prototypes (residuals, for one image at a time)",
         "text prototypes, 3 features a class, score bank",
         "1 forward",
@@ -125,7 +125,7 @@ class DPE(Plain):
     ) -> None:
         super().__init__(backbone, classifier, classes, options)
         self.alpha = cache_factor(options.cache_weights, self.logit_scale) * options.alpha
-        self.score_scale = 1.0 if options.score_of == "cosine" else self.logit_scale
+        self.largest_score = 1.0 if options.score_of == "cosine" else self.logit_scale
 
     def start(self) -> DPEState:
         return DPEState(self.classifier, self.options.shots)
@@ -159,7 +159,7 @@ class DPE(Plain):
         adapted = look.plan.confident or look.plan.place is not None
         return Proposal(loss=look.plan.loss, adapted=adapted, reason=None if adapted else NO_PLACE)
 
-    def commit(self, state: DPEState, look: Look[DPEPlan], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: DPEState, look: Look[DPEPlan], decision: Decision, trained: StepResult | None) -> None:
         plan = look.plan
         if plan.place is not None:
             state.cache.put(plan.label, plan.place, look.features, plan.entropy)

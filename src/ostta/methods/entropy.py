@@ -20,7 +20,7 @@ from ..config.declare import option
 from ..core.losses import entropy, max_softmax_score
 from ..core.optimisers import Optimiser
 from ..core.types import Decision, Look
-from .base import Facts, Proposal, Tuned, TunedState
+from .base import GradientMethod, GradientState, MethodSummary, Proposal
 from .groups import Group, GroupOptions, group_option, rank_option
 
 
@@ -55,11 +55,11 @@ class EntropyOptions(GroupOptions):
     )
 
 
-class Entropy(Tuned):
+class Entropy(GradientMethod):
     """Learn from every confident image, regardless of its verdict."""
 
     Options = EntropyOptions
-    facts = Facts(
+    summary = MethodSummary(
         "LayerNorms of the image tower, or another group",
         "what is trained, the optimiser's moments",
         "1 forward; confident: +1 backward, +1 forward",
@@ -71,7 +71,7 @@ class Entropy(Tuned):
     def optimiser(self) -> Optimiser:
         return Optimiser(self.options.optimiser, self.options.lr)
 
-    def propose(self, state: TunedState, look: Look[None], decision: Decision) -> Proposal:
+    def propose(self, state: GradientState, look: Look[None], decision: Decision) -> Proposal:
         if not max_softmax_score(look.cosines.detach(), self.logit_scale) > self.options.confidence:
             return Proposal(reason="the image is not confident enough to learn from")
 

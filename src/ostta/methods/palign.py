@@ -20,7 +20,7 @@ from ..config.declare import Options, option
 from ..core.losses import cosines, selected_entropy, unit
 from ..core.overlay import TrainedOverlay, in_single, own_precision
 from ..core.types import Error
-from .base import Facts
+from .base import MethodSummary
 from .tpt import BATCH, TPT, TPTC, PromptTuning, TPTCOptions, TPTOptions
 
 # Number of blocks that the paper aligns, and number of blocks that the published loop reaches.
@@ -128,7 +128,7 @@ class PAlign(Aligned, TPT):
     """Take one step for each desired image, always from the initial prompts."""
 
     Options = PAlignOptions
-    facts = Facts(
+    summary = MethodSummary(
         "MaPLe's prompts, for one image at a time",
         "score bank",
         "1 forward; desired: +70 forwards, 6 backwards, and of the text tower 2 forwards, 1 backward",
@@ -140,9 +140,9 @@ class PAlignC(Aligned, TPTC):
     """Tune prompts continuously over the whole stream."""
 
     Options = PAlignCOptions
-    facts = Facts(
+    summary = MethodSummary(
         "MaPLe's prompts",
         "prompts, their momentum, score bank",
-        PAlign.facts.passes,
+        PAlign.summary.passes,
         "Abdul Samadh et al. 2023 (PromptAlign), without its resets",
     )

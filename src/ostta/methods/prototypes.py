@@ -17,9 +17,9 @@ from torch.nn import functional
 from ..config.declare import option
 from ..core.banks import FeatureBank
 from ..core.checks import stored_count
-from ..core.optimisers import Trained
+from ..core.optimisers import StepResult
 from ..core.types import Decision, Look, Verdict
-from .base import Facts, Proposal, Tuned, TunedState
+from .base import GradientMethod, GradientState, MethodSummary, Proposal
 from .groups import Group, GroupOptions, group_option, rank_option
 
 # Training starts when the pool holds more features than this.
@@ -58,7 +58,7 @@ class PrototypesOptions(GroupOptions):
         return super().stored_shapes(classes, width) | {"pool/features": (self.pool, width)}
 
 
-class PrototypesState(TunedState):
+class PrototypesState(GradientState):
     """The trained values, the bank of features of unknown images, and the number of images seen."""
 
     stores_optimiser = False
@@ -74,11 +74,11 @@ class PrototypesState(TunedState):
         self.seen = seen
 
 
-class Prototypes(Tuned):
+class Prototypes(GradientMethod):
     """Self-training on the classes and an additional unknown class, represented by recent unknown features."""
 
     Options = PrototypesOptions
-    facts = Facts(
+    summary = MethodSummary(
         "LayerNorms of the image tower, or another group",
         "LayerNorms, 64 features, score bank",
         "1 forward; reliable desired: +1 backward, +1 forward; undesired: +1 backward",
@@ -101,7 +101,7 @@ class Prototypes(Tuned):
             return Proposal(reason="the score is not reliable")
         return self.step(state, partial(self._loss, state, decision))
 
-    def commit(self, state: PrototypesState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: PrototypesState, look: Look[None], decision: Decision, trained: StepResult | None) -> None:
         super().commit(state, look, decision, trained)
         state.seen += 1
         if self._stores(decision):

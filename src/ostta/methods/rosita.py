@@ -26,10 +26,10 @@ import torch
 from ..backbones.protocol import Backbone
 from ..config.declare import option
 from ..core.banks import FeatureBank
-from ..core.losses import NearestFeatures, cosines, desired_contrast, nearest, reliable_entropy, undesired_contrast
-from ..core.optimisers import Trained
+from ..core.losses import NearestFeatures, cosines, desired_contrast, nearest, pseudo_label_loss, undesired_contrast
+from ..core.optimisers import StepResult
 from ..core.types import Decision, Error, Look, Verdict
-from .base import Facts, Proposal, Tuned, TunedState
+from .base import GradientMethod, GradientState, MethodSummary, Proposal
 from .groups import Group, GroupOptions, group_option, rank_option, reaches_vision
 
 Part = Literal["re", "d", "u"]
@@ -90,7 +90,7 @@ class RositaOptions(GroupOptions):
         }
 
 
-class RositaState(TunedState):
+class RositaState(GradientState):
     """The trained values and the two feature banks."""
 
     stores_optimiser = False
@@ -98,11 +98,11 @@ class RositaState(TunedState):
     undesired: FeatureBank
 
 
-class Rosita(Tuned):
+class Rosita(GradientMethod):
     """Learn from reliable images: known ones towards their class, known and unknown ones away from each other."""
 
     Options = RositaOptions
-    facts = Facts(
+    summary = MethodSummary(
         "LayerNorms of the image tower, or another group",
         "LayerNorms, 5 features a class, 64 features, score bank",
         "1 forward; reliable: +1 backward; reliable desired: +2 forwards, +1 backward",
@@ -139,7 +139,7 @@ class Rosita(Tuned):
             return self._propose_undesired(state, look)
         return Proposal(reason="the score is not reliable")
 
-    def commit(self, state: RositaState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: RositaState, look: Look[None], decision: Decision, trained: StepResult | None) -> None:
         super().commit(state, look, decision, trained)
         if decision.verdict is Verdict.RELIABLE_DESIRED:
             state.desired.push(look.features, pseudo_label(look))
@@ -159,7 +159,7 @@ class Rosita(Tuned):
             losses = []
             if entropy:
                 classifier, z = state.overlay.differentiable(look)
-                losses.append(reliable_entropy(z, cosines(augmented[0], classifier), label, options.entropy_scale))
+                losses.append(pseudo_label_loss(z, cosines(augmented[0], classifier), label, options.entropy_scale))
             if contrasted is not None:
                 own = desired_contrast(look.features, contrasted, label, options.temperature, options.normaliser)
                 losses.append(options.contrast_weight * own)

@@ -18,9 +18,9 @@ from ..config.declare import Options, option
 from ..core.banks import FeatureMemory, named
 from ..core.checks import require_room, split, stored
 from ..core.losses import cosines, mixed_unit_entropy
-from ..core.optimisers import Trained
+from ..core.optimisers import StepResult
 from ..core.types import Decision, Error, Look, ViewSource
-from .base import Facts, Plain, Proposal
+from .base import FrozenMethod, MethodSummary, Proposal
 from .cache import NO_PLACE, CacheWeights, ClassCache, ScoreOf, cache_factor, cache_weights_option, score_of_option
 
 
@@ -127,11 +127,11 @@ class TDAPlan:
     against: torch.Tensor
 
 
-class TDA(Plain):
+class TDA(FrozenMethod):
     """Frozen logits, corrected by the caches; nothing is trained."""
 
     Options = TDAOptions
-    facts = Facts("nothing", "3 + 2 features a class, score bank", "1 forward", "Karmanov et al. 2024 (TDA)")
+    summary = MethodSummary("nothing", "3 + 2 features a class, score bank", "1 forward", "Karmanov et al. 2024 (TDA)")
     looks_in_half = True
     options: TDAOptions
 
@@ -142,7 +142,7 @@ class TDA(Plain):
         # Scores are scaled logits: with CLIP's scale of 100, the grid of the identifier is 0, 1, ..., 99 (D29).
         factor = cache_factor(options.cache_weights, self.logit_scale)
         self.alpha, self.negative_alpha = factor * options.alpha, factor * options.negative_alpha
-        self.score_scale = 1.0 if options.score_of == "cosine" else self.logit_scale
+        self.largest_score = 1.0 if options.score_of == "cosine" else self.logit_scale
 
     def start(self) -> TDAState:
         classes, width = self.classifier.shape
@@ -169,7 +169,7 @@ class TDA(Plain):
             return Proposal(reason=NO_PLACE)
         return Proposal(adapted=True)
 
-    def commit(self, state: TDAState, look: Look[TDAPlan], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: TDAState, look: Look[TDAPlan], decision: Decision, trained: StepResult | None) -> None:
         plan = look.plan
         if not self._enters(decision):
             return

@@ -20,10 +20,10 @@ import torch
 from ..backbones.protocol import Backbone
 from ..config.declare import Options, option
 from ..core.losses import cosines, most_certain, selected_entropy
-from ..core.optimisers import FirstAdamW, Gradient, Optimiser, Stepper, Trained
+from ..core.optimisers import FirstAdamW, Optimiser, ProposedStep, Stepper, StepResult
 from ..core.overlay import TrainedOverlay, encode
 from ..core.types import Decision, Look, Verdict, ViewSource
-from .base import Facts, Proposal, TensorState, Tuned, TunedState, look_through
+from .base import GradientMethod, GradientState, MethodSummary, Proposal, TensorState, look_through
 from .groups import build_overlay
 
 # Number of views that the image tower encodes at once, to limit the memory.
@@ -80,7 +80,7 @@ class TPTCOptions(Options):
     )
 
 
-class PromptTuning(Tuned):
+class PromptTuning(GradientMethod):
     """Base of methods that tune prompts on the loss of the views of one image."""
 
     views = 64
@@ -103,7 +103,7 @@ class PromptTuning(Tuned):
         With a CLIP model the features do not change, because only the text tower has prompts.
         """
         loss = partial(self.loss_of_views, prompts)
-        return Proposal(Gradient(prompts, optimiser, loss, looks_again=prompts.trains_vision))
+        return Proposal(ProposedStep(prompts, optimiser, loss, looks_again=prompts.trains_vision))
 
     def loss_of_views(self, prompts: TrainedOverlay, look: Look[None], augmented: torch.Tensor) -> torch.Tensor:
         """Return the loss of the most certain views, with graph.
@@ -141,7 +141,7 @@ class TPT(PromptTuning):
     """Take one step for each desired image, always from the initial prompts."""
 
     Options = TPTOptions
-    facts = Facts(
+    summary = MethodSummary(
         "prompts, for one image at a time",
         "score bank",
         "1 forward; desired: +63 forwards, and of the text tower 2 forwards, 1 backward; "
@@ -167,10 +167,10 @@ class TPT(PromptTuning):
     def propose(self, state: TensorState, look: Look[None], decision: Decision) -> Proposal:
         return self.tune(self.initial, self.first_step) if decision.desired else UNDESIRED
 
-    def answer(self, state: TensorState, look: Look[None], trained: Trained, features: torch.Tensor) -> torch.Tensor:
+    def answer(self, state: TensorState, look: Look[None], trained: StepResult, features: torch.Tensor) -> torch.Tensor:
         return look_through(trained.overlay, features, look.views).logits
 
-    def commit(self, state: TensorState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: TensorState, look: Look[None], decision: Decision, trained: StepResult | None) -> None:
         """Store nothing: the next image starts from the initial prompts again."""
 
 
@@ -178,10 +178,10 @@ class TPTC(PromptTuning):
     """Tune prompts continuously over the whole stream."""
 
     Options = TPTCOptions
-    facts = Facts(
+    summary = MethodSummary(
         "prompts",
         "prompts, score bank",
-        TPT.facts.passes,
+        TPT.summary.passes,
         "Shu et al. 2022 (TPT), without its resets",
     )
 
@@ -190,10 +190,10 @@ class TPTC(PromptTuning):
     def optimiser(self) -> Optimiser:
         return Optimiser(self.options.optimiser, self.options.lr, self.options.momentum)
 
-    def overlay(self, state: TunedState) -> TrainedOverlay | None:
+    def overlay(self, state: GradientState) -> TrainedOverlay | None:
         return state.overlay if state.overlay.trains_vision else None
 
-    def propose(self, state: TunedState, look: Look[None], decision: Decision) -> Proposal:
+    def propose(self, state: GradientState, look: Look[None], decision: Decision) -> Proposal:
         if not decision.desired:
             return UNDESIRED
         if self.options.update == "reliable" and decision.verdict is not Verdict.RELIABLE_DESIRED:

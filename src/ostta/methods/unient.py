@@ -14,7 +14,7 @@ import torch
 from ..config.declare import option
 from ..core.losses import entropy
 from ..core.types import Decision, Look
-from .base import Facts, Proposal, Tuned, TunedState
+from .base import GradientMethod, GradientState, MethodSummary, Proposal
 from .groups import Group, GroupOptions, group_option, rank_option
 
 
@@ -31,17 +31,17 @@ class UniEntOptions(GroupOptions):
     rank: int = rank_option()
 
 
-class UniEntState(TunedState):
+class UniEntState(GradientState):
     """The trained values."""
 
     stores_optimiser = False
 
 
-class UniEnt(Tuned):
+class UniEnt(GradientMethod):
     """Learn from every image: lower the entropy of known images and raise that of unknown images."""
 
     Options = UniEntOptions
-    facts = Facts(
+    summary = MethodSummary(
         "LayerNorms of the image tower, or another group",
         "LayerNorms, score bank",
         "1 forward, 1 backward; desired: +1 forward",

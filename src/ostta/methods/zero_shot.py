@@ -7,7 +7,7 @@ from typing import Any
 
 from ..config.declare import Options
 from ..core.types import Decision, Look
-from .base import Facts, Plain, Proposal
+from .base import FrozenMethod, MethodSummary, Proposal
 
 
 @dataclass(frozen=True)
@@ -15,11 +15,11 @@ class ZeroShotOptions(Options):
     """`zero_shot` has no options."""
 
 
-class ZeroShot(Plain):
+class ZeroShot(FrozenMethod):
     """Predict the class with the largest cosine, without a memory."""
 
     Options = ZeroShotOptions
-    facts = Facts("nothing", "score bank", "1 forward", "Radford et al. 2021 (CLIP)")
+    summary = MethodSummary("nothing", "score bank", "1 forward", "Radford et al. 2021 (CLIP)")
     looks_in_half = True
 
     def propose(self, state: Any, look: Look[Any], decision: Decision) -> Proposal:

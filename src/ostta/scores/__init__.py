@@ -1,19 +1,13 @@
-"""Built-in scores by name; `config/registry.py` adds those of `field` and `contrib`."""
+"""Built-in scores by name; `config/registry.py` adds those of `field` and `rivals`."""
 
 from __future__ import annotations
 
 from ..core.types import Scored
 from .base import MCM, Energy, EnergyOptions, Max, MaxOptions, MaxSoftmax, MaxSoftmaxOptions, MCMOptions, Score, Setting
-from .detector import Detector, DetectorOptions
-from .dictionary import Dictionary, DictionaryOptions
 
 __all__ = [
     "MCM",
     "SCORES",
-    "Detector",
-    "DetectorOptions",
-    "Dictionary",
-    "DictionaryOptions",
     "Energy",
     "EnergyOptions",
     "MCMOptions",
@@ -29,8 +23,6 @@ __all__ = [
 SCORES: dict[str, type[Score]] = {
     "max": Max,
     "msp": MaxSoftmax,
-    "detector": Detector,
-    "dictionary": Dictionary,
     "energy": Energy,
     "mcm": MCM,
 }

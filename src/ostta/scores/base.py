@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 
 from ..config.declare import Options, option
-from ..config.plugins import accept_former_name
 from ..core.banks import FeatureMemory
 from ..core.checks import require_names
 from ..core.losses import energy_score, max_score, max_softmax_score
@@ -70,10 +69,6 @@ class Score:
 
         `options` is an instance of `Options`.
         """
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        accept_former_name(cls)
 
     def value(self, look: Look[Any]) -> Scored:
         """Return the score of an image from the look of the method, before its update. Changes nothing."""

@@ -22,7 +22,7 @@ from .local import LocalEngine
 from .logs import log
 from .protocol import limited
 from .security import Tokens, hosts_of, is_loopback, proxies_of, read_tokens
-from .sessions.takeover import open_store
+from .sessions.store import SessionStore
 from .settings import Settings
 
 __all__ = [
@@ -86,7 +86,7 @@ def serve_locally(
     if threads is not None:
         torch.set_num_threads(threads)
     place = store or folder
-    opened = None if place is None else open_store(place, folder, exclusive=True)
+    opened = None if place is None else SessionStore(place, exclusive=True)
     with nullcontext() if opened is None else closing(opened):
         pool = StreamPool(backbone, queue=settings.limits.waiting, device=device, dtype=dtype)
         log("model loaded", backbone=pool.backbone.id)
@@ -129,7 +129,7 @@ def serve_on_ray(
     require_free_port(host, port)
     place = store or (folder or Path()).absolute()
     config = ReplicaConfig(backbone, place, settings, device, dtype, threads, lease_seconds)
-    engine = RayEngine(config, replicas=replicas, sessions=sessions, folder=folder)
+    engine = RayEngine(config, replicas=replicas, sessions=sessions)
     listen(create_app(engine, settings, tokens), settings, host=host, port=port)
 
 

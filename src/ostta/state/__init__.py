@@ -1,6 +1,6 @@
 """State files (`.ostta`): safetensors with one JSON string in its metadata. Never pickle.
 
-file.py           file formats and hashes
+file.py           format and hash of the file
 description.py    content of the JSON, checked by type and bounds
 stored_shapes.py  check of the tensors against the description, before anything is built
 restore.py        opening a state file together with its backbone

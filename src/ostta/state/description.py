@@ -70,7 +70,7 @@ def saved_components(content: dict[str, Any], given: ComponentClasses) -> Compon
 def _read_options(
     choice: Components, values: dict[str, dict[str, Any]], sources: dict[str, dict[str, str]]
 ) -> Resolved:
-    """Return the options of a file. Options that a later version added get their defaults."""
+    """Return the options of a file."""
     from ..schema import validate
     from .schema import options_model
 

@@ -1,20 +1,13 @@
-"""State files: their formats, and the hash of their content.
+"""State files: tensors, a JSON text, and a SHA-256 of both (names, types, shapes and bytes of the tensors).
 
-format 1: tensors and a JSON text
-format 2: adds a SHA-256 of the tensors (names, types, shapes, bytes) and of the JSON text
-format 3: adds the score; options are stored by owner
-format 4: levels are stored only for the classes that occurred, and the guard compares class probabilities
-
-The hash detects accidental damage. An attacker can recompute it, so the content is checked as well. Every version reads
-its own format and all earlier ones: a new format adds a function to `UPGRADES` that converts the previous format.
+The hash detects accidental damage. An attacker can recompute it, so the content is checked as well.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,22 +16,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..backbones.towers import weight_hash
-from ..config.resolve import group_by_owner
 from ..core.checks import shown
 from ..core.errors import error_context, translate_errors
 from ..core.types import Error
 from ..io import check_regular, write_atomically
-from .description import ComponentClasses, Description, saved_components
+from .description import ComponentClasses, Description
 
 if TYPE_CHECKING:
     from ..adapter import Adapter
 
-FORMAT = 4
+FORMAT = 1
 # Types of the tensors of a state, by their names in safetensors.
 TYPES = ("F32", "F64", "I32", "I64", "U8")
 CONTENT, HASH = "ostta", "sha256"
-# The tensors of a file, and its JSON.
-Content = tuple[dict[str, torch.Tensor], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +81,20 @@ def read_state(path: Path, given: ComponentClasses | None = None) -> tuple[dict[
     with error_context(f"{path} cannot be restored"):
         with error_context("its description is damaged"):
             content = parse_object(text)
-        number = content.get("format")
-        if type(number) is not int or not 1 <= number <= FORMAT:
+        number = content.pop("format", None)
+        if type(number) is not int or number != FORMAT:
             raise Error(
-                f"it has state format {shown(number)}, and this version reads formats 1 to {FORMAT}: "
+                f"it has state format {shown(number)}, and this version reads format {FORMAT}: "
                 "use the version of ostta that wrote it, or start a new state.",
                 code="state-format-unknown",
             )
-        # If there is a hash, it must match in every format.
-        if (number > 1 or HASH in metadata) and metadata.get(HASH) != _hash(tensors, text):
+        if metadata.get(HASH) != _hash(tensors, text):
             raise Error("its content does not match its hash: use another copy of the file.", code="state-damaged")
-        content = {name: value for name, value in content.items() if name != "format"}
-        for older in range(number, FORMAT):
-            tensors, content = UPGRADES[older](path, tensors, content, given or ComponentClasses())
         return tensors, Description.read(content, given)
 
 
 def stored_hash(path: Path) -> str:
-    """Return the hash in a state file, or an empty string for format 1."""
+    """Return the hash in a state file, or an empty string if it has none."""
     with _opened(path) as file:
         return str((file.metadata() or {}).get(HASH, ""))
 
@@ -138,70 +124,3 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def _hash(tensors: Mapping[str, torch.Tensor], text: str) -> str:
     return hashlib.sha256(f"{weight_hash(tensors)}\n{text}".encode()).hexdigest()
-
-
-def _from_format_1(
-    path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], _: ComponentClasses
-) -> Content:
-    warnings.warn(
-        f"{path} has state format 1, which has no hash, so some damage cannot be detected; "
-        f"`save` writes format {FORMAT}.",
-        stacklevel=5,  # the caller of `Adapter.restore`
-    )
-    return tensors, content
-
-
-def _from_format_2(
-    _: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], given: ComponentClasses
-) -> Content:
-    """Add the score, which was fixed in format 2, and group the options, which were stored by name, by owner."""
-    content = {**content, "score": "msp" if content.get("identifier") == "msp" else "max"}
-    # Content of other types is rejected later, when the upgraded description is validated.
-    if all(isinstance(content.get(name), str) for name in ("method", "identifier")):
-        choice = saved_components(content, given)
-        for name in ("options", "option_sources"):
-            if isinstance(content.get(name), dict):
-                content[name] = group_by_owner(choice, content[name])
-    return tensors, content
-
-
-def _from_format_3(
-    path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], _: ComponentClasses
-) -> Content:
-    """Convert the levels and the former decision rule of `field`."""
-    if [content.get(name) for name in ("profile", "score", "identifier")] == ["field", "neighbours", "adaptive"]:
-        tensors, content = _with_new_rule(path, tensors, content)
-    compact = dict(tensors)
-    for name, rows in tensors.items():
-        count = tensors.get(name.removesuffix("rows") + "count")
-        if (
-            name.endswith("levels/rows")
-            and count is not None
-            and count.ndim == 1
-            and rows.shape == (*count.shape, *count.shape)
-        ):
-            compact[name] = rows[count > 0]
-    return compact, content
-
-
-def _with_new_rule(path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any]) -> Content:
-    """Keep only the window of recent images, which is the whole state of the current rule."""
-    warnings.warn(
-        f"{path} was saved with an earlier rule for known and unknown images; "
-        "the present rule continues from its recent images.",
-        stacklevel=6,  # the caller of `Adapter.restore`
-    )
-    content = {**content, "score": "field", "identifier": "field"}
-    for name in ("options", "option_sources"):
-        if isinstance(content.get(name), dict) and isinstance(content[name].get("score"), dict):
-            kept = {key: value for key, value in content[name]["score"].items() if key == "recent_images"}
-            content[name] = {**content[name], "score": kept, "identifier": {}}
-    return {name: tensor for name, tensor in tensors.items() if "identifier" not in name.split("/")}, content
-
-
-# Functions that convert the content of a file from format n to format n + 1, by n.
-UPGRADES: dict[int, Callable[[Path, dict[str, torch.Tensor], dict[str, Any], ComponentClasses], Content]] = {
-    1: _from_format_1,
-    2: _from_format_2,
-    3: _from_format_3,
-}

@@ -21,7 +21,7 @@ from ..config.registry import find_component
 from ..core.overlay import learning
 from ..core.types import Decision, Error, Look, Prediction, Verdict
 from ..live import StreamPool
-from ..methods.base import Facts, Proposal
+from ..methods.base import MethodSummary, Proposal
 from .subject import (
     STEPS,
     Subject,
@@ -37,7 +37,7 @@ from .subject import (
     trace,
 )
 
-# Functions of a method; `answer` is optional for a class that inherits neither `Plain` nor `Tuned`.
+# Functions of a method; `answer` is optional for a class that inherits neither `FrozenMethod` nor `GradientMethod`.
 FUNCTIONS = ("start", "overlay", "look", "propose", "commit")
 # Tolerance for computations in batches of different sizes, which differ only in the last bits.
 CLOSE = 1e-3
@@ -71,22 +71,25 @@ def check_method(
 
 
 def declared(method: type[Any]) -> None:
-    """Check the options, the functions, and the line `facts` of `ostta ls methods`."""
+    """Check the options, the functions, and the line `summary` of `ostta ls methods`."""
     require_declared(method, "method", FUNCTIONS)
-    facts = isinstance(getattr(method, "facts", None), Facts)
-    require(facts, f"The method {method.__qualname__} must have its line of `ostta ls methods` as `facts`, a Facts.")
+    summary = isinstance(getattr(method, "summary", None), MethodSummary)
+    require(
+        summary,
+        f"The method {method.__qualname__} must have its line of `ostta ls methods` as `summary`, a MethodSummary.",
+    )
 
 
 def made_as_declared(subject: Subject) -> None:
     """Check the declared number of views, scale of scores, and need of a graph."""
     method, name = subject.adapter().method, subject.name
-    views, scale = getattr(method, "views", None), getattr(method, "score_scale", None)
+    views, scale = getattr(method, "views", None), getattr(method, "largest_score", None)
     require(
         type(views) is int and views >= 1, f"`views` of {name} must be a whole number of at least 1, not {views!r}."
     )
     require(
         isinstance(scale, float | int) and math.isfinite(scale) and scale > 0,
-        f"`score_scale` of {name} must be the largest score, such as 1.0 for cosines, not {scale!r}.",
+        f"`largest_score` of {name} must be the largest score, such as 1.0 for cosines, not {scale!r}.",
     )
     graph = getattr(method, "looks_with_graph", None)
     require(isinstance(graph, bool), f"`looks_with_graph` of {name} must be True or False, not {graph!r}.")
@@ -123,7 +126,7 @@ def repeatable_and_restorable(subject: Subject) -> None:
         _same(before, content(one), f"`predict` with {subject.name} changed", "it must have no effect")
         first.append(one.step(image))
         require(
-            abs(predicted.score - first[-1].score) <= 1e-5 * max(1.0, one.method.score_scale),
+            abs(predicted.score - first[-1].score) <= 1e-5 * max(1.0, one.method.largest_score),
             f"With {subject.name}, `predict` gave an image the score {predicted.score}, and `step` {first[-1].score}: "
             "a look may depend only on the state and the image.",
         )
@@ -274,7 +277,7 @@ def works_in_a_pool(subject: Subject) -> None:
         together = pool.step({"one": image, "other": images(STEPS)[-1 - number]})
         apart = [alone[0].step(image), alone[1].step(images(STEPS)[-1 - number])]
         for joint, expected in zip(together.values(), apart, strict=True):
-            near = abs(joint.score - expected.score) <= CLOSE * max(1.0, alone[0].method.score_scale)
+            near = abs(joint.score - expected.score) <= CLOSE * max(1.0, alone[0].method.largest_score)
             require(
                 near and (joint.verdict, joint.adapted) == (expected.verdict, expected.adapted),
                 f"In a pool, {subject.name} answers image {number} differently than alone ({joint} and {expected}).",

@@ -16,7 +16,6 @@ from torch import nn
 from .. import backbones
 from ..adapter import Adapter, load
 from ..backbones.protocol import Backbone
-from ..config.plugins import accept_former_name
 from ..core.types import Error, Prediction
 from ..data.by_name import open_dataset
 from .leaks import leak
@@ -99,7 +98,6 @@ def require_declared(of: type[Any], kind: str, functions: Sequence[str]) -> None
     _require_options(of, kind)
     name = of.__qualname__
     if kind != "method":
-        accept_former_name(of)
         about = getattr(of, "about", None)
         require(
             isinstance(about, str) and bool(about) and "\n" not in about,

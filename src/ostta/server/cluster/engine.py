@@ -17,8 +17,7 @@ from ..engine import Json, Sent, SentEvent
 from ..logs import log
 from ..problems import MAYBE_COUNTED, ProblemError, shutting_down, unknown_session
 from ..sessions.images import require_room
-from ..sessions.store import MissingError, is_id, new_id
-from ..sessions.takeover import open_store
+from ..sessions.store import MissingError, SessionStore, is_id, new_id
 from .replica import CallResult, ReplicaConfig, SessionLocks, deployment
 
 # Seconds between two tries while another replica has a session: the first pause, and the longest.
@@ -30,19 +29,15 @@ TICK = 1.0
 class RayEngine:
     """Implements `Engine`. Several processes may route to the same replicas; the first one starts and ends them.
 
-    `sessions` is the maximum number of sessions in one replica; further sessions are only in the store. `folder` may
-    have sessions of an earlier version.
+    `sessions` is the maximum number of sessions in one replica; further sessions are only in the store.
     """
 
-    def __init__(
-        self, config: ReplicaConfig, *, replicas: int = 2, sessions: int = 256, folder: Path | None = None
-    ) -> None:
+    def __init__(self, config: ReplicaConfig, *, replicas: int = 2, sessions: int = 256) -> None:
         if replicas < 1 or sessions < 1:
             raise Error(
                 f"{replicas} replicas with {sessions} sessions each are not possible: use at least one of both.",
                 code="replicas-invalid",
             )
-        self._folder = folder
         self.config, self.replicas, self._most = config, replicas, sessions
         self.settings = config.settings
         self._locks = SessionLocks()
@@ -60,7 +55,7 @@ class RayEngine:
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._store = await asyncio.to_thread(
-            open_store, self.config.store, self._folder, name="router", lease_seconds=self.config.lease_seconds
+            SessionStore, self.config.store, name="router", lease_seconds=self.config.lease_seconds
         )
         await asyncio.to_thread(self._deploy)
 

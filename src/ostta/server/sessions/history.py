@@ -127,7 +127,7 @@ class _Kept:
     last_image: float | None = None
     counts: Counts = field(default_factory=Counts)
     next_number: int = 1
-    dropped: int | None = None
+    dropped: int = 0
     warming_up: bool = True
     shares: list[float] = field(default_factory=list)
     window: tuple[int, int] = (0, 0)
@@ -315,8 +315,7 @@ class History:
         self._lost = (number, self.next_number - 1)
         self._shares.extend(kept.shares)
         self._window = kept.window
-        # Version 0.2 stored no entries.
-        self._dropped = number - 1 if kept.dropped is None else kept.dropped
+        self._dropped = kept.dropped
         for entry in entries:
             if entry.time < since:
                 self._dropped = max(self._dropped, entry.number)

@@ -18,15 +18,14 @@ HEADER = "idempotency-key"
 # The most keys of a session.
 KEYS = 1024
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
-# Fields of an answer that are stored; new ones are added at the end.
+# Fields of an answer that are stored.
 _STORED_FIELDS = (
     "step", "label", "index", "known", "score", "threshold", "mu_desired", "mu_undesired", "verdict", "adapted",
     "loss", "reason", "best", "pseudo_label", "warming_up", "probability", "undecided", "explanation", "most_like",
 )  # fmt: skip
-# Values of the other fields, and of those that answers of earlier versions do not have.
+# Values of the other fields.
 _DEFAULTS: Json = {
     "ms": {}, "class_scores": None, "diagnostics": {}, "evidence": {}, "events": [], "class_probabilities": None,
-    "probability": None, "undecided": False, "explanation": None, "most_like": None,
 }  # fmt: skip
 
 
@@ -98,7 +97,7 @@ class AnswerCache:
             return None
         _, checksum, values = self._answers[key.digest]
         require_same_image(checksum, key)
-        return {**_DEFAULTS, **dict(zip(_STORED_FIELDS, values, strict=False)), "repeated": True}
+        return {**_DEFAULTS, **dict(zip(_STORED_FIELDS, values, strict=True)), "repeated": True}
 
     def stored(self, after: int) -> list[StoredAnswer]:
         """Return the answers after that place, as the store takes them."""

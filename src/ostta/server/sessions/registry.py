@@ -98,7 +98,7 @@ class SessionRegistry:
         stored, most = await self.work(self.store.ids), self.settings.limits.sessions
         if len(stored) > most:
             log("more sessions are stored than may be created", level="warning", stored=len(stored), max_sessions=most)
-        self.totals.sessions_unreadable = len(self.store.unreadable)
+        self.totals.sessions_unreadable = 0
         for id in stored:
             try:
                 await self.adopt(id)

@@ -82,9 +82,7 @@ def pack(state: bytes) -> bytes:
 
 
 def unpack(snapshot: bytes) -> bytes:
-    """Return the state file that was packed; a state file that was not packed is returned as it is."""
-    if not snapshot.startswith(MAGIC):
-        return snapshot
+    """Return the state file that was packed."""
     body = snapshot[len(MAGIC) + 4 :]
     message = "The stored snapshot of this session is damaged: {reason}. Restore the store from a backup."
     with translate_errors("snapshot-damaged", message):

@@ -128,8 +128,6 @@ class SessionStore:
                 f"A lease of {lease_seconds} seconds is not possible: give a number above 0.", code="lease-invalid"
             )
         self.name, self.holder, self._seconds = name, secrets.token_hex(8), lease_seconds
-        # Folders of an earlier version of ostta that could not be read.
-        self.unreadable: list[str] = []
         self._database = self._leases = open_database(place, exclusive)
         # The fencing number of each session whose lease this process has. Threads share it, in single operations.
         self._fences: dict[str, int] = {}

@@ -13,8 +13,9 @@ import torch
 import ostta
 from ostta import Error, Verdict
 from ostta.core.types import Decision, Look, Preprocessing
-from ostta.scores import Dart, DartOptions, Dictionary, DictionaryOptions, Setting
-from ostta.scores.dictionary import LowestFeatures
+from ostta.rivals import Dart, DartOptions, Dictionary, DictionaryOptions
+from ostta.rivals.dictionary import LowestFeatures
+from ostta.scores import Setting
 
 KNOWN, UNKNOWN = Verdict.RELIABLE_DESIRED, Verdict.RELIABLE_UNDESIRED
 # Two classes on the first two axes; the third axis is what no class has.

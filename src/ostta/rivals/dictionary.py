@@ -29,7 +29,7 @@ from ..core.banks import LARGEST_SCORE, FeatureMemory, feature_row
 from ..core.checks import require_names, require_room, require_unit, stored, stored_length
 from ..core.losses import max_score, max_softmax_score
 from ..core.types import Decision, Error, Look, Scored
-from .base import Score, Setting
+from ..scores import Score, Setting
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from ..core.checks import require_intact, require_names, split, stored, stored_c
 from ..core.losses import max_score
 from ..core.otsu import Floats, otsu_split
 from ..core.types import Decision, Error, Look, Scored, Verdict
-from ..scores.base import Score, Setting
+from ..scores import Score, Setting
 
 KNOWN, UNKNOWN = 0, 1
 

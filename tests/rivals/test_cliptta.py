@@ -16,13 +16,13 @@ import ostta
 from helpers.cases import CLASSES, FixedVerdict, adapter, backbone, content, images, same, trace
 from helpers.errors import raises
 from ostta import Decision, Error, Verdict
-from ostta.contrib.cliptta import contrastive_entropy, mixed_entropy, outlier_exposure
-from ostta.contrib.image_memory import ImageBuffer, ImageMemory
 from ostta.core.losses import entropy, unit
 from ostta.core.optimisers import Optimiser
 from ostta.core.otsu import otsu_split
 from ostta.data.views import Views, canonical, from_levels, to_levels
 from ostta.live import StreamPool
+from ostta.rivals.cliptta import contrastive_entropy, mixed_entropy, outlier_exposure
+from ostta.rivals.image_memory import ImageBuffer, ImageMemory
 
 
 def chance(seed: int = 0) -> torch.Generator:

@@ -1,4 +1,4 @@
-"""AdaND's score: a linear layer that learns online to separate known from unknown images (Cao et al. 2025).
+"""AdaND: a linear layer that learns online to separate known from unknown images (Cao et al. 2025).
 
     a_t = 1 - max softmax(s z)                 labelled "unknown" if above its Otsu threshold over the last 512
     b_t = softmax(W g + w)[unknown]            the detector, on the image's feature g
@@ -6,8 +6,8 @@
 
 After every eighth image the detector also receives an image of pure noise, which is certainly unknown. After every 64
 images of either kind it takes one step of Adam on their cross-entropy. Both thresholds include the noise images. The
-complete AdaND is this score with the method `zero_shot` and the identifier `adand`, which uses the thresholds of the
-detector.
+complete AdaND is the method `zero_shot` with the score `detector` and the identifier `adand`, which uses the
+thresholds of the detector.
 
 There are two differences from the published code. Noise comes after every eighth image instead of at random positions,
 and its features are computed once. The feature g has the same length for all images (`length`), while the published
@@ -27,8 +27,9 @@ from ..core.banks import ScoreBank, feature_row, named
 from ..core.checks import require_names, split, stored, stored_count, stored_length
 from ..core.losses import max_softmax_score
 from ..core.otsu import Floats, grid_split
-from ..core.types import Decision, Error, Look, Preprocessing, Scored
-from .base import Score, Setting
+from ..core.types import NO_EVIDENCE, Decision, Error, Evidence, Look, Preprocessing, Scored, Verdict
+from ..identifiers import Identifier
+from ..scores import Score, Setting
 
 WINDOW, NOISES, NOISE_SEED = 512, 64, 0
 GRID: Floats = np.arange(100, dtype=np.float64) * 0.01
@@ -211,3 +212,32 @@ def _noise_features(setting: Setting) -> Floats:
 def _normalised(images: torch.Tensor, preprocessing: Preprocessing) -> torch.Tensor:
     mean, std = (torch.tensor(values)[:, None, None] for values in (preprocessing.mean, preprocessing.std))
     return (images - mean) / std
+
+
+# --- identifier -------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class AdaNDOptions(Options):
+    """`adand` has no options; the options of AdaND belong to the score `detector`.
+
+    >>> AdaND(AdaNDOptions()).observe(0.6, {"threshold": 0.5}).desired
+    True
+    """
+
+
+class AdaND(Identifier):
+    """Accept images whose score reaches the threshold in the evidence of the score.
+
+    No image is reliable, so methods do not learn from any image.
+
+    >>> AdaND().observe(0.4, {"threshold": 0.5}).verdict.value
+    'unreliable_undesired'
+    """
+
+    Options = AdaNDOptions
+    about = "AdaND: the threshold of the score `detector`, which includes noise images"
+    needs: str | None = "detector"
+
+    def peek(self, score: float, evidence: Evidence = NO_EVIDENCE) -> Decision:
+        threshold = evidence.get("threshold", 0.5)
+        verdict = Verdict.UNRELIABLE_DESIRED if score >= threshold else Verdict.UNRELIABLE_UNDESIRED
+        return Decision(verdict, threshold, None, None)

@@ -29,10 +29,10 @@ from ..config.declare import option
 from ..core.banks import FeatureMemory, named
 from ..core.checks import split
 from ..core.losses import cosines, entropy
-from ..core.optimisers import Trained
+from ..core.optimisers import StepResult
 from ..core.types import Decision, Look, ViewSource
-from .base import Facts, Proposal
-from .cache import NO_PLACE, CacheWeights, ClassCache, cache_factor, cache_weights_option
+from ..methods import MethodSummary, Proposal
+from ..methods.cache import NO_PLACE, CacheWeights, ClassCache, cache_factor, cache_weights_option
 from .closed_set import ClosedSet, ClosedSetOptions
 
 # Features per class from which the mean of the class is used, and from which the covariance is estimated.
@@ -98,7 +98,7 @@ class OGA(ClosedSet):
 
     options: OGAOptions
     Options = OGAOptions
-    facts = Facts("nothing", "8 features a class, score bank", "1 forward", "Fuchs et al. 2025 (OGA)")
+    summary = MethodSummary("nothing", "8 features a class, score bank", "1 forward", "Fuchs et al. 2025 (OGA)")
 
     def __init__(
         self, backbone: Backbone, classifier: torch.Tensor, classes: Sequence[str], options: OGAOptions
@@ -124,7 +124,7 @@ class OGA(ClosedSet):
         return Proposal(reason=NO_PLACE) if look.plan.place is None else super().propose(state, look, decision)
 
     @torch.no_grad()
-    def commit(self, state: OGAState, look: Look[OGAPlan], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: OGAState, look: Look[OGAPlan], decision: Decision, trained: StepResult | None) -> None:
         plan = look.plan
         if plan.place is not None and self.options.learns(decision):
             state.cache.put(plan.label, plan.place, look.features, plan.entropy)

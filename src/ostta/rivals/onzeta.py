@@ -26,10 +26,10 @@ from ..config.declare import option
 from ..core.banks import FeatureMemory
 from ..core.checks import require_names, require_unit, stored, stored_count
 from ..core.losses import cosines, unit
-from ..core.optimisers import Trained
+from ..core.optimisers import StepResult
 from ..core.types import Decision, Look, ViewSource
-from .base import Facts
-from .cache import CacheWeights, cache_factor
+from ..methods import MethodSummary
+from ..methods.cache import CacheWeights, cache_factor
 from .closed_set import ClosedSet, ClosedSetOptions
 
 
@@ -103,7 +103,7 @@ class OnZeta(ClosedSet):
 
     options: OnZetaOptions
     Options = OnZetaOptions
-    facts = Facts(
+    summary = MethodSummary(
         "a second classifier, in closed form",
         "dual variables and a second classifier, score bank",
         "1 forward",
@@ -132,7 +132,9 @@ class OnZeta(ClosedSet):
         return Look(views, features, z, logits, plan, self.options.scores(z, logits), self.logit_scale)
 
     @torch.no_grad()
-    def commit(self, state: OnZetaState, look: Look[OnZetaPlan], decision: Decision, trained: Trained | None) -> None:
+    def commit(
+        self, state: OnZetaState, look: Look[OnZetaPlan], decision: Decision, trained: StepResult | None
+    ) -> None:
         if not self.options.learns(decision):
             return
         plan, options = look.plan, self.options

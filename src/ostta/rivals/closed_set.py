@@ -14,7 +14,7 @@ import torch
 
 from ..config.declare import Options, option
 from ..core.types import Decision, Look, Verdict
-from .base import Plain, Proposal
+from ..methods import FrozenMethod, Proposal
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ClosedSetOptions(Options):
         return cosines if self.score_of == "cosine" else log_probabilities.exp()
 
 
-class ClosedSet(Plain):
+class ClosedSet(FrozenMethod):
     """A method on frozen features that takes no gradient step. Its logits are log-probabilities."""
 
     options: ClosedSetOptions

@@ -34,12 +34,12 @@ from ..config.declare import option
 from ..core.banks import WINDOWS, FeatureMemory, ScoreBank, named
 from ..core.checks import require_intact, require_names, split, stored, stored_count
 from ..core.losses import cosines
-from ..core.optimisers import Optimiser, Trained
+from ..core.optimisers import Optimiser, StepResult
 from ..core.otsu import otsu_split
 from ..core.overlay import TrainedOverlay
 from ..core.types import Decision, Error, Look
 from ..data.views import from_levels, to_levels
-from ..methods.base import Facts, Proposal, Tuned, TunedState
+from ..methods import GradientMethod, GradientState, MethodSummary, Proposal
 from ..methods.groups import Group, GroupOptions, group_option, rank_option
 from .image_memory import ImageBuffer, ImageMemory
 
@@ -118,7 +118,7 @@ class CLIPTTAOptions(GroupOptions):
         }
 
 
-class CLIPTTAState(TunedState):
+class CLIPTTAState(GradientState):
     """Trained values, stored images, and recent predictions.
 
     accepted:  number of accepted images, the clock of the memory.
@@ -144,7 +144,7 @@ class CLIPTTAState(TunedState):
         self.pending = torch.zeros_like(self.mean)
         self.scores = ScoreBank(options.scores)
 
-    def restarted(self, fresh: TunedState) -> TunedState:
+    def restarted(self, fresh: GradientState) -> GradientState:
         """Return `fresh` with the memory of this state.
 
         The memory stores pixels, which do not depend on the trained values; scores and predictions do.
@@ -213,11 +213,11 @@ class CLIPTTAState(TunedState):
         self.scores.load(scores)
 
 
-class CLIPTTA(Tuned):
+class CLIPTTA(GradientMethod):
     """Learn from buffered images, accepted or not, and from stored confident images."""
 
     Options = CLIPTTAOptions
-    facts = Facts(
+    summary = MethodSummary(
         "LayerNorms of the image tower, or another group",
         "LayerNorms, Adam's moments, 7 images, up to 4 images a class (64 in all), 128 answers, 512 scores, score bank",
         "1 forward; every 8th image: +15 forwards, +16 backwards; desired: +1 forward",
@@ -276,7 +276,7 @@ class CLIPTTA(Tuned):
         diagnostics = {"accepted": int(accepted.sum()), "drawn": len(drawn)}
         return self.step(state, loss, pixels=pixels, diagnostics=diagnostics)
 
-    def commit(self, state: CLIPTTAState, look: Look[None], decision: Decision, trained: Trained | None) -> None:
+    def commit(self, state: CLIPTTAState, look: Look[None], decision: Decision, trained: StepResult | None) -> None:
         super().commit(state, look, decision, trained)
         label, z = _answer(look), look.cosines.detach()
         score = float(_scores(z))
