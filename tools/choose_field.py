@@ -181,7 +181,7 @@ def decide(
     return odds, classes
 
 
-def run(stream: Stream, at_once: bool = False, **options: Any) -> dict[str, Any]:
+def run(stream: Stream, ratio: float, at_once: bool = False, **options: Any) -> dict[str, Any]:
     _, _, text, rows, labels, _, centre = stream
     if options.get("frozen"):
         lda = LDA()
@@ -196,7 +196,7 @@ def run(stream: Stream, at_once: bool = False, **options: Any) -> dict[str, Any]
     desired, undesired = right[known].mean(), (~accepted)[~known].mean() if (~known).any() else 1.0
     harmonic = 200 * desired * undesired / max(desired + undesired, 1e-9)
     accuracy = 100 * (right | (~accepted & ~known)).mean()
-    result = {"figure": harmonic if (~known).mean() >= 0.3 else accuracy, "hm": harmonic}
+    result = {"figure": harmonic if ratio == 1 else accuracy, "hm": harmonic}
     result |= {"accepted": 100 * accepted[known].mean(), "rejected": 100 * undesired}
     if odds is not None:
         probability = 1 / (1 + np.exp(-odds))
@@ -213,7 +213,7 @@ def measure(given: argparse.Namespace) -> None:
             if given.only and stream[0] not in given.only:
                 continue
             for name, options in choices.items():
-                found = run(stream, given.set_at_once, **options) | {"stream": stream[1]}
+                found = run(stream, ratio, given.set_at_once, **options) | {"stream": stream[1]}
                 figures[name][stream[0], arrangement, ratio].append(found)
         print(f"order {order}, ratio {ratio}, {arrangement} is done", file=sys.stderr, flush=True)
     for name, cells in figures.items():

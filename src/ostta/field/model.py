@@ -64,9 +64,6 @@ class StreamModel:
         return votes_of(_nearest(cosines, neighbour_count(len(self.features), self.options.nearest_images)), self.known)
 
 
-ROUNDS = 2
-
-
 def neighbour_count(images: int, most: int) -> int:
     """Number of neighbours: a quarter of few images."""
     return max(COMPARED, min(most, images // 4))
@@ -86,7 +83,7 @@ def fit(
     best = (cosines if prior is None else prior.own_cosines(rows, cosines)).argmax(1)
     units = units_of(rows, cosines, np.ones(len(rows)), best, prior)
     # The centre and the scale belong to the known images; two rounds of the text alone find them roughly.
-    for _ in range(ROUNDS):
+    for _ in range(2):
         window = _window(units, units.centre.own_cosines(rows, cosines), options)
         known = window.solve(window.starts(), ROUGH).best()[0]
         units = units_of(rows, cosines, np.maximum(known, SHARES[0]), window.best, prior)

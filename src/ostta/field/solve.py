@@ -234,7 +234,7 @@ def _named_or_not(text: Floats, errors: Floats) -> tuple[Floats, Floats]:
 
     Also returns the probability that the best class of a known image is right.
     """
-    right = (1 - errors) * np.exp(np.minimum(text, 30.0))
+    right = (1 - errors) * np.exp(clipped(text, -30.0, 30.0))
     evidence: Floats = np.log(right + errors)
     return evidence, right / (right + errors)
 
