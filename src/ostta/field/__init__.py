@@ -56,8 +56,17 @@ An image is known if its log-odds are positive; their logistic function is `Pred
 
 **Estimation.** Every few images, the model is fitted anew by expectation-maximisation: the parameters are estimated
 from the probabilities of the images, and the probabilities from the parameters, in turn. There are two starts: the text
-alone, and the images divided in two by their fit. The solution with the larger variational likelihood is used. Words
-enter after that, in one more iteration. Nothing is carried over from one fit to the next but the images.
+alone, and the images divided in two by their fit. The solution with the larger variational likelihood is used.
+
+If the text tells the two kinds apart badly (their mean fits are less than 2.8 deviations apart), there is one more
+start, the division in two by appearance, and one more term in the comparison: the evidence that known and unknown
+images of the same best class look different. With N images, C classes, D effective dimensions and the share R² of the
+variation within classes that the solution explains,
+
+    appearance = D/2 (-N log(1 - R²) - C log N)        if positive, else 0
+
+The second part is the cost of one more mean for each class, by the Bayesian information criterion. Words enter after
+that, in one more iteration. Nothing is carried over from one fit to the next but the images.
 
 **The memory** holds 512 images. If there are more, an image of the largest group leaves; a group has one best class,
 and its images are all known or all unknown. So a long run of one class, as in a folder in name order, displaces no
@@ -66,6 +75,7 @@ other class. A whole set of images is fitted at once (`FieldScore.fit_set`).
 model.py          the fitted model
 solve.py          expectation-maximisation from several starts at once
 fit_to_text.py    u, its null distribution and the centre
+appearance.py     the division in two by appearance and its evidence
 side_evidence.py  the evidence of r and d
 memory.py         which images are remembered
 score.py          the score `field`: log-odds, evidence and explanation

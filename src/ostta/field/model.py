@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .appearance import Appearance, better_fitting, two_kinds
 from .arrays import Floats, Indices, Singles, logit, sigmoid
 from .fit_to_text import Centre, Units, units_of
 from .options import FieldOptions
@@ -64,6 +65,10 @@ class StreamModel:
         return votes_of(_nearest(cosines, neighbour_count(len(self.features), self.options.nearest_images)), self.known)
 
 
+# Distance of the mean fits of known and of unknown images, in deviations, from which the text tells them apart well.
+SEPARATED = 2.8
+
+
 def neighbour_count(images: int, most: int) -> int:
     """Number of neighbours: a quarter of few images."""
     return max(COMPARED, min(most, images // 4))
@@ -91,7 +96,7 @@ def fit(
     window = _window(units, own, options)
     graph, closest = _graphs(centred, neighbour_count(len(rows), options.nearest_images))
     window = replace(window, nearness=nearness, graph=graph, closest=closest)
-    known, parameters = window.solve(window.starts()).best()
+    known, parameters = _with_appearance(window, centred, window.solve(window.starts()).best())
     model = StreamModel(units, centred, known, window.best, graph, parameters, options)
     if word_cosines is None:
         return model
@@ -101,6 +106,21 @@ def fit(
     odds = np.sum(model.log_odds(window.fit, window.best, votes_of(graph, known), nearness), axis=0)
     known = sigmoid(odds + words.evidence(advantage, window.fit))
     return replace(model, known=known, words=fit_side(advantage, window.fit, known, options.prior_images))
+
+
+def _with_appearance(window: Window, centred: Singles, found: tuple[Floats, Parameters]) -> tuple[Floats, Parameters]:
+    """The solution from the division in two by appearance, if the text tells the two kinds apart badly.
+
+    The solution with the larger sum of the variational objective and the evidence of appearance is returned. Where the
+    text tells the kinds apart well, appearance misleads: kinds of unknown images differ as much from each other.
+    """
+    if found[1].separation(found[0], window.best) >= SEPARATED:
+        return found
+    side = better_fitting(two_kinds(centred, int(window.fit.argmin())), window.fit)
+    both = window.solve(np.stack([found[0], np.where(side, 0.9, 0.1)]))
+    appearance = Appearance.of(centred, window.best, window.classes)
+    evidence = np.array([appearance.evidence(known) for known in both.known])
+    return replace(both, objective=both.objective + np.maximum(evidence, 0.0)).best()
 
 
 def _window(units: Units, own: Floats, options: FieldOptions) -> Window:

@@ -58,6 +58,12 @@ class Parameters:
         """Log-likelihood ratio of the fit [S, N]; constant beyond the two means."""
         return _named_or_not(_text_evidence(fit, self.class_means[:, best], self.spread, *self.unknown), self.errors)[0]
 
+    def separation(self, known: Floats, best: Indices) -> float:
+        """Distance of the mean fits of known and of unknown images, in deviations, for one solution."""
+        mean, deviation = (float(each[0, 0]) for each in self.unknown)
+        of_known = float(known @ self.class_means[0, best] / known.sum())
+        return (of_known - mean) / float(np.sqrt((self.spread[0, 0] ** 2 + deviation**2) / 2))
+
     def row(self, number: int) -> Parameters:
         """The parameters of one solution."""
         one = slice(number, number + 1)
