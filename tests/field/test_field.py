@@ -165,7 +165,7 @@ def test_a_prior_centre_helps_if_the_classes_come_one_after_the_other() -> None:
         adapter = ostta.load(wrapped, [f"class {number}" for number in range(5)], guard=False)
         known = np.array([adapter.step_features(torch.from_numpy(row)).known for row in rows[order]])
         right[centre is None] = (known == (labels[order] >= 0)).mean()
-    assert right[False] > 0.85
+    assert right[False] > 0.8
     assert right[False] > right[True] + 0.05
 
 

@@ -156,7 +156,7 @@ def test_a_state_goes_on_with_another_smallest_accepted_probability(photos: Path
     assert all(line["known"] == (line["probability"] >= 0.6) for line in one.lines[-16:])
     assert ostta.restore(tmp_path / "s.ostta").resolved.adapter.accept == ("0.6",)
     refused = stream(*files, *state, "--accept", "cow: 0.6")
-    assert refused.code == 1
+    assert refused.code == 2
     assert "which is none of the classes" in refused.told
 
 
