@@ -26,7 +26,7 @@ from ostta.bench.extract import extract
 from ostta.bench.result import read_result
 from ostta.bench.run import ensure_result, prepare
 from ostta.bench.runner import missing_for
-from ostta.bench.spec import RunSpec
+from ostta.bench.spec import RunSpec, run_key
 from ostta.bench.stream import compose
 from ostta.bench.suite import expand, load_suite
 from ostta.centre import centre_of
@@ -531,6 +531,17 @@ def test_the_suite_runs_on_the_files_that_are_there(given: Path, tmp_path: Path)
         records = evaluate(prepared.adapter, prepared.stream)
         assert (records.labels >= 0).sum() == 30
         assert (records.labels < 0).sum() == 3
+
+
+def test_a_method_that_cannot_run_on_a_feature_file_is_found_at_planning(given: Path, tmp_path: Path) -> None:
+    converter().convert(given, tmp_path)
+    (cell,) = expand(
+        load_suite("decide/real"),
+        only={"method": ["zero_shot"], "stream": ["CLIP 0"], "ratio": ["1"]},
+    )
+    specs = [cell.spec.model_copy(update={"method": method}) for method in ("zero_shot", "rosita", "tda")]
+    (missing,) = missing_for(specs, tmp_path)
+    assert missing.runs == {run_key(specs[1])}
 
 
 def test_the_suite_of_arrangements_runs(given: Path, tmp_path: Path) -> None:

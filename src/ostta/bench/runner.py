@@ -19,13 +19,13 @@ from ..core.types import Error
 from ..data.by_name import AbsentError, open_dataset
 from ..data.class_names import checked_classes
 from ..data.names import parse_name
-from ..feature_files import placed_features
+from ..feature_files import PREFIX, placed_features
 from ..io import make_folder
 from .checkpoint import EVERY
 from .folder import ResultFolder, RunInputs, RunLock, class_names_hash, remove_failure, try_lock, write_failure
 from .log import check_log
 from .machine import cores, threads_from_environment
-from .run import open_backbone
+from .run import open_backbone, prepare
 from .spec import (
     RunSpec,
     changed,
@@ -350,8 +350,10 @@ def missing_for(specs: Sequence[RunSpec], root: Path | None, streams: Streams | 
         require(spec, f"names {spec.backbone} {method_key(spec)} {stream}", partial(_require_names, spec))
         require(spec, f"backbone {spec.backbone}", partial(_require_backbone, spec, root))
         sets = [require(spec, f"set {name} {conditions}", partial(_open, spec, name, root)) for name in sets_of(spec)]
-        if all(sets):
-            require(spec, f"stream {stream}", partial(streams.check, spec))
+        ready = all(sets) and require(spec, f"stream {stream}", partial(streams.check, spec))
+        if ready and spec.backbone.startswith(PREFIX):
+            # A feature file is opened quickly, and cannot run every method.
+            require(spec, f"method {spec.backbone} {method_key(spec)}", partial(prepare, spec, root, None, ""))
     absent = {str(problem) for problem in known.values() if isinstance(problem, AbsentError)}
     return [Missing(reason, frozenset(keys), reason in absent) for reason, keys in found.items()]
 
