@@ -58,10 +58,11 @@ An image is known if its log-odds are positive; their logistic function is `Pred
 from the probabilities of the images, and the probabilities from the parameters, in turn. There are two starts: the text
 alone, and the images divided in two by their fit. The solution with the larger variational likelihood is used.
 
-If the text tells the two kinds apart badly (their mean fits are less than 2.8 deviations apart), there is one more
-start, the division in two by appearance, and one more term in the comparison: the evidence that known and unknown
-images of the same best class look different. With N images, C classes, D effective dimensions and the share R² of the
-variation within classes that the solution explains,
+If the text tells the two kinds apart badly (their mean fits are less than 2.8 deviations apart) and the known images
+are spread over the classes (their effective number is at least 0.7 of all classes), there is one more start, the
+division in two by appearance, and one more term in the comparison: the evidence that known and unknown images of the
+same best class look different. With N images, C classes, D effective dimensions and the share R² of the variation
+within classes that the solution explains,
 
     appearance = D/2 (-N log(1 - R²) - C log N)        if positive, else 0
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .appearance import Appearance, better_fitting, two_kinds
-from .arrays import Floats, Indices, Singles, logit, sigmoid
+from .arrays import TINY, Floats, Indices, Singles, logit, sigmoid
 from .fit_to_text import Centre, Units, units_of
 from .options import FieldOptions
 from .side_evidence import SideModel, fit_side
@@ -67,6 +67,8 @@ class StreamModel:
 
 # Distance of the mean fits of known and of unknown images, in deviations, from which the text tells them apart well.
 SEPARATED = 2.8
+# Smallest effective number of classes among the known images, relative to all classes, for which appearance counts.
+EVEN = 0.7
 
 
 def neighbour_count(images: int, most: int) -> int:
@@ -114,7 +116,10 @@ def _with_appearance(window: Window, centred: Singles, found: tuple[Floats, Para
     The solution with the larger sum of the variational objective and the evidence of appearance is returned. Where the
     text tells the kinds apart well, appearance misleads: kinds of unknown images differ as much from each other.
     """
-    if found[1].separation(found[0], window.best) >= SEPARATED:
+    counts = np.bincount(window.best, found[0], window.classes) + TINY
+    shares = counts / counts.sum()
+    is_even = float(np.exp(-shares @ np.log(shares))) >= EVEN * window.classes
+    if found[1].separation(found[0], window.best) >= SEPARATED or not is_even:
         return found
     side = better_fitting(two_kinds(centred, int(window.fit.argmin())), window.fit)
     both = window.solve(np.stack([found[0], np.where(side, 0.9, 0.1)]))
