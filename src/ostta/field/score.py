@@ -61,9 +61,8 @@ class FieldScore(Score):
     def reset(self) -> None:
         width = self._classifier.shape[1]
         self._rows: Singles = np.zeros((0, width), np.float32)
-        # Step at which each remembered image was seen, and its largest cosine to a word.
+        # Step at which each remembered image was seen.
         self._steps: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._word_cosines: Floats = np.zeros(0)
         self._waiting: list[Singles] = []
         self.seen = 0
         self._model: StreamModel | None = None
